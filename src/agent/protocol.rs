@@ -1,0 +1,337 @@
+//! The lines that scheduler and transport agent exchange (ZMailer `scheduler(8)`, TRANSPORT AGENT
+//! INTERFACE). One codec, used by both ends.
+//!
+//! ```text
+//! agent:     #hungry
+//! scheduler: Z/F/4711<TAB>mx.example.net
+//! agent:     4711/107<TAB><TAB>error2 550 no such user
+//! agent:     #hungry
+//! scheduler: #idle
+//! agent:     #hungry
+//! scheduler: <empty line, then end of file>
+//! ```
+
+use nom::bytes::complete::{tag, take_while1};
+use nom::character::complete::char;
+use nom::combinator::{map_opt, rest};
+use nom::sequence::{preceded, terminated};
+use nom::{IResult, Parser};
+
+/// The line that asks for work, without its line end.
+pub const HUNGRY: &str = "#hungry";
+/// The line that tells an agent it is about to be parked, without its line end.
+pub const IDLE: &str = "#idle";
+/// The word before the path of a control file in which an agent found nothing to do.
+pub const RESYNC: &str = "#resync";
+
+/// What the scheduler says to an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order<'a> {
+    /// Deliver what this control file has for your channel and, if given, for this host.
+    Job {
+        /// Path of the control file below `transport/`.
+        path: &'a [u8],
+        /// Next host, in lower case. Absent where the agent was started for one host only.
+        host: Option<&'a [u8]>,
+    },
+    /// There is no more work for now; answer `#hungry`.
+    Idle,
+    /// End.
+    Exit,
+}
+
+impl<'a> Order<'a> {
+    /// Reads a line, given without its line end.
+    pub fn parse(line: &'a [u8]) -> Order<'a> {
+        if line.is_empty() {
+            return Order::Exit;
+        }
+        if line == IDLE.as_bytes() {
+            return Order::Idle;
+        }
+        // Fields behind the host are reserved.
+        let mut fields = line.split(|byte| *byte == b'\t');
+        Order::Job { path: fields.next().unwrap_or_default(), host: fields.next() }
+    }
+}
+
+/// What an agent says to the scheduler, one line of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// Ready for the next job: sent once at start, once behind each job, once behind `#idle`.
+    Hungry,
+    /// The control file of this path has nothing left for the agent to do.
+    Resync(&'a [u8]),
+    /// What became of one recipient.
+    Report(Report<'a>),
+    /// Any other line that begins with `#`: for the log.
+    Comment(&'a [u8]),
+    /// A line that is nothing of the above, and what is missing from it: for the log.
+    Misformed(&'static str, &'a [u8]),
+}
+
+/// What became of one recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report<'a> {
+    /// Number that the name of the control file begins with.
+    pub number: u64,
+    /// Offset of the recipient's line in it.
+    pub offset: u32,
+    /// Notary data (`control_file::diagnostic`), may be empty.
+    pub notary: &'a [u8],
+    /// The outcome.
+    pub status: Status,
+    /// Text behind the status word, may be empty.
+    pub message: &'a [u8],
+}
+
+/// The status word of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Delivered; the scheduler notes it in the control file if the sender wants to know.
+    Ok,
+    /// Delivered; the agent has noted it in the control file for the sender.
+    Ok2,
+    /// Delivered, and nothing is owed to anybody.
+    Ok3,
+    /// Failed; the scheduler notes it in the control file.
+    Error,
+    /// Failed; the agent has noted it in the control file.
+    Error2,
+    /// Try this recipient again later.
+    Deferred,
+    /// The same; the original meant to move the recipient to the tail of its thread.
+    DeferBack,
+    /// Try the host again at a time that the message text begins with.
+    RetryAt,
+    /// The host cannot be reached: try everything for it again later.
+    DeferAll,
+    /// A word we do not know.
+    Unknown,
+}
+
+impl Status {
+    const WORDS: [(&'static str, Status); 9] = [
+        ("ok", Status::Ok),
+        ("ok2", Status::Ok2),
+        ("ok3", Status::Ok3),
+        ("error", Status::Error),
+        ("error2", Status::Error2),
+        ("deferred", Status::Deferred),
+        ("deferback", Status::DeferBack),
+        ("retryat", Status::RetryAt),
+        ("deferall", Status::DeferAll),
+    ];
+
+    /// The status that a word stands for.
+    pub fn from_word(word: &[u8]) -> Status {
+        let known = Status::WORDS.iter().find(|(name, _)| name.as_bytes() == word);
+        known.map_or(Status::Unknown, |(_, status)| *status)
+    }
+
+    /// The word that stands for this status.
+    pub fn word(self) -> &'static str {
+        let known = Status::WORDS.iter().find(|(_, status)| *status == self);
+        known.map_or("?", |(word, _)| word)
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// Reads a line, given without its line end. Every line is something.
+    pub fn parse(line: &'a [u8]) -> Answer<'a> {
+        if line.starts_with(b"#") || line.is_empty() {
+            return parse_comment(line);
+        }
+        let Some(slash) = memchr::memchr(b'/', line) else {
+            return Answer::Misformed("no / behind the number", line);
+        };
+        if !line[slash..].contains(&b'\t') {
+            return Answer::Misformed("no TAB behind the offset", line);
+        }
+        match report(line) {
+            Ok((_, report)) => Answer::Report(report),
+            Err(_) if line.iter().filter(|byte| **byte == b'\t').count() < 2 => {
+                Answer::Misformed("no TAB behind the notary data", line)
+            }
+            Err(_) => Answer::Misformed("no number and offset", line),
+        }
+    }
+}
+
+fn parse_comment(line: &[u8]) -> Answer<'_> {
+    if line.starts_with(HUNGRY.as_bytes()) {
+        return Answer::Hungry;
+    }
+    match line.strip_prefix(RESYNC.as_bytes()) {
+        Some(path) => Answer::Resync(path.trim_ascii()),
+        None => Answer::Comment(line),
+    }
+}
+
+/// `<number>[-rest]/<offset>TAB<notary>TAB<status>[blank<message>]`
+fn report(line: &[u8]) -> IResult<&[u8], Report<'_>> {
+    let (input, number) = decimal(line)?;
+    // The name may go on behind the number; only the number counts.
+    let (input, _) = nom::bytes::complete::take_while(|byte| byte != b'/' && byte != b'\t')(input)?;
+    let (input, offset) = preceded(char('/'), decimal).parse(input)?;
+    let (input, notary) = preceded(tag("\t"), terminated(field, tag("\t"))).parse(input)?;
+    let (input, status) = rest(input)?;
+    let word_end = status.iter().position(u8::is_ascii_whitespace).unwrap_or(status.len());
+    let report = Report {
+        number,
+        offset,
+        notary,
+        status: Status::from_word(&status[..word_end]),
+        message: status.get(word_end + 1..).unwrap_or_default(),
+    };
+    Ok((input, report))
+}
+
+fn field(input: &[u8]) -> IResult<&[u8], &[u8]> {
+    nom::bytes::complete::take_while(|byte| byte != b'\t')(input)
+}
+
+fn decimal<N: std::str::FromStr>(input: &[u8]) -> IResult<&[u8], N> {
+    let digits = take_while1(|byte: u8| byte.is_ascii_digit());
+    map_opt(digits, |digits| std::str::from_utf8(digits).ok()?.parse().ok()).parse(input)
+}
+
+impl Report<'_> {
+    /// The time that a `retryat` message begins with, in seconds: how long from now, or if it is
+    /// more than 100,000, the time itself. The sign has no meaning (as the original reads it).
+    pub fn retry_seconds(&self) -> Option<i64> {
+        let text = self.message.strip_prefix(b"+").unwrap_or(self.message);
+        decimal(text).ok().map(|(_, seconds)| seconds)
+    }
+
+    /// The message without the time that a `retryat` has in front of it.
+    pub fn text(&self) -> &[u8] {
+        if self.status != Status::RetryAt || self.retry_seconds().is_none() {
+            return self.message;
+        }
+        let digits = |byte: &u8| byte.is_ascii_digit() || *byte == b'+';
+        let end = self.message.iter().position(|byte| !digits(byte)).unwrap_or(self.message.len());
+        self.message.get(end + 1..).unwrap_or_default()
+    }
+
+    /// Appends the line, with its line end, to `out`. Line ends and TABs that would break it become
+    /// CR and blank.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let one_line = |byte: u8| if byte == b'\n' { b'\r' } else { byte };
+        out.extend_from_slice(format!("{}/{}\t", self.number, self.offset).as_bytes());
+        let notary = self.notary.iter().map(|&byte| if byte == b'\t' { b' ' } else { byte });
+        out.extend(notary.map(one_line));
+        out.push(b'\t');
+        out.extend_from_slice(self.status.word().as_bytes());
+        out.push(b' ');
+        out.extend(self.message.iter().copied().map(one_line));
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(line: &str) -> Answer<'_> {
+        Answer::parse(line.as_bytes())
+    }
+
+    #[test]
+    fn recorded_reports_are_read() {
+        let line =
+            "10101234/215\tdefer1@x\x01delayed\x014.4.1\x01smtp; 466\x01sim\tdeferred host busy";
+        let Answer::Report(report) = parsed(line) else { panic!("not a report: {line}") };
+        assert_eq!((report.number, report.offset), (10_101_234, 215));
+        assert_eq!(report.notary, b"defer1@x\x01delayed\x014.4.1\x01smtp; 466\x01sim");
+        assert_eq!((report.status, report.message), (Status::Deferred, &b"host busy"[..]));
+    }
+
+    #[test]
+    fn names_with_more_than_a_number_are_read() {
+        let Answer::Report(report) = parsed("701-abc/79\t\tok3") else { panic!("not a report") };
+        assert_eq!((report.number, report.offset, report.status), (701, 79, Status::Ok3));
+        assert_eq!(report.message, b"");
+    }
+
+    #[test]
+    fn words_that_begin_with_a_hash_are_told_apart() {
+        assert_eq!(parsed("#hungry"), Answer::Hungry);
+        assert_eq!(parsed("#resync  Z/H/4713-2343"), Answer::Resync(b"Z/H/4713-2343"));
+        assert_eq!(parsed("# prog:1: text"), Answer::Comment(b"# prog:1: text"));
+        assert_eq!(parsed(""), Answer::Comment(b""));
+    }
+
+    #[test]
+    fn everything_else_says_what_is_missing() {
+        for (line, missing) in [
+            ("this is some noise", "no / behind the number"),
+            ("  File \"/opt/vta.py\", line 53", "no TAB behind the offset"),
+            ("1/67\tdeferred later", "no TAB behind the notary data"),
+            ("a/67\t\tok", "no number and offset"),
+            ("1/x\t\tok", "no number and offset"),
+            ("99999999999999999999/1\t\tok", "no number and offset"),
+            ("1/-1\t\tok", "no number and offset"),
+        ] {
+            assert_eq!(parsed(line), Answer::Misformed(missing, line.as_bytes()), "{line}");
+        }
+    }
+
+    #[test]
+    fn retry_times_are_read_as_the_original_reads_them() {
+        for (message, seconds, text) in [
+            ("+30 come back", Some(30), "come back"),
+            ("30 come back", Some(30), "come back"),
+            ("1795259645 later", Some(1_795_259_645), "later"),
+            ("+20", Some(20), ""),
+            ("soon", None, "soon"),
+            ("", None, ""),
+        ] {
+            let report = Report {
+                number: 1,
+                offset: 2,
+                notary: b"",
+                status: Status::RetryAt,
+                message: message.as_bytes(),
+            };
+            assert_eq!(report.retry_seconds(), seconds, "{message}");
+            assert_eq!(report.text(), text.as_bytes(), "{message}");
+        }
+    }
+
+    #[test]
+    fn orders_are_read() {
+        let job = |path, host| Order::Job { path, host };
+        assert_eq!(Order::parse(b"Z/F/4711\tmx"), job(b"Z/F/4711", Some(b"mx")));
+        assert_eq!(Order::parse(b"4711"), job(b"4711", None));
+        assert_eq!(Order::parse(b"4711\tmx\tmore"), job(b"4711", Some(b"mx")));
+        assert_eq!(Order::parse(b"#idle"), Order::Idle);
+        assert_eq!(Order::parse(b""), Order::Exit);
+    }
+
+    proptest! {
+        #[test]
+        fn a_report_comes_back(number: u64, offset: u32, notary: Vec<u8>, message: Vec<u8>) {
+            let report = Report {
+                number, offset, notary: &notary, status: Status::Error2, message: &message,
+            };
+            let mut line = Vec::new();
+            report.write_to(&mut line);
+            prop_assert_eq!(line.pop(), Some(b'\n'));
+            prop_assert!(!line.contains(&b'\n'));
+            let Answer::Report(read) = Answer::parse(&line) else {
+                return Err(TestCaseError::fail("not a report"));
+            };
+            prop_assert_eq!((read.number, read.offset), (number, offset));
+            prop_assert_eq!(read.status, Status::Error2);
+            prop_assert_eq!(read.message.len(), message.len());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(line: Vec<u8>) {
+            Answer::parse(&line);
+            Order::parse(&line);
+        }
+    }
+}

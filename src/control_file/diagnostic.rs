@@ -1,0 +1,155 @@
+//! `d` lines: what an agent or the scheduler notes for the report that the sender is owed.
+//!
+//! ```text
+//! d 107:247:160::1767323065<TAB>notary<TAB>message
+//!   |   |   |    |
+//!   |   |   |    seconds since 1970
+//!   |   |   offset of the N line, -1 if there is none
+//!   |   offset of the first header byte, -1 if unknown
+//!   offset of the r line
+//! ```
+//!
+//! They are appended whole, behind everything the router wrote, so that no offset ever moves.
+
+use nom::bytes::complete::{is_not, tag, take_while};
+use nom::character::complete::char;
+use nom::combinator::{opt, rest};
+use nom::multi::many_m_n;
+use nom::sequence::{preceded, terminated};
+use nom::{IResult, Parser};
+
+/// Separates the fields of notary data.
+pub const NOTARY_SEPARATOR: u8 = 0x01;
+/// In the address field of notary data: "take the address of the recipient line".
+pub const ADDRESS_OF_RECIPIENT: u8 = 0x03;
+
+/// One `d` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic<'a> {
+    /// Offset of the recipient's `r` line.
+    pub recipient: u32,
+    /// Offset of the first byte of the recipient's headers.
+    pub headers: Option<u32>,
+    /// Offset of the recipient's `N` line.
+    pub notify: Option<u32>,
+    /// When it happened, in seconds since the epoch.
+    pub time: i64,
+    /// Final recipient, action, status, diagnostic code, remote host and agent, separated by
+    /// [`NOTARY_SEPARATOR`]. Empty means that nothing is reported.
+    pub notary: &'a [u8],
+    /// Text for people; a CR stands for a line break.
+    pub message: &'a [u8],
+}
+
+impl<'a> Diagnostic<'a> {
+    /// Appends the line to `out`, ready to be written to the control file.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let or_minus_one = |offset: Option<u32>| offset.map_or(-1, i64::from);
+        let (headers, notify) = (or_minus_one(self.headers), or_minus_one(self.notify));
+        let place = format!("d {}:{headers}:{notify}::{}\t", self.recipient, self.time);
+        out.extend_from_slice(place.as_bytes());
+        out.extend(
+            self.notary.iter().map(|&byte| if byte == b'\t' { b' ' } else { one_line(byte) }),
+        );
+        out.push(b'\t');
+        out.extend(self.message.iter().copied().map(one_line));
+        out.push(b'\n');
+    }
+
+    /// Reads the value of a `d` line: everything behind id and tag. `None` if it is none, as a line
+    /// that a crash has cut short.
+    pub fn parse(value: &'a [u8]) -> Option<Diagnostic<'a>> {
+        diagnostic(value).ok().map(|(_, diagnostic)| diagnostic)
+    }
+}
+
+/// A line end would end the `d` line, so a CR stands for it.
+fn one_line(byte: u8) -> u8 {
+    if byte == b'\n' { b'\r' } else { byte }
+}
+
+fn diagnostic(input: &[u8]) -> IResult<&[u8], Diagnostic<'_>> {
+    let (input, recipient) = terminated(number, char(':')).parse(input)?;
+    let (input, headers) = terminated(number, char(':')).parse(input)?;
+    let (input, notify) = terminated(number, char(':')).parse(input)?;
+    // A retired field; it may hold digits.
+    let (input, _) = terminated(opt(number), char(':')).parse(input)?;
+    let (input, time) = number(input)?;
+    // By convention, fields may be added here later.
+    let (input, _) = many_m_n(0, 16, preceded(char(':'), opt(number))).parse(input)?;
+    let (input, notary) = preceded(tag("\t"), opt(is_not("\t"))).parse(input)?;
+    let (input, message) = preceded(tag("\t"), rest).parse(input)?;
+    let offset = |number: i64| u32::try_from(number).ok();
+    let Some(recipient) = offset(recipient) else {
+        return Err(nom::Err::Error(nom::error::Error::new(input, nom::error::ErrorKind::Digit)));
+    };
+    let diagnostic = Diagnostic {
+        recipient,
+        headers: offset(headers),
+        notify: offset(notify),
+        time,
+        notary: notary.unwrap_or_default(),
+        message,
+    };
+    Ok((input, diagnostic))
+}
+
+fn number(input: &[u8]) -> IResult<&[u8], i64> {
+    let digits = take_while(|byte: u8| byte.is_ascii_digit());
+    let signed = nom::combinator::recognize((opt(char('-')), digits));
+    nom::combinator::map_opt(signed, |text| std::str::from_utf8(text).ok()?.parse().ok())
+        .parse(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_recorded_line_reads_back() {
+        let line =
+            b"131:165:-1::1795259643\t\x03\x01failed\x015.4.7 (x)\x01smtp; 500 (y)\x01\t\rexpired";
+        let diagnostic = Diagnostic::parse(line).expect("a recorded line");
+        assert_eq!((diagnostic.recipient, diagnostic.headers), (131, Some(165)));
+        assert_eq!((diagnostic.notify, diagnostic.time), (None, 1_795_259_643));
+        assert_eq!(diagnostic.notary, b"\x03\x01failed\x015.4.7 (x)\x01smtp; 500 (y)\x01");
+        assert_eq!(diagnostic.message, b"\rexpired");
+        let mut written = Vec::new();
+        diagnostic.write_to(&mut written);
+        assert_eq!(written, [b"d ".as_slice(), line, b"\n"].concat());
+    }
+
+    #[test]
+    fn empty_notary_and_extra_fields_are_accepted() {
+        assert_eq!(Diagnostic::parse(b"1:2:3::4\t\t").map(|d| d.notary.len()), Some(0));
+        assert_eq!(Diagnostic::parse(b"1:2:3:9:4:5:6\ta\tb").map(|d| d.message), Some(&b"b"[..]));
+    }
+
+    #[test]
+    fn cut_lines_are_refused() {
+        for line in
+            ["", "1", "1:2:3", "1:2:3::4", "1:2:3::4\tnotary", "-1:2:3::4\t\t", "x:1:2::3\t\t"]
+        {
+            assert_eq!(Diagnostic::parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_line_that_reads_back(
+            recipient: u32, headers: Option<u32>, time: i64,
+            notary: Vec<u8>, message: Vec<u8>,
+        ) {
+            let diagnostic = Diagnostic {
+                recipient, headers, notify: None, time, notary: &notary, message: &message,
+            };
+            let mut line = Vec::new();
+            diagnostic.write_to(&mut line);
+            prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
+            let read = Diagnostic::parse(&line[2..line.len() - 1]).expect("our own line");
+            prop_assert_eq!((read.recipient, read.headers, read.time), (recipient, headers, time));
+            prop_assert_eq!(read.message.len(), message.len());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The changes that are made to a control file after the router wrote it.
+//!
+//! There are only two: a recipient's tag with the pid column behind it (7 bytes in place), and lines
+//! appended at the end. Nothing else may change, because offsets are the names of recipients.
+//!
+//! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the scheduler
+//! gives the recipients of one message for one channel and host to one agent at a time.
+
+use super::{PidField, Tag};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Changes the tag of the line at `offset` from `was` to `new`.
+///
+/// Taking a lock (`new` is [`Tag::Locked`]) writes `pid` into the pid column, every other change
+/// blanks it. Files without that column are left as they are. The result tells whether the line was
+/// `was`; if not, nothing is written.
+pub fn change_tag(file: &File, offset: u32, was: Tag, new: Tag, pid: u32) -> io::Result<bool> {
+    let position = u64::from(offset) + 1;
+    let mut old = [0u8; 1 + PidField::WIDTH];
+    match file.read_exact_at(&mut old, position) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+        other => other?,
+    }
+    if old[0] != was.byte() {
+        return Ok(false);
+    }
+    if !has_pid_column(old[1]) {
+        return Ok(true);
+    }
+    let field = if new == Tag::Locked { PidField::of(pid) } else { PidField::BLANK };
+    let mut bytes = [new.byte(); 1 + PidField::WIDTH];
+    bytes[1..].copy_from_slice(&field.0);
+    file.write_all_at(&bytes, position)?;
+    Ok(true)
+}
+
+/// Marks the `d` line at `offset` as reported. Only the tag changes: what is behind it is data.
+pub fn mark_reported(file: &File, offset: u32) -> io::Result<()> {
+    file.write_all_at(&[Tag::Done.byte()], u64::from(offset) + 1)
+}
+
+/// Appends whole lines to a control file, and returns only when they are on disk.
+///
+/// One `write`, as agents append too. If it fails or falls short (a full disk) the file gets its
+/// former length back, unless somebody else has appended since, and the error is returned.
+pub fn append_lines(path: &Path, lines: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    let length = file.metadata()?.len();
+    let lines = after_whole_line(&file, length, lines)?;
+    let written = match file.write(&lines) {
+        Ok(count) if count == lines.len() => return file.sync_data(),
+        Ok(count) => Ok(count),
+        Err(error) => Err(error),
+    };
+    let appended = *written.as_ref().unwrap_or(&0) as u64;
+    if appended > 0 && file.metadata()?.len() == length + appended {
+        file.set_len(length)?;
+    }
+    Err(written.err().unwrap_or_else(|| ErrorKind::StorageFull.into()))
+}
+
+/// A crash may have cut the last line short; then ours begin on a line of their own.
+fn after_whole_line(file: &File, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    let start: &[u8] = if last[0] == b'\n' { b"" } else { b"\n" };
+    Ok([start, lines].concat())
+}
+
+fn has_pid_column(byte: u8) -> bool {
+    byte == b' ' || byte.is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const PID: u32 = 31337;
+
+    fn after(text: &str, offset: u32, was: Tag, new: Tag) -> (bool, String) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, text).expect("write");
+        let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+        let changed = change_tag(&file, offset, was, new, PID).expect("change");
+        (changed, fs::read_to_string(&path).expect("read"))
+    }
+
+    #[test]
+    fn tags_change_in_place() {
+        let pending = "i 1\nr           c h u 0\nm\n\n";
+        let locked = "i 1\nr~ 31337    c h u 0\nm\n\n";
+        let done = "i 1\nr+          c h u 0\nm\n\n";
+        assert_eq!(after(pending, 4, Tag::Pending, Tag::Locked), (true, locked.into()));
+        assert_eq!(after(locked, 4, Tag::Locked, Tag::Done), (true, done.into()));
+        assert_eq!(after(locked, 4, Tag::Locked, Tag::Pending), (true, pending.into()));
+    }
+
+    #[test]
+    fn another_tag_is_left_alone() {
+        let done = "i 1\nr+          c h u 0\nm\n\n";
+        assert_eq!(after(done, 4, Tag::Pending, Tag::Locked), (false, done.into()));
+        assert_eq!(after(done, 1000, Tag::Pending, Tag::Locked), (false, done.into()));
+    }
+
+    #[test]
+    fn a_file_without_pid_column_is_left_alone() {
+        let bare = "i 1\nr local - rayan 7\nm\n\n";
+        assert_eq!(after(bare, 4, Tag::Pending, Tag::Locked), (true, bare.into()));
+    }
+
+    #[test]
+    fn lines_are_appended_behind_a_whole_line() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, "m\n\nd 1:2:-").expect("write");
+        append_lines(&path, b"d 3\n").expect("append");
+        append_lines(&path, b"d 4\n").expect("append");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 1:2:-\nd 3\nd 4\n");
+    }
+
+    #[test]
+    fn nothing_is_created_where_the_file_is_gone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let gone = append_lines(&folder.path().join("1"), b"d 3\n").expect_err("no such file");
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
+    }
+}

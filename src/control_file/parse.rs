@@ -1,0 +1,287 @@
+//! Reading a control file: one pass over its lines, keeping offsets.
+
+use super::quad::first_word;
+use super::{
+    ControlFile, ControlFileError, DiagnosticLine, Format, HeaderBlock, NotifyLine, PidField, Quad,
+    Recipient, Sender, Span, Tag,
+};
+use memchr::{memchr, memmem};
+
+/// Width of the reserved column behind the pid column, in bytes.
+const DELAY_COLUMN: usize = 4;
+/// The `@` bits that we know: pid column, delay column, `M` blocks.
+const KNOWN_FORMAT_BITS: u64 = 0b111;
+
+/// Parses the text of a control file.
+///
+/// Unknown fields are passed over, and so are fields whose tag disables them. The error names the
+/// first line that makes the file unusable: an unknown format bit, an address without all its words,
+/// a `name` or number that is none; or what is missing from it: an `i` line, a recipient.
+pub fn parse(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
+    if text.is_empty() {
+        return Err(error(0, "the file is empty"));
+    }
+    if u32::try_from(text.len()).is_err() {
+        return Err(error(0, "the file is larger than 4 GiB"));
+    }
+    let mut reader = Reader::new(text);
+    while let Some(line) = reader.next_line() {
+        reader.take_field(line)?;
+    }
+    reader.finish()
+}
+
+/// One field of the file: a line, or a header block.
+#[derive(Clone, Copy)]
+struct Line {
+    id: u8,
+    tag: u8,
+    offset: usize,
+    /// Where the value ends: before the line end, or behind the last header of a block.
+    end: usize,
+    /// The file ended before the block did.
+    truncated: bool,
+}
+
+impl Line {
+    fn value(&self) -> Span {
+        Span::new((self.offset + 2).min(self.end), self.end)
+    }
+}
+
+struct Reader {
+    file: ControlFile,
+    position: usize,
+    /// From the `@` line, if there has been one.
+    format: Option<Format>,
+    /// How many recipients have their headers; the rest wait for the next `m` block.
+    with_headers: usize,
+}
+
+impl Reader {
+    fn new(text: Vec<u8>) -> Reader {
+        Reader {
+            file: ControlFile {
+                text,
+                name: None,
+                body_offset: None,
+                log_id: None,
+                error_address: None,
+                verbose: None,
+                envelope_id: None,
+                return_mode: None,
+                obsoletes: Vec::new(),
+                turns: Vec::new(),
+                senders: Vec::new(),
+                recipients: Vec::new(),
+                headers: Vec::new(),
+                diagnostics: Vec::new(),
+                undeliverable: Vec::new(),
+            },
+            position: 0,
+            format: None,
+            with_headers: 0,
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Line> {
+        let text = &self.file.text;
+        let offset = self.position;
+        let id = *text.get(offset)?;
+        if matches!(id, b'm' | b'M') && text.get(offset + 1) == Some(&b'\n') {
+            let block = memmem::find(&text[offset + 1..], b"\n\n").map(|at| offset + 1 + at);
+            let end = block.map_or(text.len(), |at| at + 1);
+            self.position = block.map_or(text.len(), |at| at + 2);
+            return Some(Line { id, tag: b'\n', offset, end, truncated: block.is_none() });
+        }
+        let end = memchr(b'\n', &text[offset..]).map_or(text.len(), |at| offset + at);
+        let tag = if offset + 1 < end { text[offset + 1] } else { b'\n' };
+        self.position = end + 1;
+        Some(Line { id, tag, offset, end, truncated: false })
+    }
+
+    fn take_field(&mut self, line: Line) -> Result<(), ControlFileError> {
+        match line.id {
+            b'm' if line.tag == b'\n' => self.take_headers(line),
+            b'r' => return self.take_recipient(line),
+            b'd' => self.take_diagnostic(line),
+            // Everything else is processed only if nothing has disabled it.
+            _ if line.tag != b' ' => {}
+            b'@' => return self.take_format(line),
+            b'i' => return self.take_name(line),
+            b'o' => return self.take_body_offset(line),
+            b'l' => self.file.log_id = Some(line.value()),
+            b'e' => self.file.error_address = Some(line.value()),
+            b'v' => self.file.verbose = Some(line.value()),
+            b'n' => self.file.envelope_id = Some(line.value()),
+            b'R' => self.file.return_mode = Some(line.value()),
+            b'x' => self.file.obsoletes.push(line.value()),
+            b'T' => self.file.turns.push(line.value()),
+            b's' => return self.take_sender(line),
+            b'N' => self.take_notify(line),
+            b'X' => self.file.undeliverable.push(line.offset as u32),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_format(&mut self, line: Line) -> Result<(), ControlFileError> {
+        let value = self.file.get(line.value());
+        let bits = c_integer(value.trim_ascii())
+            .ok_or_else(|| error(line.offset, "the @ line has no number"))?;
+        if bits & !KNOWN_FORMAT_BITS != 0 {
+            return Err(error(line.offset, &format!("unknown format bits in {bits:#010x}")));
+        }
+        self.format = Some(Format { pid_column: bits & 0b01 != 0, delay_column: bits & 0b10 != 0 });
+        Ok(())
+    }
+
+    fn take_name(&mut self, line: Line) -> Result<(), ControlFileError> {
+        let name = line.value();
+        let text = self.file.get(name);
+        if !text.first().is_some_and(u8::is_ascii_digit) || text.contains(&b'/') {
+            return Err(error(
+                line.offset,
+                "the i line is not a file name that begins with a digit",
+            ));
+        }
+        self.file.name = Some(name);
+        Ok(())
+    }
+
+    fn take_body_offset(&mut self, line: Line) -> Result<(), ControlFileError> {
+        let value = self.file.get(line.value()).trim_ascii();
+        let offset = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+        self.file.body_offset =
+            Some(offset.ok_or_else(|| error(line.offset, "the o line is not a number"))?);
+        Ok(())
+    }
+
+    fn take_sender(&mut self, line: Line) -> Result<(), ControlFileError> {
+        let quad = self.quad(line, line.offset + 2, "sender")?;
+        self.file.senders.push(Sender { offset: line.offset as u32, quad });
+        Ok(())
+    }
+
+    fn take_recipient(&mut self, line: Line) -> Result<(), ControlFileError> {
+        let tag = Tag::from_byte(line.tag);
+        if matches!(tag, Tag::Disabled(_)) {
+            self.file.undeliverable.push(line.offset as u32);
+            return Ok(());
+        }
+        let columns_from = line.offset + 2;
+        let format = self.format.unwrap_or_else(|| self.guess_format(columns_from, line.end));
+        let mut quad_from = columns_from;
+        let mut lock = None;
+        if format.pid_column {
+            quad_from += PidField::WIDTH;
+            let field = self.file.text[..line.end].get(columns_from..quad_from);
+            let bytes = field.and_then(|bytes| <[u8; PidField::WIDTH]>::try_from(bytes).ok());
+            lock = Some(PidField(bytes.ok_or_else(|| error(line.offset, "recipient cut short"))?));
+        }
+        if format.delay_column {
+            quad_from += DELAY_COLUMN;
+        }
+        let quad = self.quad(line, quad_from, "recipient")?;
+        self.file.recipients.push(Recipient {
+            offset: line.offset as u32,
+            tag,
+            lock,
+            quad,
+            sender: self.file.senders.len().checked_sub(1).map(|index| index as u32),
+            headers: None,
+            notify: None,
+        });
+        Ok(())
+    }
+
+    /// The columns of a file without an `@` line: blanks or digits where they would be.
+    fn guess_format(&self, columns_from: usize, end: usize) -> Format {
+        let text = &self.file.text[..end];
+        let looks_like_column =
+            |at: usize| text.get(at).is_some_and(|&byte| byte == b' ' || byte.is_ascii_digit());
+        let pid_column = looks_like_column(columns_from);
+        let delay_column = pid_column && looks_like_column(columns_from + PidField::WIDTH);
+        Format { pid_column, delay_column }
+    }
+
+    fn take_notify(&mut self, line: Line) {
+        let notify = NotifyLine { offset: line.offset as u32, value: line.value() };
+        if let Some(recipient) = self.file.recipients.last_mut() {
+            recipient.notify.get_or_insert(notify);
+        }
+    }
+
+    fn take_headers(&mut self, line: Line) {
+        let index = self.file.headers.len() as u32;
+        self.file.headers.push(HeaderBlock {
+            offset: line.offset as u32,
+            text: line.value(),
+            truncated: line.truncated,
+        });
+        for recipient in &mut self.file.recipients[self.with_headers..] {
+            recipient.headers = Some(index);
+        }
+        self.with_headers = self.file.recipients.len();
+    }
+
+    fn take_diagnostic(&mut self, line: Line) {
+        // Only `d ` and `d+` are written; any other tag disables the line.
+        let reported = match line.tag {
+            b' ' => false,
+            b'+' => true,
+            _ => return,
+        };
+        let offset = line.offset as u32;
+        self.file.diagnostics.push(DiagnosticLine { offset, reported, value: line.value() });
+    }
+
+    fn quad(&self, line: Line, from: usize, what: &str) -> Result<Quad, ControlFileError> {
+        Quad::parse(&self.file.text, from.min(line.end), line.end)
+            .map_err(|missing| error(line.offset, &format!("{what} has {missing}")))
+    }
+
+    fn finish(mut self) -> Result<ControlFile, ControlFileError> {
+        for turn in &mut self.file.turns {
+            *turn = narrow_to_first_word(&self.file.text, *turn);
+        }
+        let only_turns = !self.file.turns.is_empty() && self.file.recipients.is_empty();
+        if only_turns && self.file.name.is_none() {
+            return Ok(self.file);
+        }
+        if self.file.name.is_none() {
+            return Err(error(0, "no i line"));
+        }
+        if self.file.recipients.is_empty() && !only_turns {
+            return Err(error(0, "no recipient"));
+        }
+        Ok(self.file)
+    }
+}
+
+fn narrow_to_first_word(text: &[u8], span: Span) -> Span {
+    let value = &text[span.start as usize..span.end as usize];
+    let word = first_word(value).unwrap_or_default();
+    let blanks = value.len() - value.trim_ascii_start().len();
+    let start = (span.start as usize + blanks).min(span.end as usize);
+    Span::new(start, start + word.len())
+}
+
+/// A number in C syntax: `0x7`, `7`, `07`.
+fn c_integer(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Some(hexadecimal) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return u64::from_str_radix(hexadecimal, 16).ok();
+    }
+    match text.strip_prefix('0') {
+        Some(octal) if !octal.is_empty() => u64::from_str_radix(octal, 8).ok(),
+        _ => text.parse().ok(),
+    }
+}
+
+fn error(offset: usize, reason: &str) -> ControlFileError {
+    ControlFileError { offset, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

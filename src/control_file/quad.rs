@@ -1,0 +1,106 @@
+//! The four words of an address: channel, host, user, privilege.
+
+use super::Span;
+use nom::branch::alt;
+use nom::bytes::complete::{is_not, tag, take, take_while, take_while1};
+use nom::combinator::{opt, recognize};
+use nom::multi::many1_count;
+use nom::sequence::{delimited, preceded};
+use nom::{IResult, Parser};
+
+/// An address as the router writes it: `channel host user privilege`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quad {
+    /// The delivery channel; one word.
+    pub channel: Span,
+    /// The next host, or `-`; one word.
+    pub host: Span,
+    /// The address to hand to the host; one word, blanks only inside quotes.
+    pub user: Span,
+    /// The rest of the line, usually the numeric user id whose rights the delivery has.
+    pub privilege: Span,
+}
+
+impl Quad {
+    /// Splits `text[from..to]`. The error names the missing word.
+    pub(super) fn parse(text: &[u8], from: usize, to: usize) -> Result<Quad, &'static str> {
+        let line = &text[from..to];
+        // Words are slices of `line`, so what is left over tells where each one stands.
+        let word = |rest, missing| next_word(rest).map_err(|_| missing);
+        let span = |word: &[u8], rest: &[u8]| {
+            let end = to - rest.len();
+            Span::new(end - word.len(), end)
+        };
+        let (rest, channel) = word(line, "no channel")?;
+        let channel_span = span(channel, rest);
+        let (rest, host) = word(rest, "no host")?;
+        let host_span = span(host, rest);
+        let (rest, user) = word(rest, "no user")?;
+        let user_span = span(user, rest);
+        let privilege = rest.trim_ascii();
+        let blanks_before = rest.len() - rest.trim_ascii_start().len();
+        let start = to - rest.len() + blanks_before;
+        Ok(Quad {
+            channel: channel_span,
+            host: host_span,
+            user: user_span,
+            privilege: Span::new(start, start + privilege.len()),
+        })
+    }
+}
+
+/// One word in the sense of RFC 821: ended by a blank that is neither inside double quotes nor
+/// behind a backslash. An open quote ends with the line.
+fn next_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
+    let quoted_pair = || recognize(preceded(tag("\\"), take(1usize)));
+    let inside_quotes = many1_count(alt((quoted_pair(), is_not("\"\\"), tag("\\"))));
+    let quoted = recognize(delimited(tag("\""), opt(inside_quotes), opt(tag("\""))));
+    let plain = is_not(" \t\"\\");
+    let word = recognize(many1_count(alt((plain, quoted_pair(), quoted, tag("\\")))));
+    preceded(take_while(is_blank), word).parse(input)
+}
+
+/// The first blank-separated word of a field, as `T` lines and the like have it.
+pub(super) fn first_word(value: &[u8]) -> Option<&[u8]> {
+    let word = take_while1::<_, _, nom::error::Error<&[u8]>>(|byte| !is_blank(byte));
+    preceded(take_while(is_blank), word).parse(value).ok().map(|(_, word)| word)
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<[&str; 4], &'static str> {
+        let quad = Quad::parse(line.as_bytes(), 0, line.len())?;
+        let text = |span: Span| &line[span.start as usize..span.end as usize];
+        Ok([text(quad.channel), text(quad.host), text(quad.user), text(quad.privilege)])
+    }
+
+    #[test]
+    fn words_end_at_blanks_outside_quotes() {
+        for (line, expected) in [
+            ("smtp mx.example bob@x 1001", ["smtp", "mx.example", "bob@x", "1001"]),
+            ("  local\t-  dave   -2 ", ["local", "-", "dave", "-2"]),
+            (r#"c "a b.test" u 0"#, ["c", r#""a b.test""#, "u", "0"]),
+            (r#"c h "joe \" d"@x 0"#, ["c", "h", r#""joe \" d"@x"#, "0"]),
+            (r"c h joe\ d 0", ["c", "h", r"joe\ d", "0"]),
+            (r"c h u\", ["c", "h", r"u\", ""]),
+            (r#"c h "open 0"#, ["c", "h", r#""open 0"#, ""]),
+            (r#"c "" u 0"#, ["c", r#""""#, "u", "0"]),
+            ("c h u", ["c", "h", "u", ""]),
+        ] {
+            assert_eq!(words(line), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn missing_words_are_named() {
+        assert_eq!(words(" "), Err("no channel"));
+        assert_eq!(words("smtp"), Err("no host"));
+        assert_eq!(words("smtp host "), Err("no user"));
+    }
+}

@@ -1,0 +1,11 @@
+//! zsched: a mail queue scheduler.
+//!
+//! Routers write *message control files* into a spool; the scheduler reads them, groups the
+//! recipients by destination, runs *transport agents* as child processes over a line protocol,
+//! retries, expires, cleans up, and answers queries about its queue.
+
+pub mod agent;
+pub mod control_file;
+pub mod spool;
+pub mod sys;
+pub mod time;

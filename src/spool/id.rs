@@ -1,0 +1,69 @@
+//! Spool ids: the short text that names a message in logs and reports.
+
+use crate::time::Timestamp;
+use jiff::tz::Offset;
+use std::fmt::{self, Write};
+
+/// One character for each six-bit value. Values 26 and 62 print alike; that is how the original does
+/// it, and everything that reads its logs expects it.
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123abcdefghijklmnopqrstuvwxyz4567890-";
+
+/// The id of a message: `S`, its number, and the modification time of its message file in UTC
+/// (ZMailer `taspoolid()`). Nanoseconds are added only where the file has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpoolId {
+    /// The number that the message's name begins with.
+    pub number: u64,
+    /// When the message file was last modified.
+    pub modified: Timestamp,
+}
+
+impl fmt::Display for SpoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.modified.subsec_nanoseconds() as i32;
+        let instant = jiff::Timestamp::new(self.modified.seconds(), nanoseconds)
+            .expect("our timestamps end in 2262, a calendar's later");
+        let utc = Offset::UTC.to_datetime(instant);
+        let year = i32::from(utc.year());
+        let parts = [
+            year >> 12,
+            year >> 6,
+            year,
+            i32::from(utc.month()) - 1,
+            i32::from(utc.day()) - 1,
+            i32::from(utc.hour()),
+            i32::from(utc.minute()),
+            i32::from(utc.second()),
+        ];
+        let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
+        let fraction = if nanoseconds == 0 { &[][..] } else { &fraction[..] };
+        write!(f, "S{}", self.number)?;
+        parts.iter().chain(fraction).try_for_each(|part| f.write_char(symbol(*part)))
+    }
+}
+
+fn symbol(value: i32) -> char {
+    ALPHABET[(value & 63) as usize] as char
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_equal_the_recorded_ones() {
+        for (number, seconds, nanoseconds, id) in [
+            (10_101_639, 1_795_255_449, 852_372_354, "S10101639AbmKUKEJuveqC"),
+            (10_101_288, 1_795_255_583, 187_430_651, "S10101288AbmKUKGXLK-17"),
+            (10_084_360, 1_795_255_505, 41_730_085, "S10084360AbmKUKFFCbMAh"),
+            (10_084_359, 1_795_255_402, 832_339_453, "S10084359AbmKUKDWtjHz9"),
+            (10_101_236, 1_795_255_461, 935_715_914, "S10101236AbmKUKEVztaRK"),
+            (4711, 1_767_323_045, 0, "S4711AbmABDEF"),
+            (4711, 1_767_323_045, 123_456_789, "S4711AbmABDEFHW8wV"),
+            (258_367, 1_047_508_699, 0, "S258367AbTCLWiT"),
+        ] {
+            let modified = Timestamp::from_parts(seconds, nanoseconds);
+            assert_eq!(SpoolId { number, modified }.to_string(), id);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The spool: the folders under POSTOFFICE, how files are named in them, and what is done to them.
+//!
+//! ```text
+//! POSTOFFICE/transport/[X/[Y/]]<name>   control files; working folder of scheduler and agents
+//! POSTOFFICE/queue/[X/[Y/]]<name>       message files: envelope, headers and body as submitted
+//! POSTOFFICE/postman/                   what a person must look at: nothing is ever deleted there
+//! ```
+//!
+//! A visible control file always has its message file: the router makes it under a hidden name,
+//! renames the message into `queue/`, and only then gives the control file its name ([`submit`]). In
+//! the other direction the control file goes first, so that a crash never leaves one that could be
+//! delivered again without its message ([`remove`]).
+
+mod id;
+mod lock;
+mod name;
+pub mod remove;
+pub mod submit;
+
+pub use id::SpoolId;
+pub use lock::{LockOwner, owner_of};
+pub use name::{HashFolder, HashLevel, SpoolName};
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folders of one POSTOFFICE.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    postoffice: PathBuf,
+    transport: PathBuf,
+    queue: PathBuf,
+}
+
+/// Folders that a complete POSTOFFICE has; the scheduler needs the first three.
+const FOLDERS: [&str; 7] =
+    ["transport", "queue", "postman", "router", "public", "deferred", "freezer"];
+
+impl Spool {
+    /// The spool under `postoffice`. Nothing is looked at yet.
+    pub fn new(postoffice: impl Into<PathBuf>) -> Spool {
+        let postoffice = postoffice.into();
+        let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
+        Spool { postoffice, transport, queue }
+    }
+
+    /// Makes the folders that are missing.
+    pub fn create(&self) -> io::Result<()> {
+        for folder in FOLDERS {
+            std::fs::create_dir_all(self.postoffice.join(folder))?;
+        }
+        Ok(())
+    }
+
+    /// The folder of everything: `POSTOFFICE`.
+    pub fn postoffice(&self) -> &Path {
+        &self.postoffice
+    }
+
+    /// The folder of the control files.
+    pub fn transport(&self) -> &Path {
+        &self.transport
+    }
+
+    /// The folder of the message files.
+    pub fn queue(&self) -> &Path {
+        &self.queue
+    }
+
+    /// Where files are moved that a person must look at.
+    pub fn postman(&self) -> PathBuf {
+        self.postoffice.join("postman")
+    }
+
+    /// The file with the pid of the running scheduler.
+    pub fn pid_file(&self) -> PathBuf {
+        self.postoffice.join(".pid.scheduler")
+    }
+
+    /// The control file of a message.
+    pub fn control_file(&self, name: &SpoolName) -> PathBuf {
+        self.transport.join(name.path())
+    }
+
+    /// The message file of a message.
+    pub fn message_file(&self, name: &SpoolName) -> PathBuf {
+        self.queue.join(name.path())
+    }
+}

@@ -1,0 +1,192 @@
+//! Names of messages in the spool, and the folders they are spread over.
+
+use std::fmt;
+
+/// How many levels of single-letter folders the spool has (`-H`, `SCHEDULERDIRHASH`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HashLevel {
+    /// All files in `transport/` and `queue/` themselves.
+    #[default]
+    Flat,
+    /// `transport/F/4711`.
+    Once,
+    /// `transport/Z/F/4711`.
+    Twice,
+}
+
+/// The folder of a file below `transport/` or `queue/`: none, one or two capital letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub struct HashFolder([u8; 2]);
+
+impl HashFolder {
+    /// The top folder itself.
+    pub const TOP: HashFolder = HashFolder([0, 0]);
+
+    /// Where the file of this number belongs (ZMailer's formula, the router's too).
+    pub fn of(number: u64, level: HashLevel) -> HashFolder {
+        let letter = |n: u64| b'A' + (n % 26) as u8;
+        match level {
+            HashLevel::Flat => HashFolder::TOP,
+            HashLevel::Once => HashFolder([letter(number), 0]),
+            HashLevel::Twice => HashFolder([letter(number / 26), letter(number)]),
+        }
+    }
+
+    /// The folder one level below this one. `None` for a name that is no single capital letter, and
+    /// below the second level.
+    pub fn below(self, name: &[u8]) -> Option<HashFolder> {
+        match (self.0, name) {
+            ([0, 0], &[letter @ b'A'..=b'Z']) => Some(HashFolder([letter, 0])),
+            ([first, 0], &[letter @ b'A'..=b'Z']) => Some(HashFolder([first, letter])),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for HashFolder {
+    /// The folder with a slash behind each letter: `Z/F/`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &letter in self.0.iter().take_while(|letter| **letter != 0) {
+            write!(f, "{}/", letter as char)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a message: of its control file in `transport/` and its message file in `queue/`.
+///
+/// The scheduler knows a message by the [number](SpoolName::number) its name begins with, by custom
+/// the inode number of the message file; two messages with one number cannot be loaded together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolName {
+    number: u64,
+    folder: HashFolder,
+    /// The base name, where it is not just the number in decimal. A thin pointer: nearly no message
+    /// has one, and there may be millions of names in memory.
+    odd: Option<Box<Box<str>>>,
+}
+
+/// The longest base name we take, in bytes; agents have buffers of this order.
+const LONGEST_BASE_NAME: usize = 48;
+
+impl SpoolName {
+    /// The name for a base name found in a folder. `None` if it is not the name of a control file:
+    /// it must begin with a digit and be short, printable and without blanks or slashes.
+    pub fn new(folder: HashFolder, base: &[u8]) -> Option<SpoolName> {
+        let base = std::str::from_utf8(base).ok()?;
+        let acceptable = base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+        if !acceptable || base.len() > LONGEST_BASE_NAME {
+            return None;
+        }
+        let digits = base.bytes().take_while(u8::is_ascii_digit).count();
+        let number = base[..digits].parse().ok()?;
+        let plain = digits == base.len() && (digits == 1 || !base.starts_with('0'));
+        let odd = if plain { None } else { Some(Box::new(base.into())) };
+        Some(SpoolName { number, folder, odd })
+    }
+
+    /// The name for a path below `transport/`, as the notify socket gives it: `4711`, `F/4711`,
+    /// `Z/F/4711`. There the first digit may not be a zero.
+    pub fn from_notified(path: &[u8]) -> Option<SpoolName> {
+        let mut folder = HashFolder::TOP;
+        let mut parts = path.split(|byte| *byte == b'/').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return if part.starts_with(b"0") { None } else { SpoolName::new(folder, part) };
+            }
+            folder = folder.below(part)?;
+        }
+        None
+    }
+
+    /// The number the name begins with.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The folder the files are in.
+    pub fn folder(&self) -> HashFolder {
+        self.folder
+    }
+
+    /// The same name in another folder.
+    pub fn in_folder(&self, folder: HashFolder) -> SpoolName {
+        SpoolName { folder, ..self.clone() }
+    }
+
+    /// The name without its folder.
+    pub fn base(&self) -> String {
+        match &self.odd {
+            Some(odd) => odd.to_string(),
+            None => self.number.to_string(),
+        }
+    }
+
+    /// The path below `transport/` and `queue/`: what job lines and MAILQ show.
+    pub fn path(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for SpoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.odd {
+            Some(odd) => write!(f, "{}{odd}", self.folder),
+            None => write!(f, "{}{}", self.folder, self.number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_follow_the_recorded_formula() {
+        for (number, once, twice) in [
+            (4711, "F/", "Z/F/"),
+            (15582, "I/", "B/I/"),
+            (258_367, "F/", "F/F/"),
+            (778, "Y/", "D/Y/"),
+            (10_101_746, "S/", "K/S/"),
+            (10_101_334, "W/", "U/W/"),
+            (10_101_429, "N/", "Y/N/"),
+        ] {
+            assert_eq!(HashFolder::of(number, HashLevel::Flat).to_string(), "");
+            assert_eq!(HashFolder::of(number, HashLevel::Once).to_string(), once);
+            assert_eq!(HashFolder::of(number, HashLevel::Twice).to_string(), twice);
+        }
+    }
+
+    #[test]
+    fn base_names_begin_with_a_digit() {
+        let path = |base: &str| SpoolName::new(HashFolder::TOP, base.as_bytes()).map(|n| n.path());
+        for name in ["4711", "0", "0700", "701-abc", "4711-2342", "9002-etrn"] {
+            assert_eq!(path(name).as_deref(), Some(name));
+        }
+        for name in
+            ["", "x702", ".4711", "..etrn-X", "-1", "47 11", "600\n", "99999999999999999999"]
+        {
+            assert_eq!(path(name), None, "{name:?}");
+        }
+        assert_eq!(path(&"1".repeat(64)), None);
+    }
+
+    #[test]
+    fn notified_paths_stay_inside() {
+        let path = |text: &str| SpoolName::from_notified(text.as_bytes()).map(|name| name.path());
+        for name in ["10101267", "I/777", "B/I/777", "701-abc"] {
+            assert_eq!(path(name).as_deref(), Some(name));
+        }
+        for name in
+            ["600\n", "x702", "0700", "a/601", "A/B/C/602", "../transport/603", "", "A/", "/1"]
+        {
+            assert_eq!(path(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_small() {
+        assert_eq!(size_of::<SpoolName>(), 24);
+    }
+}

@@ -1,0 +1,85 @@
+//! Taking messages out of the spool: removed when they are finished, moved aside when they cannot be
+//! handled or when somebody is still owed a report.
+
+use super::{Spool, SpoolName};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Removes a finished message: the control file first, then the message file, so that a crash in
+/// between leaves a message that nobody delivers again. Files that are gone already are no error.
+pub fn remove(spool: &Spool, name: &SpoolName) -> io::Result<()> {
+    unless_gone(fs::remove_file(spool.control_file(name)))?;
+    unless_gone(fs::remove_file(spool.message_file(name)))
+}
+
+/// Why a message is moved aside; it becomes part of the file names in `postman/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// All recipients are finished, but the sender is still owed a report.
+    OwedReport,
+    /// The control file cannot be used.
+    Malformed,
+}
+
+impl Reason {
+    fn suffix(self) -> &'static str {
+        match self {
+            Reason::OwedReport => "owed-report",
+            Reason::Malformed => "malformed",
+        }
+    }
+}
+
+/// Moves both files of a message to `postman/`, as `<name>:<reason>` (the control file) and
+/// `<name>:message`. Returns where the control file is now.
+///
+/// The message gets its second name before the control file moves, and loses the first one after:
+/// a crash in between leaves a message in the queue as it was, or a needless second name.
+pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
+    let postman = spool.postman();
+    fs::create_dir_all(&postman)?;
+    let control = postman.join(format!("{}:{}", name.base(), reason.suffix()));
+    let control = free_name(&control);
+    let message = control.with_file_name(format!(
+        "{}:message",
+        control.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    ));
+    let original = spool.message_file(name);
+    let has_message = match fs::hard_link(&original, &message) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    fs::rename(spool.control_file(name), &control)?;
+    File::open(&postman)?.sync_all()?;
+    if has_message {
+        unless_gone(fs::remove_file(&original))?;
+    }
+    Ok(control)
+}
+
+/// Hides a control file from all scans where it is, for when it cannot be moved to `postman/`.
+pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
+    let control = spool.control_file(name);
+    let hidden = control.with_file_name(format!(".{}:{}", name.base(), reason.suffix()));
+    let hidden = free_name(&hidden);
+    fs::rename(&control, &hidden)?;
+    Ok(hidden)
+}
+
+/// `path`, or where there is such a file, `path.2`, `path.3` and so on.
+fn free_name(path: &Path) -> PathBuf {
+    let numbered = |count: u32| match count {
+        1 => path.to_path_buf(),
+        _ => PathBuf::from(format!("{}.{count}", path.display())),
+    };
+    (1..).map(numbered).find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
+}
+
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

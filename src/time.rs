@@ -1,0 +1,206 @@
+//! Points in time and lengths of time, as the scheduler uses them.
+//!
+//! A [`Timestamp`] is wall-clock time, because control files, spool ids and expiry are: they compare
+//! with modification times on disk. Nothing in this module but [`Timestamp::now`] reads a clock, and
+//! only the shell may call that; the core is given the time with each event.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// A point in wall-clock time: nanoseconds since 1970-01-01 00:00:00 UTC.
+///
+/// Covers the years 1678 to 2262; arithmetic saturates at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 1970-01-01 00:00:00 UTC.
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// The time now, from the system's clock.
+    pub fn now() -> Timestamp {
+        Timestamp::from(SystemTime::now())
+    }
+
+    /// The point `seconds` after the epoch.
+    pub const fn from_seconds(seconds: i64) -> Timestamp {
+        Timestamp(seconds.saturating_mul(NANOS_PER_SECOND))
+    }
+
+    /// The point `seconds` and `nanoseconds` after the epoch, as `stat(2)` gives them.
+    pub const fn from_parts(seconds: i64, nanoseconds: i64) -> Timestamp {
+        Timestamp(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanoseconds))
+    }
+
+    /// Whole seconds since the epoch, rounded towards the past.
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(NANOS_PER_SECOND)
+    }
+
+    /// Nanoseconds within the second, 0 to 999,999,999.
+    pub const fn subsec_nanoseconds(self) -> u32 {
+        self.0.rem_euclid(NANOS_PER_SECOND) as u32
+    }
+
+    /// The time from `earlier` to `self`, or zero where `earlier` is in fact later.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0).max(0) as u64)
+    }
+
+    /// Whole seconds from `other` to `self`, negative where `other` is later. Counts as the original
+    /// does: the difference of the two points' whole seconds.
+    pub const fn seconds_since(self, other: Timestamp) -> i64 {
+        self.seconds() - other.seconds()
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Timestamp {
+        let nanoseconds = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => Timestamp(nanoseconds(after)),
+            Err(before) => Timestamp(-nanoseconds(before.duration())),
+        }
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    fn add(self, span: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl AddAssign<Duration> for Timestamp {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    fn sub(self, span: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.seconds(), self.subsec_nanoseconds())
+    }
+}
+
+/// A length of time in the short form of MAILQ: `0s`, `1h1m1s`, `1d2h`, `-5m`.
+///
+/// The largest parts first; minutes and seconds are left out once both days and hours were printed
+/// (ZMailer `saytime()`).
+pub struct ShortDuration(pub i64);
+
+impl fmt::Display for ShortDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0s");
+        }
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let total = self.0.unsigned_abs();
+        let (days, hours) = (total / 86_400, total / 3_600 % 24);
+        let (minutes, seconds) = (total / 60 % 60, total % 60);
+        if days > 0 {
+            write!(f, "{days}d")?;
+        }
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if days > 0 && hours > 0 {
+            return Ok(());
+        }
+        if minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        if seconds > 0 {
+            write!(f, "{seconds}s")?;
+        }
+        Ok(())
+    }
+}
+
+/// A length of time in the long form used in texts for people: `3 days`, `1 day 2 hours`, `0 sec`.
+pub struct LongDuration(pub i64);
+
+impl fmt::Display for LongDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0 sec");
+        }
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let total = self.0.unsigned_abs();
+        let parts = [
+            (total / 86_400, "day"),
+            (total / 3_600 % 24, "hour"),
+            (total / 60 % 60, "min"),
+            (total % 60, "sec"),
+        ];
+        let coarse_enough = parts[0].0 > 0 && parts[1].0 > 0;
+        let shown = if coarse_enough { &parts[..2] } else { &parts[..] };
+        let mut separator = "";
+        for &(amount, unit) in shown.iter().filter(|(amount, _)| *amount > 0) {
+            let plural = if amount == 1 { "" } else { "s" };
+            write!(f, "{separator}{amount} {unit}{plural}")?;
+            separator = " ";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_durations_read_as_the_original_prints_them() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (60, "1m"),
+            (3661, "1h1m1s"),
+            (7384, "2h3m4s"),
+            (-300, "-5m"),
+            (40288, "11h11m28s"),
+            (86400, "1d"),
+            (88282, "1d31m22s"),
+            (93784, "1d2h"),
+            (151259, "1d18h"),
+        ] {
+            assert_eq!(ShortDuration(seconds).to_string(), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn long_durations_read_as_the_original_prints_them() {
+        for (seconds, text) in [
+            (0, "0 sec"),
+            (26, "26 secs"),
+            (301, "5 mins 1 sec"),
+            (259200, "3 days"),
+            (93784, "1 day 2 hours"),
+            (86464, "1 day 1 min 4 secs"),
+        ] {
+            assert_eq!(LongDuration(seconds).to_string(), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn seconds_round_towards_the_past() {
+        let before_epoch = Timestamp::EPOCH - Duration::from_millis(1);
+        assert_eq!(before_epoch.seconds(), -1);
+        assert_eq!(before_epoch.subsec_nanoseconds(), 999_000_000);
+    }
+}
