@@ -1,0 +1,260 @@
+//! From the words of a file to a configuration: which keyword is meant, and is its value good?
+//!
+//! Everything wrong goes into the report; a configuration comes out only if nothing was.
+
+use super::diagnostic::{Report, ValueError, nearest, quote};
+use super::keywords::{self, Keyword, Status};
+use super::parameters::{self, Parameters};
+use super::pattern::Pattern;
+use super::select::WrittenClause;
+use super::syntax::{Assignment, Entry, Text};
+use super::value::{Kind, Setting, Value};
+use super::variables::expand_value;
+use super::{Config, Context, Identity, Niceness};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Builds the configuration that the words of a file describe.
+pub(super) fn build(
+    file: Rc<Path>,
+    entries: Vec<Entry>,
+    context: &Context,
+    report: &mut Report<'_>,
+) -> Config {
+    let mut builder = Builder {
+        context,
+        report,
+        parameters: Parameters::default(),
+        parameter_lines: HashMap::new(),
+        scheduler_niceness: None,
+        clauses: Vec::new(),
+    };
+    for entry in entries {
+        if !builder.report.is_full() {
+            builder.take(entry);
+        }
+    }
+    builder.finish(file)
+}
+
+struct Builder<'c, 'r, 't> {
+    context: &'c Context,
+    report: &'r mut Report<'t>,
+    parameters: Parameters,
+    parameter_lines: HashMap<&'static str, u32>,
+    scheduler_niceness: Option<Niceness>,
+    clauses: Vec<OpenClause>,
+}
+
+/// A clause whose keywords may still follow. The pattern is absent where it was no good.
+struct OpenClause {
+    pattern: Option<Pattern>,
+    /// Where the pattern is in the file.
+    start: usize,
+    settings: Vec<Setting>,
+}
+
+impl Builder<'_, '_, '_> {
+    fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Pattern(text) => self.open_clause(&text),
+            Entry::Parameter(assignment) => self.set_parameter(&assignment),
+            Entry::Setting(assignment) => self.set_keyword(&assignment),
+        }
+    }
+
+    fn open_clause(&mut self, text: &Text) {
+        let pattern = self.pattern(text);
+        self.clauses.push(OpenClause { pattern, start: text.start(), settings: Vec::new() });
+    }
+
+    fn pattern(&mut self, text: &Text) -> Option<Pattern> {
+        if let Some((name, _)) = text.as_str().split_once('=').filter(|(name, _)| is_known(name)) {
+            let message =
+                format!("only a pattern may begin in the first column, not {}", quote(name));
+            self.report.error(text.start(), message);
+            return None;
+        }
+        let mut warnings = Vec::new();
+        let pattern = Pattern::parse(text.as_str(), &mut warnings);
+        self.warn(text, warnings);
+        pattern.map_err(|error| self.refuse(text, error)).ok()
+    }
+
+    fn set_parameter(&mut self, assignment: &Assignment) {
+        let name = &assignment.name;
+        let Some(row) = parameters::find(name.as_str()) else {
+            let known = parameters::parameters().iter().map(|row| row.name);
+            let message = unknown("parameter", name.as_str(), known);
+            return self.report.error(name.start(), message);
+        };
+        if row.status == Status::NotYet {
+            return self.refuse_for_now(name, row.name);
+        }
+        let Some(value) = &assignment.value else {
+            let message = format!("{} needs a value: {}", quote(row.name), row.takes);
+            return self.report.error(name.start(), message);
+        };
+        let Some(value) = self.expand(value) else { return };
+        match (row.set)(&mut self.parameters, value.as_str()) {
+            Ok(()) => {
+                let line = self.report.line_of(name.start());
+                self.parameter_lines.insert(row.name, line);
+            }
+            Err(error) => self.refuse(&value, error),
+        }
+    }
+
+    fn set_keyword(&mut self, assignment: &Assignment) {
+        let name = &assignment.name;
+        if self.clauses.is_empty() {
+            let message = format!("the keyword {} comes before any clause", quote(name.as_str()));
+            self.report.error(name.start(), message);
+        }
+        let Some(keyword) = self.keyword(name) else { return };
+        let Some(value) = self.value(keyword, assignment) else { return };
+        if let (Kind::SchedulerNice | Kind::SchedulerPriority, Value::Niceness(niceness)) =
+            (keyword.kind, &value)
+        {
+            self.scheduler_niceness = Some(*niceness);
+        }
+        let line = self.report.line_of(name.start());
+        if let Some(clause) = self.clauses.last_mut() {
+            clause.settings.push(Setting { keyword, value, line });
+        }
+    }
+
+    fn keyword(&mut self, name: &Text) -> Option<&'static Keyword> {
+        let text = name.as_str();
+        let message = match keywords::find(text) {
+            Some(keyword) if keyword.status == Status::NotYet => {
+                self.refuse_for_now(name, keyword.name);
+                return None;
+            }
+            Some(keyword) => return Some(keyword),
+            None if text.is_empty() => "a keyword is missing before this".to_string(),
+            None => {
+                let gone = keywords::GONE.iter().find(|(gone, _)| gone.eq_ignore_ascii_case(text));
+                let known = keywords::keywords().iter().flat_map(Keyword::names);
+                match gone {
+                    Some((gone, instead)) => format!("there is no `{gone}` any more: {instead}"),
+                    None => unknown("keyword", text, known),
+                }
+            }
+        };
+        self.report.error(name.start(), message);
+        None
+    }
+
+    fn value(&mut self, keyword: &Keyword, assignment: &Assignment) -> Option<Value> {
+        let name = &assignment.name;
+        let text = match &assignment.value {
+            _ if matches!(keyword.kind, Kind::Flag(_)) => return Some(Value::Flag),
+            None => {
+                let message = format!("{} needs a value: {}", quote(keyword.name), keyword.takes());
+                self.report.error(name.start(), message);
+                return None;
+            }
+            // A command keeps its variables until it is used.
+            Some(text) if matches!(keyword.kind, Kind::Command(_)) => text.clone(),
+            Some(text) => self.expand(text)?,
+        };
+        let mut warnings = Vec::new();
+        let value = keyword.kind.read(text.as_str(), self.context, &mut warnings);
+        self.warn(&text, warnings);
+        value.map_err(|error| self.refuse(&text, error)).ok()
+    }
+
+    fn expand(&mut self, value: &Text) -> Option<Text> {
+        let mut warnings = Vec::new();
+        let expanded = expand_value(value, &self.context.zenv, &mut warnings);
+        self.warn(value, warnings);
+        expanded.map_err(|error| self.refuse(value, error)).ok()
+    }
+
+    fn warn(&mut self, text: &Text, warnings: Vec<ValueError>) {
+        for warning in warnings {
+            self.report.warning(text.offset_of(warning.at), warning.message);
+        }
+    }
+
+    fn refuse(&mut self, text: &Text, error: ValueError) {
+        self.report.error(text.offset_of(error.at), error.message);
+    }
+
+    fn refuse_for_now(&mut self, at: &Text, name: &str) {
+        self.report.error(at.start(), format!("`{name}` is known, but not supported yet"));
+    }
+
+    fn finish(mut self, file: Rc<Path>) -> Config {
+        if self.clauses.is_empty() && self.report.is_usable() {
+            self.report.file_error("there is no clause in this file");
+        }
+        let clauses = self.close_clauses();
+        if self.report.is_usable() {
+            self.warn_of_unreachable(&clauses);
+        }
+        Config {
+            parameters: self.parameters,
+            scheduler_niceness: self.scheduler_niceness,
+            file,
+            parameter_lines: self.parameter_lines,
+            clauses,
+            identity: Identity::default_of(self.context),
+            effective: RefCell::default(),
+        }
+    }
+
+    /// Gives empty clauses the contents of the next one that has any.
+    fn close_clauses(&mut self) -> Vec<WrittenClause> {
+        let mut contents: Rc<[Setting]> = Rc::new([]);
+        let mut closed = Vec::new();
+        for clause in std::mem::take(&mut self.clauses).into_iter().rev() {
+            if !clause.settings.is_empty() {
+                contents = clause.settings.into();
+            } else if contents.is_empty() && self.report.is_usable() {
+                let message = "this clause is empty, and so is all that follows it";
+                self.report.warning(clause.start, message);
+            }
+            if let Some(pattern) = clause.pattern {
+                let line = self.report.line_of(clause.start);
+                let (start, settings) = (clause.start, Rc::clone(&contents));
+                closed.push(WrittenClause { pattern, start, line, settings });
+            }
+        }
+        closed.reverse();
+        closed
+    }
+
+    /// Looks for clauses behind one that has a command and a pattern that covers theirs. Only patterns
+    /// that are equal, or `*`, are found to cover others.
+    fn warn_of_unreachable(&mut self, clauses: &[WrittenClause]) {
+        let mut ends: HashMap<(&str, &str), u32> = HashMap::new();
+        for clause in clauses {
+            let (channel, host) = (clause.pattern.channel.key(), clause.pattern.host.key());
+            let covering = [(channel, host), (channel, "*"), ("*", host), ("*", "*")];
+            if let Some(line) = covering.iter().find_map(|pattern| ends.get(pattern)) {
+                let message = format!(
+                    "this is never reached: the clause of line {line} matches all of it, and has a \
+                     command"
+                );
+                self.report.warning(clause.start, message);
+            } else if clause.has_command() {
+                ends.insert((channel, host), clause.line);
+            }
+        }
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    keywords::find(name).is_some()
+}
+
+fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = &'static str>) -> String {
+    match nearest(name, known) {
+        Some(nearest) => format!("unknown {what} {}; did you mean `{nearest}`?", quote(name)),
+        None => format!("unknown {what} {}", quote(name)),
+    }
+}

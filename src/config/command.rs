@@ -1,0 +1,240 @@
+//! The command line of an agent: `MALLOC_=1 smtp -c $channel -l ${LOGDIR}/smtp`.
+//!
+//! It is split at blanks; there is no shell and no quoting. Leading `NAME=value` words set the
+//! agent's environment. A word that is exactly `$host` or `$channel` stands for the destination's,
+//! and `${host}`, `${channel}` and `${NAME}` for a variable of the ZENV file do so in any word.
+
+use super::diagnostic::{ValueError, quote};
+use super::units::words;
+use super::variables::{Piece, Zenv, pieces, unknown_variable};
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+
+/// The word that ties an agent to one host.
+const HOST_WORD: &str = "$host";
+/// The word for the channel.
+const CHANNEL_WORD: &str = "$channel";
+/// Variables of the ZENV file that agents get in their environment, beside what the command sets.
+const PASSED_ON: [&str; 2] = ["PATH", "ZCONFIG"];
+
+/// How to start an agent, before its variables are put in (`command=`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Leading `NAME=value` words.
+    assignments: Vec<(String, String)>,
+    /// The program, then its arguments.
+    words: Vec<String>,
+}
+
+/// How to start an agent for one destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expanded {
+    /// What the command sets, then PATH and ZCONFIG from the ZENV file where they are defined there
+    /// and not set by the command. The original adds TZ from its own environment, and nothing else.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The program, then its arguments. A relative program is one of `$MAILBIN/ta/`.
+    pub words: Vec<OsString>,
+}
+
+impl Command {
+    /// Reads a command line. Variables that will not be put in leave a warning.
+    pub(super) fn parse(
+        text: &str,
+        zenv: &Zenv,
+        warnings: &mut Vec<ValueError>,
+    ) -> Result<Command, ValueError> {
+        let mut command = Command { assignments: Vec::new(), words: Vec::new() };
+        for (at, word) in words(text) {
+            warnings.extend(variable_warnings(word, zenv).map(|warning| warning.moved(at)));
+            match word.split_once('=') {
+                Some((name, value)) if command.words.is_empty() && is_variable_name(name) => {
+                    command.assignments.push((name.to_string(), value.to_string()));
+                }
+                _ => command.words.push(word.to_string()),
+            }
+        }
+        if command.words.is_empty() {
+            return Err(ValueError::new(0, "this command has no program"));
+        }
+        Ok(command)
+    }
+
+    /// Whether agents of this command serve the one host they were started for: a word of it is
+    /// `$host`. Job lines then carry no host.
+    pub fn with_host(&self) -> bool {
+        self.words.iter().any(|word| word == HOST_WORD)
+    }
+
+    /// The command for one destination.
+    pub fn expand(&self, channel: &[u8], host: &[u8], zenv: &Zenv) -> Expanded {
+        let expand = |word: &str| expand_word(word, channel, host, zenv);
+        let set = self.assignments.iter().map(|(name, value)| (name.into(), expand(value)));
+        let is_set = |name: &str| self.assignments.iter().any(|(set, _)| set == name);
+        let passed_on = PASSED_ON
+            .into_iter()
+            .filter(|name| !is_set(name))
+            .filter_map(|name| Some((name.into(), zenv.get(name)?.into())));
+        Expanded {
+            environment: set.chain(passed_on).collect(),
+            words: self.words.iter().map(|word| expand(word)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    /// The command line, with its variables not put in and single blanks between its words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = self.assignments.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = set.chain(self.words.iter().cloned()).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+fn expand_word(word: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
+    let expanded = match word {
+        HOST_WORD => host.to_vec(),
+        CHANNEL_WORD => channel.to_vec(),
+        _ => pieces(word)
+            .into_iter()
+            .flat_map(|(_, piece)| match piece {
+                Piece::Plain(text) => text.as_bytes(),
+                Piece::Variable("host") => host,
+                Piece::Variable("channel") => channel,
+                Piece::Variable(name) => zenv.get(name).unwrap_or_default().as_bytes(),
+            })
+            .copied()
+            .collect(),
+    };
+    OsString::from_vec(expanded)
+}
+
+/// Variables of a word that nothing is, or would be, put in for.
+fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError> {
+    let is_whole = matches!(word, HOST_WORD | CHANNEL_WORD);
+    let pieces = if is_whole { Vec::new() } else { pieces(word) };
+    let plain_dollar = |at: usize| {
+        let rest = &word[at + 1..];
+        let name = &rest[..rest.bytes().take_while(|byte| is_name_byte(*byte)).count()];
+        let message = match name {
+            "" if rest.starts_with('{') => "this `${` has no `}`".to_string(),
+            "" => return None,
+            _ => format!(
+                "{} stays as it is here; write {}",
+                quote(&format!("${name}")),
+                quote(&format!("${{{name}}}"))
+            ),
+        };
+        Some(ValueError::new(at, message))
+    };
+    pieces.into_iter().filter_map(move |(at, piece)| match piece {
+        Piece::Plain("$") => plain_dollar(at),
+        Piece::Plain(_) | Piece::Variable("host" | "channel") => None,
+        Piece::Variable(name) if zenv.get(name).is_some() => None,
+        Piece::Variable(name) => Some(unknown_variable(at, name)),
+    })
+}
+
+fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_name_byte)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zenv() -> Zenv {
+        Zenv::from_pairs([("LOGDIR", "/var/log/my mail"), ("PATH", "/bin"), ("ZCONFIG", "/z")])
+    }
+
+    fn command(text: &str) -> Command {
+        Command::parse(text, &zenv(), &mut Vec::new()).expect(text)
+    }
+
+    /// Environment and words in one line, words apart by `|`.
+    fn expanded(text: &str) -> String {
+        let expanded = command(text).expand(b"smtp", b"mx.test", &zenv());
+        let text = |text: OsString| text.into_string().expect("text");
+        let set = expanded
+            .environment
+            .into_iter()
+            .map(|(name, value)| format!("{}={}", text(name), text(value)));
+        let words: Vec<String> = expanded.words.into_iter().map(text).collect();
+        format!("{} {}", set.collect::<Vec<_>>().join(" "), words.join("|"))
+    }
+
+    #[test]
+    fn words_are_split_before_variables_are_put_in() {
+        for (text, expected) in [
+            ("hold", "PATH=/bin ZCONFIG=/z hold"),
+            (
+                "smtp -l ${LOGDIR}/smtp  -c $channel $host",
+                "PATH=/bin ZCONFIG=/z smtp|-l|/var/log/my mail/smtp|-c|smtp|mx.test",
+            ),
+            ("sm x${host}y$host ${NO}", "PATH=/bin ZCONFIG=/z sm|xmx.testy$host|"),
+            (
+                "A_1=${channel}:${LOGDIR} PATH=/x B= a b=c",
+                "A_1=smtp:/var/log/my mail PATH=/x B= ZCONFIG=/z a|b=c",
+            ),
+            ("1=2 a", "PATH=/bin ZCONFIG=/z 1=2|a"),
+            ("${LOGDIR}${PATH}", "PATH=/bin ZCONFIG=/z /var/log/my mail/bin"),
+        ] {
+            assert_eq!(expanded(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_put_in_byte_by_byte() {
+        let expanded = command("a $host").expand(b"c", b"\xff\xfe", &Zenv::default());
+        assert_eq!(expanded.words[1].clone().into_vec(), b"\xff\xfe");
+        assert_eq!(expanded.environment, []);
+    }
+
+    #[test]
+    fn only_the_whole_word_ties_an_agent_to_its_host() {
+        for (text, expected) in [
+            ("smtp $host", true),
+            ("smtp -x $host -y", true),
+            ("smtp ${host}", false),
+            ("smtp x$host", false),
+            ("H=$host smtp", false),
+            ("smtp $channel", false),
+        ] {
+            assert_eq!(command(text).with_host(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_has_a_program() {
+        for text in ["", "  ", "A=b", "A=b C=d"] {
+            assert!(Command::parse(text, &zenv(), &mut Vec::new()).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn variables_without_a_value_are_warned_about() {
+        for (text, expected) in [
+            ("a $host $channel ${host} ${channel} ${LOGDIR} $ 1$", vec![]),
+            ("a $LOGDIR/x", vec![(2, "`$LOGDIR` stays as it is here; write `${LOGDIR}`")]),
+            ("a  x$host", vec![(4, "`$host` stays as it is here; write `${host}`")]),
+            ("a ${NO}", vec![(2, "the ZENV file has no `${NO}`; nothing is put in for it")]),
+            (
+                "A=${NO} a ${LOG",
+                vec![
+                    (2, "the ZENV file has no `${NO}`; nothing is put in for it"),
+                    (10, "this `${` has no `}`"),
+                ],
+            ),
+        ] {
+            let mut warnings = Vec::new();
+            Command::parse(text, &zenv(), &mut warnings).expect(text);
+            let warnings: Vec<(usize, &str)> =
+                warnings.iter().map(|warning| (warning.at, warning.message.as_str())).collect();
+            assert_eq!(warnings, expected, "{text}");
+        }
+    }
+}

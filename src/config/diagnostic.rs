@@ -1,0 +1,325 @@
+//! What is wrong with a configuration file, and where.
+//!
+//! ```text
+//! scheduler.cf:14:2: error: unknown keyword `maxrng`; did you mean `maxring`?
+//!         maxrng=5
+//!         ^
+//! ```
+//!
+//! Everything wrong is collected, up to a bound, and comes out in the order of the file.
+
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// After so many errors, a file is not read any further.
+const MOST_ERRORS: usize = 100;
+/// How many warnings are kept of one file; of the rest, only their number is told.
+const MOST_WARNINGS: usize = 100;
+/// How much of a long source line is quoted on either side of the place, in characters.
+const EXCERPT_REACH: usize = 80;
+/// How much of a word from the file is repeated in a message, in characters.
+const LONGEST_QUOTE: usize = 60;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// The file can be used, but hardly means what its author meant.
+    Warning,
+}
+
+/// A place in a file. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+}
+
+/// One thing that is wrong with a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file, under the name it was asked for.
+    pub file: Rc<Path>,
+    /// Where in the file; absent where it concerns the file as a whole.
+    pub position: Option<Position>,
+    /// What is wrong, in one line.
+    pub message: String,
+    excerpt: Option<Excerpt>,
+}
+
+/// The source line, or what of a long one is near the place, and what to put before the caret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Excerpt {
+    line: String,
+    indent: String,
+}
+
+impl Diagnostic {
+    /// An error that concerns the file as a whole.
+    pub(super) fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            file: file.into(),
+            position: None,
+            message: message.into(),
+            excerpt: None,
+        }
+    }
+
+    /// Whether it makes the file unusable.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// `file:line:column: error: message`, then the source line, then a caret under the column.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(Position { line, column }) = self.position {
+            write!(f, ":{line}:{column}")?;
+        }
+        let severity = if self.is_error() { "error" } else { "warning" };
+        write!(f, ": {severity}: {}", self.message)?;
+        if let Some(Excerpt { line, indent }) = &self.excerpt {
+            write!(f, "\n{line}\n{indent}^")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with one value, and at which byte of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ValueError {
+    /// Where in the value, in bytes from its start.
+    pub at: usize,
+    /// What is wrong, in one line.
+    pub message: String,
+}
+
+impl ValueError {
+    /// An error at a byte of a value.
+    pub fn new(at: usize, message: impl Into<String>) -> ValueError {
+        ValueError { at, message: message.into() }
+    }
+
+    /// The same error, seen from a text in which the value begins at byte `start`.
+    pub(super) fn moved(self, start: usize) -> ValueError {
+        ValueError { at: start + self.at, ..self }
+    }
+}
+
+/// Collects what is wrong with one file.
+pub(super) struct Report<'a> {
+    file: Rc<Path>,
+    text: &'a [u8],
+    line_starts: Vec<usize>,
+    diagnostics: Vec<Diagnostic>,
+    errors: usize,
+    warnings: usize,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(file: Rc<Path>, text: &'a [u8]) -> Report<'a> {
+        let line_ends = memchr::memchr_iter(b'\n', text).map(|end| end + 1);
+        let line_starts = std::iter::once(0).chain(line_ends).collect();
+        Report { file, text, line_starts, diagnostics: Vec::new(), errors: 0, warnings: 0 }
+    }
+
+    /// Notes an error at a byte of the file.
+    pub fn error(&mut self, offset: usize, message: impl Into<String>) {
+        self.errors += 1;
+        if self.errors <= MOST_ERRORS {
+            self.add(Severity::Error, offset, message.into());
+        }
+    }
+
+    /// Notes a warning at a byte of the file.
+    pub fn warning(&mut self, offset: usize, message: impl Into<String>) {
+        self.warnings += 1;
+        if self.warnings <= MOST_WARNINGS {
+            self.add(Severity::Warning, offset, message.into());
+        }
+    }
+
+    /// Notes an error of the file as a whole.
+    pub fn file_error(&mut self, message: impl Into<String>) {
+        self.errors += 1;
+        self.diagnostics.push(Diagnostic::of_file(&self.file, message));
+    }
+
+    /// The line that a byte of the file is in.
+    pub fn line_of(&self, offset: usize) -> u32 {
+        self.line_starts.partition_point(|start| *start <= offset) as u32
+    }
+
+    /// Whether nothing has been found that makes the file unusable.
+    pub fn is_usable(&self) -> bool {
+        self.errors == 0
+    }
+
+    /// Whether there are so many errors that it is no use to go on.
+    pub fn is_full(&self) -> bool {
+        self.errors > MOST_ERRORS
+    }
+
+    /// Everything that has been noted, in the order of the file.
+    pub fn finish(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
+        if self.warnings > MOST_WARNINGS {
+            let message = format!("and {} more warnings", self.warnings - MOST_WARNINGS);
+            let last = Diagnostic::of_file(&self.file, message);
+            self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..last });
+        }
+        if self.is_full() {
+            let message = "too many errors; the rest of the file has not been looked at";
+            self.diagnostics.push(Diagnostic::of_file(&self.file, message));
+        }
+        self.diagnostics
+    }
+
+    fn add(&mut self, severity: Severity, offset: usize, message: String) {
+        let line = self.line_of(offset);
+        let start = self.line_starts[line as usize - 1];
+        let column =
+            String::from_utf8_lossy(&self.text[start..offset.min(self.text.len())]).chars().count();
+        self.diagnostics.push(Diagnostic {
+            severity,
+            file: Rc::clone(&self.file),
+            position: Some(Position { line, column: column as u32 + 1 }),
+            message,
+            excerpt: Some(self.excerpt(start, column)),
+        });
+    }
+
+    /// The line that starts at a byte, around a column of it (from 0).
+    fn excerpt(&self, start: usize, column: usize) -> Excerpt {
+        let rest = &self.text[start..];
+        let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
+        let line = String::from_utf8_lossy(line);
+        let printable = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+        let skipped = column.saturating_sub(EXCERPT_REACH);
+        let shown: String =
+            line.trim_end().chars().skip(skipped).take(2 * EXCERPT_REACH).map(printable).collect();
+        let blank = |c: char| if c == '\t' { '\t' } else { ' ' };
+        let indent = line.chars().skip(skipped).take(column - skipped).map(blank).collect();
+        Excerpt { line: shown, indent }
+    }
+}
+
+/// A word from the file as messages show it: in back quotes, not too long, without control characters.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted: String = text.chars().take(LONGEST_QUOTE).flat_map(escape_control).collect();
+    if text.chars().nth(LONGEST_QUOTE).is_some() {
+        quoted.push('…');
+    }
+    format!("`{quoted}`")
+}
+
+fn escape_control(c: char) -> Vec<char> {
+    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+}
+
+/// The candidate that `word` is most likely a misspelling of, if any is near enough.
+pub(super) fn nearest(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
+    if word.len() > LONGEST_QUOTE {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    let tolerance = 1 + word.chars().count() / 4;
+    candidates
+        .into_iter()
+        .map(|candidate| (edit_distance(&word, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= tolerance)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be put in, taken out or exchanged to make one word of the other
+/// (Levenshtein's measure, row by row).
+fn edit_distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &b) in to.iter().enumerate() {
+            let exchanged = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = exchanged.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diagnostic_points_at_the_character() {
+        let text = "*/*\n\tmaxrng=5 näh=1\n".as_bytes();
+        let mut report = Report::new(Path::new("a.cf").into(), text);
+        report.warning(5, "first");
+        report.error(18, "second");
+        report.error(text.len(), "at the end");
+        let shown: Vec<String> = report.finish().iter().map(Diagnostic::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "a.cf:2:2: warning: first\n\tmaxrng=5 näh=1\n\t^",
+                "a.cf:2:14: error: second\n\tmaxrng=5 näh=1\n\t            ^",
+                "a.cf:3:1: error: at the end\n\n^",
+            ]
+        );
+    }
+
+    #[test]
+    fn long_lines_and_long_lists_are_cut() {
+        let text = vec![b'x'; 100_000];
+        let mut report = Report::new(Path::new("a.cf").into(), &text);
+        (0..1000).for_each(|_| report.warning(50_000, "strange"));
+        (0..1000).for_each(|_| report.error(50_000, "wrong"));
+        assert!(report.is_full());
+        let diagnostics = report.finish();
+        assert!(diagnostics.iter().all(|diagnostic| diagnostic.to_string().len() < 300));
+        assert_eq!(diagnostics.len(), MOST_WARNINGS + MOST_ERRORS + 2);
+        assert_eq!(diagnostics[200].to_string(), "a.cf: warning: and 900 more warnings");
+        assert_eq!(
+            diagnostics[201].to_string(),
+            "a.cf: error: too many errors; the rest of the file has not been looked at"
+        );
+    }
+
+    #[test]
+    fn words_of_the_file_cannot_disturb_the_terminal() {
+        assert_eq!(quote("a\u{1b}[2Jb\n"), "`a\\u{1b}[2Jb\\n`");
+        assert_eq!(quote(&"x".repeat(1000)).chars().count(), LONGEST_QUOTE + 3);
+    }
+
+    #[test]
+    fn misspellings_find_their_word() {
+        let known = ["maxring", "maxta", "interval", "retries", "user"];
+        for (word, expected) in [
+            ("maxrng", Some("maxring")),
+            ("MAXRINGG", Some("maxring")),
+            ("intervall", Some("interval")),
+            ("retrys", Some("retries")),
+            ("usr", Some("user")),
+            ("frob", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), expected, "{word}");
+        }
+        assert_eq!(nearest(&"x".repeat(1 << 20), known), None);
+    }
+}

@@ -1,0 +1,628 @@
+//! The keywords of clauses: one table, which the parser, `scheduler -t`, and the tests of the manual
+//! page and of the example file all read.
+
+use super::clause::{Clause, Draft, Niceness};
+use super::value::{Kind, Value};
+use std::time::Duration;
+
+/// What becomes of a keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It does what it says.
+    Supported,
+    /// It is read and checked, but nothing depends on it.
+    Ignored,
+    /// It is refused, with a message that says so: its behaviour is still to come.
+    NotYet,
+}
+
+/// One keyword of a clause.
+#[derive(Debug)]
+pub struct Keyword {
+    /// Its name, in lower case; in the file, case does not matter.
+    pub name: &'static str,
+    /// Other names for the same thing.
+    pub aliases: &'static [&'static str],
+    /// The value that holds where no clause names it, or what that depends on.
+    pub default: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// What becomes of it.
+    pub status: Status,
+    /// How its value is read and applied.
+    pub(super) kind: Kind,
+    /// The value that is in force in an effective clause, if there is one.
+    pub(super) get: fn(&Clause) -> Option<Value>,
+}
+
+impl Keyword {
+    /// All its names.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// What value it takes, in a few words.
+    pub fn takes(&self) -> String {
+        self.kind.takes()
+    }
+
+    /// Whether an effective clause has a value for it.
+    pub(super) fn concerns_clauses(&self) -> bool {
+        let concerns_scheduler = matches!(self.kind, Kind::SchedulerNice | Kind::SchedulerPriority);
+        self.status == Status::Supported && !concerns_scheduler
+    }
+}
+
+/// All keywords, in alphabetic order.
+pub fn keywords() -> &'static [Keyword] {
+    KEYWORDS
+}
+
+/// The keyword of this name or alias, in capitals or not.
+pub(super) fn find(name: &str) -> Option<&'static Keyword> {
+    KEYWORDS.iter().find(|keyword| keyword.names().any(|known| known.eq_ignore_ascii_case(name)))
+}
+
+/// Keywords that older schedulers had, with what to do instead.
+pub(super) const GONE: [(&str, &str); 3] = [
+    ("byhost", "threads are always by host"),
+    ("gangschedule", "threads of one ring share its agents"),
+    ("maxhost", "use `maxthr`"),
+];
+
+/// A limit on processes: nothing and less than nothing stand for no limit.
+fn limit(number: i64) -> Option<u32> {
+    u32::try_from(number).ok().filter(|limit| *limit > 0)
+}
+
+fn clamp(number: i64, least: u32) -> u32 {
+    u32::try_from(number.max(i64::from(least))).unwrap_or(u32::MAX)
+}
+
+fn shown_limit(limit: Option<u32>) -> Option<Value> {
+    Some(Value::Number(limit.map_or(0, i64::from)))
+}
+
+fn shown_flag(flag: bool) -> Option<Value> {
+    flag.then_some(Value::Flag)
+}
+
+fn set_niceness(draft: &mut Draft, niceness: Niceness) {
+    draft.clause.nice = Some(niceness);
+}
+
+fn nonzero(span: Duration) -> Option<Duration> {
+    (!span.is_zero()).then_some(span)
+}
+
+/// A keyword that is only known by name so far.
+const fn not_yet(
+    name: &'static str,
+    takes: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> Keyword {
+    let kind = Kind::NotYet(takes);
+    Keyword { name, aliases: &[], default, about, status: Status::NotYet, kind, get: |_| None }
+}
+
+static KEYWORDS: &[Keyword] = &[
+    not_yet(
+        "agent-life",
+        "an interval",
+        "none",
+        "Retire an agent after this time, when its current work is done.",
+    ),
+    Keyword {
+        name: "agent-timeout",
+        aliases: &[],
+        default: "1h",
+        about: "Kill an agent that has work and says nothing for so long; its work is tried again.",
+        status: Status::Supported,
+        kind: Kind::NonzeroInterval(|draft, span| draft.clause.agent_timeout = span),
+        get: |clause| Some(Value::Interval(clause.agent_timeout)),
+    },
+    Keyword {
+        name: "ageorder",
+        aliases: &[],
+        default: "off",
+        about: "Feed the oldest message of a thread first, instead of a random order.",
+        status: Status::Supported,
+        kind: Kind::Flag(|draft| draft.clause.age_order = true),
+        get: |clause| shown_flag(clause.age_order),
+    },
+    Keyword {
+        name: "bychannel",
+        aliases: &[],
+        default: "off",
+        about: "Accepted from old files, without effect.",
+        status: Status::Ignored,
+        kind: Kind::Flag(|_| ()),
+        get: |_| None,
+    },
+    Keyword {
+        name: "command",
+        aliases: &[],
+        default: "none",
+        about: "The command line that starts an agent; matching ends at the clause that has one.",
+        status: Status::Supported,
+        kind: Kind::Command(|draft, command| draft.clause.command = Some(command)),
+        get: |clause| clause.command.clone().map(Value::Command),
+    },
+    Keyword {
+        name: "deliveryform",
+        aliases: &[],
+        default: "none",
+        about: "Name of a form for reports of deliveries; nothing uses it yet.",
+        status: Status::Ignored,
+        kind: Kind::Text(|draft, name| draft.clause.delivery_form = Some(name)),
+        get: |clause| clause.delivery_form.clone().map(Value::Text),
+    },
+    Keyword {
+        name: "expiry",
+        aliases: &[],
+        default: "3d",
+        about: "Give up a recipient at this age, once it has been tried; 0 is never.",
+        status: Status::Supported,
+        kind: Kind::Interval(|draft, span| draft.clause.expiry = nonzero(span)),
+        get: |clause| Some(Value::Interval(clause.expiry.unwrap_or_default())),
+    },
+    Keyword {
+        name: "expiry2",
+        aliases: &[],
+        default: "none",
+        about: "Give up a recipient so long after its expiry even if it has never been tried.",
+        status: Status::Supported,
+        kind: Kind::Interval(|draft, span| draft.clause.expiry2 = Some(span)),
+        get: |clause| clause.expiry2.map(Value::Interval),
+    },
+    Keyword {
+        name: "expiryform",
+        aliases: &[],
+        default: "none",
+        about: "Name of a form for reports of expiry; nothing uses it yet.",
+        status: Status::Ignored,
+        kind: Kind::Text(|draft, name| draft.clause.expiry_form = Some(name)),
+        get: |clause| clause.expiry_form.clone().map(Value::Text),
+    },
+    not_yet(
+        "extra-recipient-limit",
+        "a number",
+        "1000",
+        "Recipients kept in memory for messages that preempt others.",
+    ),
+    not_yet(
+        "failed-cohort-limit",
+        "a number",
+        "0",
+        "Suspend a thread after so many failed rounds of its agents; 0 is never.",
+    ),
+    Keyword {
+        name: "group",
+        aliases: &[],
+        default: "daemon if run by root, else none",
+        about: "The group that agents run as, by name or number.",
+        status: Status::Supported,
+        kind: Kind::Group(|draft, id| draft.clause.group = Some(id)),
+        get: |clause| clause.group.map(Value::Id),
+    },
+    Keyword {
+        name: "idlemax",
+        aliases: &[],
+        default: "3 times interval",
+        about: "End an agent that has had no work for so long.",
+        status: Status::Supported,
+        kind: Kind::Interval(|draft, span| draft.idle_max = Some(span)),
+        get: |clause| Some(Value::Interval(clause.idle_max)),
+    },
+    not_yet(
+        "initial-concurrency",
+        "a number",
+        "that of maxthr",
+        "How many agents a new thread may have before anything is known of its host.",
+    ),
+    Keyword {
+        name: "interval",
+        aliases: &[],
+        default: "1m",
+        about: "Time between attempts, multiplied by the factors of retries.",
+        status: Status::Supported,
+        kind: Kind::NonzeroInterval(|draft, span| draft.clause.interval = span),
+        get: |clause| Some(Value::Interval(clause.interval)),
+    },
+    Keyword {
+        name: "maxchannel",
+        aliases: &["maxchannels"],
+        default: "that of maxta",
+        about: "Most agents at a time of a channel, whatever their clause; 0 is no limit.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: i64::MIN,
+            most: i64::MAX,
+            set: |draft, number| draft.max_channel = Some(limit(number)),
+        },
+        get: |clause| shown_limit(clause.max_channel),
+    },
+    Keyword {
+        name: "maxring",
+        aliases: &["maxrings"],
+        default: "that of maxta",
+        about: "Most agents at a time of all threads of this clause; 0 is no limit.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: i64::MIN,
+            most: i64::MAX,
+            set: |draft, number| draft.max_ring = Some(limit(number)),
+        },
+        get: |clause| shown_limit(clause.max_ring),
+    },
+    Keyword {
+        name: "maxta",
+        aliases: &["maxtransport", "maxtransports"],
+        default: "0",
+        about: "Most agents at a time, of all clauses; 0 is as many as the process can have.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: i64::MIN,
+            most: i64::MAX,
+            set: |draft, number| draft.clause.max_agents = limit(number),
+        },
+        get: |clause| shown_limit(clause.max_agents),
+    },
+    Keyword {
+        name: "maxthr",
+        aliases: &[],
+        default: "1",
+        about: "Most agents at a time of one thread, that is of one channel and host.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: i64::MIN,
+            most: i64::MAX,
+            set: |draft, number| draft.clause.max_thread = clamp(number, 1),
+        },
+        get: |clause| Some(Value::Number(clause.max_thread.into())),
+    },
+    not_yet(
+        "minimum-slots",
+        "a number",
+        "3",
+        "Delivery slots that a message must have piled up before another may preempt it.",
+    ),
+    not_yet(
+        "negative-feedback",
+        "a number, or one divided by concurrency or sqrt(concurrency)",
+        "none",
+        "How much a failure to reach the host takes from a thread's window.",
+    ),
+    Keyword {
+        name: "nice",
+        aliases: &[],
+        default: "none",
+        about: "How much nicer agents are than the scheduler; the last of nice and priority counts.",
+        status: Status::Supported,
+        kind: Kind::Nice(set_niceness),
+        get: |clause| match clause.nice {
+            Some(niceness @ Niceness::Relative(_)) => Some(Value::Niceness(niceness)),
+            _ => None,
+        },
+    },
+    Keyword {
+        name: "overfeed",
+        aliases: &[],
+        default: "150",
+        about: "How many jobs more than one an agent is given before it has to answer.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: i64::MIN,
+            most: 10_000,
+            set: |draft, number| draft.clause.overfeed = clamp(number, 0),
+        },
+        get: |clause| Some(Value::Number(clause.overfeed.into())),
+    },
+    not_yet(
+        "packet",
+        "a number",
+        "0",
+        "Most recipients of one message that an agent is given at once; 0 is all.",
+    ),
+    not_yet(
+        "positive-feedback",
+        "a number, or one divided by concurrency or sqrt(concurrency)",
+        "none",
+        "How much an answer of the host adds to a thread's window.",
+    ),
+    Keyword {
+        name: "priority",
+        aliases: &[],
+        default: "none",
+        about: "The process priority of agents; the last of nice and priority counts.",
+        status: Status::Supported,
+        kind: Kind::Priority(set_niceness),
+        get: |clause| match clause.nice {
+            Some(niceness @ Niceness::Absolute(_)) => Some(Value::Niceness(niceness)),
+            _ => None,
+        },
+    },
+    Keyword {
+        name: "queueonly",
+        aliases: &[],
+        default: "off",
+        about: "Start nothing when mail arrives, only when ETRN or an operator asks for the host.",
+        status: Status::Supported,
+        kind: Kind::Flag(|draft| draft.clause.queue_only = true),
+        get: |clause| shown_flag(clause.queue_only),
+    },
+    not_yet(
+        "rate",
+        "a number and an interval, as 100/1m",
+        "none",
+        "Most deliveries started in that time, for each thread.",
+    ),
+    not_yet("recipient-limit", "a number", "20000", "Recipients of this clause kept in memory."),
+    not_yet(
+        "refill-delay",
+        "an interval",
+        "5s",
+        "How long the refill of a message's recipients may wait.",
+    ),
+    not_yet(
+        "refill-limit",
+        "a number",
+        "100",
+        "Recipients of a message that are read in at once, if there is room.",
+    ),
+    Keyword {
+        name: "reporttimes",
+        aliases: &[],
+        default: "none",
+        about: "After which times failures are reported while other recipients of a message wait.",
+        status: Status::Supported,
+        kind: Kind::Intervals(|draft, spans| draft.clause.report_times = spans),
+        get: |clause| {
+            let times = &clause.report_times;
+            (!times.is_empty()).then(|| Value::Intervals(times.clone()))
+        },
+    },
+    Keyword {
+        name: "retries",
+        aliases: &[],
+        default: "1 1 2 3 5 8 13 21 34",
+        about: "Factors that interval is multiplied by, one after each attempt, then at random.",
+        status: Status::Supported,
+        kind: Kind::Retries(|draft, factors| draft.clause.retries = factors),
+        get: |clause| Some(Value::Retries(clause.retries.clone())),
+    },
+    Keyword {
+        name: "skew",
+        aliases: &[],
+        default: "5",
+        about: "Divides the correction of a retry time towards a whole interval.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: 1,
+            most: i64::MAX,
+            set: |draft, number| draft.clause.skew = clamp(number, 1),
+        },
+        get: |clause| Some(Value::Number(clause.skew.into())),
+    },
+    not_yet(
+        "slot-cost",
+        "a number",
+        "0",
+        "Deliveries of a message that earn a slot for preempting it; 0 is first in, first out.",
+    ),
+    not_yet(
+        "slot-discount",
+        "a percentage",
+        "50",
+        "How much sooner than fully paid a message may be preempted.",
+    ),
+    not_yet("slot-loan", "a number", "3", "Slots lent to a message that preempts another."),
+    Keyword {
+        name: "sysnice",
+        aliases: &[],
+        default: "none",
+        about: "How much nicer the scheduler makes itself when it starts; the last in the file counts.",
+        status: Status::Supported,
+        kind: Kind::SchedulerNice,
+        get: |_| None,
+    },
+    Keyword {
+        name: "syspriority",
+        aliases: &[],
+        default: "none",
+        about: "The process priority of the scheduler itself; the last in the file counts.",
+        status: Status::Supported,
+        kind: Kind::SchedulerPriority,
+        get: |_| None,
+    },
+    Keyword {
+        name: "user",
+        aliases: &[],
+        default: "root if run by root, else none",
+        about: "The account that agents run as, by name or number.",
+        status: Status::Supported,
+        kind: Kind::User(|draft, id| draft.clause.user = Some(id)),
+        get: |clause| clause.user.map(Value::Id),
+    },
+    Keyword {
+        name: "wakeuprestartonly",
+        aliases: &[],
+        default: "off",
+        about: "A new message starts no further agent for a thread that has one.",
+        status: Status::Supported,
+        kind: Kind::Flag(|draft| draft.clause.wakeup_restart_only = true),
+        get: |clause| shown_flag(clause.wakeup_restart_only),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::parameters::parameters;
+    use super::super::{Config, Context, EXAMPLE, Zenv};
+    use super::*;
+    use std::collections::HashSet;
+    use std::path::Path;
+
+    const MANUAL: &str = include_str!("../../man/scheduler.cf.5");
+
+    /// Every keyword and parameter: its names and its default.
+    fn documented() -> impl Iterator<Item = (Vec<&'static str>, &'static str)> {
+        let keywords = keywords().iter().map(|row| (row.names().collect(), row.default));
+        keywords.chain(parameters().iter().map(|row| (row.names().collect(), row.default)))
+    }
+
+    #[test]
+    fn names_are_in_order_and_unique() {
+        assert!(keywords().is_sorted_by_key(|row| row.name));
+        assert!(parameters().is_sorted_by_key(|row| row.name));
+        let names: Vec<&str> = documented().flat_map(|(names, _)| names).collect();
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+        assert!(GONE.iter().all(|(name, _)| find(name).is_none()));
+        assert!(find("MaxTransports").is_some_and(|row| row.name == "maxta"));
+    }
+
+    #[test]
+    fn rows_are_complete() {
+        for row in keywords() {
+            assert!(row.about.ends_with('.') && !row.default.is_empty(), "{}", row.name);
+            assert_eq!(matches!(row.kind, Kind::NotYet(_)), row.status == Status::NotYet);
+            assert!(!row.takes().is_empty());
+        }
+        for row in parameters() {
+            assert!(row.about.ends_with('.') && !row.default.is_empty(), "{}", row.name);
+            assert!(row.name.starts_with("PARAM"));
+        }
+    }
+
+    #[test]
+    fn the_manual_page_has_every_name_and_its_default() {
+        let items: Vec<(HashSet<&str>, Option<&str>)> = MANUAL
+            .lines()
+            .filter_map(|line| line.strip_prefix(".It Ic ").or_else(|| line.strip_prefix(".Ic ")))
+            .map(|item| {
+                let (names, default) = item
+                    .split_once(" Pq ")
+                    .map_or((item, None), |(names, default)| (names, Some(default)));
+                (names.split([' ', ',']).collect(), default)
+            })
+            .collect();
+        for (names, default) in documented() {
+            for name in names {
+                assert!(items.iter().any(|(known, _)| known.contains(name)), "{name}");
+                for (_, shown) in items.iter().filter(|(known, _)| known.contains(name)) {
+                    let agrees = |shown: &str| default.starts_with(shown) || shown == "see text";
+                    assert!(shown.is_none_or(agrees), "{name}: {default} {shown:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_has_every_keyword() {
+        let settings: HashSet<&str> = EXAMPLE
+            .lines()
+            .map(|line| line.trim_start_matches(['\t', '#']))
+            .filter_map(|line| line.split(['=', ' ']).next())
+            .collect();
+        for (names, _) in documented() {
+            assert!(settings.contains(names[0]), "{}", names[0]);
+        }
+        for name in documented().flat_map(|(names, _)| names) {
+            assert!(EXAMPLE.contains(name), "{name}");
+        }
+    }
+
+    /// Whoever we are not, in a world without accounts.
+    fn ordinary_user() -> Context {
+        Context {
+            zenv: Zenv::from_pairs([("MAILBOXES", "/home/me/mail"), ("MAILQPORT", "1740")]),
+            is_root: false,
+            effective_user: 1000,
+            effective_group: 1000,
+            user_id: |_| None,
+            group_id: |_| None,
+        }
+    }
+
+    #[test]
+    fn the_example_works_without_root() {
+        let loaded = Config::parse(Path::new("example"), EXAMPLE.as_bytes(), &ordinary_user())
+            .unwrap_or_else(|errors| panic!("{}", errors[0]));
+        assert_eq!(loaded.warnings, []);
+        let config = loaded.config;
+        let socket = config.parameters.mailq_socket.as_ref().map(ToString::to_string);
+        assert_eq!(socket.as_deref(), Some("TCP:1740"));
+        for (channel, expected) in [
+            ("local", Some("mailbox -d ${MAILBOXES}")),
+            ("hold", Some("hold")),
+            ("discard", Some("discard")),
+            ("bitbucket", Some("discard")),
+            ("smtp", None),
+            ("error", None),
+        ] {
+            let clause = config.select(channel.as_bytes(), b"host").expect(channel);
+            let command = clause.command.as_ref().map(ToString::to_string);
+            assert_eq!(command.as_deref(), expected, "{channel}");
+        }
+    }
+
+    #[test]
+    fn the_example_reads_back_as_it_is_shown() {
+        let parse = |text: &str| {
+            Config::parse(Path::new("example"), text.as_bytes(), &ordinary_user())
+                .unwrap_or_else(|errors| panic!("{}", errors[0]))
+                .config
+        };
+        let config = parse(EXAMPLE);
+        let again = parse(&config.show());
+        assert_eq!(config.parameters, again.parameters);
+        for channel in ["local", "hold", "discard", "bitbucket", "smtp"] {
+            let clause = |config: &Config| {
+                let clause = config.select(channel.as_bytes(), b"host").expect(channel);
+                Clause { place: config.place(0), ..(*clause).clone() }
+            };
+            assert_eq!(clause(&config), clause(&again), "{channel}");
+        }
+    }
+
+    #[test]
+    fn everything_commented_out_in_the_example_is_understood_or_refused_as_not_yet() {
+        // Settings and parameters, that is lines with a # but without a blank behind it; the
+        // clauses of other agents are not among them.
+        let uncommented: String = EXAMPLE
+            .lines()
+            .take_while(|line| !line.contains("come from elsewhere"))
+            .map(|line| match line.trim_start_matches('\t').strip_prefix('#') {
+                Some(rest) if rest.starts_with(char::is_alphabetic) => {
+                    line.replacen('#', "", 1) + "\n"
+                }
+                _ => line.to_string() + "\n",
+            })
+            .collect();
+        let context = Context {
+            zenv: Zenv::from_pairs([
+                ("MAILBOXES", "/m"),
+                ("MAILQPORT", "1"),
+                ("MAILSHARE", "/s"),
+                ("POSTOFFICE", "/p"),
+            ]),
+            is_root: true,
+            user_id: |_| Some(0),
+            group_id: |_| Some(0),
+            ..ordinary_user()
+        };
+        let errors = Config::parse(Path::new("example"), uncommented.as_bytes(), &context)
+            .expect_err("some are not supported yet");
+        let not_yet = documented_not_yet();
+        assert_eq!(errors.len(), not_yet);
+        for error in errors {
+            assert!(error.message.ends_with("is known, but not supported yet"), "{error}");
+        }
+    }
+
+    fn documented_not_yet() -> usize {
+        let keywords = keywords().iter().filter(|row| row.status == Status::NotYet).count();
+        keywords + parameters().iter().filter(|row| row.status == Status::NotYet).count()
+    }
+}

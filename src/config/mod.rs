@@ -1,0 +1,152 @@
+//! The configuration file, `scheduler.cf`: what is written in it, and what it means for a
+//! destination.
+//!
+//! ```text
+//! text ──syntax──► words ──build──► Config ──select(channel, host)──► Rc<Clause>
+//!                             │
+//!                  keywords, parameters: one table each, what there is to be set
+//!                  units, pattern, command, variables: the languages of the values
+//! ```
+//!
+//! Reading is a pure function of the file's text and a [`Context`]; everything wrong with the file is
+//! collected, with its place, and a file with an error gives no configuration at all. Nothing here
+//! knows what the scheduler does with a value.
+
+mod build;
+mod clause;
+mod command;
+mod diagnostic;
+mod keywords;
+mod parameters;
+mod pattern;
+mod select;
+mod show;
+mod syntax;
+mod units;
+mod value;
+mod variables;
+
+#[cfg(test)]
+mod tests;
+
+pub use clause::{Clause, ClauseId, Niceness, Place};
+pub use command::{Command, Expanded};
+pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
+pub use keywords::{Keyword, Status, keywords};
+pub use parameters::{BindAddress, MailqSocket, ParameterKeyword, Parameters, TcpPort, parameters};
+pub use units::{Interval, parse_interval};
+pub use variables::Zenv;
+
+use crate::sys::users;
+use clause::Identity;
+use diagnostic::Report;
+use select::WrittenClause;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::rc::Rc;
+
+/// The file `scheduler.cf.example`: a complete configuration, which works without root if the ZENV file
+/// has `MAILQPORT`, a TCP port, and `MAILBOXES`, a folder.
+pub const EXAMPLE: &str = include_str!("../../scheduler.cf.example");
+
+/// The largest configuration file we read, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// A configuration: one file, read and checked.
+#[derive(Debug)]
+pub struct Config {
+    /// What holds for the scheduler as a whole.
+    pub parameters: Parameters,
+    /// The priority that the scheduler gives itself when it starts: the last `sysnice=` or
+    /// `syspriority=` of the file, in whatever clause.
+    pub scheduler_niceness: Option<Niceness>,
+    file: Rc<Path>,
+    /// Where each parameter has been set last.
+    parameter_lines: HashMap<&'static str, u32>,
+    clauses: Vec<WrittenClause>,
+    identity: Identity,
+    /// The effective clauses that have been asked for, by the clauses they come from.
+    effective: RefCell<HashMap<Box<[u32]>, Rc<Clause>>>,
+}
+
+/// A configuration, and what is strange about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What its author should look at, in the order of the file.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What reading has to know about the world.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The variables for `${NAME}`.
+    pub zenv: Zenv,
+    /// Whether the scheduler can run agents as other users.
+    pub is_root: bool,
+    /// The user it runs as.
+    pub effective_user: u32,
+    /// The group it runs as.
+    pub effective_group: u32,
+    /// Finds an account by name.
+    pub user_id: fn(&str) -> Option<u32>,
+    /// Finds a group by name.
+    pub group_id: fn(&str) -> Option<u32>,
+}
+
+impl Context {
+    /// What this process and this system are.
+    pub fn of_this_process(zenv: Zenv) -> Context {
+        Context {
+            zenv,
+            is_root: users::is_root(),
+            effective_user: users::effective_user(),
+            effective_group: users::effective_group(),
+            user_id: users::user_id,
+            group_id: users::group_id,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration file. On failure everything that is wrong with it, warnings too.
+    pub fn load(path: &Path, context: &Context) -> Result<Loaded, Vec<Diagnostic>> {
+        let text = read(path).map_err(|error| {
+            vec![Diagnostic::of_file(path, format!("the file cannot be read: {error}"))]
+        })?;
+        Config::parse(path, &text, context)
+    }
+
+    /// Reads the text of a configuration file; `file_name` is for messages.
+    pub fn parse(
+        file_name: &Path,
+        text: &[u8],
+        context: &Context,
+    ) -> Result<Loaded, Vec<Diagnostic>> {
+        if text.len() as u64 > LARGEST_FILE {
+            return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 1 MiB")]);
+        }
+        let file: Rc<Path> = file_name.into();
+        let mut report = Report::new(Rc::clone(&file), text);
+        let entries = syntax::read(text, &mut report);
+        let config = build::build(file, entries, context, &mut report);
+        let is_usable = report.is_usable();
+        let diagnostics = report.finish();
+        if is_usable { Ok(Loaded { config, warnings: diagnostics }) } else { Err(diagnostics) }
+    }
+}
+
+/// The contents of a file, or a little more of it than we take.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for its other end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,311 @@
+//! `PARAM…` assignments: what holds for the scheduler as a whole.
+
+use super::diagnostic::{ValueError, quote};
+use super::keywords::Status;
+use super::units::{Interval, parse_number};
+use super::value::nonzero_interval;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time between reports of failures while other recipients of a message still wait, in seconds.
+const DEFAULT_REPORT_INTERVAL: u64 = 300;
+
+/// What holds for the scheduler as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// The file of accounts of MAILQ version 2. `PARAMauthfile`, default none.
+    pub auth_file: Option<PathBuf>,
+    /// Where MAILQ clients connect. `PARAMmailqsock`; where there is none: the service `mailq` of the
+    /// system's services, else TCP port 174.
+    pub mailq_socket: Option<MailqSocket>,
+    /// The datagram socket that routers send notices of new messages to. `PARAMnotifysock`; where
+    /// there is none: the ZENV variable SCHEDULERNOTIFY, else `$POSTOFFICE/.scheduler.notify`.
+    pub notify_socket: Option<PathBuf>,
+    /// Do not wait for the disk when reports are submitted. `PARAMmsgwriteasync`, default off.
+    pub write_async: bool,
+    /// Time between reports of failures while other recipients of a message still wait, never zero.
+    /// `PARAMglobal-report-interval`, default 5m.
+    pub global_report_interval: Duration,
+    /// Keep a report that cannot be sent to anybody, below `$POSTOFFICE/postman/`.
+    /// `PARAMstore-error-on-error`, default off.
+    pub store_error_on_error: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            auth_file: None,
+            mailq_socket: None,
+            notify_socket: None,
+            write_async: false,
+            global_report_interval: Duration::from_secs(DEFAULT_REPORT_INTERVAL),
+            store_error_on_error: false,
+        }
+    }
+}
+
+/// Where MAILQ clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MailqSocket {
+    /// A stream socket of this path.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp {
+        /// The port.
+        port: TcpPort,
+        /// The addresses that it is open on.
+        address: BindAddress,
+    },
+}
+
+/// A TCP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TcpPort {
+    /// Its number; 0 lets the system choose.
+    Number(u16),
+    /// Its name among the services of the system. The original takes 174 for an unknown one.
+    Service(String),
+}
+
+/// The addresses that a port is open on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindAddress {
+    /// Those of this host only that it has to speak with itself: `127.0.0.1` and `::1`.
+    Loopback,
+    /// All.
+    Any,
+    /// This one.
+    Address(IpAddr),
+}
+
+impl MailqSocket {
+    /// Reads `UNIX:/path`, `/path`, `TCP:port`, `TCP:service`, `port` or `service`, the last four
+    /// with an optional `@address` or `@any` behind.
+    pub fn parse(text: &str) -> Result<MailqSocket, ValueError> {
+        if text.starts_with('/') || strip_scheme(text, "UNIX:").is_some() {
+            return unix_path(text).map(MailqSocket::Unix);
+        }
+        let rest = strip_scheme(text, "TCP:").unwrap_or(text);
+        let start = text.len() - rest.len();
+        let (port, address) = match rest.split_once('@') {
+            Some((port, address)) => {
+                let at = start + port.len() + 1;
+                (port, bind_address(address).map_err(|message| ValueError::new(at, message))?)
+            }
+            None => (rest, BindAddress::Loopback),
+        };
+        let port = tcp_port(port).map_err(|message| ValueError::new(start, message))?;
+        Ok(MailqSocket::Tcp { port, address })
+    }
+}
+
+impl fmt::Display for MailqSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (port, address) = match self {
+            MailqSocket::Unix(path) => return write!(f, "UNIX:{}", path.display()),
+            MailqSocket::Tcp { port, address } => (port, address),
+        };
+        match port {
+            TcpPort::Number(number) => write!(f, "TCP:{number}")?,
+            TcpPort::Service(name) => write!(f, "TCP:{name}")?,
+        }
+        match address {
+            BindAddress::Loopback => Ok(()),
+            BindAddress::Any => f.write_str("@any"),
+            BindAddress::Address(address) => write!(f, "@{address}"),
+        }
+    }
+}
+
+fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
+    let prefix = text.get(..scheme.len())?;
+    prefix.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
+}
+
+/// `UNIX:/path` or `/path`.
+fn unix_path(text: &str) -> Result<PathBuf, ValueError> {
+    let path = strip_scheme(text, "UNIX:").unwrap_or(text);
+    if path.starts_with('/') {
+        return Ok(PathBuf::from(path));
+    }
+    let at = text.len() - path.len();
+    Err(ValueError::new(at, format!("{} is no path of a socket, such as UNIX:/path", quote(path))))
+}
+
+fn tcp_port(text: &str) -> Result<TcpPort, String> {
+    if text.is_empty() {
+        return Err("a port or the name of a service is missing here".to_string());
+    }
+    if let Ok(number) = text.parse() {
+        return Ok(TcpPort::Number(number));
+    }
+    let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    let is_name =
+        text.bytes().all(of_a_name) && text.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if !is_name {
+        return Err(format!("{} is neither a port nor the name of a service", quote(text)));
+    }
+    Ok(TcpPort::Service(text.to_string()))
+}
+
+fn bind_address(text: &str) -> Result<BindAddress, String> {
+    if text.eq_ignore_ascii_case("any") {
+        return Ok(BindAddress::Any);
+    }
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse()
+        .map(BindAddress::Address)
+        .map_err(|_| format!("{} is neither an address nor `any`", quote(text)))
+}
+
+/// One parameter.
+#[derive(Debug)]
+pub struct ParameterKeyword {
+    /// Its name, with its prefix; in the file, case does not matter.
+    pub name: &'static str,
+    /// Other names for the same thing.
+    pub aliases: &'static [&'static str],
+    /// What holds where it is absent.
+    pub default: &'static str,
+    /// What value it takes, in a few words.
+    pub takes: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// What becomes of it.
+    pub status: Status,
+    /// Reads a value.
+    pub(super) set: fn(&mut Parameters, &str) -> Result<(), ValueError>,
+    /// The value in force, if there is one.
+    pub(super) get: fn(&Parameters) -> Option<String>,
+}
+
+impl ParameterKeyword {
+    /// All its names.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+/// All parameters, in alphabetic order.
+pub fn parameters() -> &'static [ParameterKeyword] {
+    PARAMETERS
+}
+
+/// The parameter of this name or alias, in capitals or not.
+pub(super) fn find(name: &str) -> Option<&'static ParameterKeyword> {
+    PARAMETERS.iter().find(|row| row.names().any(|known| known.eq_ignore_ascii_case(name)))
+}
+
+fn path(text: &str) -> Result<PathBuf, ValueError> {
+    if text.is_empty() {
+        return Err(ValueError::new(0, "a path is needed here"));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// Any number but 0 is "yes".
+fn switch(text: &str) -> Result<bool, ValueError> {
+    parse_number(text).map(|number| number != 0)
+}
+
+fn shown_path(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
+}
+
+fn shown_switch(is_on: bool) -> Option<String> {
+    Some(i32::from(is_on).to_string())
+}
+
+/// A parameter that is only known by name so far.
+const fn not_yet(
+    name: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> ParameterKeyword {
+    ParameterKeyword {
+        name,
+        aliases: &[],
+        default,
+        takes: "a number",
+        about,
+        status: Status::NotYet,
+        set: |_, _| Err(ValueError::new(0, "this is not supported yet")),
+        get: |_| None,
+    }
+}
+
+static PARAMETERS: &[ParameterKeyword] = &[
+    ParameterKeyword {
+        name: "PARAMauthfile",
+        aliases: &[],
+        default: "none",
+        takes: "a path",
+        about: "The accounts of MAILQ version 2; without it, version 1 is spoken.",
+        status: Status::Supported,
+        set: |parameters, text| path(text).map(|path| parameters.auth_file = Some(path)),
+        get: |parameters| shown_path(parameters.auth_file.as_deref()),
+    },
+    ParameterKeyword {
+        name: "PARAMglobal-report-interval",
+        aliases: &[],
+        default: "5m",
+        takes: "an interval",
+        about: "Time between reports of failures while other recipients of a message still wait.",
+        status: Status::Supported,
+        set: |parameters, text| {
+            nonzero_interval(text).map(|span| parameters.global_report_interval = span)
+        },
+        get: |parameters| Some(Interval(parameters.global_report_interval).to_string()),
+    },
+    ParameterKeyword {
+        name: "PARAMmailqsock",
+        aliases: &["PARAMmailqpath"],
+        default: "TCP:mailq, which is port 174",
+        takes: "a socket",
+        about: "Where MAILQ clients connect.",
+        status: Status::Supported,
+        set: |parameters, text| {
+            MailqSocket::parse(text).map(|socket| parameters.mailq_socket = Some(socket))
+        },
+        get: |parameters| parameters.mailq_socket.as_ref().map(MailqSocket::to_string),
+    },
+    not_yet("PARAMmessage-active-limit", "20000", "Messages that are considered at a time."),
+    not_yet("PARAMmessage-recipient-limit", "20000", "Recipients kept in memory."),
+    not_yet(
+        "PARAMmessage-recipient-minimum",
+        "10",
+        "Recipients of each message that are kept in memory whatever the limit.",
+    ),
+    ParameterKeyword {
+        name: "PARAMmsgwriteasync",
+        aliases: &[],
+        default: "0",
+        takes: "0 or 1",
+        about: "Do not wait for the disk when reports are submitted: faster, and they may be lost.",
+        status: Status::Supported,
+        set: |parameters, text| switch(text).map(|is_on| parameters.write_async = is_on),
+        get: |parameters| shown_switch(parameters.write_async),
+    },
+    ParameterKeyword {
+        name: "PARAMnotifysock",
+        aliases: &[],
+        default: "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE",
+        takes: "a path",
+        about: "The socket that routers send notices of new messages to.",
+        status: Status::Supported,
+        set: |parameters, text| unix_path(text).map(|path| parameters.notify_socket = Some(path)),
+        get: |parameters| shown_path(parameters.notify_socket.as_deref()),
+    },
+    ParameterKeyword {
+        name: "PARAMstore-error-on-error",
+        aliases: &[],
+        default: "0",
+        takes: "0 or 1",
+        about: "Keep reports that cannot be sent to anybody in the folder postman of POSTOFFICE.",
+        status: Status::Supported,
+        set: |parameters, text| switch(text).map(|is_on| parameters.store_error_on_error = is_on),
+        get: |parameters| shown_switch(parameters.store_error_on_error),
+    },
+];

@@ -1,0 +1,112 @@
+//! Which clauses apply to a destination, and what they come to together.
+//!
+//! Clauses are tried from the top. Each that matches contributes what it names, later ones overriding
+//! earlier ones, and the first that has a command ends the matching. So what applies depends on the
+//! whole *chain* of matching clauses:
+//!
+//! ```text
+//! */*           maxring=7 expiry=1h       chain of smtp/a.test: all three, and so a ring of its own
+//! */a.test      expiry=2h
+//! smtp/*        command=smtp              chain of smtp/b.test: the first and the third
+//! ```
+//!
+//! The original looks at the first match only, `*/*` aside; see `docs/zmailer.md`.
+
+use super::Config;
+use super::clause::{Clause, ClauseId, Draft, Place};
+use super::pattern::{Name, Pattern};
+use super::value::{Setting, Value};
+use std::rc::Rc;
+
+/// A clause as it is in the file, with the contents it has taken over if it was empty.
+#[derive(Debug)]
+pub(super) struct WrittenClause {
+    pub pattern: Pattern,
+    /// Where the pattern is, as a byte of the file.
+    pub start: usize,
+    /// The line of it.
+    pub line: u32,
+    /// What it says, in the order of the file.
+    pub settings: Rc<[Setting]>,
+}
+
+impl WrittenClause {
+    /// Whether matching ends here.
+    pub fn has_command(&self) -> bool {
+        self.settings.iter().any(|setting| matches!(setting.value, Value::Command(_)))
+    }
+}
+
+impl Config {
+    /// What applies to a destination; `None` if no clause matches it. Both names are in lower case.
+    ///
+    /// Destinations with the same chain of matching clauses get the very same clause, and so make up
+    /// one ring; clauses that say nothing do not count.
+    pub fn select(&self, channel: &[u8], host: &[u8]) -> Option<Rc<Clause>> {
+        Some(self.effective(self.chain(channel, host)?))
+    }
+
+    /// The same, but where no clause matches, mere defaults: no command, so that mail stays queued.
+    pub fn select_or_default(&self, channel: &[u8], host: &[u8]) -> Rc<Clause> {
+        self.effective(self.chain(channel, host).unwrap_or_default())
+    }
+
+    fn effective(&self, chain: Vec<u32>) -> Rc<Clause> {
+        if let Some(clause) = self.effective.borrow().get(&chain[..]) {
+            return Rc::clone(clause);
+        }
+        let mut effective = self.effective.borrow_mut();
+        let id = ClauseId(effective.len() as u32);
+        let clause = Rc::new(Clause { id, ..self.resolve(&chain) });
+        effective.insert(chain.into(), Rc::clone(&clause));
+        clause
+    }
+
+    /// The clauses that match a destination, by their index, up to the first with a command. Of those
+    /// that say nothing only the last is there, and only if there is no other.
+    pub(super) fn chain(&self, channel: &[u8], host: &[u8]) -> Option<Vec<u32>> {
+        let (channel, host) = (Name::new(channel), Name::new(host));
+        let mut chain = Vec::new();
+        let mut silent = None;
+        for (index, clause) in self.clauses.iter().enumerate() {
+            if !clause.pattern.matches(&channel, &host) {
+                continue;
+            }
+            if clause.settings.is_empty() {
+                silent = Some(index as u32);
+                continue;
+            }
+            chain.push(index as u32);
+            if clause.has_command() {
+                break;
+            }
+        }
+        if chain.is_empty() {
+            chain.extend(silent);
+        }
+        (!chain.is_empty()).then_some(chain)
+    }
+
+    /// What a chain of clauses comes to.
+    pub(super) fn resolve(&self, chain: &[u32]) -> Clause {
+        let chain: Vec<&WrittenClause> =
+            chain.iter().map(|index| &self.clauses[*index as usize]).collect();
+        let with_command = chain.iter().rfind(|clause| clause.has_command());
+        let particular = || chain.iter().rfind(|clause| !clause.pattern.matches_everything());
+        let deciding = with_command.or_else(particular).or(chain.last());
+        let line = deciding.map_or(0, |clause| clause.line);
+        let mut draft = Draft::new(self.place(line), self.identity);
+        if let Some(deciding) = deciding {
+            draft.clause.channel_pattern.clone_from(&deciding.pattern.channel.text);
+            draft.clause.host_pattern.clone_from(&deciding.pattern.host.text);
+        }
+        for setting in chain.iter().flat_map(|clause| clause.settings.iter()) {
+            setting.apply(&mut draft);
+        }
+        draft.finish()
+    }
+
+    pub(super) fn place(&self, line: u32) -> Place {
+        Place { file: Rc::clone(&self.file), line }
+    }
+}

@@ -1,0 +1,777 @@
+use super::*;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::time::{Duration, Instant};
+
+/// A world with the users root (0), daemon (1) and mail (8), in which we are root or `mail`.
+fn context(is_root: bool) -> Context {
+    let id = |name: &str| match name {
+        "root" => Some(0),
+        "daemon" => Some(1),
+        "mail" => Some(8),
+        _ => None,
+    };
+    let own = if is_root { 0 } else { 8 };
+    Context {
+        zenv: Zenv::from_pairs([("LOGDIR", "/var/log/mail"), ("NUMBER", "42"), ("PORT", "1740")]),
+        is_root,
+        effective_user: own,
+        effective_group: own,
+        user_id: id,
+        group_id: id,
+    }
+}
+
+fn parse(text: impl AsRef<[u8]>) -> Result<Loaded, Vec<Diagnostic>> {
+    Config::parse(Path::new("cf"), text.as_ref(), &context(true))
+}
+
+fn config(text: impl AsRef<[u8]>) -> Config {
+    let text = text.as_ref();
+    let shown = String::from_utf8_lossy(text);
+    parse(text).unwrap_or_else(|errors| panic!("{shown}\n{}", all(&errors))).config
+}
+
+fn all(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect()
+}
+
+fn select(config: &Config, destination: &str) -> Rc<Clause> {
+    let (channel, host) = destination.split_once('/').expect("a channel and a host");
+    config.select(channel.as_bytes(), host.as_bytes()).expect(destination)
+}
+
+/// What is wrong with a file, one line each.
+fn verdict(text: impl AsRef<[u8]>, context: &Context) -> String {
+    let (outcome, diagnostics) = match Config::parse(Path::new("cf"), text.as_ref(), context) {
+        Ok(loaded) => ("ok\n", loaded.warnings),
+        Err(errors) => ("refused\n", errors),
+    };
+    let first_lines = diagnostics.iter().map(|diagnostic| {
+        let text = diagnostic.to_string();
+        format!("{}\n", text.lines().next().unwrap_or_default())
+    });
+    std::iter::once(outcome.to_string()).chain(first_lines).collect()
+}
+
+fn check_verdict(text: impl AsRef<[u8]>, expected: Expect) {
+    expected.assert_eq(&verdict(text, &context(true)));
+}
+
+/// The recorded configuration of clause selection.
+const SELECTION: &str = r#"
+PARAMauthfile = "/etc/zmailer/auth"
+PARAMmailqsock = "TCP:17572"
+*/*	interval=5s
+	retries="10"
+	maxring=7
+	overfeed=2
+	expiry=1h
+	user=root
+	group=daemon
+c/a.test
+	maxring=3
+	command="vta -c c A"
+c/a.test
+	maxring=9
+	command="vta -c c B"
+c/b.test
+c/*.b.test
+c/e.test
+	maxring=4
+	command="vta -c c C"
+*/*	maxring=11
+	overfeed=6
+*/odd.test	maxring=13
+	expiry=2h
+c/odd.test	overfeed=1
+	command="vta -c c D"
+c
+	command="vta -c c E"
+"#;
+
+#[test]
+fn clauses_are_selected_as_recorded() {
+    let config = config(SELECTION);
+    // As the original has it, but for odd.test: there */odd.test never matches, here it does, as the
+    // manual page of the original promises (it has maxring 11 and expiry 1h).
+    for (host, command, max_ring, overfeed, expiry_hours) in [
+        ("a.test", "vta -c c A", 3, 2, 1),
+        ("b.test", "vta -c c C", 4, 2, 1),
+        ("x.b.test", "vta -c c C", 4, 2, 1),
+        ("e.test", "vta -c c C", 4, 2, 1),
+        ("odd.test", "vta -c c D", 13, 1, 2),
+        ("zz.test", "vta -c c E", 11, 6, 1),
+    ] {
+        let clause = select(&config, &format!("c/{host}"));
+        assert_eq!(clause.command.as_ref().map(Command::to_string).as_deref(), Some(command));
+        assert_eq!(clause.max_ring, Some(max_ring), "{host}");
+        assert_eq!(clause.overfeed, overfeed, "{host}");
+        assert_eq!(clause.expiry, Some(Duration::from_secs(expiry_hours * 3_600)), "{host}");
+        assert_eq!((clause.interval, clause.idle_max), (secs(5), secs(15)), "{host}");
+        assert_eq!((clause.user, clause.group), (Some(0), Some(1)), "{host}");
+    }
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn the_clause_with_the_command_gives_its_name() {
+    let config = config(SELECTION);
+    for (destination, channel, host, line) in [
+        ("c/a.test", "c", "a.test", 11),
+        ("c/b.test", "c", "b.test", 17),
+        ("c/x.b.test", "c", "*.b.test", 18),
+        ("c/e.test", "c", "e.test", 19),
+        ("c/odd.test", "c", "odd.test", 26),
+        ("c/zz.test", "c", "*", 28),
+        // No command: the last that is not */*, or */* itself.
+        ("d/odd.test", "*", "odd.test", 24),
+        ("d/x", "*", "*", 22),
+    ] {
+        let clause = select(&config, destination);
+        let pattern = (clause.channel_pattern.as_str(), clause.host_pattern.as_str());
+        assert_eq!(pattern, (channel, host), "{destination}");
+        assert_eq!(clause.place.to_string(), format!("cf:{line}"), "{destination}");
+        assert_eq!(clause.command.is_some(), channel == "c", "{destination}");
+    }
+}
+
+#[test]
+fn the_same_chain_is_the_same_clause() {
+    let config = config("*/*\tmaxring=1\n*/*.test\texpiry=1h\nc/*\tcommand=x\nd\n");
+    let clause = |destination: &str| select(&config, destination);
+    assert!(Rc::ptr_eq(&clause("c/a"), &clause("c/b")));
+    assert!(Rc::ptr_eq(&clause("c/a.test"), &clause("c/b.test")));
+    assert!(!Rc::ptr_eq(&clause("c/a"), &clause("c/a.test")));
+    assert_ne!(clause("c/a").id, clause("c/a.test").id);
+    // The empty clause at the end says nothing, so it makes no difference.
+    assert!(Rc::ptr_eq(&clause("d/a"), &clause("e/a")));
+    assert_eq!(clause("d/a").channel_pattern, "*");
+}
+
+#[test]
+fn without_a_matching_clause_there_is_none() {
+    let config = config("c/a.test\tcommand=x\nd\n");
+    assert!(config.select(b"c", b"b.test").is_none());
+    assert!(config.select(b"\xff", b"").is_none());
+    // One that says nothing is better than none.
+    assert_eq!(select(&config, "d/x").channel_pattern, "d");
+    assert_eq!(select(&config, "d/x").command, None);
+}
+
+#[test]
+fn defaults_are_those_of_the_manual_page() {
+    let clause = select(&config("*/*\tbychannel\n"), "c/h");
+    expect![[r#"
+        Clause {
+            id: ClauseId(
+                0,
+            ),
+            channel_pattern: "*",
+            host_pattern: "*",
+            place: Place {
+                file: "cf",
+                line: 1,
+            },
+            interval: 60s,
+            idle_max: 180s,
+            expiry: Some(
+                259200s,
+            ),
+            expiry2: None,
+            retries: [
+                1,
+                1,
+                2,
+                3,
+                5,
+                8,
+                13,
+                21,
+                34,
+            ],
+            skew: 5,
+            max_agents: None,
+            max_channel: None,
+            max_ring: None,
+            max_thread: 1,
+            overfeed: 150,
+            age_order: false,
+            queue_only: false,
+            wakeup_restart_only: false,
+            command: None,
+            user: Some(
+                0,
+            ),
+            group: Some(
+                1,
+            ),
+            nice: None,
+            report_times: [],
+            delivery_form: None,
+            expiry_form: None,
+            agent_timeout: 3600s,
+        }
+    "#]]
+    .assert_debug_eq(&*clause);
+}
+
+#[test]
+fn some_defaults_depend_on_other_values() {
+    let config = config(
+        "*/*\tmaxta=50 interval=10s\nb\tinterval=1m maxring=0 command=x\n\
+         c\tidlemax=5s maxchannel=3 interval=1h command=x\n",
+    );
+    let (b, c) = (select(&config, "b/h"), select(&config, "c/h"));
+    assert_eq!((b.idle_max, b.max_agents), (secs(180), Some(50)));
+    assert_eq!((b.max_channel, b.max_ring), (Some(50), None));
+    assert_eq!((c.idle_max, c.max_channel, c.max_ring), (secs(5), Some(3), Some(50)));
+}
+
+#[test]
+fn odd_values_have_a_meaning() {
+    let config = config(
+        "*/*\tMAXTA=-3 maxthr=0 overfeed=-1 expiry=0 expiry2=1d retries=0 idlemax=0 USER=123\n\
+         \tqueueonly=no wakeuprestartonly nice=3 priority=-5 deliveryform=\"\" syspriority=3\n\
+         \tsysnice=-40 ageorder=\n",
+    );
+    let clause = select(&config, "c/h");
+    assert_eq!((clause.max_agents, clause.max_thread, clause.overfeed), (None, 1, 0));
+    assert_eq!((clause.expiry, clause.expiry2), (None, Some(secs(86_400))));
+    assert_eq!((&clause.retries[..], clause.idle_max), (&[0][..], secs(0)));
+    assert_eq!((clause.queue_only, clause.age_order), (true, true));
+    assert!(clause.wakeup_restart_only);
+    assert_eq!(clause.user, Some(123));
+    assert_eq!(clause.nice, Some(Niceness::Absolute(-5)));
+    assert_eq!(clause.delivery_form.as_deref(), Some(""));
+    assert_eq!(config.scheduler_niceness, Some(Niceness::Relative(-40)));
+}
+
+#[test]
+fn values_may_hold_variables() {
+    let config = config(
+        "PARAMauthfile=\"${LOGDIR}/auth\"\nPARAMmailqsock=TCP:${PORT}@any\n\
+         c\tmaxring=${NUMBER} expiry=${NUMBER}m command=\"x -l ${LOGDIR}/x\"\n",
+    );
+    assert_eq!(config.parameters.auth_file.as_deref(), Some(Path::new("/var/log/mail/auth")));
+    let clause = select(&config, "c/h");
+    assert_eq!((clause.max_ring, clause.expiry), (Some(42), Some(secs(42 * 60))));
+    assert_eq!(
+        clause.command.as_ref().map(Command::to_string).as_deref(),
+        Some("x -l ${LOGDIR}/x")
+    );
+}
+
+#[test]
+fn parameters_are_read() {
+    let config = config(
+        "PARAMauthfile = \"/a\"\nPARAMAUTHFILE = \"/b\"\nPARAMnotifysock=UNIX:/n\n\
+         parammsgwriteasync=7\nPARAMglobal-report-interval = 15m\nPARAMstore-error-on-error=0\n\
+         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nc\n",
+    );
+    assert_eq!(
+        config.parameters,
+        Parameters {
+            auth_file: Some("/b".into()),
+            mailq_socket: Some(MailqSocket::Unix("/m".into())),
+            notify_socket: Some("/n".into()),
+            write_async: true,
+            global_report_interval: secs(900),
+            store_error_on_error: false,
+        }
+    );
+}
+
+#[test]
+fn mailq_sockets_have_many_forms() {
+    let tcp = |port, address| Ok(MailqSocket::Tcp { port, address });
+    let number = TcpPort::Number;
+    let service = |name: &str| TcpPort::Service(name.to_string());
+    let address = |text: &str| BindAddress::Address(text.parse().expect("an address"));
+    for (text, expected) in [
+        ("UNIX:/p", Ok(MailqSocket::Unix("/p".into()))),
+        ("unix:/p q", Ok(MailqSocket::Unix("/p q".into()))),
+        ("/p", Ok(MailqSocket::Unix("/p".into()))),
+        ("TCP:174", tcp(number(174), BindAddress::Loopback)),
+        ("tcp:mailq", tcp(service("mailq"), BindAddress::Loopback)),
+        ("174", tcp(number(174), BindAddress::Loopback)),
+        ("mailq", tcp(service("mailq"), BindAddress::Loopback)),
+        ("174@any", tcp(number(174), BindAddress::Any)),
+        ("TCP:174@ANY", tcp(number(174), BindAddress::Any)),
+        ("TCP:mailq@192.0.2.1", tcp(service("mailq"), address("192.0.2.1"))),
+        ("TCP:0@::1", tcp(number(0), address("::1"))),
+        ("TCP:174@[2001:db8::1]", tcp(number(174), address("2001:db8::1"))),
+        ("", Err(0)),
+        ("UNIX:p", Err(5)),
+        ("TCP:", Err(4)),
+        ("TCP:65536", Err(4)),
+        ("TCP:-1", Err(4)),
+        ("TCP:a b", Err(4)),
+        ("TCP:174@", Err(8)),
+        ("TCP:174@host", Err(8)),
+        ("é", Err(0)),
+    ] {
+        let socket = MailqSocket::parse(text);
+        if let Ok(socket) = &socket {
+            assert_eq!(MailqSocket::parse(&socket.to_string()).as_ref(), Ok(socket), "{text}");
+        }
+        assert_eq!(socket.map_err(|error| error.at), expected, "{text}");
+    }
+}
+
+/// Every case recorded of the original, with its exit status there (1 is a refusal) and our verdict.
+#[test]
+fn recorded_errors_are_errors() {
+    let recorded = [
+        // Names of parameters.
+        (1, "PARAMfrob=1\nc\n"),
+        // The name of the manual page, which the original refuses.
+        (1, "PARAMmailqpath=\"TCP:174\"\nc/*\tcommand=x\n"),
+        (0, "PARAMauthfile=/a\nPARAMauthfile=/b\nc/*\tcommand=x\n"),
+        (1, "PARAM authfile=/a\nc/*\tcommand=x\n"),
+        (0, "paramauthfile=/a\nc/*\tcommand=x\n"),
+        (1, "PARAMauthfile\nc/*\tcommand=x\n"),
+        // The manual page has retries=0, the original refuses it.
+        (1, "c/*\tretries=0 command=x\n"),
+        (1, "c/*\tretries=\"1 0 2\" command=x\n"),
+        (1, "c/*\tretries=\"\" command=x\n"),
+        (1, "c/*\n\tfrob=1 command=x\n"),
+        (1, "c/*\n\tmaxhost=1 command=x\n"),
+        (1, "c/*\n\tbyhost command=x\n"),
+        (0, "c/*\tbychannel command=x\n"),
+        (0, "c/*\toverfeed=-1 command=x\n"),
+        (1, "c/*\tskew=0 command=x\n"),
+        (1, "c/*\tnice=50 command=x\n"),
+        (1, "c/*\tuser=nosuchuser command=x\n"),
+        (0, "c/*\tuser=123 command=x\n"),
+        // The original divides by it at the first deferral.
+        (0, "c/*\tinterval=0 command=x\n"),
+        // The original takes text for 0.
+        (0, "c/*\tmaxring=abc command=x\n"),
+        (0, "c/*\tmaxring=-3 command=x\n"),
+        (0, "c/*\tmaxthr=0 command=x\n"),
+        (0, "c/*\treporttimes=\"1h 2h 3h 4h 5h\" command=x\n"),
+        (0, "c/*\treporttimes=\"1h 2h\" command=x\n"),
+        (0, "c/*\tINTERVAL=5s CoMmAnD=x\n"),
+        (1, ""),
+        (1, "# nothing\n\n   # to see\n"),
+        (0, "c/*\tmaxring = 3 command = x\n"),
+        (0, "c/*\tqueueonly=yes command=x\n"),
+        (1, "# a keyword first\n\tinterval=5s\nc/*\tcommand=x\n"),
+        (0, "c/*\tmaxring=3 # three\n\t# a comment\n\tcommand=x\n"),
+        (0, "c/*\tcommand=\"x \\\n\t-y\"\n"),
+        (1, "c/*\tcommand=\"x y\n\n"),
+        // What crashes the original.
+        (139, "c/*\tinterval\n\texpiry command\n"),
+    ];
+    let shown = recorded
+        .map(|(status, text)| format!("{text:?} [{status}] {}", verdict(text, &context(true))));
+    expect![[r##"
+        "PARAMfrob=1\nc\n" [1] refused
+        cf:1:1: error: unknown parameter `PARAMfrob`
+        "PARAMmailqpath=\"TCP:174\"\nc/*\tcommand=x\n" [1] ok
+        "PARAMauthfile=/a\nPARAMauthfile=/b\nc/*\tcommand=x\n" [0] ok
+        "PARAM authfile=/a\nc/*\tcommand=x\n" [1] refused
+        cf:1:1: error: a parameter's name follows PARAM directly, without a blank
+        "paramauthfile=/a\nc/*\tcommand=x\n" [0] ok
+        "PARAMauthfile\nc/*\tcommand=x\n" [1] refused
+        cf:1:1: error: `PARAMauthfile` needs a value: a path
+        "c/*\tretries=0 command=x\n" [1] ok
+        "c/*\tretries=\"1 0 2\" command=x\n" [1] ok
+        "c/*\tretries=\"\" command=x\n" [1] refused
+        cf:1:13: error: the list of retry factors is empty
+        "c/*\n\tfrob=1 command=x\n" [1] refused
+        cf:2:2: error: unknown keyword `frob`
+        "c/*\n\tmaxhost=1 command=x\n" [1] refused
+        cf:2:2: error: there is no `maxhost` any more: use `maxthr`
+        "c/*\n\tbyhost command=x\n" [1] refused
+        cf:2:2: error: there is no `byhost` any more: threads are always by host
+        "c/*\tbychannel command=x\n" [0] ok
+        "c/*\toverfeed=-1 command=x\n" [0] ok
+        "c/*\tskew=0 command=x\n" [1] refused
+        cf:1:10: error: 0 is too small: at least 1
+        "c/*\tnice=50 command=x\n" [1] refused
+        cf:1:10: error: 50 is not in the range from -40 to 39
+        "c/*\tuser=nosuchuser command=x\n" [1] refused
+        cf:1:10: error: there is no user `nosuchuser` on this system
+        "c/*\tuser=123 command=x\n" [0] ok
+        "c/*\tinterval=0 command=x\n" [0] refused
+        cf:1:14: error: an interval of 0 is not possible here
+        "c/*\tmaxring=abc command=x\n" [0] refused
+        cf:1:13: error: `abc` is not a whole number
+        "c/*\tmaxring=-3 command=x\n" [0] ok
+        "c/*\tmaxthr=0 command=x\n" [0] ok
+        "c/*\treporttimes=\"1h 2h 3h 4h 5h\" command=x\n" [0] ok
+        cf:1:30: warning: this and what follows is ignored: at most four count
+        "c/*\treporttimes=\"1h 2h\" command=x\n" [0] ok
+        "c/*\tINTERVAL=5s CoMmAnD=x\n" [0] ok
+        "" [1] refused
+        cf: error: there is no clause in this file
+        "# nothing\n\n   # to see\n" [1] refused
+        cf: error: there is no clause in this file
+        "c/*\tmaxring = 3 command = x\n" [0] ok
+        "c/*\tqueueonly=yes command=x\n" [0] ok
+        "# a keyword first\n\tinterval=5s\nc/*\tcommand=x\n" [1] refused
+        cf:2:2: error: the keyword `interval` comes before any clause
+        "c/*\tmaxring=3 # three\n\t# a comment\n\tcommand=x\n" [0] ok
+        "c/*\tcommand=\"x \\\n\t-y\"\n" [0] ok
+        "c/*\tcommand=\"x y\n\n" [1] refused
+        cf:1:13: error: this quote is not closed on its line
+        "c/*\tinterval\n\texpiry command\n" [139] refused
+        cf:1:5: error: `interval` needs a value: an interval
+        cf:2:2: error: `expiry` needs a value: an interval
+        cf:2:9: error: `command` needs a value: a command line
+    "##]]
+    .assert_eq(&shown.concat());
+}
+
+#[test]
+fn other_mistakes_are_named_too() {
+    check_verdict(
+        "*/*\tmaxrng=5 intervall=2w\ninterval=5s\nc/A.test\tinterval=1.5h expiry=-5 =3 packet=5\n\
+         \tpriority=z priority=20 agent-timeout=0 overfeed=10001 skew=x user=-1 group=nosuch\n\
+         \tgangschedule command=\"\" reporttimes=\"1h 5x\" retries=\"1 b\"\n\
+         PARAMmailqsock=TCP:\nPARAMnotifysock=TCP:5\nPARAMglobal-report-interval=0\n\
+         PARAMmessage-active-limit=5\nPARAMauthfil=/a\nPARAMmsgwriteasync=yes\n/x\n[a\n",
+        expect![[r#"
+            refused
+            cf:1:5: error: unknown keyword `maxrng`; did you mean `maxring`?
+            cf:1:14: error: unknown keyword `intervall`; did you mean `interval`?
+            cf:2:1: error: only a pattern may begin in the first column, not `interval`
+            cf:3:3: warning: names are compared in lower case, so a capital `A` never matches
+            cf:3:20: error: `.5h` does not belong to an interval such as 1d2h3m4s
+            cf:3:31: error: `-5` does not belong to an interval such as 1d2h3m4s
+            cf:3:34: error: a keyword is missing before this
+            cf:3:37: error: `packet` is known, but not supported yet
+            cf:4:11: error: priority `z` is known, but not supported yet
+            cf:4:22: error: 20 is not in the range from -20 to 19
+            cf:4:39: error: an interval of 0 is not possible here
+            cf:4:50: error: 10001 is too large: at most 10000
+            cf:4:61: error: `x` is not a whole number
+            cf:4:68: error: there is no user `-1` on this system
+            cf:4:77: error: there is no group `nosuch` on this system
+            cf:5:2: error: there is no `gangschedule` any more: threads of one ring share its agents
+            cf:5:23: error: this command has no program
+            cf:5:43: error: `x` is no unit of time; s, m, h and d are
+            cf:5:57: error: `b` is no retry factor: a whole number is
+            cf:6:20: error: a port or the name of a service is missing here
+            cf:7:17: error: `TCP:5` is no path of a socket, such as UNIX:/path
+            cf:8:29: error: an interval of 0 is not possible here
+            cf:9:1: error: `PARAMmessage-active-limit` is known, but not supported yet
+            cf:10:1: error: unknown parameter `PARAMauthfil`; did you mean `PARAMauthfile`?
+            cf:11:20: error: `yes` is not a whole number
+            cf:12:1: error: no channel before the slash; * stands for any
+            cf:13:1: error: this `[` has no `]`; a plain one is written `\[`
+        "#]],
+    );
+}
+
+#[test]
+fn a_diagnostic_shows_the_place() {
+    let text = "*/*\n\tinterval=1h2w\nc/*\n\tretries=\"1 2 \\\n\t\t3 x\"\n\tcommand=\"a ${NO}\"\n";
+    let errors = parse(text).expect_err("mistakes");
+    expect![[r#"
+        cf:2:14: error: `w` is no unit of time; s, m, h and d are
+        	interval=1h2w
+        	            ^
+        cf:5:5: error: `x` is no retry factor: a whole number is
+        		3 x"
+        		  ^
+        cf:6:13: warning: the ZENV file has no `${NO}`; nothing is put in for it
+        	command="a ${NO}"
+        	           ^
+    "#]]
+    .assert_eq(&all(&errors));
+}
+
+#[test]
+fn what_can_hardly_be_meant_is_a_warning() {
+    check_verdict(
+        "c/[127.0.0.1]\tcommand=\"x $LOGDIR ${NO}\"\nc/*.Test\nc/{a,b}c\tcommand=x deliveryform=${NO}\n\
+         c\tcommand=x\nc/a.test\tmaxring=3\n*\n",
+        expect![[r#"
+            ok
+            cf:1:3: warning: this is any one of these characters; an address is written `\[127.0.0.1\]`
+            cf:1:26: warning: `$LOGDIR` stays as it is here; write `${LOGDIR}`
+            cf:1:34: warning: the ZENV file has no `${NO}`; nothing is put in for it
+            cf:2:5: warning: names are compared in lower case, so a capital `T` never matches
+            cf:3:8: warning: `c` behind the braces is ignored
+            cf:3:33: warning: the ZENV file has no `${NO}`; nothing is put in for it
+            cf:5:1: warning: this is never reached: the clause of line 4 matches all of it, and has a command
+            cf:6:1: warning: this clause is empty, and so is all that follows it
+        "#]],
+    );
+}
+
+#[test]
+fn only_root_can_choose_users() {
+    let text =
+        "*/*\tuser=root group=daemon\nc\tuser=mail group=8 command=x\nd\tuser=9 group=mail\n";
+    expect![[r#"
+        refused
+        cf:1:10: error: only root can run agents as user 0; this is user 8
+        cf:1:21: error: only root can run agents as group 1; this is group 8
+        cf:3:8: error: only root can run agents as user 9; this is user 8
+    "#]]
+    .assert_eq(&verdict(text, &context(false)));
+    let own = Config::parse(Path::new("cf"), b"c\tuser=mail command=x\n", &context(false));
+    let clause = select(&own.expect("our own user").config, "c/h");
+    assert_eq!((clause.user, clause.group), (Some(8), None));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    check_verdict(
+        b"# \xe4\nc/\xe4\tcommand=\"x\0\"\nPARAM\xff=\xfe\n",
+        expect![[r#"
+        refused
+        cf:2:3: error: this is not UTF-8
+        cf:2:15: error: the control character `\u{0}` here
+        cf:3:1: error: unknown parameter `PARAM�`
+        cf:3:6: error: this is not UTF-8
+        cf:3:8: error: this is not UTF-8
+    "#]],
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scheduler.cf");
+    let load = |path: &Path| Config::load(path, &context(true));
+    let message = |path: &Path| {
+        let errors = load(path).expect_err("no usable file");
+        all(&errors).replace(&folder.path().display().to_string(), "")
+    };
+    assert_eq!(
+        message(&path),
+        "/scheduler.cf: error: the file cannot be read: No such file or directory (os error 2)\n"
+    );
+    assert_eq!(
+        message(folder.path()),
+        ": error: the file cannot be read: it is not a regular file\n"
+    );
+    std::fs::write(&path, "c\tcommand=x\n").expect("a file");
+    assert_eq!(select(&load(&path).expect("a good file").config, "c/h").place.file, path.into());
+}
+
+#[test]
+fn files_that_are_too_large_are_refused() {
+    let text = "#".repeat(LARGEST_FILE as usize + 1);
+    check_verdict(
+        text,
+        expect![[r#"
+            refused
+            cf: error: the file is larger than 1 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn hostile_files_cost_little() {
+    let started = Instant::now();
+    // An eighth of what is allowed, because these tests are not optimised.
+    let size = LARGEST_FILE as usize / 8;
+    let units = [
+        "x\n",
+        "c/*a*b\n",
+        "\tx",
+        "\"",
+        "=",
+        "\tx=\"\\\n",
+        "a{",
+        "${",
+        "${a}",
+        "\n",
+        "\\\n",
+        "\\",
+        "1",
+        "x ",
+        "c\tcommand=${a} ",
+    ];
+    for unit in units {
+        let text = unit.repeat(size / unit.len());
+        for start in ["", "c\tmaxring=\"", "c\tcommand=\"x ", "PARAMmailqsock=\""] {
+            // Whatever the verdict, it is short.
+            assert!(verdict(format!("{start}{text}"), &context(true)).len() < 50_000, "{unit:?}");
+        }
+    }
+    assert!(started.elapsed() < secs(60), "{:?}", started.elapsed());
+}
+
+/// What a configuration comes to, with places left out.
+fn meaning(config: &Config, destinations: &[&str]) -> String {
+    let mut out = format!("{:?} {:?}\n", config.parameters, config.scheduler_niceness);
+    for destination in destinations {
+        let clause = select(config, destination);
+        let place = Place { file: Path::new("").into(), line: 0 };
+        out += &format!("{destination} {:?}\n", Clause { place, ..(*clause).clone() });
+    }
+    out
+}
+
+fn check_shown(text: &str, destinations: &[&str]) {
+    let before = config(text);
+    let shown = before.show();
+    let after = config(&shown);
+    assert_eq!(meaning(&before, destinations), meaning(&after, destinations), "{shown}");
+    assert_eq!(without_sources(&shown), without_sources(&after.show()));
+}
+
+fn without_sources(shown: &str) -> Vec<&str> {
+    shown.lines().map(|line| line.split(" # ").next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn what_is_shown_reads_back() {
+    check_shown(
+        SELECTION,
+        &["c/a.test", "c/b.test", "c/x.b.test", "c/odd.test", "c/zz.test", "d/x", "d/odd.test"],
+    );
+    check_shown(
+        "PARAMmailqsock=\"TCP:${PORT}@any\"\nPARAMauthfile=\"/a b\"\nPARAMmsgwriteasync=1\n\
+         PARAMnotifysock=/n\nPARAMglobal-report-interval=1h30\nPARAMstore-error-on-error=1\n\
+         */*\tsysnice=3 syspriority=4 nice=1 deliveryform=\"\" expiryform=\"#x\" reporttimes=\"1h 90\"\n\
+         \tmaxring=-3 overfeed=-1 expiry=0 retries=0 maxring=5 ageorder queueonly=x bychannel\n\
+         c/\\[127.0.0.1\\]\tpriority=1 nice=2 command=a\"b\n\
+         c/{a,b}\nc/[^a]\tnice=2 priority=1 command=\"A=1 x  -l ${LOGDIR}/x $host\" user=5\n\
+         d\n",
+        &["c/[127.0.0.1]", "c/a", "c/b", "c/c", "c/x", "d/d", "e/e"],
+    );
+}
+
+#[test]
+fn what_is_shown_names_its_sources() {
+    let config = config("*/*\tinterval=5s\nsmtp/*.test\n\tmaxring=3 queueonly command=\"a b\"\n");
+    expect![[r##"
+        # The effective configuration                   # cf
+        # What is commented out is inherited, or the default.
+
+        #PARAMauthfile                                  # default: none
+        #PARAMglobal-report-interval=5m                 # default
+        #PARAMmailqsock                                 # default: TCP:mailq, which is port 174
+        #PARAMmsgwriteasync=0                           # default
+        #PARAMnotifysock                                # default: SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE
+        #PARAMstore-error-on-error=0                    # default
+
+        */*                                             # cf:1
+        	interval=5s                             # cf:1
+        	#agent-timeout=1h                       # default
+        	#ageorder                               # default: off
+        	#command                                # default: none
+        	#expiry=3d                              # default
+        	#expiry2                                # default: none
+        	#group=1                                # default
+        	#idlemax=15s                            # default
+        	#maxchannel=0                           # default
+        	#maxring=0                              # default
+        	#maxta=0                                # default
+        	#maxthr=1                               # default
+        	#nice                                   # default: none
+        	#overfeed=150                           # default
+        	#priority                               # default: none
+        	#queueonly                              # default: off
+        	#reporttimes                            # default: none
+        	#retries="1 1 2 3 5 8 13 21 34"         # default
+        	#skew=5                                 # default
+        	#user=0                                 # default
+        	#wakeuprestartonly                      # default: off
+
+        smtp/*.test                                     # cf:2
+        	maxring=3                               # cf:3
+        	queueonly                               # cf:3
+        	command="a b"                           # cf:3
+        	#agent-timeout=1h                       # default
+        	#ageorder                               # default: off
+        	#expiry=3d                              # default
+        	#expiry2                                # default: none
+        	#group=1                                # default
+        	#idlemax=15s                            # default
+        	#interval=5s                            # cf:1
+        	#maxchannel=0                           # default
+        	#maxta=0                                # default
+        	#maxthr=1                               # default
+        	#nice                                   # default: none
+        	#overfeed=150                           # default
+        	#priority                               # default: none
+        	#reporttimes                            # default: none
+        	#retries="1 1 2 3 5 8 13 21 34"         # default
+        	#skew=5                                 # default
+        	#user=0                                 # default
+        	#wakeuprestartonly                      # default: off
+    "##]].assert_eq(&config.show());
+    let shown = config.show_destination(b"smtp", b"a.test").expect("a clause");
+    expect![[r##"
+        # */*                                           # cf:1
+        # smtp/*.test                                   # cf:2
+        smtp/*.test
+        	agent-timeout=1h                        # default
+        	#ageorder                               # not set
+        	command="a b"                           # cf:3
+        	expiry=3d                               # default
+        	#expiry2                                # not set
+        	group=1                                 # default
+        	idlemax=15s                             # default
+        	interval=5s                             # cf:1
+        	maxchannel=0                            # default
+        	maxring=3                               # cf:3
+        	maxta=0                                 # default
+        	maxthr=1                                # default
+        	#nice                                   # not set
+        	overfeed=150                            # default
+        	#priority                               # not set
+        	queueonly                               # cf:3
+        	#reporttimes                            # not set
+        	retries="1 1 2 3 5 8 13 21 34"          # default
+        	skew=5                                  # default
+        	user=0                                  # default
+        	#wakeuprestartonly                      # not set
+    "##]]
+    .assert_eq(&shown);
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(23));
+}
+
+#[test]
+fn every_keyword_gives_back_what_it_was_given() {
+    for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
+        let value =
+            ["17", "-3", "7s", "7s 9s", "1 7", "name", "program -x"].into_iter().find_map(|text| {
+                let value = keyword.kind.read(text, &context(true), &mut Vec::new()).ok()?;
+                let config = config(format!("c\t{}=\"{text}\"\n", keyword.name));
+                let clause = select(&config, "c/h");
+                ((keyword.get)(&clause).as_ref() == Some(&value)).then_some(value)
+            });
+        assert!(value.is_some(), "{}", keyword.name);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(text: Vec<u8>, names: (Vec<u8>, Vec<u8>)) {
+        if let Ok(loaded) = parse(&text) {
+            loaded.config.select(&names.0, &names.1);
+            loaded.config.show();
+        }
+    }
+
+    #[test]
+    fn nothing_like_a_configuration_makes_it_panic(
+        text in "(\\*/\\*|c|/|\\[|\\{|\\}|\\]|,|\\^|\\\\|\n|\t| |=|\"|#|\\$\\{LOGDIR\\}|\\$host|[0-9]|m|é|\
+                 PARAM|mailqsock|maxring|interval|expiry|retries|command|user|nice|queueonly|packet){0,60}",
+    ) {
+        if let Ok(loaded) = parse(&text) {
+            if let Some(clause) = loaded.config.select(b"c", b"h") {
+                let zenv = context(true).zenv;
+                clause.command.as_ref().map(|command| command.expand(b"c", b"h", &zenv));
+            }
+            // What is shown is always a good file again, and the same.
+            let shown = loaded.config.show();
+            let again = parse(&shown).map_err(|errors| TestCaseError::fail(all(&errors)))?;
+            let shown_again = again.config.show();
+            prop_assert_eq!(without_sources(&shown_again), without_sources(&shown));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The kinds of value that a keyword takes: how each is read, applied to a clause and shown.
+
+use super::clause::{Draft, Niceness};
+use super::diagnostic::{ValueError, quote};
+use super::keywords::Keyword;
+use super::units::{Interval, parse_interval, parse_intervals, parse_number, parse_retries};
+use super::{Command, Context};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// What `nice` and `sysnice` may be.
+const RELATIVE_NICENESS: RangeInclusive<i64> = -40..=39;
+/// What `priority` and `syspriority` may be.
+const ABSOLUTE_NICENESS: RangeInclusive<i64> = -20..=19;
+
+/// The kind of value that a keyword takes, with what it does to a clause.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// None: to name the keyword is enough.
+    Flag(fn(&mut Draft)),
+    /// A whole number, within bounds.
+    Number {
+        least: i64,
+        most: i64,
+        set: fn(&mut Draft, i64),
+    },
+    /// An interval, which may be zero.
+    Interval(fn(&mut Draft, Duration)),
+    /// An interval that is more than nothing.
+    NonzeroInterval(fn(&mut Draft, Duration)),
+    /// Intervals, separated by blanks.
+    Intervals(fn(&mut Draft, Vec<Duration>)),
+    /// Retry factors, separated by blanks.
+    Retries(fn(&mut Draft, Vec<u32>)),
+    /// Any text.
+    Text(fn(&mut Draft, String)),
+    /// A command line.
+    Command(fn(&mut Draft, Command)),
+    /// A priority relative to the scheduler's.
+    Nice(fn(&mut Draft, Niceness)),
+    /// A priority as such.
+    Priority(fn(&mut Draft, Niceness)),
+    /// The same two for the scheduler itself: nothing of a clause.
+    SchedulerNice,
+    SchedulerPriority,
+    /// An account, by name or number.
+    User(fn(&mut Draft, u32)),
+    /// A group, by name or number.
+    Group(fn(&mut Draft, u32)),
+    /// Something that is not supported yet; this is what it will be.
+    NotYet(&'static str),
+}
+
+/// A value that has been read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Flag,
+    Number(i64),
+    Interval(Duration),
+    Intervals(Vec<Duration>),
+    Retries(Vec<u32>),
+    Text(String),
+    Command(Command),
+    Niceness(Niceness),
+    Id(u32),
+}
+
+impl Kind {
+    /// What may stand behind the equals sign, in a few words.
+    pub fn takes(&self) -> String {
+        match self {
+            Kind::Flag(_) => "no value".to_string(),
+            Kind::Number { least: i64::MIN, most: i64::MAX, .. } => "a number".to_string(),
+            Kind::Number { least: i64::MIN, most, .. } => format!("a number up to {most}"),
+            Kind::Number { least, most: i64::MAX, .. } => format!("a number from {least}"),
+            Kind::Number { least, most, .. } => format!("a number from {least} to {most}"),
+            Kind::Interval(_) | Kind::NonzeroInterval(_) => "an interval".to_string(),
+            Kind::Intervals(_) => "up to four intervals".to_string(),
+            Kind::Retries(_) => "a list of whole numbers".to_string(),
+            Kind::Text(_) => "a text".to_string(),
+            Kind::Command(_) => "a command line".to_string(),
+            Kind::Nice(_) | Kind::SchedulerNice => "a number from -40 to 39".to_string(),
+            Kind::Priority(_) | Kind::SchedulerPriority => "a number from -20 to 19".to_string(),
+            Kind::User(_) => "an account".to_string(),
+            Kind::Group(_) => "a group".to_string(),
+            Kind::NotYet(takes) => (*takes).to_string(),
+        }
+    }
+
+    /// Reads a value of this kind.
+    pub fn read(
+        &self,
+        text: &str,
+        context: &Context,
+        warnings: &mut Vec<ValueError>,
+    ) -> Result<Value, ValueError> {
+        Ok(match self {
+            Kind::Flag(_) => Value::Flag,
+            Kind::Number { least, most, .. } => Value::Number(number_in(text, *least..=*most)?),
+            Kind::Interval(_) => Value::Interval(parse_interval(text)?),
+            Kind::NonzeroInterval(_) => Value::Interval(nonzero_interval(text)?),
+            Kind::Intervals(_) => Value::Intervals(parse_intervals(text, warnings)?),
+            Kind::Retries(_) => Value::Retries(parse_retries(text)?),
+            Kind::Text(_) => Value::Text(text.to_string()),
+            Kind::Command(_) => Value::Command(Command::parse(text, &context.zenv, warnings)?),
+            Kind::Nice(_) | Kind::SchedulerNice => {
+                let number = number_in(text, RELATIVE_NICENESS)?;
+                Value::Niceness(Niceness::Relative(number as i32))
+            }
+            Kind::Priority(_) if text == "z" => {
+                return Err(ValueError::new(0, "priority `z` is known, but not supported yet"));
+            }
+            Kind::Priority(_) | Kind::SchedulerPriority => {
+                let number = number_in(text, ABSOLUTE_NICENESS)?;
+                Value::Niceness(Niceness::Absolute(number as i32))
+            }
+            Kind::User(_) => Value::Id(user(text, context)?),
+            Kind::Group(_) => Value::Id(group(text, context)?),
+            Kind::NotYet(_) => return Err(ValueError::new(0, "this is not supported yet")),
+        })
+    }
+
+    /// Applies a value that this kind has read.
+    pub fn apply(&self, draft: &mut Draft, value: &Value) {
+        match (self, value) {
+            (Kind::Flag(set), Value::Flag) => set(draft),
+            (Kind::Number { set, .. }, Value::Number(number)) => set(draft, *number),
+            (Kind::Interval(set) | Kind::NonzeroInterval(set), Value::Interval(span)) => {
+                set(draft, *span);
+            }
+            (Kind::Intervals(set), Value::Intervals(spans)) => set(draft, spans.clone()),
+            (Kind::Retries(set), Value::Retries(factors)) => set(draft, factors.clone()),
+            (Kind::Text(set), Value::Text(text)) => set(draft, text.clone()),
+            (Kind::Command(set), Value::Command(command)) => set(draft, command.clone()),
+            (Kind::Nice(set) | Kind::Priority(set), Value::Niceness(nice)) => set(draft, *nice),
+            (Kind::SchedulerNice | Kind::SchedulerPriority, Value::Niceness(_)) => {}
+            (Kind::User(set) | Kind::Group(set), Value::Id(id)) => set(draft, *id),
+            _ => unreachable!("a value is applied by the kind that has read it"),
+        }
+    }
+}
+
+/// Reads a number and checks its bounds.
+pub(super) fn number_in(text: &str, bounds: RangeInclusive<i64>) -> Result<i64, ValueError> {
+    let number = parse_number(text)?;
+    if bounds.contains(&number) {
+        return Ok(number);
+    }
+    let message = match (*bounds.start(), *bounds.end()) {
+        (least, i64::MAX) => format!("{number} is too small: at least {least}"),
+        (i64::MIN, most) => format!("{number} is too large: at most {most}"),
+        (least, most) => format!("{number} is not in the range from {least} to {most}"),
+    };
+    Err(ValueError::new(0, message))
+}
+
+/// Reads an interval that may not be zero.
+pub(super) fn nonzero_interval(text: &str) -> Result<Duration, ValueError> {
+    let span = parse_interval(text)?;
+    if span.is_zero() {
+        Err(ValueError::new(0, "an interval of 0 is not possible here"))
+    } else {
+        Ok(span)
+    }
+}
+
+fn user(text: &str, context: &Context) -> Result<u32, ValueError> {
+    let id = id_of("user", text, context.user_id)?;
+    honoured("user", id, context.effective_user, context)
+}
+
+fn group(text: &str, context: &Context) -> Result<u32, ValueError> {
+    let id = id_of("group", text, context.group_id)?;
+    honoured("group", id, context.effective_group, context)
+}
+
+fn id_of(what: &str, text: &str, look_up: fn(&str) -> Option<u32>) -> Result<u32, ValueError> {
+    // The highest number stands for "none" in system calls.
+    let number = text.parse().ok().filter(|id| *id != u32::MAX);
+    number.or_else(|| look_up(text)).ok_or_else(|| {
+        ValueError::new(0, format!("there is no {what} {} on this system", quote(text)))
+    })
+}
+
+/// Only root can start agents as somebody else.
+fn honoured(what: &str, id: u32, own: u32, context: &Context) -> Result<u32, ValueError> {
+    if context.is_root || id == own {
+        return Ok(id);
+    }
+    let message = format!("only root can run agents as {what} {id}; this is {what} {own}");
+    Err(ValueError::new(0, message))
+}
+
+impl fmt::Display for Value {
+    /// The value as it may stand in the file, without quotes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |words: Vec<String>| words.join(" ");
+        match self {
+            Value::Flag => Ok(()),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Interval(span) => write!(f, "{}", Interval(*span)),
+            Value::Intervals(spans) => {
+                f.write_str(&joined(spans.iter().map(|span| Interval(*span).to_string()).collect()))
+            }
+            Value::Retries(factors) => {
+                f.write_str(&joined(factors.iter().map(u32::to_string).collect()))
+            }
+            Value::Text(text) => f.write_str(text),
+            Value::Command(command) => write!(f, "{command}"),
+            Value::Niceness(Niceness::Relative(number) | Niceness::Absolute(number)) => {
+                write!(f, "{number}")
+            }
+            Value::Id(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+/// A keyword of a clause, and the value given to it.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub keyword: &'static Keyword,
+    pub value: Value,
+    /// The line it is on.
+    pub line: u32,
+}
+
+impl Setting {
+    /// Applies the setting to a clause in the making.
+    pub fn apply(&self, draft: &mut Draft) {
+        self.keyword.kind.apply(draft, &self.value);
+    }
+}

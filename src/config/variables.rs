@@ -1,0 +1,229 @@
+//! The ZENV file, and the places that its variables are put in.
+//!
+//! ```text
+//! MAILBIN=/opt/mail/bin        one definition a line; of several of one name the first counts
+//! LOGDIR= /var/log/mail        blanks behind the equals sign do not count; there are no quotes
+//! ```
+//!
+//! `${LOGDIR}` in a value stands for what the file gives; without braces it is plain text.
+
+use super::diagnostic::{ValueError, quote};
+use super::syntax::Text;
+use nom::branch::alt;
+use nom::bytes::complete::{is_not, tag, take_while};
+use nom::combinator::map;
+use nom::sequence::delimited;
+use nom::{IResult, Offset, Parser};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+/// The variables of a ZMailer installation, from its ZENV file (`zmailer.conf`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zenv {
+    variables: HashMap<String, String>,
+}
+
+impl Zenv {
+    /// Reads a ZENV file. The error names the file, and the line where a definition is not text.
+    pub fn read(path: &Path) -> io::Result<Zenv> {
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        Zenv::parse(&std::fs::read(path).map_err(named)?).map_err(named)
+    }
+
+    /// The variables of these names and values; of several of one name the first counts.
+    pub fn from_pairs<N: Into<String>, V: Into<String>>(
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Zenv {
+        let mut zenv = Zenv::default();
+        for (name, value) in pairs {
+            zenv.variables.entry(name.into()).or_insert(value.into());
+        }
+        zenv
+    }
+
+    fn parse(text: &[u8]) -> io::Result<Zenv> {
+        let mut zenv = Zenv::default();
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.starts_with(b"#") || !line.contains(&b'=') {
+                continue;
+            }
+            let definition = std::str::from_utf8(line).ok().filter(|line| !line.contains('\0'));
+            let Some((name, value)) = definition.and_then(|line| line.split_once('=')) else {
+                let message = format!("line {} is not UTF-8 text", index + 1);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            };
+            let (name, value) = (name.trim_end().to_string(), value.trim_start().to_string());
+            zenv.variables.entry(name).or_insert(value);
+        }
+        Ok(zenv)
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// `text` with the values of variables put in for each `${NAME}`; nothing for an unknown one.
+    pub fn expand(&self, text: &str) -> String {
+        let value = |(_, piece)| match piece {
+            Piece::Plain(text) => text,
+            Piece::Variable(name) => self.get(name).unwrap_or_default(),
+        };
+        pieces(text).into_iter().map(value).collect()
+    }
+}
+
+/// A part of a value that may hold variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// Text that stands for itself.
+    Plain(&'a str),
+    /// `${NAME}`, of this name.
+    Variable(&'a str),
+}
+
+/// The parts of a value, each with its place in it.
+pub(super) fn pieces(text: &str) -> Vec<(usize, Piece<'_>)> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Ok((after, piece)) = piece(rest) {
+        pieces.push((text.offset(rest), piece));
+        rest = after;
+    }
+    pieces
+}
+
+fn piece(input: &str) -> IResult<&str, Piece<'_>> {
+    let name = take_while(|c: char| !"${}".contains(c) && !c.is_whitespace());
+    let variable = delimited(tag("${"), name, tag("}"));
+    alt((map(variable, Piece::Variable), map(alt((is_not("$"), tag("$"))), Piece::Plain)))
+        .parse(input)
+}
+
+/// A value of the configuration file with its variables put in. Unknown ones leave a warning.
+pub(super) fn expand_value(
+    value: &Text,
+    zenv: &Zenv,
+    warnings: &mut Vec<ValueError>,
+) -> Result<Text, ValueError> {
+    let mut expanded = Text::new(value.start());
+    let mut has_variables = false;
+    for (at, piece) in pieces(value.as_str()) {
+        match piece {
+            Piece::Plain(text) => expanded.push_part(value, at..at + text.len()),
+            Piece::Variable(name) => {
+                has_variables = true;
+                let known = zenv.get(name);
+                if known.is_none() {
+                    warnings.push(unknown_variable(at, name));
+                }
+                expanded.push_substitute(known.unwrap_or_default(), value.offset_of(at));
+            }
+        }
+    }
+    // The effective configuration is shown with such values, and there is no way to quote a quote.
+    if has_variables && ["\"", "${"].iter().any(|text| expanded.as_str().contains(text)) {
+        let message = format!("neither \" nor ${{ may be in {}", quote(expanded.as_str()));
+        return Err(ValueError::new(0, message));
+    }
+    Ok(expanded)
+}
+
+/// The warning about a variable that has no value.
+pub(super) fn unknown_variable(at: usize, name: &str) -> ValueError {
+    let variable = quote(&format!("${{{name}}}"));
+    ValueError::new(at, format!("the ZENV file has no {variable}; nothing is put in for it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zenv_file_is_a_list_of_definitions() {
+        let text = b"# \xe4\n\nPOSTOFFICE=/var/spool/postoffice\r\nLOGDIR=  /var/log/my mail \n\
+            LOGDIR=/second\nQUOTED=\"x\"\n no definition\n  A = b=c\nEMPTY=\n";
+        let zenv = Zenv::parse(text).expect("a well-formed file");
+        for (name, value) in [
+            ("POSTOFFICE", Some("/var/spool/postoffice")),
+            ("LOGDIR", Some("/var/log/my mail")),
+            ("QUOTED", Some("\"x\"")),
+            ("A", Some("b=c")),
+            ("EMPTY", Some("")),
+            ("no definition", None),
+            ("postoffice", None),
+        ] {
+            assert_eq!(zenv.get(name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn definitions_must_be_text() {
+        for text in [&b"A=b\nC=\xff\n"[..], b"A=b\nC=d\0\n"] {
+            let error = Zenv::parse(text).expect_err("not text");
+            assert_eq!(error.to_string(), "line 2 is not UTF-8 text");
+        }
+        let error = Zenv::read(Path::new("/no/such/file")).expect_err("no such file");
+        assert!(error.to_string().starts_with("/no/such/file: "), "{error}");
+    }
+
+    #[test]
+    fn variables_are_put_in() {
+        let zenv = Zenv::from_pairs([("A", "1"), ("B", "2"), ("A", "3"), ("LOOP", "${A}")]);
+        for (text, expected) in [
+            ("", ""),
+            ("x", "x"),
+            ("${A}${B}", "12"),
+            ("a${A}b$Ac${UNKNOWN}d", "a1b$Acd"),
+            ("$${A}$", "$1$"),
+            ("${A", "${A"),
+            ("${${A}}", "${1}"),
+            ("${}${LOOP}", "${A}"),
+            ("é${A}é", "é1é"),
+        ] {
+            assert_eq!(zenv.expand(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_put_in_still_has_its_place() {
+        let zenv = Zenv::from_pairs([("LONG", "0123456789")]);
+        let mut value = Text::new(100);
+        value.push("ab${LONG}cd${X}", 100);
+        value.push("ef", 200);
+        let mut warnings = Vec::new();
+        let expanded = expand_value(&value, &zenv, &mut warnings).expect("nothing is wrong");
+        assert_eq!(expanded.as_str(), "ab0123456789cdef");
+        let places: Vec<usize> =
+            [0, 2, 5, 12, 13, 14, 15].map(|index| expanded.offset_of(index)).to_vec();
+        assert_eq!(places, [100, 102, 102, 109, 110, 200, 201]);
+        assert_eq!(warnings.iter().map(|warning| warning.at).collect::<Vec<_>>(), [11]);
+    }
+
+    #[test]
+    fn what_could_not_be_shown_again_is_refused() {
+        let zenv = Zenv::from_pairs([("Q", "a\"b"), ("V", "${Q}")]);
+        for name in ["Q", "V"] {
+            let mut value = Text::new(0);
+            value.push(&format!("${{{name}}}"), 0);
+            assert!(expand_value(&value, &zenv, &mut Vec::new()).is_err(), "{name}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pieces_are_the_whole(text in "([${}a é]){0,30}") {
+            let whole: String = pieces(&text)
+                .into_iter()
+                .map(|(_, piece)| match piece {
+                    Piece::Plain(text) => text.to_string(),
+                    Piece::Variable(name) => format!("${{{name}}}"),
+                })
+                .collect();
+            proptest::prop_assert_eq!(whole, text);
+        }
+    }
+}
