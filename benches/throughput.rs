@@ -1,1 +1,203 @@
-fn main() {}
+//! How fast the whole thing is: a spool full of messages, the real scheduler, and an agent that only
+//! marks and answers.
+//!
+//! ```text
+//! cargo bench --bench throughput -- [--messages N] [--hosts N] [--folder FOLDER]
+//! ```
+//!
+//! Without a folder it measures on tmpfs (`/dev/shm`) and on the disk that holds the target folder.
+//! Printed are: seconds until the first removal, messages a second from the first removal to the last,
+//! processor time of the scheduler for each message, and its memory for each queued message.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+use zsched::control_file::compose::{Address, Group, Recipient};
+use zsched::spool::submit::Submitter;
+use zsched::spool::{HashLevel, Spool};
+
+const CONFIGURATION: &str = "\
+PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
+*/*
+\tmaxta=20 maxring=20 overfeed=150 expiry=3d
+\tcommand=\"discard -c $channel\"
+";
+/// How long all messages may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let number =
+        |name: &str, default| value(name).map_or(default, |n| n.parse().expect("a number"));
+    let (messages, hosts) = (number("--messages", 20_000), number("--hosts", 100));
+    let disk = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folders = match value("--folder") {
+        Some(folder) => vec![PathBuf::from(folder)],
+        None => vec![PathBuf::from("/dev/shm"), disk],
+    };
+    for folder in folders {
+        measure(&folder, messages, hosts)?;
+    }
+    Ok(())
+}
+
+fn measure(folder: &Path, messages: usize, hosts: usize) -> io::Result<()> {
+    let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
+    println!("{messages} messages to {hosts} hosts in {}", folder.path().display());
+    let place = Place::new(folder.path())?;
+    place.fill(messages, hosts)?;
+    let memory = place.memory_per_message(messages)?;
+    let run = place.run()?;
+    let rate = messages as f64 / run.removing.as_secs_f64();
+    let all = messages as f64 / (run.until_first + run.removing).as_secs_f64();
+    let cpu = run.processor_time.as_secs_f64() * 1e6 / messages as f64;
+    println!("  until the first removal          {:8.3} s", run.until_first.as_secs_f64());
+    println!("  from the first to the last       {rate:8.0} messages/s");
+    println!("  from the start to the last       {all:8.0} messages/s");
+    println!("  processor time of the scheduler  {cpu:8.2} us/message");
+    println!("  memory                           {:8.3} kB/message", memory / 1024.0);
+    Ok(())
+}
+
+struct Place {
+    spool: Spool,
+    zenv: PathBuf,
+    config: PathBuf,
+}
+
+struct Run {
+    until_first: Duration,
+    removing: Duration,
+    processor_time: Duration,
+}
+
+impl Place {
+    fn new(folder: &Path) -> io::Result<Place> {
+        let spool = Spool::new(folder.join("postoffice"));
+        spool.create()?;
+        let (zenv, config) = (folder.join("zmailer.conf"), folder.join("scheduler.cf"));
+        fs::write(&zenv, format!("POSTOFFICE={}\n", spool.postoffice().display()))?;
+        fs::write(&config, CONFIGURATION)?;
+        Ok(Place { spool, zenv, config })
+    }
+
+    fn fill(&self, messages: usize, hosts: usize) -> io::Result<()> {
+        let submitter =
+            Submitter { spool: self.spool.clone(), level: HashLevel::Flat, sync: false };
+        for index in 0..messages {
+            let user = format!("user{index}@host{}.example", index % hosts);
+            let host = format!("host{}.example", index % hosts);
+            let headers = format!("From: sender@example.org\nTo: {user}\nSubject: {index}\n");
+            let address = Address::new("smtp", &host, &user, 65534);
+            let group = Group {
+                sender: Address::new("local", "", "sender@example.org", 0),
+                recipients: vec![Recipient { address, notify: String::new() }],
+                headers: headers.clone(),
+            };
+            let message = format!("{headers}\nA short body.\n");
+            submitter.submit(message.as_bytes(), &format!("<{index}@example.org>"), vec![group])?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, option: &str) -> io::Result<Scheduler> {
+        let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
+            .args([option, "-Z"])
+            .arg(&self.zenv)
+            .arg("-f")
+            .arg(&self.config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Scheduler { child })
+    }
+
+    /// Starts the scheduler on the full spool, and waits until it is empty.
+    fn run(&self) -> io::Result<Run> {
+        let changed = || fs::metadata(self.spool.transport())?.modified();
+        let before = changed()?;
+        let started = (Instant::now(), SystemTime::now());
+        let scheduler = self.start("-i")?;
+        let mut first = None;
+        loop {
+            sleep(Duration::from_millis(1));
+            let last = changed()?;
+            if last != before {
+                first.get_or_insert(last);
+            }
+            let is_quiet = last.elapsed().is_ok_and(|ago| ago > Duration::from_millis(50));
+            if let Some(first) = first.filter(|_| is_quiet)
+                && fs::read_dir(self.spool.transport())?.next().is_none()
+            {
+                return Ok(Run {
+                    until_first: first.duration_since(started.1).unwrap_or_default(),
+                    removing: last.duration_since(first).unwrap_or_default(),
+                    processor_time: scheduler.processor_time()?,
+                });
+            }
+            assert!(started.0.elapsed() < PATIENCE, "the scheduler does not get through");
+        }
+    }
+
+    /// Memory that the scheduler needs for each queued message: loaded, but frozen.
+    fn memory_per_message(&self, messages: usize) -> io::Result<f64> {
+        let scheduler = self.start("-iF")?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut former = 0;
+        let mut unchanged = 0;
+        // Loaded when its memory has not grown for a while.
+        while unchanged < 10 {
+            sleep(Duration::from_millis(100));
+            let resident = scheduler.resident_bytes()?;
+            unchanged = if resident == former { unchanged + 1 } else { 0 };
+            former = resident;
+            assert!(Instant::now() < deadline, "the scheduler does not stop growing");
+        }
+        drop(scheduler);
+        let empty = tempfile::tempdir()?;
+        let nothing = Place::new(empty.path())?;
+        let scheduler = nothing.start("-iF")?;
+        sleep(Duration::from_secs(1));
+        let baseline = scheduler.resident_bytes()?;
+        Ok(former.saturating_sub(baseline) as f64 / messages as f64)
+    }
+}
+
+struct Scheduler {
+    child: Child,
+}
+
+impl Scheduler {
+    /// Of all its threads, in nanoseconds.
+    fn processor_time(&self) -> io::Result<Duration> {
+        let mut nanoseconds = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let statistics = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let running = statistics.split_ascii_whitespace().next().unwrap_or_default();
+            nanoseconds += running.parse::<u64>().unwrap_or_default();
+        }
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+
+    fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or_default();
+        Ok(kilobytes * 1024)
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to stop.
+        drop(Command::new("kill").arg(self.child.id().to_string()).status());
+        drop(self.child.wait());
+    }
+}

@@ -5,7 +5,12 @@
 //! retries, expires, cleans up, and answers queries about its queue.
 
 pub mod agent;
+pub mod config;
 pub mod control_file;
+pub mod daemon;
+pub mod mailq;
+pub mod scheduler;
 pub mod spool;
+pub mod submit;
 pub mod sys;
 pub mod time;

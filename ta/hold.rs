@@ -1,1 +1,53 @@
-fn main() {}
+//! `hold`: keeps messages until it is time, then hands them back to the router.
+//!
+//! Routers send a recipient here that they cannot route now. The host says what is waited for:
+//! `timeout:2100000000` for a point in time, in seconds since 1970. Until then every attempt ends in
+//! a deferral; from then on the next one resubmits the message for this recipient.
+
+use clap::Parser;
+use std::path::Path;
+use std::process::ExitCode;
+use zsched::agent::library::resubmit::{POSTOFFICE, resubmit};
+use zsched::agent::library::{self, Delivery, Message, Outcome, ScopeOptions, Verdict};
+use zsched::time::Timestamp;
+
+/// Transport agent that holds messages until a given time
+#[derive(Parser)]
+#[command(name = "hold", disable_help_flag = true)]
+struct Options {
+    #[command(flatten)]
+    scope: ScopeOptions,
+}
+
+fn main() -> ExitCode {
+    let options: Options = match library::parse_options() {
+        Ok(options) => options,
+        Err(status) => return status,
+    };
+    library::serve("hold", &options.scope.scope("hold"), |job| {
+        let message = job.message()?;
+        job.each(|delivery| match release_time(delivery.host()) {
+            Some(time) if Timestamp::now().seconds() >= time => release(delivery, &message),
+            Some(_) => hold("waiting for its time"),
+            None => hold("waiting for something that this agent cannot test"),
+        })
+    })
+}
+
+/// The seconds since 1970 in a host of the form `timeout:<seconds>`.
+fn release_time(host: &[u8]) -> Option<i64> {
+    let (kind, time) = std::str::from_utf8(host).ok()?.split_once(':')?;
+    if kind.eq_ignore_ascii_case("timeout") { time.parse().ok() } else { None }
+}
+
+fn hold(text: &'static str) -> Outcome {
+    Outcome::new(Verdict::Deferred, "4.4.3", 466, "cannot be routed yet").says(text)
+}
+
+fn release(delivery: &Delivery<'_>, message: &Message) -> Outcome {
+    match resubmit(Path::new(POSTOFFICE), delivery, message) {
+        Ok(number) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "handed back to the router")
+            .says(format!("handed back to the router as {number}")),
+        Err(error) => Outcome::system_trouble("cannot hand back to the router", &error),
+    }
+}

@@ -1,1 +1,3 @@
+//! Shows the queue of a running scheduler.
+
 fn main() {}

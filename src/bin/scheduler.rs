@@ -1,1 +1,7 @@
-fn main() {}
+//! The scheduler daemon.
+
+use zsched::daemon;
+
+fn main() {
+    std::process::exit(daemon::main(daemon::Options::from_command_line()));
+}

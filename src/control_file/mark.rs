@@ -37,6 +37,14 @@ pub fn change_tag(file: &File, offset: u32, was: Tag, new: Tag, pid: u32) -> io:
     Ok(true)
 }
 
+/// Writes the tag of the line at `offset`, with a blank pid column, whatever was there before: for a
+/// caller that has just read the line or holds its lock. The file must have the pid column.
+pub fn set_tag(file: &File, offset: u32, tag: Tag) -> io::Result<()> {
+    let mut bytes = [tag.byte(); 1 + PidField::WIDTH];
+    bytes[1..].copy_from_slice(&PidField::BLANK.0);
+    file.write_all_at(&bytes, u64::from(offset) + 1)
+}
+
 /// Marks the `d` line at `offset` as reported. Only the tag changes: what is behind it is data.
 pub fn mark_reported(file: &File, offset: u32) -> io::Result<()> {
     file.write_all_at(&[Tag::Done.byte()], u64::from(offset) + 1)

@@ -23,6 +23,7 @@
 pub mod compose;
 pub mod diagnostic;
 pub mod mark;
+pub mod notify;
 mod parse;
 mod quad;
 mod tag;
@@ -153,6 +154,15 @@ pub struct ControlFileError {
     pub offset: usize,
     /// What is wrong with it.
     pub reason: String,
+    /// The line is an `@` line with format bits that we do not know: a newer program wrote it.
+    pub unknown_format: bool,
+}
+
+impl ControlFileError {
+    /// An error at an offset.
+    pub fn new(offset: usize, reason: impl Into<String>) -> ControlFileError {
+        ControlFileError { offset, reason: reason.into(), unknown_format: false }
+    }
 }
 
 impl ControlFile {

@@ -130,7 +130,8 @@ impl Reader {
         let bits = c_integer(value.trim_ascii())
             .ok_or_else(|| error(line.offset, "the @ line has no number"))?;
         if bits & !KNOWN_FORMAT_BITS != 0 {
-            return Err(error(line.offset, &format!("unknown format bits in {bits:#010x}")));
+            let unknown = error(line.offset, &format!("unknown format bits in {bits:#010x}"));
+            return Err(ControlFileError { unknown_format: true, ..unknown });
         }
         self.format = Some(Format { pid_column: bits & 0b01 != 0, delay_column: bits & 0b10 != 0 });
         Ok(())
@@ -280,7 +281,7 @@ fn c_integer(text: &[u8]) -> Option<u64> {
 }
 
 fn error(offset: usize, reason: &str) -> ControlFileError {
-    ControlFileError { offset, reason: reason.to_string() }
+    ControlFileError::new(offset, reason)
 }
 
 #[cfg(test)]

@@ -11,12 +11,17 @@
 //! the other direction the control file goes first, so that a crash never leaves one that could be
 //! delivered again without its message ([`remove`]).
 
+mod arrival;
 mod id;
 mod lock;
 mod name;
+pub mod note;
+pub mod read;
 pub mod remove;
+pub mod scan;
 pub mod submit;
 
+pub use arrival::{Arrival, Group};
 pub use id::SpoolId;
 pub use lock::{LockOwner, owner_of};
 pub use name::{HashFolder, HashLevel, SpoolName};

@@ -1,7 +1,8 @@
 //! Taking messages out of the spool: removed when they are finished, moved aside when they cannot be
 //! handled or when somebody is still owed a report.
 
-use super::{Spool, SpoolName};
+use super::{Spool, SpoolName, note};
+use crate::control_file;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,19 @@ impl Reason {
             Reason::Malformed => "malformed",
         }
     }
+}
+
+/// Whether a finished message still has something in it that somebody must see: a report that is owed,
+/// a failure that nobody noted, a line that nobody could deliver. A control file that cannot be read
+/// must be seen, too.
+pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
+    let text = match fs::read(spool.control_file(name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        other => other?,
+    };
+    Ok(control_file::parse(text).map_or(true, |file| {
+        note::owes_report(&file) || note::hides_failure(&file) || !file.undeliverable.is_empty()
+    }))
 }
 
 /// Moves both files of a message to `postman/`, as `<name>:<reason>` (the control file) and

@@ -1,6 +1,25 @@
 //! What the standard library cannot ask of the operating system. The only `unsafe` code is here.
 #![allow(unsafe_code)]
 
+mod daemonize;
+mod dispositions;
+mod identity;
+mod limits;
+mod locks;
 mod process;
+pub mod users;
 
-pub use process::{clock_ticks, process_exists};
+pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
+pub use dispositions::is_ignored;
+pub use identity::{Account, Impersonation, find_account, host_name};
+pub use limits::raise_file_limit;
+pub use locks::try_posix_lock;
+pub use process::{
+    ChildEnd, ChildProcess, ProcessPriority, clock_ticks, process_exists, reap, send_signal,
+    set_priority,
+};
+
+/// The result of a call that returns 0, or -1 and an error number.
+fn succeeded(result: i32) -> std::io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}

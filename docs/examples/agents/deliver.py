@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""A transport agent: runs a program for each recipient.
+
+    command="/usr/local/lib/agents/deliver.py CHANNEL PROGRAM [ARG...]"
+
+The program gets the address as its last argument and the message on its standard input. Its exit
+status decides: 0 is delivered, 75 is "later", anything else a failure; what it prints is the reason.
+See transport-agent(7) for the protocol.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+TEMPORARY = 75  # EX_TEMPFAIL
+
+
+def main(channel, command):
+    say(b"#hungry")
+    for line in sys.stdin.buffer:
+        # An empty line means "end"; a line without its end was cut short, and is not for us to guess.
+        if line == b"\n" or not line.endswith(b"\n"):
+            break
+        if line != b"#idle\n":
+            path, _, host = line[:-1].partition(b"\t")
+            if not work(path, host, channel, command):
+                # What the scheduler believes is not what the file says: ask it to look again.
+                say(b"#resync " + path)
+        say(b"#hungry")
+
+
+def say(line):
+    os.write(1, line + b"\n")  # at once: nothing may wait in a buffer
+
+
+def work(path, host, channel, command):
+    """Does one job: the recipients in file PATH for our channel and this host."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    with os.fdopen(file, "rb+", buffering=0) as control:
+        name, body, ours = parse(control.read(), channel, host)
+        recipients = [recipient for recipient in ours if lock(file, recipient["offset"])]
+        queued = os.path.join(b"../queue", os.path.dirname(path), name)
+        for recipient in reversed(recipients):
+            deliver(file, path, recipient, *run(queued, body, recipient, command))
+    return bool(recipients)
+
+
+def parse(text, channel, host):
+    """Finds name, body offset, and the recipients that are to do and ours."""
+    name, body, recipients, waiting, position = b"", 0, [], [], 0
+    while position < len(text):
+        is_block = text.startswith(b"m\n", position)
+        end = text.find(b"\n\n" if is_block else b"\n", position)
+        end = len(text) if end < 0 else end
+        line, offset, position = text[position:end], position, end + 1 + is_block
+        if line.startswith(b"i "):
+            name = line[2:]
+        elif line.startswith(b"o "):
+            body = int(line[2:])
+        elif line[:1] == b"r":
+            words = line[12:].split()  # addresses with quoted blanks need more care than this
+            ours = line[1:2] == b" " and words[0] == channel and words[1].lower() == host.lower()
+            waiting.append({"ours": ours, "offset": offset, "user": words[2], "notify": -1})
+        elif line.startswith(b"N ") and waiting:
+            waiting[-1]["notify"] = offset
+        elif is_block:  # the headers of all recipients since the last such block
+            for recipient in waiting:
+                recipient.update(headers=line[2:] + b"\n", header_offset=offset + 2)
+            recipients, waiting = recipients + [r for r in waiting if r["ours"]], []
+    return name, body, recipients
+
+
+def lock(file, offset):
+    """Takes the recipient, unless somebody else has: tag and pid column are 7 bytes."""
+    if os.pread(file, 1, offset + 1) != b" ":
+        return False
+    return os.pwrite(file, b"~%6d" % (os.getpid() % 1000000), offset + 1) == 7
+
+
+def run(queued, body, recipient, command):
+    """Runs the program; returns its exit status and what it said, in one line."""
+    try:
+        with open(queued, "rb") as message:
+            message.seek(body)
+            whole = recipient["headers"] + b"\n" + message.read()
+    except FileNotFoundError:
+        return 1, "the message is missing from the queue"
+    done = subprocess.run(command + [recipient["user"]], input=whole, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    said = " ".join(done.stdout.decode(errors="replace").split())
+    return done.returncode, said or f"exit status {done.returncode}"
+
+
+def deliver(file, path, recipient, status, text):
+    """Makes known what became of a recipient: first d line, then report, then tag."""
+    number = os.path.basename(path).decode().split("-")[0]
+    if status == 0:  # "ok": the scheduler shall tell the sender, if the sender wants to know
+        word, tag, reason = "ok", b"+      ", ("delivered", "2.0.0", "x-local; 250 (done)")
+    elif status == TEMPORARY:
+        word, tag, reason = "deferred", b"       ", ("delayed", "4.3.0", "x-local; 451 (later)")
+    else:
+        word, tag, reason = "error2", b"-      ", ("failed", "5.3.0", "x-local; 550 (refused)")
+    # Notary data: final address, action, enhanced status, reply code, remote host.
+    notary = "\x01".join((recipient["user"].decode(errors="replace"), *reason, ""))
+    if word == "error2":  # it has to be in the control file, on disk, before we say so
+        place = f"{recipient['offset']}:{recipient['header_offset']}:{recipient['notify']}"
+        with open(path, "ab", buffering=0) as control:
+            control.write(f"d {place}::{int(time.time())}\t{notary}\t{text}\n".encode())
+            os.fsync(control)
+        notary = ""
+    say(f"{number}/{recipient['offset']}\t{notary}\t{word} {text}".encode())
+    os.pwrite(file, tag, recipient["offset"] + 1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].encode(), sys.argv[2:])

@@ -1,0 +1,285 @@
+//! One job: the recipients of one message that the agent is to deliver to now.
+
+use super::Replies;
+use super::delivery::Delivery;
+use super::job_file::{JobFile, Place};
+use super::message::{Message, Unavailable};
+use super::outcome::{Note, Outcome, Verdict, reason};
+use super::scope::Scope;
+use super::verbose;
+use crate::control_file::{ControlFile, Recipient, Tag, mark};
+use std::ffi::OsStr;
+use std::fs::TryLockError;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::Duration;
+
+/// How often, and how far apart, we ask for the right to lock recipients. Others have it for as long
+/// as it takes to write a few bytes.
+const LOCKING_TRIES: u32 = 50;
+const LOCKING_PAUSE: Duration = Duration::from_millis(2);
+
+/// Why work on a job ends before the agent has decided about its recipients. Every agent hands it
+/// on with `?`; the library has already done, or will do, what is needed.
+#[derive(Debug)]
+pub struct Halt(pub(super) Cause);
+
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// What the scheduler believes about the file is wrong: ask it to look again.
+    Resync(String),
+    /// All recipients have been reported.
+    Reported,
+}
+
+/// The recipients of one message that are an agent's business, and that nobody else works on.
+///
+/// Recipients come in reverse file order, as with the original's agents.
+pub struct Job<'a> {
+    replies: &'a mut Replies,
+    place: &'a Place,
+    file: JobFile,
+    /// Those without an outcome, in file order.
+    open: Vec<Recipient>,
+    locked: bool,
+}
+
+impl<'a> Job<'a> {
+    /// The job for what `scope` selects from `file`. `None` if that is nothing.
+    pub(super) fn new(
+        replies: &'a mut Replies,
+        place: &'a Place,
+        file: JobFile,
+        scope: &Scope,
+        host: Option<&[u8]>,
+    ) -> Option<Job<'a>> {
+        let open = scope.select(&file.control, host);
+        (!open.is_empty()).then_some(Job { replies, place, file, open, locked: false })
+    }
+
+    /// The control file of the message, as it was when the job began.
+    pub fn control_file(&self) -> &ControlFile {
+        &self.file.control
+    }
+
+    /// The recipients that have no outcome yet.
+    pub fn deliveries(&self) -> impl Iterator<Item = Delivery<'_>> {
+        self.open.iter().rev().map(|&recipient| Delivery::new(&self.file, recipient))
+    }
+
+    /// Locks the recipients, so that no other agent delivers to them as well. The other calls that
+    /// need it do it by themselves. Those that somebody else has taken meanwhile leave the job; if
+    /// that is all of them, the job is over.
+    pub fn lock(&mut self) -> Result<(), Halt> {
+        if self.locked {
+            return Ok(());
+        }
+        self.locked = true;
+        let owns_file = begin_locking(&self.file);
+        let pid = std::process::id();
+        let (file, replies) = (&self.file, &mut self.replies);
+        self.open.retain(|recipient| {
+            let taken =
+                mark::change_tag(&file.file, recipient.offset, Tag::Pending, Tag::Locked, pid);
+            taken.unwrap_or_else(|error| {
+                replies.warn(&format!("cannot lock a recipient: {}", reason(&error)));
+                false
+            })
+        });
+        // Closing the file would end it too; a failure costs others a short wait.
+        if owns_file && let Err(error) = self.file.file.unlock() {
+            self.replies.warn(&format!("cannot unlock the control file: {}", reason(&error)));
+        }
+        if self.open.is_empty() {
+            return Err(self.resync("others have taken all recipients"));
+        }
+        Ok(())
+    }
+
+    /// Opens the message file. If it is gone, all recipients fail; if it cannot be read now, they
+    /// are deferred; in both cases the job is over.
+    pub fn message(&mut self) -> Result<Message, Halt> {
+        self.lock()?;
+        let path = self.file.message_path(self.place);
+        match Message::open(&path, self.file.number, self.file.control.body_offset) {
+            Ok(message) => Ok(message),
+            Err(Unavailable::Missing) => {
+                let text = "the message itself is missing from the queue; please send it again";
+                self.conclude_all(&Outcome::bare_failure(text));
+                Err(self.resync(&format!("there is no message file {}", path.display())))
+            }
+            Err(Unavailable::Unreadable(error)) => {
+                self.conclude_all(&Outcome::system_trouble("cannot read the message", &error));
+                Err(Halt(Cause::Reported))
+            }
+        }
+    }
+
+    /// Delivers to one recipient after the other, and reports each at once.
+    pub fn each(&mut self, mut deliver: impl FnMut(&Delivery<'_>) -> Outcome) -> Result<(), Halt> {
+        self.lock()?;
+        while let Some(recipient) = self.open.pop() {
+            let outcome = deliver(&Delivery::new(&self.file, recipient));
+            self.conclude(&recipient, outcome);
+        }
+        Ok(())
+    }
+
+    /// Reports the recipient whose line begins at `offset`, for agents that work on several at once.
+    /// One that is not part of the job, or has been reported, is passed over.
+    pub fn report(&mut self, offset: u32, outcome: Outcome) -> Result<(), Halt> {
+        self.lock()?;
+        if let Ok(index) = self.open.binary_search_by_key(&offset, |recipient| recipient.offset) {
+            let recipient = self.open.remove(index);
+            self.conclude(&recipient, outcome);
+        }
+        Ok(())
+    }
+
+    /// Reports all recipients together, without locking them: for agents whose work nobody can do
+    /// twice. All `d` lines are appended at once, then all tags written, then all lines sent.
+    ///
+    /// Here tags come before reports. What a crash in between leaves is a recipient that is done,
+    /// of which the scheduler learns by `#resync`: nothing is lost, nothing is done again. (In the
+    /// order of [`Job::each`], which is the original's, it may be done again.)
+    pub fn settle(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
+        let mut decided = Vec::with_capacity(self.open.len());
+        while let Some(recipient) = self.open.pop() {
+            // Nobody but us would note a failure, should we end before the scheduler hears of it.
+            let outcome = decide(&Delivery::new(&self.file, recipient)).explained();
+            decided.push((recipient, outcome));
+        }
+        if self.note_together(&decided).is_err() {
+            // One at a time, so that each gets the outcome that is still possible.
+            for (recipient, outcome) in decided {
+                self.conclude(&recipient, outcome);
+            }
+            return;
+        }
+        for (recipient, outcome) in &decided {
+            self.watch(recipient, outcome);
+            let tag = outcome.verdict().tag();
+            if self.locked || tag != Tag::Pending {
+                let written = mark::set_tag(&self.file.file, recipient.offset, tag);
+                self.complain_about_tag(written.map(|()| true));
+            }
+        }
+        for (recipient, outcome) in &decided {
+            let noted = self.needs_note(recipient, outcome);
+            let note = if noted { Note::Written } else { Note::Needless };
+            self.file.report(recipient, outcome, note, |report| self.replies.report(report));
+        }
+    }
+
+    /// Writes all `d` lines that there have to be, in one go.
+    fn note_together(&self, decided: &[(Recipient, Outcome)]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for (recipient, outcome) in decided {
+            if self.needs_note(recipient, outcome) {
+                self.file.note(recipient, outcome, &mut lines);
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { self.file.append(&lines) }
+    }
+
+    /// Ends the job. Recipients that are still locked are deferred.
+    pub(super) fn close(mut self) {
+        if self.locked {
+            let forgotten = "the agent has not decided about this recipient";
+            self.conclude_all(&Outcome::new(Verdict::Deferred, "4.3.0", 451, forgotten));
+        }
+    }
+
+    fn conclude_all(&mut self, outcome: &Outcome) {
+        while let Some(recipient) = self.open.pop() {
+            self.conclude(&recipient, outcome.clone());
+        }
+    }
+
+    /// Makes an outcome known, in the order that loses nothing: note, report, tag.
+    fn conclude(&mut self, recipient: &Recipient, outcome: Outcome) {
+        let (outcome, note) = self.note(recipient, outcome);
+        self.watch(recipient, &outcome);
+        self.file.report(recipient, &outcome, note, |report| self.replies.report(report));
+        self.replies.flush();
+        let was = if self.locked { Tag::Locked } else { Tag::Pending };
+        let tag = outcome.verdict().tag();
+        if was != tag {
+            let pid = std::process::id();
+            let changed = mark::change_tag(&self.file.file, recipient.offset, was, tag, pid);
+            self.complain_about_tag(changed);
+        }
+    }
+
+    /// Writes the `d` line, if there has to be one. If it cannot be written, a failure becomes a
+    /// deferral, so that it is tried and noted again later. A delivery cannot be taken back: noting
+    /// it is left to the scheduler.
+    fn note(&mut self, recipient: &Recipient, outcome: Outcome) -> (Outcome, Note) {
+        if !self.needs_note(recipient, &outcome) {
+            return (outcome, Note::Needless);
+        }
+        let mut line = Vec::new();
+        self.file.note(recipient, &outcome, &mut line);
+        let Err(error) = self.file.append(&line) else {
+            return (outcome, Note::Written);
+        };
+        let trouble = format!("cannot append to the control file: {}", reason(&error));
+        self.replies.warn(&trouble);
+        if outcome.verdict().tag() == Tag::Done {
+            return (outcome, Note::Owed);
+        }
+        let text = format!("{trouble} ({})", outcome.text());
+        (Outcome::new(Verdict::Deferred, "4.3.0", 451, trouble).says(text), Note::Needless)
+    }
+
+    fn needs_note(&self, recipient: &Recipient, outcome: &Outcome) -> bool {
+        outcome.verdict().needs_note(self.file.notify(recipient).events.success)
+    }
+
+    /// Tells the user who wants to watch. Nothing depends on it, so nothing is said if it fails.
+    fn watch(&self, recipient: &Recipient, outcome: &Outcome) {
+        let Some(path) = self.file.control.verbose.map(|span| self.file.control.get(span)) else {
+            return;
+        };
+        let path = self.place.transport.join(OsStr::from_bytes(path.trim_ascii()));
+        let user = String::from_utf8_lossy(self.file.control.get(recipient.quad.user));
+        let word = outcome.verdict().status(Note::Needless).word();
+        let text = outcome.text().replace(['\r', '\n'], " ");
+        let line = format!("DIAG: <{user}> {word} {text}\n");
+        if let Ok(metadata) = self.file.file.metadata() {
+            verbose::append(&path, metadata.uid(), &line).ok();
+        }
+    }
+
+    fn complain_about_tag(&mut self, changed: io::Result<bool>) {
+        match changed {
+            Ok(true) => {}
+            Ok(false) => self.replies.warn("somebody else has changed the tag of our recipient"),
+            Err(error) => self.replies.warn(&format!("cannot write a tag: {}", reason(&error))),
+        }
+    }
+
+    fn resync(&self, why: &str) -> Halt {
+        let path = String::from_utf8_lossy(&self.file.path);
+        Halt(Cause::Resync(format!("{path}: {why}")))
+    }
+}
+
+/// Locks recipients only while holding a lock on the file, so that of two agents that read the same
+/// blank tag only one writes. Where that cannot be had, the scheduler's care must do: it gives the
+/// recipients of one message, channel and host to one agent at a time.
+fn begin_locking(file: &JobFile) -> bool {
+    for _ in 0..LOCKING_TRIES {
+        match file.file.try_lock() {
+            Ok(()) => return true,
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCKING_PAUSE),
+            Err(TryLockError::Error(_)) => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+use crate::agent::library::job_file::Place;
+use crate::agent::library::replies::Replies;
+use crate::agent::library::session::Session;
+use crate::agent::library::stop::Stop;
+use crate::agent::library::{Halt, Job, Outcome, Scope, Verdict};
+use expect_test::{Expect, expect};
+use std::fs::{self, File};
+use std::time::Duration;
+
+const FILE: &str = "\
+@ 0x00000007
+i 7
+o 0
+s local - a@x 0
+r           smtp h one 0
+N NOTIFY=SUCCESS
+r           smtp h two 0
+r           smtp h three 0
+m
+H: x
+
+";
+
+/// Feeds one job to an agent that does `work`; checks what it answers, then what has become of the
+/// recipients' lines and behind them.
+fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
+    let spool = tempfile::tempdir().expect("a folder");
+    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
+    for folder in [&place.transport, &place.queue] {
+        fs::create_dir(folder).expect("create");
+    }
+    let control = place.transport.join("7");
+    fs::write(&control, FILE).expect("write");
+    fs::write(place.queue.join("7"), "body\n").expect("write");
+    let answers = spool.path().join("answers");
+    let output = Box::new(File::create(&answers).expect("create"));
+    let mut session = Session {
+        orders: &b"7\th\n"[..],
+        replies: Replies::new("test", output),
+        stop: Stop::default(),
+        place,
+        scope: &Scope::channel("smtp"),
+    };
+    session.run(work);
+    let after = fs::read_to_string(&control).expect("read");
+    let lines: Vec<&str> =
+        after.lines().filter(|line| line.starts_with(['r', 'd'])).map(hide_time).collect();
+    let answers = fs::read_to_string(&answers).expect("read");
+    let text = format!("{answers}--\n{}\n", lines.join("\n")).replace('\x01', "^");
+    expected.assert_eq(&text.replace('\t', " | "));
+}
+
+/// A `d` line from its notary data on.
+fn hide_time(line: &str) -> &str {
+    match line.strip_prefix("d ").and_then(|value| value.find('\t')) {
+        Some(tab) => &line[2 + tab..],
+        None => line,
+    }
+}
+
+fn outcome(verdict: Verdict) -> Outcome {
+    Outcome::new(verdict, "1.2.3", 4, "why")
+}
+
+#[test]
+fn each_reports_in_reverse_order() {
+    let mut verdicts = [Verdict::Failed, Verdict::Deferred, Verdict::Delivered].into_iter();
+    check(
+        |job| {
+            job.message()?;
+            job.each(|_| outcome(verdicts.next().expect("three recipients")))
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | error2 why
+            7/79 | two^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferred why
+            7/37 |  | ok2 why
+            #hungry
+            --
+            r+          smtp h one 0
+            r           smtp h two 0
+            r-          smtp h three 0
+             | three^failed^1.2.3 (why)^x-local; 4 (why)^ | why
+             | one^delivered^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn settle_writes_the_same_without_locks() {
+    check(
+        |job| {
+            job.settle(|delivery| match delivery.user() {
+                b"one" => outcome(Verdict::Relayed),
+                b"two" => outcome(Verdict::FailedUnexplained),
+                _ => outcome(Verdict::RetryAfter(Duration::from_secs(30))),
+            });
+            Ok(())
+        },
+        &expect![[r#"
+            #hungry
+            7/104 | three^delayed^1.2.3 (why)^x-local; 4 (why)^ | retryat +30 why
+            7/79 |  | error2 why
+            7/37 |  | ok2 why
+            #hungry
+            --
+            r+          smtp h one 0
+            r-          smtp h two 0
+            r           smtp h three 0
+             | two^failed^1.2.3 (why)^x-local; 4 (why)^ | why
+             | one^relayed^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn recipients_without_an_outcome_are_deferred() {
+    check(
+        |job| {
+            let offset = job.deliveries().nth(1).expect("a second recipient").offset();
+            job.report(offset, outcome(Verdict::DeferAll))?;
+            job.report(offset, outcome(Verdict::Delivered))?;
+            job.report(1, outcome(Verdict::Delivered))
+        },
+        &expect![[r#"
+            #hungry
+            7/79 | two^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferall why
+            7/104 | three^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
+            7/37 | one^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
+            #hungry
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn an_agent_that_does_nothing_leaves_nothing_locked() {
+    check(
+        |_| Ok(()),
+        &expect![[r#"
+            #hungry
+            #hungry
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn an_unexplained_failure_is_left_to_the_scheduler() {
+    check(
+        |job| {
+            job.each(|delivery| match delivery.user() {
+                b"two" => outcome(Verdict::FailedUnexplained),
+                _ => outcome(Verdict::DeferBack),
+            })
+        },
+        &expect![[r#"
+            #hungry
+            7/104 | three^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferback why
+            7/79 | two^failed^1.2.3 (why)^x-local; 4 (why)^ | error why
+            7/37 | one^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferback why
+            #hungry
+            --
+            r           smtp h one 0
+            r-          smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}

@@ -1,0 +1,176 @@
+//! `N` lines: what a recipient's delivery status notifications (RFC 3461) shall be.
+//!
+//! ```text
+//! N NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;bob@example.net BY=120;RT
+//! ```
+//!
+//! Words in any order, separated by blanks; keywords in any case; unknown words are passed over.
+
+/// The wishes in one `N` line. The values are parts of the line, still encoded (xtext).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notify<'a> {
+    /// On which events the sender wants a report.
+    pub events: Events,
+    /// `ORCPT`: the recipient's address as the sender wrote it, `type;xtext`.
+    pub original_recipient: Option<&'a [u8]>,
+    /// `INRCPT`: the address as it came in here, `type;xtext`.
+    pub incoming_recipient: Option<&'a [u8]>,
+    /// `INFROM`: the sender as it came in here, `type;xtext`.
+    pub incoming_sender: Option<&'a [u8]>,
+    /// `EZMLM`: text for the local part of the envelope sender of this recipient.
+    pub sender_suffix: Option<&'a [u8]>,
+    /// `BY`: when delivery must be over (RFC 2852).
+    pub deliver_by: Option<DeliverBy>,
+}
+
+/// Events that the sender wants to hear of. None at all means never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Events {
+    /// The message was delivered, or passed on to where no report will come from.
+    pub success: bool,
+    /// The message could not be delivered.
+    pub failure: bool,
+    /// The message is late.
+    pub delay: bool,
+    /// Every hop (RFC 3885).
+    pub trace: bool,
+}
+
+/// A `BY` parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliverBy {
+    /// Seconds from the arrival of the message to its deadline; negative once that has passed.
+    pub seconds: i64,
+    /// `R`: return the message after the deadline. Otherwise (`N`) only tell the sender.
+    pub return_after: bool,
+    /// `T`: report each relay.
+    pub trace: bool,
+}
+
+impl Default for Notify<'_> {
+    /// What holds for a recipient without an `N` line.
+    fn default() -> Self {
+        Notify {
+            events: Events::FAILURE,
+            original_recipient: None,
+            incoming_recipient: None,
+            incoming_sender: None,
+            sender_suffix: None,
+            deliver_by: None,
+        }
+    }
+}
+
+impl<'a> Notify<'a> {
+    /// Reads the value of an `N` line: everything behind id and tag. Every text is something.
+    pub fn parse(value: &'a [u8]) -> Notify<'a> {
+        let mut notify = Notify::default();
+        for word in value.split(|byte| matches!(byte, b' ' | b'\t')) {
+            let Some(equals) = memchr::memchr(b'=', word) else { continue };
+            let (keyword, value) = (&word[..equals], &word[equals + 1..]);
+            match keyword.to_ascii_uppercase().as_slice() {
+                b"NOTIFY" => notify.events = Events::parse(value).unwrap_or(notify.events),
+                b"ORCPT" => notify.original_recipient = Some(value),
+                b"INRCPT" => notify.incoming_recipient = Some(value),
+                b"INFROM" => notify.incoming_sender = Some(value),
+                b"EZMLM" => notify.sender_suffix = Some(value),
+                b"BY" => notify.deliver_by = DeliverBy::parse(value),
+                _ => {}
+            }
+        }
+        notify
+    }
+}
+
+impl Events {
+    /// Nothing: NOTIFY=NEVER.
+    pub const NONE: Events = Events { success: false, failure: false, delay: false, trace: false };
+    const FAILURE: Events = Events { failure: true, ..Events::NONE };
+
+    /// Reads `SUCCESS,DELAY` and the like, up to the first word that is none of ours. `None` where
+    /// that is the first word of all: then the default stands, so that a failure is not kept secret.
+    fn parse(list: &[u8]) -> Option<Events> {
+        let mut events = Events::NONE;
+        let mut known = 0;
+        for word in list.split(|byte| *byte == b',') {
+            match word.to_ascii_uppercase().as_slice() {
+                b"NEVER" => {}
+                b"SUCCESS" => events.success = true,
+                b"FAILURE" => events.failure = true,
+                b"DELAY" => events.delay = true,
+                b"TRACE" => events.trace = true,
+                _ => break,
+            }
+            known += 1;
+        }
+        (known > 0).then_some(events)
+    }
+}
+
+impl DeliverBy {
+    /// Reads `[-]seconds[;flags]`.
+    fn parse(value: &[u8]) -> Option<DeliverBy> {
+        let mut parts = value.splitn(2, |byte| *byte == b';');
+        let seconds = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+        let flags = parts.next().unwrap_or_default();
+        let has = |flag: u8| flags.iter().any(|byte| byte.eq_ignore_ascii_case(&flag));
+        Some(DeliverBy { seconds, return_after: has(b'R'), trace: has(b'T') })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn events(value: &str) -> String {
+        let events = Notify::parse(value.as_bytes()).events;
+        let named = [
+            (events.success, "success"),
+            (events.failure, "failure"),
+            (events.delay, "delay"),
+            (events.trace, "trace"),
+        ];
+        let names: Vec<&str> = named.iter().filter(|named| named.0).map(|named| named.1).collect();
+        names.join(",")
+    }
+
+    #[test]
+    fn events_replace_the_default() {
+        for (value, expected) in [
+            ("", "failure"),
+            ("ORCPT=rfc822;x@y", "failure"),
+            ("NOTIFY=NEVER", ""),
+            ("NOTIFY=SUCCESS", "success"),
+            ("ORCPT=rfc822;okdsn+2Borig@h NOTIFY=SUCCESS,FAILURE,DELAY", "success,failure,delay"),
+            ("notify=delay,Failure\torcpt=a;b", "failure,delay"),
+            ("NOTIFY=TRACE,junk,SUCCESS", "trace"),
+            ("NOTIFY=junk", "failure"),
+            ("NOTIFY=", "failure"),
+            ("XNOTIFY=NEVER NOTIFY", "failure"),
+        ] {
+            assert_eq!(events(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn addresses_and_deadlines_are_read() {
+        let notify = Notify::parse(b"ORCPT=rfc822;by@h INRCPT=a;b INFROM=c;d EZMLM=-7 BY=120;RT");
+        assert_eq!(notify.original_recipient, Some(&b"rfc822;by@h"[..]));
+        assert_eq!(notify.incoming_recipient, Some(&b"a;b"[..]));
+        assert_eq!(notify.incoming_sender, Some(&b"c;d"[..]));
+        assert_eq!(notify.sender_suffix, Some(&b"-7"[..]));
+        let by = DeliverBy { seconds: 120, return_after: true, trace: true };
+        assert_eq!(notify.deliver_by, Some(by));
+        let late = DeliverBy { seconds: -5, return_after: false, trace: false };
+        assert_eq!(Notify::parse(b"BY=-5;n").deliver_by, Some(late));
+        assert_eq!(Notify::parse(b"BY=soon").deliver_by, None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(value: Vec<u8>) {
+            Notify::parse(&value);
+        }
+    }
+}

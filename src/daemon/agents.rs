@@ -1,0 +1,305 @@
+//! Agent processes: starting them, hearing and telling them things, and their end.
+
+use super::lines::Lines;
+use super::outbox::Outbox;
+use crate::agent::protocol;
+use crate::config::{Clause, Niceness, Zenv};
+use crate::scheduler::{AgentEnd, AgentId, Manner};
+use crate::sys::{ChildEnd, ChildProcess, ProcessPriority, send_signal};
+use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Read};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What one agent may say in one turn of the loop, in bytes, before others are listened to.
+const SHARE_OF_TURN: usize = 64 * 1024;
+/// What is read after an agent's death, in bytes. Its children may write on.
+const LAST_WILL: usize = 4 * 1024 * 1024;
+/// How long a process may go on after it has closed its end.
+const TIME_TO_EXIT: Duration = Duration::from_secs(10);
+
+/// What all agents have in common.
+#[derive(Clone, Debug)]
+pub struct AgentSettings {
+    /// Where programs are looked for that are named without a path, in this order.
+    pub programs: Vec<PathBuf>,
+    /// Their working folder: `transport/`.
+    pub folder: PathBuf,
+    /// Variables for commands and for the agents' environment.
+    pub zenv: Zenv,
+    /// How many descriptors each may have (`-N`).
+    pub file_limit: u64,
+    /// They are to ignore SIGHUP, because the scheduler does.
+    pub ignore_hangup: bool,
+}
+
+/// All running agents.
+pub struct AgentProcesses {
+    settings: AgentSettings,
+    processes: BTreeMap<AgentId, Process>,
+    by_pid: BTreeMap<u32, AgentId>,
+    /// Those that have something to be told.
+    addressed: Vec<AgentId>,
+    /// Those that have closed their end, but whose process is not known to have ended.
+    closing: Vec<AgentId>,
+    chunk: Vec<u8>,
+}
+
+struct Process {
+    pid: u32,
+    socket: UnixStream,
+    lines: Lines,
+    outbox: Outbox,
+    /// What to do when the outbox is empty.
+    farewell: Option<Manner>,
+    /// When it closed its end.
+    closed: Option<Instant>,
+}
+
+/// Something an agent did.
+pub enum Heard<'a> {
+    /// It wrote a line.
+    Line(&'a [u8]),
+    /// So many bytes of a line were passed over.
+    TooLong(usize),
+}
+
+impl AgentProcesses {
+    /// No agents yet.
+    pub fn new(settings: AgentSettings) -> AgentProcesses {
+        AgentProcesses {
+            settings,
+            processes: BTreeMap::new(),
+            by_pid: BTreeMap::new(),
+            addressed: Vec::new(),
+            closing: Vec::new(),
+            chunk: vec![0; SHARE_OF_TURN],
+        }
+    }
+
+    /// Starts an agent, and has its socket watched under `token`. Returns its pid; the error says
+    /// what failed with which program.
+    pub fn start(
+        &mut self,
+        agent: AgentId,
+        clause: &Clause,
+        channel: &[u8],
+        host: &[u8],
+        registry: &Registry,
+        token: Token,
+    ) -> Result<u32, String> {
+        let command = clause.command.as_ref().ok_or("no command")?;
+        let expanded = command.expand(channel, host, &self.settings.zenv);
+        let (program, arguments) = expanded.words.split_first().ok_or("the command is empty")?;
+        let program = self.find_program(program);
+        let mut environment = expanded.environment;
+        environment.extend(std::env::var_os("TZ").map(|zone| ("TZ".into(), zone)));
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+            .map_err(|error| format!("no socket pair: {error}"))?;
+        let child = ChildProcess {
+            program: &program,
+            arguments,
+            environment: &environment,
+            folder: &self.settings.folder,
+            socket: OwnedFd::from(theirs),
+            user: clause.user,
+            group: clause.group,
+            priority: clause.nice.map(priority),
+            file_limit: self.settings.file_limit,
+            ignore_hangup: self.settings.ignore_hangup,
+        };
+        let failed = |error: io::Error| format!("{}: {error}", program.display());
+        let pid = child.start().map_err(failed)?;
+        self.watch(agent, pid, ours, registry, token).map_err(failed)?;
+        Ok(pid)
+    }
+
+    fn watch(
+        &mut self,
+        agent: AgentId,
+        pid: u32,
+        socket: std::os::unix::net::UnixStream,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<()> {
+        // From here on the process is ours to reap, whatever fails.
+        self.by_pid.insert(pid, agent);
+        socket.set_nonblocking(true)?;
+        let mut socket = UnixStream::from_std(socket);
+        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let process = Process {
+            pid,
+            socket,
+            lines: Lines::default(),
+            outbox: Outbox::default(),
+            farewell: None,
+            closed: None,
+        };
+        self.processes.insert(agent, process);
+        Ok(())
+    }
+
+    /// A program named without a path is one of our agents.
+    fn find_program(&self, word: &OsString) -> PathBuf {
+        let word = Path::new(word);
+        if word.is_absolute() {
+            return word.to_path_buf();
+        }
+        let candidates = || self.settings.programs.iter().map(|folder| folder.join(word));
+        candidates()
+            .find(|path| path.is_file())
+            .or_else(|| candidates().next())
+            .unwrap_or_else(|| word.to_path_buf())
+    }
+
+    /// Reads what an agent has written, up to its share of a turn. Tells whether there may be more.
+    pub fn listen(&mut self, agent: AgentId, heard: impl FnMut(Heard<'_>)) -> bool {
+        self.read(agent, SHARE_OF_TURN, heard)
+    }
+
+    fn read(&mut self, agent: AgentId, share: usize, mut heard: impl FnMut(Heard<'_>)) -> bool {
+        let Some(process) = self.processes.get_mut(&agent) else {
+            return false;
+        };
+        let mut left = share;
+        while left > 0 {
+            let count = match process.socket.read(&mut self.chunk[..left.min(SHARE_OF_TURN)]) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                // Its end was closed with something unread in it.
+                Err(_) => 0,
+            };
+            if count == 0 {
+                if process.closed.is_none() {
+                    process.closed = Some(Instant::now());
+                    self.closing.push(agent);
+                }
+                return false;
+            }
+            let said = &self.chunk[..count];
+            let too_long = process.lines.take_in(said, |line| heard(Heard::Line(line)));
+            if too_long > 0 {
+                heard(Heard::TooLong(too_long));
+            }
+            left -= count;
+        }
+        true
+    }
+
+    /// Tells an agent something. It is sent at the end of the turn.
+    pub fn tell(&mut self, agent: AgentId, text: &[u8]) {
+        if let Some(process) = self.processes.get_mut(&agent) {
+            process.outbox.push(text);
+            self.addressed.push(agent);
+        }
+    }
+
+    /// Tells an agent `#idle`.
+    pub fn tell_idle(&mut self, agent: AgentId) {
+        self.tell(agent, format!("{}\n", protocol::IDLE).as_bytes());
+    }
+
+    /// Tells an agent to end.
+    pub fn stop(&mut self, agent: AgentId, manner: Manner) -> io::Result<()> {
+        let Some(process) = self.processes.get_mut(&agent) else {
+            return Ok(());
+        };
+        match manner {
+            Manner::Kill => return send_signal(process.pid, libc::SIGKILL),
+            Manner::Retire => process.outbox.push(b"\n"),
+            Manner::Quit => process.outbox.push(b"\n\n"),
+        }
+        process.farewell = Some(manner);
+        self.addressed.push(agent);
+        Ok(())
+    }
+
+    /// Sends what agents have been told in this turn, as far as they take it.
+    pub fn send_all(&mut self) {
+        for agent in std::mem::take(&mut self.addressed) {
+            self.send(agent);
+        }
+    }
+
+    /// Sends what an agent has been told, as far as it takes it.
+    pub fn send(&mut self, agent: AgentId) {
+        let Some(process) = self.processes.get_mut(&agent) else {
+            return;
+        };
+        if process.outbox.flush(&mut process.socket).is_err() {
+            // Nobody listens any more; its end will tell what became of its jobs.
+            process.outbox = Outbox::default();
+        }
+        if !process.outbox.is_empty() {
+            return;
+        }
+        if let Some(manner) = process.farewell.take() {
+            // An agent that has gone already needs no farewell.
+            let closed = process.socket.shutdown(Shutdown::Write);
+            if closed.is_ok() && manner == Manner::Quit {
+                drop(send_signal(process.pid, libc::SIGQUIT));
+            }
+        }
+    }
+
+    /// The agent that runs, or ran, as a process.
+    pub fn of_process(&self, pid: u32) -> Option<AgentId> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    /// An agent's process has ended: reads what it wrote last. Returns how it ended, and how many bytes
+    /// of a last line without line end are lost.
+    pub fn ended(
+        &mut self,
+        agent: AgentId,
+        pid: u32,
+        end: ChildEnd,
+        heard: impl FnMut(Heard<'_>),
+    ) -> (AgentEnd, usize) {
+        self.by_pid.remove(&pid);
+        self.read(agent, LAST_WILL, heard);
+        self.closing.retain(|other| *other != agent);
+        let process = self.processes.remove(&agent);
+        let lost = process.map_or(0, |process| process.lines.unfinished());
+        let end = match end {
+            ChildEnd::Exited(status) => AgentEnd::Exited(status),
+            ChildEnd::Signalled(signal) => AgentEnd::Signalled(signal),
+        };
+        (end, lost)
+    }
+
+    /// Kills agents that have closed their end long ago, but go on: nobody can hear them.
+    pub fn kill_the_silent(&mut self) {
+        for (process, left) in self.closing_processes() {
+            if left.is_zero() {
+                // It may have ended by itself just now.
+                drop(send_signal(process.pid, libc::SIGKILL));
+            }
+        }
+    }
+
+    /// How long until [`kill_the_silent`](Self::kill_the_silent) may have something to do.
+    pub fn until_silent(&self) -> Option<Duration> {
+        self.closing_processes().map(|(_, left)| left).min()
+    }
+
+    fn closing_processes(&self) -> impl Iterator<Item = (&Process, Duration)> {
+        self.closing.iter().filter_map(|agent| {
+            let process = self.processes.get(agent)?;
+            Some((process, TIME_TO_EXIT.saturating_sub(process.closed?.elapsed())))
+        })
+    }
+}
+
+fn priority(niceness: Niceness) -> ProcessPriority {
+    match niceness {
+        Niceness::Relative(by) => ProcessPriority::Relative(by),
+        Niceness::Absolute(value) => ProcessPriority::Absolute(value),
+    }
+}

@@ -1,0 +1,207 @@
+//! Listening to each source of readiness. Each has its share of a turn; whoever has more to give is
+//! heard again in the next one.
+
+use super::Daemon;
+use super::agents::Heard;
+use super::files::Done;
+use super::intake::Known;
+use super::tokens::Source;
+use crate::control_file::ControlFileError;
+use crate::scheduler::{AgentId, Event, Reread, Scheduler};
+use crate::spool::SpoolName;
+use crate::spool::read::Found;
+use crate::time::Timestamp;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// So many results of the helper threads are looked at in one turn.
+const RESULTS_A_TURN: usize = 512;
+/// So many notices of routers are looked at in one turn.
+const NOTICES_A_TURN: usize = 256;
+/// So many connections are accepted in one turn.
+const CONNECTIONS_A_TURN: usize = 64;
+/// What could not be opened or accepted is tried again after this time.
+pub const OPEN_AGAIN: Duration = Duration::from_secs(5);
+
+impl Daemon {
+    /// Listens to a source. Tells whether it has more to give.
+    pub(super) fn hear(&mut self, now: Timestamp, source: Source) -> bool {
+        match source {
+            Source::Signals => self.take_signals(now),
+            Source::Files => return self.take_results(now),
+            Source::Notify => return self.take_notices(),
+            Source::Listener(number) => return self.take_connections(number),
+            Source::Agent(agent) => return self.hear_agent(now, agent),
+            Source::Client(number) => self.clients.listen(number),
+        }
+        false
+    }
+
+    fn hear_agent(&mut self, now: Timestamp, agent: AgentId) -> bool {
+        self.agents.send(agent);
+        let core = &mut self.core;
+        self.agents.listen(agent, |heard| tell_core(core, now, agent, heard))
+    }
+
+    fn take_results(&mut self, now: Timestamp) -> bool {
+        self.files.hear_bell();
+        for _ in 0..RESULTS_A_TURN {
+            match self.files.next_result() {
+                Some(done) => self.take_result(now, done),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn take_result(&mut self, now: Timestamp, done: Done) {
+        match done {
+            Done::Names(names) => self.sort_names(names),
+            Done::ScanEnded(end) => {
+                for error in &end.errors {
+                    log::error!("a folder of the spool cannot be listed: {error}");
+                }
+                self.files.read(std::mem::take(&mut self.new_names));
+                self.intake.end_scan(now, end.truncated);
+            }
+            Done::Read(name, found) => self.take_file(now, name, *found),
+            Done::ReadAgain(name, found) => self.take_again(now, &name, *found),
+            Done::Noted(ticket, outcome) => {
+                let outcome = outcome.map_err(|error| error.kind());
+                self.core.handle(now, Event::Noted { ticket, outcome });
+            }
+            Done::Removed(name, outcome) => self.removed(now, &name, outcome),
+            Done::LocksNotCleared(name, error) => {
+                log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
+            }
+        }
+    }
+
+    /// Picks out what is new among the names that a scan has come upon.
+    fn sort_names(&mut self, names: Vec<SpoolName>) {
+        let before = self.new_names.len();
+        for name in names {
+            if self.intake.found(&name, known(&self.core, &name)) {
+                self.new_names.push(name);
+            }
+        }
+        self.files.new_names(self.new_names.len() - before);
+    }
+
+    fn take_file(&mut self, now: Timestamp, name: SpoolName, found: Found) {
+        self.intake.read(name.number());
+        match found {
+            Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
+            Found::Nothing => {}
+            Found::Locked(pid) => {
+                log::info!("{name}: process {pid} holds a recipient of it; looked at again later");
+                self.intake.locked(now, name);
+            }
+            Found::Failed(error) => {
+                log::error!("{name}: the control file cannot be read: {error}");
+                self.intake.failed(now, name);
+            }
+            Found::Malformed { error, moved } => self.take_malformed(&name, &error, moved),
+        }
+    }
+
+    fn take_malformed(
+        &mut self,
+        name: &SpoolName,
+        error: &ControlFileError,
+        moved: io::Result<PathBuf>,
+    ) {
+        match moved {
+            Ok(path) => {
+                log::error!("{name}: malformed control file, {error}; moved to {}", path.display());
+            }
+            Err(problem) => {
+                log::error!("{name}: malformed control file, {error}; cannot be moved: {problem}");
+                self.intake.refuse(name.number());
+            }
+        }
+    }
+
+    fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
+        let outcome = match found {
+            Found::Arrival(arrival) => Reread::Read(arrival),
+            Found::Nothing => Reread::Gone,
+            Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
+            Found::Failed(error) => Reread::Failed(error.kind()),
+            Found::Malformed { error, moved } => {
+                self.take_malformed(name, &error, moved);
+                Reread::Malformed(error)
+            }
+        };
+        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
+    }
+
+    fn removed(&mut self, now: Timestamp, name: &SpoolName, outcome: io::Result<Option<PathBuf>>) {
+        if let Ok(Some(path)) = &outcome {
+            log::warn!("{name}: finished, but somebody must hear of it: {}", path.display());
+        }
+        let number = name.number();
+        let is_gone = outcome.is_ok();
+        let outcome = outcome.map(drop).map_err(|error| error.kind());
+        self.core.handle(now, Event::Removed { number, outcome });
+        if is_gone && let Some(name) = self.intake.left(number) {
+            self.files.read_soon(name);
+        }
+    }
+
+    fn take_notices(&mut self) -> bool {
+        for _ in 0..NOTICES_A_TURN {
+            let Some(notice) = self.notify.as_ref().and_then(|socket| socket.receive()) else {
+                return false;
+            };
+            let Some(name) = notice else {
+                log::debug!("a notice names no control file");
+                continue;
+            };
+            if self.intake.found(&name, known(&self.core, &name)) {
+                self.files.read_soon(name);
+            }
+        }
+        true
+    }
+
+    fn take_connections(&mut self, number: usize) -> bool {
+        let token = |client| Source::Client(client).token();
+        for _ in 0..CONNECTIONS_A_TURN {
+            let accepted = self.listeners.get(number).map_or(Ok(None), |socket| socket.accept());
+            let welcomed = match accepted {
+                Ok(None) => return false,
+                Ok(Some(stream)) => self.clients.welcome(stream, self.poll.registry(), token),
+                Err(error) => {
+                    // Out of descriptors, most likely: the client waits in line.
+                    log::error!("no MAILQ client can be taken in: {error}");
+                    self.open_again = Some(Instant::now() + OPEN_AGAIN);
+                    return false;
+                }
+            };
+            if let Err(error) = welcomed {
+                log::warn!("a MAILQ client was turned away: {error}");
+            }
+        }
+        true
+    }
+}
+
+/// Tells the core what an agent wrote.
+pub fn tell_core(core: &mut Scheduler, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
+    match heard {
+        Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
+        Heard::TooLong(bytes) => {
+            log::warn!("an agent wrote a line that was too long by {bytes} bytes, passed over");
+        }
+    }
+}
+
+fn known(core: &Scheduler, name: &SpoolName) -> Known {
+    match core.is_leaving(name.number()) {
+        None => Known::No,
+        Some(false) => Known::Queued,
+        Some(true) => Known::Leaving,
+    }
+}

@@ -1,0 +1,250 @@
+//! Which control files are to be read, and when to look for more. Pure: told what was found, asked
+//! what to do.
+
+use crate::spool::SpoolName;
+use crate::time::Timestamp;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+/// A file with a recipient that a living process holds is looked at again after this time.
+const LOCKED_WAIT: Duration = Duration::from_secs(32);
+/// A file that could not be read is looked at again after this time.
+const FAILED_WAIT: Duration = Duration::from_secs(60);
+/// The regular time between scans, as in the original.
+const SCAN_INTERVAL: Duration = Duration::from_secs(10);
+/// So many files being read add one second to it, up to ten.
+const FILES_PER_SECOND: usize = 32;
+/// A scan that met a limit goes on when no more files than this are being read.
+const GO_ON_BELOW: usize = 1000;
+
+/// What the scheduler knows of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    No,
+    /// A message of this number is queued.
+    Queued,
+    /// A message of this number is being taken out of the spool; it may come again.
+    Leaving,
+}
+
+/// Control files between being found and being loaded.
+pub struct Intake {
+    /// Files that were handed to the reader.
+    reading: HashSet<u64>,
+    /// Files that are to be looked at again, by time.
+    held: BTreeMap<(Timestamp, u64), SpoolName>,
+    held_numbers: HashSet<u64>,
+    /// Files that were found while a message of the same number was leaving.
+    again: HashMap<u64, SpoolName>,
+    /// Files that cannot be used and could not be moved aside.
+    refused: HashSet<u64>,
+    next_scan: Timestamp,
+    is_scanning: bool,
+    /// The last scan met a limit.
+    is_truncated: bool,
+    scans: u64,
+}
+
+impl Intake {
+    /// Nothing found yet; the first scan is due at once.
+    pub fn new() -> Intake {
+        Intake {
+            reading: HashSet::new(),
+            held: BTreeMap::new(),
+            held_numbers: HashSet::new(),
+            again: HashMap::new(),
+            refused: HashSet::new(),
+            next_scan: Timestamp::EPOCH,
+            is_scanning: false,
+            is_truncated: false,
+            scans: 0,
+        }
+    }
+
+    /// A scan or a datagram has named a file. Tells whether it is to be read.
+    pub fn found(&mut self, name: &SpoolName, known: Known) -> bool {
+        let number = name.number();
+        match known {
+            Known::Queued => return false,
+            Known::Leaving => {
+                self.again.insert(number, name.clone());
+                return false;
+            }
+            Known::No => {}
+        }
+        let is_ours = self.reading.contains(&number)
+            || self.held_numbers.contains(&number)
+            || self.refused.contains(&number);
+        if !is_ours {
+            self.reading.insert(number);
+        }
+        !is_ours
+    }
+
+    /// The reader is through with a file.
+    pub fn read(&mut self, number: u64) {
+        self.reading.remove(&number);
+    }
+
+    /// A file is held by somebody: it is to be looked at again later.
+    pub fn locked(&mut self, now: Timestamp, name: SpoolName) {
+        self.hold(now + LOCKED_WAIT, name);
+    }
+
+    /// A file could not be read: it is to be looked at again later.
+    pub fn failed(&mut self, now: Timestamp, name: SpoolName) {
+        self.hold(now + FAILED_WAIT, name);
+    }
+
+    fn hold(&mut self, until: Timestamp, name: SpoolName) {
+        self.held_numbers.insert(name.number());
+        self.held.insert((until, name.number()), name);
+    }
+
+    /// A file cannot be used, and could not be moved out of the way: it is not read again.
+    pub fn refuse(&mut self, number: u64) {
+        self.refused.insert(number);
+    }
+
+    /// A message has left the spool. If a file of its number was found meanwhile, that is to be read.
+    pub fn left(&mut self, number: u64) -> Option<SpoolName> {
+        let name = self.again.remove(&number)?;
+        self.reading.insert(number);
+        Some(name)
+    }
+
+    /// A file that was held and is to be looked at now.
+    pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
+        let (time, number) = *self.held.first_key_value()?.0;
+        if time > now {
+            return None;
+        }
+        self.held_numbers.remove(&number);
+        self.reading.insert(number);
+        self.held.remove(&(time, number))
+    }
+
+    /// Whether to begin a scan now. If so, it has begun.
+    pub fn begin_scan(&mut self, now: Timestamp) -> bool {
+        let may_go_on = self.is_truncated && self.reading.len() < GO_ON_BELOW;
+        if self.is_scanning || (now < self.next_scan && !may_go_on) {
+            return false;
+        }
+        self.is_scanning = true;
+        self.is_truncated = false;
+        true
+    }
+
+    /// Somebody asks for a scan now.
+    pub fn scan_now(&mut self) {
+        self.next_scan = Timestamp::EPOCH;
+    }
+
+    /// A scan has ended, having met a limit or not.
+    pub fn end_scan(&mut self, now: Timestamp, truncated: bool) {
+        self.is_scanning = false;
+        self.is_truncated = truncated;
+        self.scans += 1;
+        let longer = (self.reading.len() / FILES_PER_SECOND).min(10) as u64;
+        self.next_scan = now + SCAN_INTERVAL + Duration::from_secs(longer);
+    }
+
+    /// Whether everything that was there at the start has been read: the first scan went through, and
+    /// nothing is being read.
+    pub fn is_settled(&self) -> bool {
+        self.scans > 0 && !self.is_scanning && !self.is_truncated && self.reading.is_empty()
+    }
+
+    /// When something is to be done, if nothing is told before.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        let held = self.held.first_key_value().map(|((time, _), _)| *time);
+        let scan = (!self.is_scanning).then_some(self.next_scan);
+        match (held, scan) {
+            (Some(held), Some(scan)) => Some(held.min(scan)),
+            (held, scan) => held.or(scan),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
+
+    fn name(number: u64) -> SpoolName {
+        SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
+    }
+
+    fn intake() -> Intake {
+        Intake::new()
+    }
+
+    #[test]
+    fn a_file_is_read_once_however_often_it_is_found() {
+        let mut intake = intake();
+        assert!(intake.found(&name(1), Known::No));
+        assert!(!intake.found(&name(1), Known::No));
+        intake.read(1);
+        assert!(!intake.found(&name(1), Known::Queued));
+        assert!(intake.found(&name(1), Known::No));
+    }
+
+    #[test]
+    fn a_number_that_comes_again_while_it_leaves_is_not_forgotten() {
+        let mut intake = intake();
+        assert!(!intake.found(&name(1), Known::Leaving));
+        assert_eq!(intake.left(1), Some(name(1)));
+        assert_eq!(intake.left(1), None);
+        assert_eq!(intake.left(2), None);
+    }
+
+    #[test]
+    fn a_locked_file_is_looked_at_again_in_time() {
+        let mut intake = intake();
+        assert!(intake.found(&name(1), Known::No));
+        intake.read(1);
+        intake.locked(NOW, name(1));
+        assert!(!intake.found(&name(1), Known::No));
+        assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
+        assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
+        assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
+    }
+
+    #[test]
+    fn a_refused_file_is_not_read_for_ever() {
+        let mut intake = intake();
+        assert!(intake.found(&name(1), Known::No));
+        intake.read(1);
+        intake.refuse(1);
+        assert!(!intake.found(&name(1), Known::No));
+    }
+
+    #[test]
+    fn scans_follow_each_other_at_intervals_and_at_once_when_cut_short() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        assert!(!intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(!intake.begin_scan(NOW + Duration::from_secs(9)));
+        assert!(intake.begin_scan(NOW + Duration::from_secs(10)));
+        intake.end_scan(NOW, true);
+        assert!(!intake.is_settled());
+        assert!(intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(intake.is_settled());
+    }
+
+    #[test]
+    fn a_busy_reader_makes_scans_rarer() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        for number in 1..=100 {
+            intake.found(&name(number), Known::No);
+        }
+        intake.end_scan(NOW, false);
+        assert_eq!(intake.next_wakeup(), Some(NOW + Duration::from_secs(13)));
+    }
+}

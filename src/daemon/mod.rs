@@ -1,0 +1,167 @@
+//! The shell around the core: it turns readiness into events, and actions into system calls.
+//!
+//! One OS thread runs the loop in this file; a few helper threads ([`files`]) do what may block on a
+//! disk. No decision is made here.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`start`], [`quick_start`] | from the command line to a running loop |
+//! | this one | the loop |
+//! | [`hear`], [`signals`] | each source of readiness, listened to |
+//! | [`perform`] | each action, carried out |
+//! | [`agents`], [`lines`], [`outbox`] | agent processes and the bytes exchanged with them |
+//! | [`files`], [`intake`] | the helper threads, and which control files they are to read |
+//! | [`clients`], [`listen`], [`rendezvous`] | MAILQ clients; all sockets; the dump on SIGUSR2 |
+//! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
+
+mod agents;
+mod clients;
+mod files;
+mod hear;
+mod intake;
+mod lines;
+mod listen;
+mod logs;
+mod options;
+mod outbox;
+mod perform;
+mod pid_file;
+mod quick_start;
+mod rendezvous;
+mod signals;
+mod start;
+mod tokens;
+
+pub use options::Options;
+pub use start::main;
+
+use crate::config::{Config, Context};
+use crate::scheduler::{Event, Scheduler};
+use crate::spool::SpoolName;
+use crate::spool::scan::ScanLimits;
+use crate::time::Timestamp;
+use agents::AgentProcesses;
+use clients::Clients;
+use files::Files;
+use intake::Intake;
+use listen::{Listener, NotifySocket};
+use logs::{LogFile, StatisticsLog};
+use mio::{Events, Poll};
+use pid_file::PidFile;
+use rendezvous::Rendezvous;
+use signal_hook_mio::v1_0::Signals;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokens::Source;
+
+/// A running scheduler.
+pub struct Daemon {
+    poll: Poll,
+    core: Scheduler,
+    signals: Signals,
+    files: Files,
+    intake: Intake,
+    agents: AgentProcesses,
+    clients: Clients,
+    listeners: Vec<Listener>,
+    notify: Option<NotifySocket>,
+    notify_path: PathBuf,
+    /// When to try again to open what could not be opened.
+    open_again: Option<Instant>,
+    /// Sources that had more to give than their share of the last turn.
+    again: Vec<Source>,
+    /// Names of new control files that the present scan has come upon.
+    new_names: Vec<SpoolName>,
+    scan_limits: ScanLimits,
+    /// What was there at the start is not loaded yet.
+    is_loading: bool,
+    /// How much is logged once it is.
+    verbosity_after_load: u8,
+    config_path: PathBuf,
+    context: Context,
+    config: Rc<Config>,
+    log_file: Option<LogFile>,
+    statistics: Option<StatisticsLog>,
+    rendezvous: Rendezvous,
+    is_foreground: bool,
+    /// A signal has asked for the end.
+    is_ending: bool,
+    /// The end is to come when the last agent has ended.
+    is_draining: bool,
+    // It gives the spool back when it is dropped.
+    _pid_file: PidFile,
+}
+
+impl Daemon {
+    /// Runs until a signal ends it.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut ready = Events::with_capacity(1024);
+        while !self.is_over() {
+            match self.poll.poll(&mut ready, self.timeout()) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            let now = Timestamp::now();
+            let unheard = std::mem::take(&mut self.again).into_iter();
+            for source in unheard.chain(ready.iter().map(|event| Source::of(event.token()))) {
+                if self.hear(now, source) {
+                    self.again.push(source);
+                }
+            }
+            self.look_around(now);
+            self.core.handle(now, Event::Tick);
+            self.perform_all(now);
+        }
+        self.end()
+    }
+
+    /// How long to wait, if nothing happens.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.again.is_empty() || self.clients.have_room() || self.rendezvous.is_busy() {
+            return Some(Duration::ZERO);
+        }
+        let now = Timestamp::now();
+        let planned = [self.core.next_wakeup(), self.intake.next_wakeup()];
+        let planned = planned.into_iter().flatten().map(|time| time.since(now));
+        let open_again = self.open_again.map(|at| at.saturating_duration_since(Instant::now()));
+        let others = [open_again, self.agents.until_silent(), self.clients.until_timeout()];
+        // The poll counts in milliseconds; it shall not wake up just before the time has come.
+        let round_up = |wait: Duration| wait + Duration::from_millis(1);
+        planned.chain(others.into_iter().flatten()).min().map(round_up)
+    }
+
+    /// What is not announced by an event, but by time.
+    fn look_around(&mut self, now: Timestamp) {
+        while let Some(name) = self.intake.next_held(now) {
+            self.files.read_soon(name);
+        }
+        if !self.is_ending && self.intake.begin_scan(now) {
+            self.files.scan(self.scan_limits);
+        }
+        if self.is_loading && self.intake.is_settled() {
+            self.end_loading(now);
+        }
+        self.agents.kill_the_silent();
+        self.open_missing_sockets();
+        self.clients.serve(&self.core, now);
+        self.rendezvous.write_on(&self.core, now);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_ending || (self.is_draining && !self.core.has_agents())
+    }
+
+    /// Ends, with everything written that was decided. Agents are left to themselves: they finish the
+    /// jobs they have, and the locks in the control files keep a new scheduler off these.
+    fn end(mut self) -> io::Result<()> {
+        self.perform_all(Timestamp::now());
+        if let Some(statistics) = &mut self.statistics {
+            statistics.flush()?;
+        }
+        self.files.finish();
+        log::info!("ended");
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Carrying out what the core has decided.
+
+use super::Daemon;
+use super::files::WriteRequest;
+use super::hear::OPEN_AGAIN;
+use super::listen::{self, NotifySocket};
+use super::tokens::Source;
+use crate::scheduler::{Action, AgentEnd, AgentId, Event};
+use crate::time::Timestamp;
+use std::time::Instant;
+
+impl Daemon {
+    /// Carries out everything the core wants done. What it is told meanwhile may bring more.
+    pub(super) fn perform_all(&mut self, now: Timestamp) {
+        while let Some(action) = self.core.poll() {
+            self.perform(now, action);
+        }
+        self.agents.send_all();
+        if let Some(statistics) = &mut self.statistics
+            && let Err(error) = statistics.flush()
+        {
+            log::error!("{}: {error}", statistics.path().display());
+        }
+    }
+
+    fn perform(&mut self, now: Timestamp, action: Action) {
+        match action {
+            Action::StartAgent { agent, clause, channel, host } => {
+                let (registry, token) = (self.poll.registry(), Source::Agent(agent).token());
+                match self.agents.start(agent, &clause, &channel, &host, registry, token) {
+                    Ok(pid) => self.core.handle(now, Event::AgentStarted { agent, pid }),
+                    Err(reason) => self.not_started(now, agent, reason),
+                }
+            }
+            Action::Feed { agent, job } => self.agents.tell(agent, &job),
+            Action::SayIdle(agent) => self.agents.tell_idle(agent),
+            Action::StopAgent { agent, manner } => {
+                if let Err(error) = self.agents.stop(agent, manner) {
+                    log::error!("an agent cannot be stopped: {error}");
+                }
+            }
+            Action::ClearLocks { name, pid } => {
+                self.files.write(WriteRequest::ClearLocks(name, pid))
+            }
+            Action::ReadAgain(name) => self.files.read_again(name),
+            Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
+            Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
+            Action::Statistics(record) => {
+                if let Some(statistics) = &mut self.statistics {
+                    statistics.add(now, &record);
+                }
+            }
+            Action::Log(level, text) => log::log!(level, "{text}"),
+        }
+    }
+
+    fn not_started(&mut self, now: Timestamp, agent: AgentId, reason: String) {
+        let end = AgentEnd::NotStarted(reason);
+        self.core.handle(now, Event::AgentEnded { agent, end });
+    }
+
+    /// Opens the sockets that are not open yet. What fails is tried again later, for ever: something
+    /// else may hold the port, or the folder may not be there yet.
+    pub(super) fn open_missing_sockets(&mut self) {
+        if self.open_again.is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        self.open_again = None;
+        let opened = self.open_mailq() & self.open_notify();
+        if !opened {
+            self.open_again = Some(Instant::now() + OPEN_AGAIN);
+        }
+        // Clients may be waiting from a time when there were no descriptors for them.
+        let all = 0..self.listeners.len();
+        self.again.extend(all.map(Source::Listener));
+    }
+
+    fn open_mailq(&mut self) -> bool {
+        if !self.listeners.is_empty() {
+            return true;
+        }
+        let (opened, errors) = listen::open_mailq(self.config.parameters.mailq_socket.as_ref());
+        errors.iter().for_each(|error| log::error!("MAILQ cannot be served on {error}"));
+        for (mut listener, name) in opened {
+            let token = Source::Listener(self.listeners.len()).token();
+            match listener.register(self.poll.registry(), token) {
+                Ok(()) => {
+                    log::info!("MAILQ is served on {name}");
+                    self.listeners.push(listener);
+                }
+                Err(error) => log::error!("MAILQ cannot be served on {name}: {error}"),
+            }
+        }
+        !self.listeners.is_empty()
+    }
+
+    fn open_notify(&mut self) -> bool {
+        if self.notify.is_some() {
+            return true;
+        }
+        let (registry, token) = (self.poll.registry(), Source::Notify.token());
+        match NotifySocket::open(&self.notify_path, registry, token) {
+            Ok(socket) => self.notify = Some(socket),
+            Err(error) => {
+                let path = self.notify_path.display();
+                log::error!("{path}: notices of routers cannot be received: {error}");
+            }
+        }
+        self.notify.is_some()
+    }
+}

@@ -1,0 +1,118 @@
+//! What signals ask for.
+
+use super::Daemon;
+use super::hear::tell_core;
+use super::logs;
+use crate::config::Config;
+use crate::scheduler::Event;
+use crate::sys;
+use crate::time::Timestamp;
+use signal_hook::consts::signal::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// The signals that are listened to.
+pub const ALL: [i32; 8] = [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+impl Daemon {
+    pub(super) fn take_signals(&mut self, now: Timestamp) {
+        let pending: Vec<i32> = self.signals.pending().collect();
+        for signal in pending {
+            match signal {
+                SIGCHLD => self.take_ends(now),
+                SIGHUP => self.reopen_logs(),
+                SIGTERM => self.end_by("SIGTERM"),
+                SIGINT if self.is_foreground => self.end_by("SIGINT"),
+                SIGQUIT => self.drain(now),
+                SIGUSR1 => self.reload(now),
+                SIGUSR2 => self.rendezvous.begin(),
+                // "Check pending work": look into the spool now instead of at the next scan.
+                SIGALRM => self.intake.scan_now(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Children of ours have ended.
+    fn take_ends(&mut self, now: Timestamp) {
+        while let Some((pid, end)) = sys::reap() {
+            let Some(agent) = self.agents.of_process(pid) else {
+                continue;
+            };
+            let core = &mut self.core;
+            let (end, lost) =
+                self.agents.ended(agent, pid, end, |heard| tell_core(core, now, agent, heard));
+            if lost > 0 {
+                log::warn!("agent {pid} left a line unfinished; its {lost} bytes are lost");
+            }
+            self.core.handle(now, Event::AgentEnded { agent, end });
+        }
+    }
+
+    fn end_by(&mut self, signal: &str) {
+        log::info!("ending on {signal}");
+        self.is_ending = true;
+    }
+
+    fn drain(&mut self, now: Timestamp) {
+        log::info!("ending on SIGQUIT, when all agents have ended");
+        self.is_draining = true;
+        self.core.handle(now, Event::Drain);
+    }
+
+    fn reopen_logs(&mut self) {
+        let reopened = self.log_file.as_ref().map_or(Ok(()), |log| log.reopen());
+        if let Err(error) = reopened {
+            log::error!("the log cannot be reopened: {error}");
+        }
+        if let Some(statistics) = &mut self.statistics
+            && let Err(error) = statistics.reopen()
+        {
+            let path = statistics.path().display();
+            log::error!("{path}: the statistics log cannot be reopened: {error}");
+        }
+        log::info!("logs reopened");
+    }
+
+    /// Reads the configuration again. It takes effect as a whole, or not at all.
+    fn reload(&mut self, now: Timestamp) {
+        match Config::load(&self.config_path, &self.context) {
+            Ok(loaded) => {
+                loaded.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+                self.report_unchangeable(&loaded.config);
+                self.config = Rc::new(loaded.config);
+                self.core.handle(now, Event::Configured(self.config.clone()));
+                log::info!("{}: in force from now on", self.config_path.display());
+            }
+            Err(errors) => {
+                errors.iter().for_each(|error| log::error!("{error}"));
+                let path = self.config_path.display();
+                log::error!("{path}: not usable; the former configuration stays in force");
+            }
+        }
+    }
+
+    /// Sockets stay where they are for as long as the scheduler runs.
+    fn report_unchangeable(&self, new: &Config) {
+        let (old, new) = (&self.config.parameters, &new.parameters);
+        let sockets = |parameters: &crate::config::Parameters| {
+            let notify: Option<PathBuf> = parameters.notify_socket.clone();
+            (parameters.mailq_socket.clone(), notify, parameters.auth_file.clone())
+        };
+        if sockets(old) != sockets(new) {
+            log::warn!(
+                "new values of PARAMmailqsock, PARAMnotifysock and PARAMauthfile take effect at the next start"
+            );
+        }
+    }
+
+    /// What was there at the start is loaded.
+    pub(super) fn end_loading(&mut self, now: Timestamp) {
+        self.is_loading = false;
+        log::set_max_level(logs::level(self.verbosity_after_load));
+        self.core.handle(now, Event::InitialScanDone);
+        log::info!("the spool has been looked through");
+    }
+}

@@ -1,0 +1,311 @@
+//! From the command line to a running loop.
+
+use super::agents::{AgentProcesses, AgentSettings};
+use super::clients::{ClientSettings, Clients};
+use super::files::Files;
+use super::intake::Intake;
+use super::logs::{self, LogFile, StatisticsLog};
+use super::options::Options;
+use super::pid_file::PidFile;
+use super::rendezvous::Rendezvous;
+use super::tokens::Source;
+use super::{Daemon, quick_start, signals};
+use crate::config::{Config, Context, Diagnostic, Niceness, Zenv};
+use crate::scheduler::{Scheduler, Settings};
+use crate::spool::scan::ScanLimits;
+use crate::spool::{HashLevel, Spool};
+use crate::sys::{self, ProcessPriority};
+use crate::time::Timestamp;
+use mio::{Interest, Poll, Waker};
+use signal_hook_mio::v1_0::Signals;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Where the ZENV file is looked for that nobody names.
+const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
+/// `POSTOFFICE` where nobody says.
+const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
+/// `MAILSHARE` where nobody says.
+const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
+/// `LOGDIR` where nobody says.
+const DEFAULT_LOGDIR: &str = "/var/log/mail";
+/// Descriptors that the scheduler wants for itself at the most, agents included.
+const MOST_DESCRIPTORS: u64 = 65_536;
+/// Descriptors that are not for agents: logs, sockets, files, MAILQ clients.
+const OWN_DESCRIPTORS: u64 = 300;
+
+/// A reason not to start, in one or more lines.
+struct Refusal(String);
+
+impl Refusal {
+    fn because(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Refusal {
+        Refusal(format!("{what}: {error}"))
+    }
+}
+
+/// Runs the scheduler that the options describe. Returns the exit status.
+pub fn main(options: Options) -> i32 {
+    if options.version {
+        eprintln!("zsched scheduler {}", env!("CARGO_PKG_VERSION"));
+        return 0;
+    }
+    match run(options) {
+        Ok(()) => 0,
+        Err(Refusal(reason)) => {
+            eprintln!("scheduler: {reason}");
+            1
+        }
+    }
+}
+
+fn run(mut options: Options) -> Result<(), Refusal> {
+    if let Some(folder) = options.quick_start.clone() {
+        let places = quick_start::prepare(&folder)
+            .map_err(|error| Refusal::because(folder.display(), error))?;
+        options.zenv.get_or_insert(places.zenv);
+        options.config.get_or_insert(places.config);
+    }
+    let zenv = read_zenv(options.zenv.as_deref())?;
+    let config_path = absolute(&config_path(&options, &zenv))?;
+    let context = Context::of_this_process(zenv);
+    let config = load_config(&config_path, &context)?;
+    if options.check {
+        print!("{}", config.show());
+        return Ok(());
+    }
+    let plan = Plan::new(options, config_path, context, config)?;
+    plan.carry_out()
+}
+
+fn read_zenv(named: Option<&Path>) -> Result<Zenv, Refusal> {
+    let path = named.unwrap_or(Path::new(DEFAULT_ZENV));
+    match Zenv::read(path) {
+        Ok(zenv) => Ok(zenv),
+        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            Ok(Zenv::default())
+        }
+        Err(error) => Err(Refusal::because(path.display(), error)),
+    }
+}
+
+/// `scheduler.cf` is what the manual says; the original's program looks for `scheduler.conf`.
+fn config_path(options: &Options, zenv: &Zenv) -> PathBuf {
+    if let Some(path) = &options.config {
+        return path.clone();
+    }
+    let folder = PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE));
+    let (documented, original) = (folder.join("scheduler.cf"), folder.join("scheduler.conf"));
+    if !documented.exists() && original.exists() { original } else { documented }
+}
+
+fn load_config(path: &Path, context: &Context) -> Result<Config, Refusal> {
+    let in_lines = |all: &[Diagnostic]| {
+        all.iter().map(Diagnostic::to_string).collect::<Vec<String>>().join("\n")
+    };
+    match Config::load(path, context) {
+        Ok(loaded) => {
+            loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            Ok(loaded.config)
+        }
+        Err(errors) => {
+            eprintln!("{}", in_lines(&errors));
+            Err(Refusal(format!("{}: {} errors", path.display(), errors.len())))
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
+    std::path::absolute(path).map_err(|error| Refusal::because(path.display(), error))
+}
+
+/// Everything that must be known before anything is started.
+struct Plan {
+    options: Options,
+    config_path: PathBuf,
+    context: Context,
+    config: Config,
+    spool: Spool,
+    log: Option<PathBuf>,
+    statistics: Option<PathBuf>,
+    rendezvous: PathBuf,
+    notify: PathBuf,
+    level: HashLevel,
+}
+
+impl Plan {
+    /// Finds out where everything is, and whether what must be there is.
+    fn new(
+        options: Options,
+        config_path: PathBuf,
+        context: Context,
+        config: Config,
+    ) -> Result<Plan, Refusal> {
+        let zenv = &context.zenv;
+        let or_zenv = |option: &Option<PathBuf>, name, default: &str| {
+            let from_zenv = || PathBuf::from(zenv.get(name).unwrap_or(default));
+            absolute(&option.clone().unwrap_or_else(from_zenv))
+        };
+        let spool = Spool::new(or_zenv(&options.postoffice, "POSTOFFICE", DEFAULT_POSTOFFICE)?);
+        for folder in [spool.transport(), spool.queue()] {
+            std::fs::read_dir(folder).map_err(|error| Refusal::because(folder.display(), error))?;
+        }
+        let default_log =
+            || Path::new(zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("scheduler");
+        let log = options.log.clone().or_else(|| options.is_daemon().then(default_log));
+        let temporary = if Path::new("/usr/tmp").is_dir() { "/usr/tmp" } else { "/var/tmp" };
+        let rendezvous = format!("{temporary}/.mailq.text");
+        let level = match zenv.get("SCHEDULERDIRHASH") {
+            Some("1") => HashLevel::Once,
+            Some("2") => HashLevel::Twice,
+            _ => options.hash_level(),
+        };
+        Ok(Plan {
+            log: log.map(|path| absolute(&path)).transpose()?,
+            statistics: options.statistics.as_deref().map(absolute).transpose()?,
+            rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
+            notify: notify_path(&config, zenv, &spool),
+            level,
+            spool,
+            options,
+            config_path,
+            context,
+            config,
+        })
+    }
+
+    fn carry_out(self) -> Result<(), Refusal> {
+        let failed = |what: &'static str| move |error: io::Error| Refusal::because(what, error);
+        if self.context.is_root {
+            sys::drop_groups().map_err(failed("supplementary groups"))?;
+        }
+        if let Some(niceness) = self.config.scheduler_niceness {
+            sys::set_priority(priority(niceness)).map_err(failed("sysnice"))?;
+        }
+        let descriptors =
+            sys::raise_file_limit(MOST_DESCRIPTORS).map_err(failed("number of open files"))?;
+        sys::set_umask(0o022);
+        let starter = match self.options.is_daemon() {
+            true => Some(sys::daemonize().map_err(failed("cannot become a daemon"))?),
+            false => None,
+        };
+        let pid_file =
+            PidFile::take(&self.spool.pid_file()).map_err(|error| Refusal(error.to_string()))?;
+        let statistics = self.statistics.as_deref().map(StatisticsLog::open).transpose();
+        let statistics = statistics.map_err(failed("statistics log"))?;
+        let log_file = self.log.as_deref().map(LogFile::open).transpose();
+        let log_file = log_file.map_err(failed("log"))?;
+        let transport = self.spool.transport().to_path_buf();
+        std::env::set_current_dir(&transport).map_err(failed("transport"))?;
+        logs::start(if self.options.verbose_after_load { 0 } else { self.options.verbose });
+        let version = env!("CARGO_PKG_VERSION");
+        log::info!("scheduler {version} started on {}", self.spool.postoffice().display());
+        let mut daemon = self
+            .build(pid_file, descriptors, log_file, statistics)
+            .map_err(failed("cannot start"))?;
+        daemon.open_missing_sockets();
+        if let Some(starter) = starter {
+            starter.report_ready().map_err(failed("cannot report"))?;
+        }
+        daemon.run().map_err(failed("event loop"))
+    }
+
+    fn build(
+        self,
+        pid_file: PidFile,
+        descriptors: u64,
+        log_file: Option<LogFile>,
+        statistics: Option<StatisticsLog>,
+    ) -> io::Result<Daemon> {
+        let started = Timestamp::now();
+        let poll = Poll::new()?;
+        let mut signals = Signals::new(signals::ALL)?;
+        poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), Source::Files.token())?;
+        let files = Files::start(&self.spool, self.level, waker)?;
+        let config = Rc::new(self.config);
+        let agents = AgentProcesses::new(AgentSettings {
+            programs: program_folders(&self.context.zenv),
+            folder: self.spool.transport().to_path_buf(),
+            zenv: self.context.zenv.clone(),
+            file_limit: self.options.agent_file_limit(),
+            ignore_hangup: log_file.is_none(),
+        });
+        let with_vertices = !self.options.short_mailq;
+        let wants_login =
+            self.options.mailq_version == Some(2) || config.parameters.auth_file.is_some();
+        if wants_login {
+            log::warn!("MAILQ version 2 is not served yet: all MAILQ clients are turned away");
+        }
+        let scan_limits =
+            if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
+        Ok(Daemon {
+            poll,
+            core: Scheduler::new(core_settings(&self.options, descriptors), config.clone()),
+            signals,
+            files,
+            intake: Intake::new(),
+            agents,
+            clients: Clients::new(ClientSettings { started, with_vertices, refuse: wants_login }),
+            listeners: Vec::new(),
+            notify: None,
+            notify_path: self.notify,
+            open_again: Some(Instant::now()),
+            again: Vec::new(),
+            new_names: Vec::new(),
+            scan_limits,
+            is_loading: true,
+            verbosity_after_load: self.options.verbose,
+            config_path: self.config_path,
+            context: self.context,
+            config,
+            log_file,
+            statistics,
+            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices),
+            is_foreground: !self.options.is_daemon(),
+            is_ending: false,
+            is_draining: false,
+            _pid_file: pid_file,
+        })
+    }
+}
+
+fn core_settings(options: &Options, descriptors: u64) -> Settings {
+    Settings {
+        frozen: options.freeze,
+        wait_for_initial_scan: options.synchronous,
+        selection: options.selection.clone(),
+        fork_rate: options.fork_rate,
+        max_agents: descriptors.saturating_sub(OWN_DESCRIPTORS).max(10) as usize,
+        log_outcomes: options.verbose > 0,
+        // Which entry of `retries` comes next shall differ from start to start.
+        seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
+    }
+}
+
+fn priority(niceness: Niceness) -> ProcessPriority {
+    match niceness {
+        Niceness::Relative(by) => ProcessPriority::Relative(by),
+        Niceness::Absolute(value) => ProcessPriority::Absolute(value),
+    }
+}
+
+/// Where agents are: in `$MAILBIN/ta`; where nobody says, beside the scheduler's own program.
+fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
+    if let Some(folder) = zenv.get("MAILBIN") {
+        return vec![Path::new(folder).join("ta")];
+    }
+    let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+    own.map_or(Vec::new(), |own| vec![own.join("ta"), own])
+}
+
+/// The notify socket: of the configuration, of ZENV, or in POSTOFFICE.
+fn notify_path(config: &Config, zenv: &Zenv, spool: &Spool) -> PathBuf {
+    let of_zenv = || {
+        let value = zenv.get("SCHEDULERNOTIFY")?;
+        Some(PathBuf::from(value.strip_prefix("UNIX:").unwrap_or(value)))
+    };
+    let named = config.parameters.notify_socket.clone().or_else(of_zenv);
+    named.unwrap_or_else(|| spool.postoffice().join(".scheduler.notify"))
+}

@@ -1,0 +1,4 @@
+//! MAILQ: how the queue is shown to others, and the client that shows it to people.
+
+pub mod report;
+pub mod v1;

@@ -1,0 +1,174 @@
+//! The thread report: rings, their threads, and totals, as text (ZMailer `thread_report()`).
+//!
+//! Clients parse it by column and label, so every blank counts:
+//!
+//! ```text
+//! smtp/*/0
+//!     smtp/funet.fi/0<TAB><TAB>N=2   R=3   A=1  P={20114} HA={3}s FA={3}s OF={2} S={STUFF} UF=0 QA=1d18h
+//! <TAB>Threads:    1 Msgs:     2 Procs:   1 Idle:   0 Plim:  90 Flim: 150 Tlim: 1
+//! Kids: 1  Idle:  0  Msgs:   2  Thrds:   1  Rcpnts:    2  Uptime: 1d31m22s
+//! Msgs in 5 out 3 stored 2 Rcpnts in 8 out 5 stored 3
+//! ```
+
+use crate::scheduler::Scheduler;
+use crate::scheduler::view::{AgentView, RingId, RingView, Slot, ThreadId, ThreadView, Totals};
+use crate::time::{ShortDuration, Timestamp};
+use std::collections::VecDeque;
+
+/// The column at which what is said of a thread begins.
+const DETAIL_COLUMN: usize = 32;
+/// The distance of tab stops.
+const TAB_STOP: usize = 8;
+
+/// A report that is being written, some at a time.
+pub struct ThreadReport {
+    rings: Option<VecDeque<RingId>>,
+    current: Option<RingProgress>,
+    is_over: bool,
+}
+
+struct RingProgress {
+    threads: VecDeque<ThreadId>,
+    sum: Vec<u8>,
+}
+
+impl ThreadReport {
+    /// A report from the beginning.
+    pub fn new() -> ThreadReport {
+        ThreadReport { rings: None, current: None, is_over: false }
+    }
+
+    /// Writes the next bit of the report. Tells whether that was the last one. What has come or gone
+    /// since it was begun is shown as it is now.
+    pub fn write(
+        &mut self,
+        scheduler: &Scheduler,
+        now: Timestamp,
+        started: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if let Some(progress) = &mut self.current {
+            match progress.threads.pop_front() {
+                Some(thread) => {
+                    if let Some(view) = scheduler.thread_view(now, thread) {
+                        write_thread(&view, out);
+                    }
+                }
+                None => {
+                    out.append(&mut progress.sum);
+                    self.current = None;
+                }
+            }
+            return false;
+        }
+        let rings = self.rings.get_or_insert_with(|| scheduler.ring_ids().into());
+        match rings.pop_front() {
+            Some(ring) => self.begin_ring(scheduler, ring, out),
+            None if self.is_over => {}
+            None => {
+                write_totals(&scheduler.totals(), now.seconds_since(started), out);
+                self.is_over = true;
+            }
+        }
+        self.is_over
+    }
+
+    fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {
+        let Some(view) = scheduler.ring_view(ring) else {
+            return;
+        };
+        let with_host = with_host(view.with_host);
+        push(out, format_args!("{}/{}/{with_host}\n", view.channel_pattern, view.host_pattern));
+        let mut sum = Vec::new();
+        write_sum(&view, &mut sum);
+        self.current = Some(RingProgress { threads: view.threads.into(), sum });
+    }
+}
+
+impl Default for ThreadReport {
+    fn default() -> ThreadReport {
+        ThreadReport::new()
+    }
+}
+
+/// The flag that says whether a command names the host: as the original prints it.
+fn with_host(with_host: bool) -> u8 {
+    if with_host { 2 } else { 0 }
+}
+
+fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(b"    ");
+    out.extend_from_slice(view.destination.channel());
+    out.push(b'/');
+    out.extend_from_slice(view.destination.host());
+    push(out, format_args!("/{}", with_host(view.with_host)));
+    let width = out.len() - start;
+    match width {
+        0..DETAIL_COLUMN => {
+            let tabs = DETAIL_COLUMN / TAB_STOP - width / TAB_STOP;
+            out.extend(std::iter::repeat_n(b'\t', tabs));
+        }
+        _ => out.push(b' '),
+    }
+    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
+    push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
+    write_standing(view, out);
+    // Without vertices, it says -1s.
+    push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
+    match view.refusal.and_then(|refused| refused.slot) {
+        Some(Slot::Channel) => out.extend_from_slice(b" channelwait"),
+        Some(Slot::Ring) => out.extend_from_slice(b" threadwait"),
+        Some(Slot::General) | None => {}
+    }
+    out.push(b'\n');
+}
+
+fn write_standing(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    if !view.agents.is_empty() {
+        return write_agents(view, out);
+    }
+    if let Some(seconds) = view.wakeup_in {
+        push(out, format_args!(" W={seconds}s"));
+    } else if let Some(reason) = view.refusal.and_then(|refused| refused.pending) {
+        push(out, format_args!(" pend={reason}"));
+    }
+}
+
+fn write_agents(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    let list = |show: &dyn Fn(&AgentView) -> String| {
+        view.agents.iter().map(show).collect::<Vec<String>>().join(",")
+    };
+    let pids = list(&|agent| agent.pid.to_string());
+    let hungry = list(&|agent| agent.hungry.to_string());
+    let fed = list(&|agent| agent.fed.map_or("never".to_string(), |seconds| seconds.to_string()));
+    let owed = list(&|agent| agent.owed.to_string());
+    let states = list(&|agent| agent.state.to_string());
+    push(out, format_args!(" P={{{pids}}} HA={{{hungry}}}s FA={{{fed}}}s"));
+    push(out, format_args!(" OF={{{owed}}} S={{{states}}} UF={}", view.unfed));
+}
+
+fn write_sum(view: &RingView<'_>, out: &mut Vec<u8>) {
+    let (threads, vertices) = (view.threads.len(), view.vertices);
+    let (agents, idle, max_ring) = (view.agents, view.idle, view.max_ring);
+    let (overfeed, max_thread) = (view.overfeed, view.max_thread);
+    push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
+    push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));
+    push(out, format_args!(" Tlim: {max_thread}\n"));
+}
+
+fn write_totals(totals: &Totals, uptime: i64, out: &mut Vec<u8>) {
+    let Totals { agents, idle, messages, threads, vertices, recipients, counters } = totals;
+    push(out, format_args!("Kids: {agents}  Idle: {idle:2}  Msgs: {messages:3}  "));
+    push(out, format_args!("Thrds: {threads:3}  Rcpnts: {vertices:4}  "));
+    push(out, format_args!("Uptime: {}\n", ShortDuration(uptime)));
+    push(out, format_args!("Msgs in {} out {} ", counters.messages_in, counters.messages_out));
+    let (came, went) = (counters.recipients_in, counters.recipients_out);
+    push(out, format_args!("stored {messages} Rcpnts in {came} out {went} stored {recipients}\n"));
+}
+
+pub(super) fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    // Writing to a Vec cannot fail.
+    out.write_fmt(text).expect("a Vec takes everything");
+}

@@ -1,0 +1,111 @@
+//! Everything the scheduler can decide to do. Each variant says who performs it, and which event
+//! tells the outcome.
+
+use super::agent::AgentId;
+use super::destination::Destination;
+use crate::config::Clause;
+use crate::spool::note::Occasion;
+use crate::spool::{SpoolId, SpoolName};
+use crate::time::Timestamp;
+use std::rc::Rc;
+
+/// One decision, for the shell to carry out. They are to be carried out in order.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Start a process for a channel (and host, if the command asks for one).
+    /// Answered by `AgentStarted`, or by `AgentEnded` with the reason.
+    StartAgent {
+        /// What the agent is to be known by.
+        agent: AgentId,
+        /// Command, user and so on.
+        clause: Rc<Clause>,
+        /// Stands for `$channel`.
+        channel: Rc<[u8]>,
+        /// Stands for `$host`: host of the first thread it serves.
+        host: Rc<[u8]>,
+    },
+    /// Send an agent a job line.
+    Feed {
+        /// Which agent.
+        agent: AgentId,
+        /// The line, with its line end.
+        job: Box<[u8]>,
+    },
+    /// Tell an agent that it is about to be parked (`#idle`).
+    SayIdle(AgentId),
+    /// Tell an agent to end. Answered, once it has, by `AgentEnded`.
+    StopAgent {
+        /// Which agent.
+        agent: AgentId,
+        /// How insistently.
+        manner: Manner,
+    },
+    /// Clear the locks in a message's control file that a process held which is now dead.
+    ClearLocks {
+        /// The message.
+        name: SpoolName,
+        /// The process.
+        pid: u32,
+    },
+    /// Read a message's control file again. Answered by `ReadAgain`.
+    ReadAgain(SpoolName),
+    /// Append `d` lines to a message's control file. Answered by `Noted`.
+    Note(Note),
+    /// Take a message out of the spool. Answered by `Removed`.
+    Remove {
+        /// The message.
+        name: SpoolName,
+        /// Somebody is still owed a report: move it to `postman/` instead.
+        aside: bool,
+    },
+    /// Write a line of the statistics log.
+    Statistics(Statistics),
+    /// Write a line of the log.
+    Log(log::Level, String),
+}
+
+/// How an agent is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// An empty line, and no more input: end when there is nothing left to do.
+    Retire,
+    /// Two empty lines, no more input, SIGQUIT: end after the current job.
+    Quit,
+    /// SIGKILL: it has not answered for too long.
+    Kill,
+}
+
+/// Names one [`Note`] until it is written.
+pub type NoteTicket = u64;
+
+/// Diagnostics to be kept in a control file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Names it in the answer.
+    pub ticket: NoteTicket,
+    /// The message.
+    pub name: SpoolName,
+    /// Offsets of the recipients' lines.
+    pub offsets: Vec<u32>,
+    /// What it is about.
+    pub occasion: Occasion,
+    /// When it happened.
+    pub time: Timestamp,
+    /// Notary data.
+    pub notary: Rc<[u8]>,
+    /// Text for people.
+    pub message: Rc<[u8]>,
+}
+
+/// What became of one recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// The message.
+    pub spool_id: SpoolId,
+    /// When it was routed.
+    pub created: Timestamp,
+    /// `ok`, `ok2`, `ok3`, `error`, `error2` or `expire`.
+    pub state: &'static str,
+    /// Where it was to go, `channel/host`.
+    pub destination: Destination,
+}

@@ -1,0 +1,116 @@
+//! Agents, as the scheduler sees them: what each was told, and what it still has to answer.
+//!
+//! ```text
+//!            started                first job           nothing left        #idle answered
+//!   (none) ──────────► Larva ──────────────► Stuffing ─────────────► Parking ─────────► Idle
+//!                        │                    ▲     │                                    │
+//!                        │ nothing to do      │     └─ another thread of the ring ─┐     │
+//!                        └────► Parking       └────────────────────────────────────┴─────┘
+//!                                                                 a thread of the ring has work
+//!   any state ──► Stopping (told to end) ──► gone;   any state ──► gone (died, was killed)
+//! ```
+
+use super::ring::RingId;
+use super::thread::ThreadId;
+use super::vertex::VertexId;
+use crate::time::Timestamp;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Names an agent for as long as the scheduler runs; never given to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentId(pub u64);
+
+/// One agent: a process, or one about to be.
+pub struct Agent {
+    /// Its process, once it has one.
+    pub pid: Option<u32>,
+    /// The ring it belongs to.
+    pub ring: RingId,
+    /// The thread it works on.
+    pub thread: Option<ThreadId>,
+    /// The thread it worked on last: its connections are to that host.
+    pub last_thread: ThreadId,
+    /// What it is doing.
+    pub state: State,
+    /// What its next `#hungry`s answer, in order.
+    pub owed: VecDeque<Owed>,
+    /// It said that the control file of its present job has nothing for it.
+    pub resync: bool,
+    /// When it last said `#hungry`, or was started.
+    pub hungry_at: Timestamp,
+    /// When it was last given a job.
+    pub fed_at: Option<Timestamp>,
+    /// When it last did anything that counts: started, `#hungry`, a report; or got something to do
+    /// after having had nothing.
+    pub progress_at: Timestamp,
+    /// The time its timer is set to.
+    pub timer: Option<Timestamp>,
+    /// The last line it wrote that was no part of the protocol: a hint, should it die.
+    pub last_words: Box<[u8]>,
+    /// Lines of that kind so far.
+    pub stray_lines: u32,
+}
+
+/// What an agent is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Started, but it has not said `#hungry` yet.
+    Larva,
+    /// It has jobs, or is about to get some.
+    Stuffing,
+    /// It was told `#idle`.
+    Parking,
+    /// It waits in the ring's pool, since this time.
+    Idle(Timestamp),
+    /// It was told to end, at this time.
+    Stopping(Timestamp),
+    /// It is being killed.
+    Killed,
+}
+
+/// Something that an agent answers with one `#hungry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// Its start.
+    Start,
+    /// A job.
+    Job(VertexId),
+    /// `#idle`.
+    Idle,
+}
+
+impl Agent {
+    pub fn new(ring: RingId, thread: ThreadId, now: Timestamp) -> Agent {
+        Agent {
+            pid: None,
+            ring,
+            thread: Some(thread),
+            last_thread: thread,
+            state: State::Larva,
+            owed: VecDeque::from([Owed::Start]),
+            resync: false,
+            hungry_at: now,
+            fed_at: None,
+            progress_at: now,
+            timer: None,
+            last_words: Box::default(),
+            stray_lines: 0,
+        }
+    }
+
+    /// Whether it can still be given work.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, State::Stopping(_) | State::Killed)
+    }
+
+    /// The jobs it has, oldest first.
+    pub fn jobs(&self) -> impl Iterator<Item = VertexId> {
+        self.owed.iter().filter_map(|owed| match owed {
+            Owed::Job(vertex) => Some(*vertex),
+            _ => None,
+        })
+    }
+}
+
+/// All agents.
+pub type Agents = BTreeMap<AgentId, Agent>;

@@ -1,0 +1,205 @@
+//! Agents that end, or that have to be ended.
+//!
+//! No agent is trusted to live. One that dies or falls silent costs the job it was at a deferral; the
+//! jobs it had not come to are given to another one. If agents keep dying over a thread, the thread as
+//! a whole has to wait.
+
+use super::Scheduler;
+use super::action::{Action, Manner};
+use super::agent::{Agent, AgentId, Owed, State};
+use super::event::AgentEnd;
+use super::thread::ThreadId;
+use super::timers::Timer;
+use super::vertex::{Diagnosis, Place};
+use crate::time::Timestamp;
+use log::Level;
+use std::time::Duration;
+
+/// How long an agent that was told to end may take: it may have to say goodbye to a slow host.
+const TIME_TO_END: Duration = Duration::from_secs(300);
+/// Agents that may die in a row over one thread before the whole thread has to wait.
+const DEATHS_BEFORE_WAIT: u8 = 3;
+
+impl Scheduler {
+    /// When an agent has to be looked at, if it does nothing before.
+    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
+        let clause = &self.rings[agent.ring].clause;
+        match agent.state {
+            State::Larva | State::Stuffing | State::Parking => {
+                Some(agent.progress_at + clause.agent_timeout)
+            }
+            State::Idle(since) => Some(since + clause.idle_max),
+            State::Stopping(since) => Some(since + TIME_TO_END),
+            State::Killed => None,
+        }
+    }
+
+    /// Sees to it that an agent is looked at in time. A timer that is too early is left alone: it
+    /// finds out then, and nothing is spent on it with each job.
+    pub(super) fn arm_agent(&mut self, agent: AgentId) {
+        let deadline = self.agent_deadline(&self.agents[&agent]);
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is armed is known");
+        let Some(deadline) = deadline else {
+            return;
+        };
+        match agent_ref.timer {
+            Some(timer) if timer <= deadline => return,
+            Some(timer) => self.timers.cancel(timer, Timer::Agent(agent)),
+            None => {}
+        }
+        agent_ref.timer = Some(deadline);
+        self.timers.add(deadline, Timer::Agent(agent));
+    }
+
+    pub(super) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
+        let Some(agent_ref) = self.agents.get_mut(&agent) else {
+            return;
+        };
+        agent_ref.timer = None;
+        let state = agent_ref.state;
+        if self.agent_deadline(&self.agents[&agent]).is_none_or(|deadline| deadline > now) {
+            return self.arm_agent(agent);
+        }
+        match state {
+            State::Idle(_) => self.retire_agent(now, agent),
+            State::Killed => {}
+            _ => self.kill_agent(now, agent),
+        }
+    }
+
+    fn kill_agent(&mut self, now: Timestamp, agent: AgentId) {
+        let silent = now.seconds_since(self.agents[&agent].progress_at);
+        let pid = self.agents[&agent].pid.unwrap_or_default();
+        let text = format!("agent {pid} has been silent for {silent} s, and is killed");
+        self.log(Level::Warn, text);
+        self.stop_agent(now, agent, Manner::Kill);
+    }
+
+    pub(super) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
+        let Some(agent_ref) = self.agents.remove(&agent) else {
+            return;
+        };
+        if let Some(timer) = agent_ref.timer {
+            self.timers.cancel(timer, Timer::Agent(agent));
+        }
+        self.log_end(&agent_ref, end);
+        self.clear_locks(&agent_ref);
+        self.take_jobs_back(now, &agent_ref, end);
+        if let Some(thread) = agent_ref.thread {
+            self.threads[thread].agents.retain(|other| *other != agent);
+            let keep_dying = self.threads[thread].deaths >= DEATHS_BEFORE_WAIT;
+            if is_to_blame(&agent_ref) && (is_newborn(&agent_ref) || keep_dying) {
+                self.defer_due(now, thread, &agent_ref, end);
+            }
+            self.update_readiness(thread);
+            self.drop_thread_if_unused(thread);
+        }
+        self.count_out(agent, &agent_ref);
+        self.serve_starved();
+        self.serve_later(agent_ref.ring);
+        self.drop_ring_if_unused(agent_ref.ring);
+    }
+
+    fn count_out(&mut self, id: AgentId, agent: &Agent) {
+        let ring = &mut self.rings[agent.ring];
+        ring.agents -= 1;
+        ring.idle.retain(|other| *other != id);
+        let channel = ring.channel.clone();
+        let left = self.channel_agents.get_mut(&channel).expect("it was counted when it started");
+        *left -= 1;
+        if *left == 0 {
+            self.channel_agents.remove(&channel);
+        }
+    }
+
+    fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
+        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
+        let level = if expected && agent.jobs().count() == 0 { Level::Debug } else { Level::Warn };
+        let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
+        let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
+        let destination = thread.unwrap_or(channel);
+        let pid = agent.pid.unwrap_or_default();
+        self.log(level, format!("agent {pid} of {destination} {end}{}", last_words(agent)));
+    }
+
+    /// A dead agent's locks would keep its successor out.
+    fn clear_locks(&mut self, agent: &Agent) {
+        let Some(pid) = agent.pid else {
+            return;
+        };
+        for vertex in agent.jobs() {
+            if self.vertices[vertex].place == Place::Spent {
+                continue;
+            }
+            let name = self.messages[self.vertices[vertex].message].name.clone();
+            self.act(Action::ClearLocks { name, pid });
+        }
+    }
+
+    /// Takes the jobs of a dead agent back. The first one was its present job and has to wait, with a
+    /// diagnosis; the others are due as they were.
+    fn take_jobs_back(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
+        let mut unfinished = Vec::new();
+        for vertex in agent.jobs() {
+            if self.vertices[vertex].place == Place::Spent {
+                self.vertices.remove(vertex);
+            } else {
+                unfinished.push(vertex);
+            }
+        }
+        let Some((present, untouched)) = unfinished.split_first() else {
+            return;
+        };
+        // From the last to the first, so that they stand at the head in the order they had.
+        for vertex in untouched.iter().rev() {
+            let thread = self.vertices[*vertex].thread;
+            if self.threads[thread].retry.blocked {
+                self.let_wait(now, *vertex);
+            } else {
+                self.threads[thread].move_vertex_to_head(&mut self.vertices, *vertex);
+                self.watch_expiry(now, *vertex);
+            }
+        }
+        if is_to_blame(agent) {
+            let thread = self.vertices[*present].thread;
+            self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
+            self.vertices[*present].attempts += 1;
+            let text = describe_end(agent, end, " while it had this job");
+            self.vertices[*present].diagnosis = Some(Diagnosis::of_scheduler(&text));
+        }
+        self.let_wait(now, *present);
+    }
+
+    /// Lets everything that is due in a thread wait, because its agents do not live.
+    fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
+        let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
+        for vertex in self.threads[thread].due.to_vec(&self.vertices) {
+            self.vertices[vertex].diagnosis = Some(diagnosis.clone());
+        }
+        self.threads[thread].deaths = 0;
+        self.block_thread(now, thread, now);
+    }
+}
+
+/// Whether an agent's end is its own doing: nobody had told it to.
+fn is_to_blame(agent: &Agent) -> bool {
+    !matches!(agent.state, State::Stopping(_))
+}
+
+/// Whether an agent never got as far as to ask for work.
+fn is_newborn(agent: &Agent) -> bool {
+    agent.owed.front() == Some(&Owed::Start)
+}
+
+fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
+    let killed = if agent.state == State::Killed { " was silent for too long, and" } else { "" };
+    let circumstance = if is_newborn(agent) { " before it asked for work" } else { circumstance };
+    format!("the transport agent{killed} {end}{circumstance}{}", last_words(agent))
+}
+
+fn last_words(agent: &Agent) -> String {
+    match &agent.last_words[..] {
+        [] => String::new(),
+        words => format!(" (it said: {})", String::from_utf8_lossy(words)),
+    }
+}

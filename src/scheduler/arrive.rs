@@ -1,0 +1,67 @@
+//! A control file has been read: its recipients join their threads.
+
+use super::Scheduler;
+use super::list::List;
+use super::message::{Message, MessageId};
+use super::thread::ThreadId;
+use super::vertex::{InMessage, Place, Vertex};
+use crate::spool::{Arrival, Group};
+use crate::time::Timestamp;
+use log::Level;
+
+impl Scheduler {
+    pub(super) fn arrive(&mut self, now: Timestamp, arrival: Arrival) {
+        let number = arrival.name.number();
+        if self.messages.find(number).is_some() {
+            self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
+            return;
+        }
+        let message = self.messages.insert(Message::new(&arrival));
+        self.counters.messages_in += 1;
+        for group in &arrival.groups {
+            self.queue_group(now, message, group);
+        }
+        for host in &arrival.turns {
+            self.turn(host);
+        }
+        self.remove_if_complete(message);
+    }
+
+    fn queue_group(&mut self, now: Timestamp, message: MessageId, group: &Group) {
+        let thread = self.thread_for(&group.channel, &group.host);
+        let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
+        let count = group.offsets.len() as u32;
+        self.counters.recipients_in += u64::from(count);
+        self.messages[message].pending += count;
+        let mut vertices: List<InMessage> =
+            std::mem::replace(&mut self.messages[message].vertices, List::new());
+        vertices.push_back(&mut self.vertices, vertex);
+        self.messages[message].vertices = vertices;
+        self.threads[thread].recipients += count;
+        let place = if self.arrivals_wait(thread) { Place::Waiting } else { Place::Due };
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        self.watch_expiry(now, vertex);
+        self.ensure_wakeup(now, thread);
+        self.update_readiness(thread);
+    }
+
+    /// Whether what arrives for a thread has to wait, although nobody has tried it yet: because the
+    /// host as a whole is not to be tried now, or is tried only when somebody asks for it.
+    fn arrivals_wait(&self, thread: ThreadId) -> bool {
+        let thread = &self.threads[thread];
+        let queue_only = self.rings[thread.ring].clause.queue_only;
+        thread.retry.blocked || (queue_only && thread.agents.is_empty())
+    }
+
+    /// What waits must have a time at which it ends waiting, unless only a request starts it.
+    pub(super) fn ensure_wakeup(&mut self, now: Timestamp, thread: ThreadId) {
+        if !self.threads[thread].waiting.is_empty() {
+            self.plan_retry(now, thread);
+        }
+    }
+
+    pub(super) fn end_hold(&mut self) {
+        self.is_holding = false;
+        self.serve_all_rings();
+    }
+}

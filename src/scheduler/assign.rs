@@ -1,0 +1,72 @@
+//! Which thread and which ring a destination has.
+
+use super::Scheduler;
+use super::destination::Destination;
+use super::ring::RingId;
+use super::thread::{Thread, ThreadId};
+
+impl Scheduler {
+    /// The thread of a destination; it is made if there is none.
+    pub(super) fn thread_for(&mut self, channel: &[u8], host: &[u8]) -> ThreadId {
+        if let Some(thread) = self.threads.find(channel, host) {
+            return thread;
+        }
+        let destination = Destination::new(channel, host);
+        let ring = self.ring_for(channel, host);
+        let thread = self.threads.insert(Thread::new(destination, ring));
+        self.join_ring(thread, ring);
+        thread
+    }
+
+    /// The ring of a destination under the present configuration; it is made if there is none.
+    pub(super) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
+        let clause = self.config.select_or_default(channel, host);
+        self.rings.find_or_insert(&clause, channel, host)
+    }
+
+    pub(super) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
+        let threads = &mut self.rings[ring].threads;
+        self.threads[thread].ring = ring;
+        self.threads[thread].ring_slot = threads.len();
+        threads.push(thread);
+    }
+
+    pub(super) fn leave_ring(&mut self, thread: ThreadId) {
+        self.unready(thread);
+        let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        let threads = &mut self.rings[ring].threads;
+        threads.swap_remove(slot);
+        if let Some(moved) = threads.get(slot) {
+            self.threads[*moved].ring_slot = slot;
+        }
+    }
+
+    /// Forgets a thread that has neither vertices nor agents.
+    pub(super) fn drop_thread_if_unused(&mut self, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
+        if !thread_ref.is_empty() || !thread_ref.agents.is_empty() {
+            return;
+        }
+        let ring = thread_ref.ring;
+        self.threads[thread].retry.wakeup = None;
+        self.threads[thread].expiry_check = None;
+        self.set_thread_timer(thread);
+        self.leave_ring(thread);
+        self.threads.remove(thread);
+        self.drop_ring_if_unused(ring);
+    }
+
+    /// Forgets a ring that has neither threads nor agents.
+    pub(super) fn drop_ring_if_unused(&mut self, ring: RingId) {
+        let ring_ref = &self.rings[ring];
+        if ring_ref.threads.is_empty() && ring_ref.agents == 0 {
+            if ring_ref.is_unserved {
+                self.unserved.retain(|other| *other != ring);
+            }
+            if ring_ref.is_starved {
+                self.starved.retain(|other| *other != ring);
+            }
+            self.rings.remove(ring);
+        }
+    }
+}

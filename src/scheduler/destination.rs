@@ -1,0 +1,62 @@
+//! Where recipients go: a channel and a host.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::rc::Rc;
+
+/// A channel and a host: where a recipient goes next. Cheap to copy.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Destination {
+    /// Channel, LF, host. Neither has an LF in it, as both come from one line.
+    joined: Rc<[u8]>,
+}
+
+impl Destination {
+    /// The destination of a channel and a host, both in lower case.
+    pub fn new(channel: &[u8], host: &[u8]) -> Destination {
+        Destination { joined: [channel, b"\n", host].concat().into() }
+    }
+
+    /// The bytes that [`new`](Destination::new) would keep, for look-ups.
+    pub fn key<'b>(channel: &[u8], host: &[u8], buffer: &'b mut Vec<u8>) -> &'b [u8] {
+        buffer.clear();
+        buffer.extend_from_slice(channel);
+        buffer.push(b'\n');
+        buffer.extend_from_slice(host);
+        buffer
+    }
+
+    fn split(&self) -> (&[u8], &[u8]) {
+        let end = self.joined.iter().position(|byte| *byte == b'\n').expect("new puts one in");
+        (&self.joined[..end], &self.joined[end + 1..])
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &[u8] {
+        self.split().0
+    }
+
+    /// The host.
+    pub fn host(&self) -> &[u8] {
+        self.split().1
+    }
+}
+
+impl Borrow<[u8]> for Destination {
+    fn borrow(&self) -> &[u8] {
+        &self.joined
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (channel, host) = self.split();
+        write!(f, "{}/{}", String::from_utf8_lossy(channel), String::from_utf8_lossy(host))
+    }
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

@@ -1,0 +1,102 @@
+//! Everything that can happen to the scheduler. Each variant says who sends it.
+
+use super::action::NoteTicket;
+use super::agent::AgentId;
+use crate::config::Config;
+use crate::control_file::ControlFileError;
+use crate::spool::Arrival;
+use std::io;
+use std::rc::Rc;
+
+/// One fact, told to the core by the shell.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The reader has found and read a control file.
+    Arrived(Arrival),
+    /// The initial scan is over and everything it found has been told (`-S` waits for this).
+    InitialScanDone,
+    /// The reader has read the control file of a message again, as [`super::Action::ReadAgain`] asked.
+    ReadAgain {
+        /// Number of the message.
+        number: u64,
+        /// What it found.
+        outcome: Reread,
+    },
+    /// The writer has done what [`super::Action::Note`] asked, or failed to.
+    Noted {
+        /// Which of the notes.
+        ticket: NoteTicket,
+        /// Whether a `d` line was written, so that a report is owed.
+        outcome: Result<bool, io::ErrorKind>,
+    },
+    /// The writer has done what [`super::Action::Remove`] asked, or failed to.
+    Removed {
+        /// Number of the message.
+        number: u64,
+        /// Whether the files are gone.
+        outcome: Result<(), io::ErrorKind>,
+    },
+    /// An agent was started as [`super::Action::StartAgent`] asked.
+    AgentStarted {
+        /// Which.
+        agent: AgentId,
+        /// Its process.
+        pid: u32,
+    },
+    /// An agent wrote a line; given without its line end.
+    AgentSaid {
+        /// Which.
+        agent: AgentId,
+        /// The line. Hostile: any bytes but LF.
+        line: &'a [u8],
+    },
+    /// An agent's process is gone, or could not be started. Everything it wrote has been told.
+    AgentEnded {
+        /// Which.
+        agent: AgentId,
+        /// How.
+        end: AgentEnd,
+    },
+    /// A new configuration is to be used from now on. It has been checked as a whole.
+    Configured(Rc<Config>),
+    /// Somebody asks for everything queued for a host to be tried now (ETRN); in lower case.
+    Turn(&'a [u8]),
+    /// The scheduler is to stop, but its agents may finish what they are doing (SIGQUIT).
+    Drain,
+    /// Time has passed, nothing else.
+    Tick,
+}
+
+/// What reading a control file again brought.
+#[derive(Debug)]
+pub enum Reread {
+    /// This is in it now.
+    Read(Arrival),
+    /// The file is gone.
+    Gone,
+    /// It cannot be used; the shell has moved it aside.
+    Malformed(ControlFileError),
+    /// It could not be read for now.
+    Failed(io::ErrorKind),
+}
+
+/// How an agent came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentEnd {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal of this number ended it.
+    Signalled(i32),
+    /// It was never started, for this reason.
+    NotStarted(String),
+}
+
+impl std::fmt::Display for AgentEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AgentEnd::Exited(status) => write!(f, "ended with status {status}"),
+            AgentEnd::Signalled(signal) => write!(f, "was ended by signal {signal}"),
+            AgentEnd::NotStarted(reason) => write!(f, "could not be started: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Recipients that are too old: the sender is to know.
+//!
+//! A recipient expires when its message is `expiry` old and an attempt was made in this scheduler's
+//! life; without an attempt, `expiry2` later (ZMailer `scheduler(8)`). It has a deadline wherever it
+//! rests, except with an agent: an attempt that is under way is waited for.
+
+use super::Scheduler;
+use super::outcome::Final;
+use super::thread::ThreadId;
+use super::vertex::{Place, VertexId};
+use crate::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
+use crate::spool::note::Occasion;
+use crate::time::{LongDuration, Timestamp};
+use std::time::Duration;
+
+/// `expiry2` where the configuration has none.
+pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
+/// A thread's vertices are looked through at most this often.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Scheduler {
+    /// When a vertex expires as things stand. `None` is never.
+    pub(super) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
+        let vertex = &self.vertices[vertex];
+        let clause = &self.rings[self.threads[vertex.thread].ring].clause;
+        let expiry = self.messages[vertex.message].modified + clause.expiry?;
+        let untried = vertex.attempts == 0;
+        Some(if untried { expiry + clause.expiry2.unwrap_or(DEFAULT_EXPIRY2) } else { expiry })
+    }
+
+    /// Sees to it that the thread's timer does not miss the deadline of a vertex.
+    pub(super) fn watch_expiry(&mut self, now: Timestamp, vertex: VertexId) {
+        let Some(deadline) = self.deadline(vertex) else {
+            return;
+        };
+        let thread = self.vertices[vertex].thread;
+        let check = &mut self.threads[thread].expiry_check;
+        let wanted = deadline.max(now);
+        if check.is_none_or(|check| wanted < check) {
+            *check = Some(wanted);
+            self.set_thread_timer(thread);
+        }
+    }
+
+    /// Ends what has expired in a thread, and finds out when to look again.
+    pub(super) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        self.threads[thread].expiry_check = None;
+        let resting: Vec<VertexId> = self.threads[thread]
+            .vertices(&self.vertices)
+            .filter(|vertex| self.vertices[*vertex].place != Place::Fed)
+            .collect();
+        let mut next: Option<Timestamp> = None;
+        for vertex in resting {
+            match self.deadline(vertex) {
+                Some(deadline) if deadline <= now => self.expire(now, vertex),
+                Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
+                None => {}
+            }
+        }
+        if self.threads.get(thread).is_some() {
+            self.threads[thread].expiry_check = next.map(|next| next.max(now + CHECK_INTERVAL));
+            self.set_thread_timer(thread);
+        }
+    }
+
+    fn expire(&mut self, now: Timestamp, vertex: VertexId) {
+        let message = self.vertices[vertex].message;
+        let offsets = self.vertices[vertex].recipients.pending();
+        let age = LongDuration(now.seconds_since(self.messages[message].modified));
+        let text = match &self.vertices[vertex].diagnosis {
+            None => format!("expired after {age}").into_bytes(),
+            Some(diagnosis) => {
+                let mut text = format!("\rexpired after {age}, problem was:\r").into_bytes();
+                text.extend_from_slice(&diagnosis.message);
+                text
+            }
+        };
+        let notary = expiry_notary(&age.to_string());
+        let occasion = Occasion::Expiry;
+        self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
+        for offset in offsets {
+            self.finish_recipient(vertex, offset, Final { state: "expire", failed: true });
+        }
+    }
+}
+
+/// Notary data of an expiry. The action is always `failed`: what the last agent said was a delay, but
+/// this is the end, and the sender asked to hear of failures (RFC 3463, X.4.7).
+fn expiry_notary(age: &str) -> Vec<u8> {
+    let fields = [
+        &[ADDRESS_OF_RECIPIENT][..],
+        b"failed",
+        b"5.4.7 (delivery time expired)",
+        &format!("smtp; 500 (expired after {age})").into_bytes(),
+        b"",
+    ];
+    fields.join(&NOTARY_SEPARATOR)
+}

@@ -1,0 +1,246 @@
+//! What an agent gets that says `#hungry`: the next jobs of its own thread, else another thread of its
+//! ring, else a place in the pool.
+
+use super::Scheduler;
+use super::action::{Action, Manner};
+use super::agent::{AgentId, Owed, State};
+use super::thread::ThreadId;
+use super::vertex::{Diagnosis, Place, VertexId};
+use crate::agent::protocol::Answer;
+use crate::time::Timestamp;
+use log::Level;
+
+/// How many stray lines of one agent are logged.
+const STRAY_LINES_LOGGED: u32 = 100;
+/// How much of a stray line is kept as a hint, in bytes.
+const LAST_WORDS: usize = 200;
+
+impl Scheduler {
+    pub(super) fn agent_started(&mut self, agent: AgentId, pid: u32) {
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.pid = Some(pid);
+        }
+    }
+
+    pub(super) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
+        if !self.agents.contains_key(&agent) {
+            return;
+        }
+        match Answer::parse(line) {
+            Answer::Hungry => self.agent_is_hungry(now, agent),
+            Answer::Resync(path) => self.agent_found_nothing(agent, path),
+            Answer::Report(report) => self.report(now, agent, &report),
+            Answer::Comment(text) => self.stray_line(agent, None, text),
+            Answer::Misformed(missing, text) => self.stray_line(agent, Some(missing), text),
+        }
+    }
+
+    /// A line that is no part of the protocol: an agent's comment, or anything its children print.
+    fn stray_line(&mut self, agent: AgentId, missing: Option<&str>, line: &[u8]) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.stray_lines = agent_ref.stray_lines.saturating_add(1);
+        let count = agent_ref.stray_lines;
+        let shown = String::from_utf8_lossy(&line[..line.len().min(LAST_WORDS)]).into_owned();
+        let pid = agent_ref.pid.unwrap_or_default();
+        if !line.is_empty() {
+            agent_ref.last_words = shown.as_bytes().into();
+        }
+        let text = match missing {
+            None => format!("agent {pid} says: {shown}"),
+            Some(missing) => format!("agent {pid} says what is no report ({missing}): {shown}"),
+        };
+        if count <= STRAY_LINES_LOGGED {
+            self.log(Level::Info, text);
+        }
+        if count == STRAY_LINES_LOGGED {
+            self.log(Level::Warn, format!("agent {pid}: more lines of this kind are not logged"));
+        }
+    }
+
+    fn agent_is_hungry(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let Some(answered) = agent_ref.owed.pop_front() else {
+            let pid = agent_ref.pid.unwrap_or_default();
+            self.log(Level::Warn, format!("agent {pid} says #hungry once too often"));
+            return;
+        };
+        agent_ref.hungry_at = now;
+        agent_ref.progress_at = now;
+        if let Owed::Job(vertex) = answered {
+            self.job_over(now, agent, vertex);
+        }
+        let agent_ref = &self.agents[&agent];
+        // It is fed again when it has answered for everything it was given.
+        if agent_ref.owed.is_empty() && agent_ref.is_alive() {
+            match agent_ref.state {
+                State::Parking => self.park(now, agent),
+                _ => self.give_work(now, agent),
+            }
+        }
+    }
+
+    /// An agent has ended a job. What it has not finished waits for the thread's wake-up.
+    fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        let found_nothing =
+            self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
+        if self.vertices[vertex].place == Place::Spent {
+            self.vertices.remove(vertex);
+            return;
+        }
+        if found_nothing {
+            let text = "the agent found nothing to do in the control file, which is read again";
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(text));
+            self.read_message_again(self.vertices[vertex].message);
+        } else if !self.vertices[vertex].reported {
+            self.vertices[vertex].attempts += 1;
+            let text = "the agent ended the job without a word about this recipient";
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(text));
+        }
+        self.let_wait(now, vertex);
+    }
+
+    /// Lets a vertex wait for the next wake-up of its thread.
+    pub(super) fn let_wait(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Waiting);
+        self.plan_retry(now, thread);
+        self.watch_expiry(now, vertex);
+    }
+
+    /// Gives something to do to an agent that has nothing. This is where a hungry agent gets its next
+    /// job.
+    fn give_work(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = &self.agents[&agent];
+        let ring = agent_ref.ring;
+        if self.rings[ring].is_retired || self.is_draining {
+            self.detach(agent);
+            self.retire_agent(now, agent);
+            return;
+        }
+        // Its own thread first: the connection is warm. A new agent has to show with one job that it
+        // works; then it gets bursts.
+        let burst = match agent_ref.state {
+            State::Stuffing => self.rings[ring].clause.overfeed as usize + 1,
+            _ => 1,
+        };
+        if let Some(thread) = agent_ref.thread {
+            // A new configuration may have moved the thread to another ring.
+            let is_ours = self.threads[thread].ring == ring;
+            if is_ours && self.feed(now, agent, thread, burst) {
+                return;
+            }
+            self.detach(agent);
+        }
+        match self.next_ready(ring) {
+            Some(thread) if !self.rings[ring].clause.queue_only => {
+                self.attach(agent, thread);
+                self.feed(now, agent, thread, 1);
+            }
+            _ => {
+                let agent_ref = self.agents.get_mut(&agent).expect("it was there above");
+                agent_ref.state = State::Parking;
+                agent_ref.owed.push_back(Owed::Idle);
+                self.act(Action::SayIdle(agent));
+            }
+        }
+    }
+
+    /// Gives an agent up to `burst` jobs of a thread. Tells whether there was any.
+    fn feed(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
+        let mut fed = 0;
+        while fed < burst
+            && let Some(vertex) = self.threads[thread].due.first()
+        {
+            self.feed_one(now, agent, thread, vertex);
+            fed += 1;
+        }
+        if fed > 0 {
+            let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+            agent_ref.state = State::Stuffing;
+            agent_ref.fed_at = Some(now);
+            self.update_readiness(thread);
+        }
+        fed > 0
+    }
+
+    fn feed_one(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, vertex: VertexId) {
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Fed);
+        self.vertices[vertex].fed_at(now);
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        agent_ref.owed.push_back(Owed::Job(vertex));
+        let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
+        if self.rings[agent_ref.ring].host.is_none() {
+            job.push(b'\t');
+            job.extend_from_slice(self.threads[thread].destination.host());
+        }
+        job.push(b'\n');
+        self.act(Action::Feed { agent, job: job.into() });
+    }
+
+    /// An agent has answered `#idle`.
+    fn park(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.state = State::Idle(now);
+        let ring = agent_ref.ring;
+        if self.rings[ring].is_retired || self.is_draining {
+            self.retire_agent(now, agent);
+            return;
+        }
+        self.rings[ring].idle.push(agent);
+        self.arm_agent(agent);
+        self.serve_later(ring);
+    }
+
+    /// Puts an agent to work that was idle.
+    pub(super) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
+        agent_ref.progress_at = now;
+        agent_ref.state = State::Larva;
+        self.attach(agent, thread);
+        self.feed(now, agent, thread, 1);
+        self.arm_agent(agent);
+    }
+
+    /// Puts what is due in a thread in the order that its clause asks for, as it gets its first agent.
+    pub(super) fn order_due(&mut self, thread: ThreadId) {
+        if !self.rings[self.threads[thread].ring].clause.age_order {
+            return;
+        }
+        let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;
+        let mut due = self.threads[thread].due.to_vec(&self.vertices);
+        if due.is_sorted_by_key(age) {
+            return;
+        }
+        due.sort_by_key(age);
+        for vertex in due {
+            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+        }
+    }
+
+    /// Tells an agent to end: it has been idle for too long, or its place is needed.
+    pub(super) fn retire_agent(&mut self, now: Timestamp, agent: AgentId) {
+        self.stop_agent(now, agent, Manner::Retire);
+    }
+
+    pub(super) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: Manner) {
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
+        if let State::Idle(_) = agent_ref.state {
+            self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
+        }
+        agent_ref.state = match manner {
+            Manner::Kill => State::Killed,
+            _ => State::Stopping(now),
+        };
+        self.arm_agent(agent);
+        self.act(Action::StopAgent { agent, manner });
+    }
+
+    pub(super) fn drain(&mut self, now: Timestamp) {
+        if std::mem::replace(&mut self.is_draining, true) {
+            return;
+        }
+        let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
+        let alive: Vec<AgentId> = alive.map(|(id, _)| *id).collect();
+        alive.into_iter().for_each(|agent| self.stop_agent(now, agent, Manner::Quit));
+    }
+}

@@ -1,0 +1,183 @@
+//! How things end: a recipient, then its vertex, then its message.
+//!
+//! A message leaves the spool when each recipient is finished and each note about one is on disk. If
+//! the note or the removal fails (a full disk), it is tried again until it succeeds; the message
+//! stays known meanwhile.
+
+use super::Scheduler;
+use super::action::{Action, Note, NoteTicket, Statistics};
+use super::message::MessageId;
+use super::outcome::Final;
+use super::timers::Timer;
+use super::vertex::{Place, VertexId};
+use crate::spool::note::Occasion;
+use crate::time::Timestamp;
+use log::Level;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long to wait after a write to the spool has failed.
+const WRITE_AGAIN: Duration = Duration::from_secs(30);
+
+impl Scheduler {
+    /// Ends a recipient that is pending in a vertex.
+    pub(super) fn finish_recipient(&mut self, vertex: VertexId, offset: u32, outcome: Final) {
+        let message = self.vertices[vertex].message;
+        self.write_statistics(vertex, outcome);
+        self.messages[message].failed += u32::from(outcome.failed);
+        self.drop_recipient(vertex, offset);
+        self.remove_if_complete(message);
+    }
+
+    fn write_statistics(&mut self, vertex: VertexId, outcome: Final) {
+        let vertex = &self.vertices[vertex];
+        let message = &self.messages[vertex.message];
+        self.act(Action::Statistics(Statistics {
+            spool_id: message.spool_id(),
+            created: message.created,
+            state: outcome.state,
+            destination: self.threads[vertex.thread].destination.clone(),
+        }));
+    }
+
+    /// Forgets a recipient, and its vertex if it was the last one.
+    pub(super) fn drop_recipient(&mut self, vertex: VertexId, offset: u32) {
+        let vertex_ref = &mut self.vertices[vertex];
+        if !vertex_ref.recipients.finish(offset) {
+            return;
+        }
+        vertex_ref.pending -= 1;
+        self.messages[vertex_ref.message].pending -= 1;
+        self.threads[vertex_ref.thread].recipients -= 1;
+        self.counters.recipients_out += 1;
+        if vertex_ref.pending == 0 {
+            self.end_vertex(vertex);
+        }
+    }
+
+    /// Takes a vertex out of its message and its thread. If an agent has it as a job, its number
+    /// stays taken until the agent has ended the job.
+    pub(super) fn end_vertex(&mut self, vertex: VertexId) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let was_fed = self.vertices[vertex].place == Place::Fed;
+        self.messages[message].vertices.remove(&mut self.vertices, vertex);
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Spent);
+        if !was_fed {
+            self.vertices.remove(vertex);
+        }
+        self.update_readiness(thread);
+        self.drop_thread_if_unused(thread);
+    }
+
+    /// Sees to it that a diagnostic gets into a message's control file.
+    pub(super) fn note(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        offsets: Vec<u32>,
+        occasion: Occasion,
+        notary: Rc<[u8]>,
+        text: Rc<[u8]>,
+    ) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let name = self.messages[message].name.clone();
+        let note = Note { ticket, name, offsets, occasion, time: now, notary, message: text };
+        self.messages[message].notes += 1;
+        self.notes.insert(ticket, note.clone());
+        self.act(Action::Note(note));
+    }
+
+    pub(super) fn noted(
+        &mut self,
+        now: Timestamp,
+        ticket: NoteTicket,
+        outcome: Result<bool, ErrorKind>,
+    ) {
+        let Some(note) = self.notes.get(&ticket) else {
+            return;
+        };
+        let name = note.name.clone();
+        let wrote = match outcome {
+            Ok(wrote) => wrote,
+            Err(ErrorKind::NotFound) => {
+                self.log(
+                    Level::Error,
+                    format!("{name}: the control file is gone, and with it a diagnostic"),
+                );
+                false
+            }
+            Err(error) => {
+                let wait = WRITE_AGAIN.as_secs();
+                let text = format!("{name}: cannot write a diagnostic: {error}; again in {wait} s");
+                self.log(Level::Error, text);
+                return self.timers.add(now + WRITE_AGAIN, Timer::Note(ticket));
+            }
+        };
+        self.notes.remove(&ticket);
+        if let Some(message) = self.messages.find(name.number()) {
+            self.messages[message].notes -= 1;
+            self.messages[message].owes_report |= wrote;
+            self.remove_if_complete(message);
+        }
+    }
+
+    pub(super) fn write_note_again(&mut self, ticket: NoteTicket) {
+        if let Some(note) = self.notes.get(&ticket).cloned() {
+            self.act(Action::Note(note));
+        }
+    }
+
+    /// Takes a message out of the spool if there is nothing left to do for it.
+    pub(super) fn remove_if_complete(&mut self, message: MessageId) {
+        let message_ref = &mut self.messages[message];
+        if !message_ref.is_complete() || message_ref.removing {
+            return;
+        }
+        message_ref.removing = true;
+        if self.settings.log_outcomes {
+            let id = message_ref.spool_id();
+            let (total, failed) = (message_ref.recipients, message_ref.failed);
+            self.log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
+        }
+        self.remove_again(message);
+    }
+
+    pub(super) fn remove_again(&mut self, message: MessageId) {
+        let message = &self.messages[message];
+        let aside = message.owes_report || message.leftovers;
+        self.act(Action::Remove { name: message.name.clone(), aside });
+    }
+
+    pub(super) fn removed(&mut self, now: Timestamp, number: u64, outcome: Result<(), ErrorKind>) {
+        let Some(message) = self.messages.find(number).filter(|id| self.messages[*id].removing)
+        else {
+            return;
+        };
+        match outcome {
+            Ok(()) => {
+                self.counters.messages_out += 1;
+                self.messages.remove(message);
+            }
+            Err(error) => {
+                let (id, wait) = (self.messages[message].spool_id(), WRITE_AGAIN.as_secs());
+                let text = format!("{id}: cannot be removed: {error}; again in {wait} s");
+                self.log(Level::Error, text);
+                self.timers.add(now + WRITE_AGAIN, Timer::Removal(message));
+            }
+        }
+    }
+
+    /// Forgets a message that is no longer in the spool, whatever it had left to do.
+    pub(super) fn forget(&mut self, message: MessageId) {
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            for offset in self.vertices[vertex].recipients.pending() {
+                self.drop_recipient(vertex, offset);
+            }
+        }
+        let number = self.messages[message].name.number();
+        self.notes.retain(|_, note| note.name.number() != number);
+        self.messages.remove(message);
+    }
+}

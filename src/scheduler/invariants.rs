@@ -1,0 +1,129 @@
+//! What must hold between any two events. Checked in tests, and by whoever drives the core.
+
+use super::Scheduler;
+use super::agent::State;
+use super::timers::Timer;
+use super::vertex::Place;
+
+impl Scheduler {
+    /// Panics if the queue contradicts itself: a count that is not the length of its list, a vertex
+    /// in no thread, a thread in no ring, something that waits for nothing.
+    pub fn check_invariants(&self) {
+        self.check_vertices();
+        self.check_threads();
+        self.check_rings();
+        self.check_agents();
+    }
+
+    fn check_vertices(&self) {
+        let mut recipients = 0;
+        for (id, message) in self.messages.iter() {
+            let mut pending = 0;
+            for vertex in message.vertices.iter(&self.vertices) {
+                let vertex = &self.vertices[vertex];
+                assert_eq!(vertex.message, id, "a vertex is in the list of another message");
+                assert_ne!(vertex.place, Place::Spent, "a spent vertex is in a message");
+                assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
+                assert!(vertex.pending > 0, "a vertex has nobody left, but is not spent");
+                pending += vertex.pending;
+            }
+            assert_eq!(message.pending, pending, "{}: pending recipients", message.name);
+            let is_over = message.is_complete();
+            assert!(message.removing || !is_over, "{} is complete, but stays", message.name);
+            recipients += u64::from(pending);
+        }
+        let left = self.counters.recipients_in - self.counters.recipients_out;
+        assert_eq!(left, recipients, "recipients in minus out");
+    }
+
+    fn check_threads(&self) {
+        for (id, thread) in self.threads.iter() {
+            for (place, list) in [
+                (Place::Due, &thread.due),
+                (Place::Fed, &thread.fed),
+                (Place::Waiting, &thread.waiting),
+            ] {
+                let mut length = 0;
+                for vertex in list.iter(&self.vertices) {
+                    assert_eq!(self.vertices[vertex].thread, id);
+                    assert_eq!(self.vertices[vertex].place, place);
+                    length += 1;
+                }
+                assert_eq!(list.len(), length);
+            }
+            let recipients: u32 =
+                thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending).sum();
+            assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
+            let unused = thread.is_empty() && thread.agents.is_empty();
+            assert!(!unused, "{} is unused, but stays", thread.destination);
+            self.check_wait(id);
+        }
+    }
+
+    /// Whatever waits has a time at which, or a condition under which, it ends waiting.
+    fn check_wait(&self, id: super::thread::ThreadId) {
+        let thread = &self.threads[id];
+        let ring = &self.rings[thread.ring];
+        assert!(!ring.is_retired, "{} is in a retired ring", thread.destination);
+        assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
+        let wakes = thread.retry.wakeup.is_some() || ring.clause.queue_only;
+        assert!(thread.waiting.is_empty() || wakes, "{} waits for nothing", thread.destination);
+        let timer = match (thread.retry.wakeup, thread.expiry_check) {
+            (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
+            (wakeup, check) => wakeup.or(check),
+        };
+        assert_eq!(thread.timer, timer, "{}: timer", thread.destination);
+        if let Some(timer) = timer {
+            assert!(
+                self.timers.contains(timer, Timer::Thread(id)),
+                "{}: no timer",
+                thread.destination
+            );
+        }
+        // Something due, and nobody at it: it must be in line for an agent, or excluded by -p.
+        let idle = !thread.due.is_empty() && thread.agents.is_empty();
+        let selected = self.is_selected(thread.destination.channel(), thread.destination.host());
+        assert!(!idle || thread.is_ready || !selected, "{} is not in line", thread.destination);
+    }
+
+    fn check_rings(&self) {
+        for (id, ring) in self.rings.iter() {
+            let agents = self.agents.values().filter(|agent| agent.ring == id).count();
+            assert_eq!(ring.agents, agents, "agents of a ring");
+            for thread in ring.ready.iter(self.threads.pool()) {
+                assert_eq!(self.threads[thread].ring, id);
+                assert!(self.threads[thread].is_ready);
+            }
+            for agent in &ring.idle {
+                assert!(matches!(self.agents[agent].state, State::Idle(_)));
+                assert_eq!(self.agents[agent].thread, None);
+            }
+            let refused = ring.refusal.is_some();
+            let served = ring.ready.is_empty() || refused || ring.is_unserved;
+            assert!(served, "threads of a ring want agents, and nobody says why they get none");
+        }
+        assert!(self.agents.len() <= self.settings.max_agents, "more agents than descriptors");
+    }
+
+    fn check_agents(&self) {
+        for (id, agent) in &self.agents {
+            if let Some(thread) = agent.thread {
+                assert!(
+                    self.threads[thread].agents.contains(id),
+                    "an agent's thread does not know it"
+                );
+            }
+            for vertex in agent.jobs() {
+                let place = self.vertices[vertex].place;
+                assert!(matches!(place, Place::Fed | Place::Spent), "a job is {place:?}");
+            }
+            let waits = matches!(agent.state, State::Killed) || agent.timer.is_some();
+            assert!(waits, "an agent is not looked at again");
+        }
+        for (channel, count) in &self.channel_agents {
+            let of_channel =
+                |agent: &&super::agent::Agent| self.rings[agent.ring].channel == *channel;
+            assert_eq!(self.agents.values().filter(of_channel).count(), *count);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Ordered lists of things in a [`Pool`], linked through the things themselves: adding and removing
+//! anywhere takes the same short time however long the list is, and costs eight bytes a thing.
+
+use super::pool::{Id, Pool};
+use std::marker::PhantomData;
+
+/// A thing's neighbours in one list.
+pub struct Links<T> {
+    previous: Option<Id<T>>,
+    next: Option<Id<T>>,
+}
+
+/// Which links of a thing a list goes through. A thing is in at most one list of each kind.
+pub trait Chain {
+    type Item;
+
+    fn links(item: &Self::Item) -> &Links<Self::Item>;
+    fn links_mut(item: &mut Self::Item) -> &mut Links<Self::Item>;
+}
+
+/// A list of things, first to last.
+pub struct List<C: Chain> {
+    first: Option<Id<C::Item>>,
+    last: Option<Id<C::Item>>,
+    length: u32,
+    chain: PhantomData<C>,
+}
+
+impl<C: Chain> List<C> {
+    pub const fn new() -> List<C> {
+        List { first: None, last: None, length: 0, chain: PhantomData }
+    }
+
+    pub fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub fn first(&self) -> Option<Id<C::Item>> {
+        self.first
+    }
+
+    pub fn push_back(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
+        *C::links_mut(&mut pool[id]) = Links { previous: self.last, next: None };
+        match self.last {
+            Some(last) => C::links_mut(&mut pool[last]).next = Some(id),
+            None => self.first = Some(id),
+        }
+        self.last = Some(id);
+        self.length += 1;
+    }
+
+    pub fn push_front(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
+        *C::links_mut(&mut pool[id]) = Links { previous: None, next: self.first };
+        match self.first {
+            Some(first) => C::links_mut(&mut pool[first]).previous = Some(id),
+            None => self.last = Some(id),
+        }
+        self.first = Some(id);
+        self.length += 1;
+    }
+
+    /// Takes a thing out that is in this list.
+    pub fn remove(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
+        let Links { previous, next } = std::mem::take(C::links_mut(&mut pool[id]));
+        match previous {
+            Some(previous) => C::links_mut(&mut pool[previous]).next = next,
+            None => self.first = next,
+        }
+        match next {
+            Some(next) => C::links_mut(&mut pool[next]).previous = previous,
+            None => self.last = previous,
+        }
+        self.length -= 1;
+    }
+
+    /// The things of the list in order. The list must not change meanwhile.
+    pub fn iter<'p>(
+        &self,
+        pool: &'p Pool<C::Item>,
+    ) -> impl Iterator<Item = Id<C::Item>> + use<'p, C> {
+        std::iter::successors(self.first, |id| C::links(&pool[*id]).next)
+    }
+
+    /// A copy of the list's order, for when the list changes while it is gone through.
+    pub fn to_vec(&self, pool: &Pool<C::Item>) -> Vec<Id<C::Item>> {
+        self.iter(pool).collect()
+    }
+}
+
+impl<T> Default for Links<T> {
+    fn default() -> Links<T> {
+        Links { previous: None, next: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bead {
+        value: u32,
+        links: Links<Bead>,
+    }
+
+    enum OnString {}
+
+    impl Chain for OnString {
+        type Item = Bead;
+
+        fn links(bead: &Bead) -> &Links<Bead> {
+            &bead.links
+        }
+
+        fn links_mut(bead: &mut Bead) -> &mut Links<Bead> {
+            &mut bead.links
+        }
+    }
+
+    /// The list must agree with a plain vector whatever is done to both.
+    #[test]
+    fn a_list_does_what_a_vector_does() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut pool = Pool::new();
+        let mut list = List::<OnString>::new();
+        let mut model: Vec<(Id<Bead>, u32)> = Vec::new();
+        for value in 0..2000 {
+            match random.u32(0..5) {
+                0 | 1 => {
+                    let id = pool.insert(Bead { value, links: Links::default() });
+                    list.push_back(&mut pool, id);
+                    model.push((id, value));
+                }
+                2 => {
+                    let id = pool.insert(Bead { value, links: Links::default() });
+                    list.push_front(&mut pool, id);
+                    model.insert(0, (id, value));
+                }
+                _ if !model.is_empty() => {
+                    let (id, _) = model.remove(random.usize(0..model.len()));
+                    list.remove(&mut pool, id);
+                    pool.remove(id);
+                }
+                _ => {}
+            }
+            let listed: Vec<u32> = list.iter(&pool).map(|id| pool[id].value).collect();
+            let expected: Vec<u32> = model.iter().map(|(_, value)| *value).collect();
+            assert_eq!(listed, expected);
+            assert_eq!(list.len(), model.len());
+            assert_eq!(list.first(), model.first().map(|(id, _)| *id));
+        }
+    }
+}

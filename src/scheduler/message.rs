@@ -1,0 +1,125 @@
+//! Messages: one control file and its message file each.
+
+use super::list::List;
+use super::pool::{Id, Pool};
+use super::vertex::InMessage;
+use crate::spool::{Arrival, SpoolId, SpoolName};
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// The number of a message in memory; not the number in its name.
+pub type MessageId = Id<Message>;
+
+/// A message that is not finished yet.
+pub struct Message {
+    /// Name of its files.
+    pub name: SpoolName,
+    /// When its message file was last modified.
+    pub modified: Timestamp,
+    /// When it was routed.
+    pub created: Timestamp,
+    /// Its recipients, by destination.
+    pub vertices: List<InMessage>,
+    /// Recipients in its control file, finished ones included.
+    pub recipients: u32,
+    /// Recipients that are not finished.
+    pub pending: u32,
+    /// Recipients that have failed.
+    pub failed: u32,
+    /// Notes about it that are not on disk yet.
+    pub notes: u32,
+    /// Somebody is to get a report about it.
+    pub owes_report: bool,
+    /// There are lines in it that nobody can deliver.
+    pub leftovers: bool,
+    /// Its control file is being read again.
+    pub rereading: bool,
+    /// It is being taken out of the spool.
+    pub removing: bool,
+}
+
+impl Message {
+    pub fn new(arrival: &Arrival) -> Message {
+        Message {
+            name: arrival.name.clone(),
+            modified: arrival.modified,
+            created: arrival.created,
+            vertices: List::new(),
+            recipients: arrival.recipients,
+            pending: 0,
+            failed: arrival.failed,
+            notes: 0,
+            owes_report: arrival.owes_report,
+            leftovers: arrival.leftovers,
+            rereading: false,
+            removing: false,
+        }
+    }
+
+    /// The short text that names it in logs and reports.
+    pub fn spool_id(&self) -> SpoolId {
+        SpoolId { number: self.name.number(), modified: self.modified }
+    }
+
+    /// Whether there is nothing left to wait for before it leaves the spool.
+    pub fn is_complete(&self) -> bool {
+        self.pending == 0 && self.notes == 0 && !self.rereading
+    }
+}
+
+/// All messages, also by the number in their name, in ascending order.
+pub struct Messages {
+    pool: Pool<Message>,
+    by_number: BTreeMap<u64, MessageId>,
+}
+
+impl Messages {
+    pub fn new() -> Messages {
+        Messages { pool: Pool::new(), by_number: BTreeMap::new() }
+    }
+
+    pub fn insert(&mut self, message: Message) -> MessageId {
+        let number = message.name.number();
+        let id = self.pool.insert(message);
+        let former = self.by_number.insert(number, id);
+        debug_assert!(former.is_none(), "message {number} is there twice");
+        id
+    }
+
+    pub fn remove(&mut self, id: MessageId) -> Message {
+        let message = self.pool.remove(id);
+        self.by_number.remove(&message.name.number());
+        message
+    }
+
+    pub fn find(&self, number: u64) -> Option<MessageId> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// The first message whose number is `number` or higher.
+    pub fn at_or_after(&self, number: u64) -> Option<MessageId> {
+        self.by_number.range(number..).next().map(|(_, id)| *id)
+    }
+
+    pub fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
+        self.pool.iter()
+    }
+}
+
+impl std::ops::Index<MessageId> for Messages {
+    type Output = Message;
+
+    fn index(&self, id: MessageId) -> &Message {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<MessageId> for Messages {
+    fn index_mut(&mut self, id: MessageId) -> &mut Message {
+        &mut self.pool[id]
+    }
+}

@@ -1,0 +1,249 @@
+//! The scheduler's core: it is told facts and asked for decisions, and does nothing else.
+//!
+//! It opens no file, reads no clock, starts no process, and draws chance only from a seed. The daemon,
+//! the tests and the benchmarks all drive it the same way:
+//!
+//! ```text
+//! scheduler.handle(now, event);                       // one fact
+//! while let Some(action) = scheduler.poll() { .. }    // what is to be done about it
+//! scheduler.next_wakeup();                            // when to send Event::Tick if nothing happens
+//! ```
+//!
+//! The words: a *message* is one control file; its recipients for one channel and host are a
+//! *vertex*; all vertices for one channel and host are a *thread*; all threads of a channel that
+//! matched one clause are a *ring*; an *agent* is a process of a ring that works on one thread at a
+//! time. Who does what:
+//!
+//! | file | decides |
+//! |---|---|
+//! | [`arrive`] | what becomes of a control file that was read |
+//! | [`assign`] | which thread and ring recipients belong to |
+//! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
+//! | [`feed`] | what an agent that is hungry gets next |
+//! | [`outcome`] | what a report means |
+//! | [`retry`], [`expiry`] | when something is tried again, and when no more |
+//! | [`finish`] | when a message leaves the spool |
+//! | [`agent_end`], [`resync`], [`turn`], [`reload`] | the rarer events, one each |
+//! | [`view`] | nothing: it is what MAILQ may see |
+#![deny(clippy::disallowed_methods)]
+
+mod action;
+mod agent;
+mod agent_end;
+mod arrive;
+mod assign;
+mod destination;
+mod event;
+mod expiry;
+mod feed;
+mod finish;
+mod invariants;
+mod list;
+mod message;
+mod outcome;
+mod pool;
+mod reload;
+mod resync;
+mod retry;
+mod ring;
+mod serve;
+mod settings;
+mod thread;
+mod timers;
+mod turn;
+mod vertex;
+pub mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Manner, Note, NoteTicket, Statistics};
+pub use agent::AgentId;
+pub use destination::Destination;
+pub use event::{AgentEnd, Event, Reread};
+pub use settings::{Selection, Settings};
+
+use crate::config::Config;
+use crate::time::Timestamp;
+use agent::Agents;
+use message::Messages;
+use pool::Pool;
+use ring::{RingId, Rings};
+use serve::ForkRate;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+use thread::Threads;
+use timers::{Timer, Timers};
+use vertex::Vertex;
+
+/// The core. See the module's documentation.
+pub struct Scheduler {
+    settings: Settings,
+    config: Rc<Config>,
+    messages: Messages,
+    vertices: Pool<Vertex>,
+    threads: Threads,
+    rings: Rings,
+    agents: Agents,
+    /// Agents of each channel, under all clauses.
+    channel_agents: HashMap<Rc<[u8]>, usize>,
+    /// Rings in which a thread may be able to get an agent now.
+    unserved: VecDeque<RingId>,
+    /// Rings that were refused an agent for the sake of others, in the order of their turn.
+    starved: VecDeque<RingId>,
+    fork_rate: ForkRate,
+    /// Notes that are not on disk yet.
+    notes: BTreeMap<NoteTicket, Note>,
+    timers: Timers,
+    actions: VecDeque<Action>,
+    random: fastrand::Rng,
+    counters: Counters,
+    next_agent: u64,
+    next_ticket: NoteTicket,
+    /// The initial scan is not over, and `-S` was given.
+    is_holding: bool,
+    /// Agents are being told to end, no new ones are started.
+    is_draining: bool,
+}
+
+/// Totals since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Control files taken in.
+    pub messages_in: u64,
+    /// Messages that left the spool.
+    pub messages_out: u64,
+    /// Recipients taken in.
+    pub recipients_in: u64,
+    /// Recipients that were finished.
+    pub recipients_out: u64,
+    /// Agents started.
+    pub agents_started: u64,
+}
+
+impl Scheduler {
+    /// A scheduler with nothing in its queue.
+    pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
+        Scheduler {
+            random: fastrand::Rng::with_seed(settings.seed),
+            is_holding: settings.wait_for_initial_scan,
+            settings,
+            config,
+            messages: Messages::new(),
+            vertices: Pool::new(),
+            threads: Threads::new(),
+            rings: Rings::new(),
+            agents: Agents::new(),
+            channel_agents: HashMap::new(),
+            unserved: VecDeque::new(),
+            starved: VecDeque::new(),
+            fork_rate: ForkRate::default(),
+            notes: BTreeMap::new(),
+            timers: Timers::default(),
+            actions: VecDeque::new(),
+            counters: Counters::default(),
+            next_agent: 1,
+            next_ticket: 1,
+            is_draining: false,
+        }
+    }
+
+    /// Tells one fact.
+    pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        match event {
+            Event::Arrived(arrival) => self.arrive(now, arrival),
+            Event::InitialScanDone => self.end_hold(),
+            Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
+            Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
+            Event::Removed { number, outcome } => self.removed(now, number, outcome),
+            Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),
+            Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
+            Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
+            Event::Configured(config) => self.reconfigure(now, config),
+            Event::Turn(host) => self.turn(host),
+            Event::Drain => self.drain(now),
+            Event::Tick => self.tick(now),
+        }
+        self.serve_all(now);
+    }
+
+    /// One thing to do, in the order in which they were decided.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to send [`Event::Tick`], if nothing else happens before.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.timers.next()
+    }
+
+    /// Whether the message of a number is being taken out of the spool; `None` if there is none of
+    /// this number, so that its control file may be read.
+    pub fn is_leaving(&self, number: u64) -> Option<bool> {
+        Some(self.messages[self.messages.find(number)?].removing)
+    }
+
+    /// Whether agents are left, idle ones included.
+    pub fn has_agents(&self) -> bool {
+        !self.agents.is_empty()
+    }
+
+    /// Whether notes or removals are under way that should be on disk before the daemon ends.
+    pub fn has_unwritten(&self) -> bool {
+        !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.removing)
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Thread(thread) => self.thread_timer(now, thread),
+                Timer::Agent(agent) => self.agent_timer(now, agent),
+                Timer::ForkRate => self.fork_rate_timer(),
+                Timer::Note(ticket) => self.write_note_again(ticket),
+                Timer::Removal(message) => self.remove_again(message),
+            }
+        }
+    }
+
+    fn thread_timer(&mut self, now: Timestamp, thread: thread::ThreadId) {
+        let thread_ref = &mut self.threads[thread];
+        thread_ref.timer = None;
+        let wakes = thread_ref.retry.wakeup.is_some_and(|wakeup| wakeup <= now);
+        if thread_ref.expiry_check.is_some_and(|check| check <= now) {
+            self.expire_thread(now, thread);
+        }
+        if wakes && self.threads.get(thread).is_some() {
+            self.wake_thread(thread);
+        }
+        if self.threads.get(thread).is_some() {
+            self.set_thread_timer(thread);
+        }
+    }
+
+    /// Sets the timer of a thread to what comes first: its wake-up, or the next expiry.
+    fn set_thread_timer(&mut self, thread: thread::ThreadId) {
+        let thread_ref = &mut self.threads[thread];
+        let wanted = match (thread_ref.retry.wakeup, thread_ref.expiry_check) {
+            (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
+            (wakeup, check) => wakeup.or(check),
+        };
+        let former = std::mem::replace(&mut thread_ref.timer, wanted);
+        if former == wanted {
+            return;
+        }
+        if let Some(former) = former {
+            self.timers.cancel(former, Timer::Thread(thread));
+        }
+        if let Some(wanted) = wanted {
+            self.timers.add(wanted, Timer::Thread(thread));
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    fn log(&mut self, level: log::Level, text: String) {
+        self.act(Action::Log(level, text));
+    }
+}

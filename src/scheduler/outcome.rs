@@ -1,0 +1,159 @@
+//! What an agent's report about a recipient means (ZMailer `update.c`; the words are those of
+//! `man/transport-agent.7`).
+
+use super::Scheduler;
+use super::agent::AgentId;
+use super::message::MessageId;
+use super::retry::HOST_DOWN_WAIT;
+use super::vertex::{Diagnosis, Place, VertexId};
+use crate::agent::protocol::{Report, Status};
+use crate::spool::note::Occasion;
+use crate::time::Timestamp;
+use log::Level;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A `retryat` number above this is a time since the epoch, in seconds; below, a time from now.
+const LONGEST_RELATIVE_RETRY: i64 = 100_000;
+
+/// The end of a recipient.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Final {
+    /// Word for the statistics log.
+    pub state: &'static str,
+    /// It counts as a failure.
+    pub failed: bool,
+}
+
+impl Scheduler {
+    pub(super) fn report(&mut self, now: Timestamp, agent: AgentId, report: &Report<'_>) {
+        let Some(message) = self.messages.find(report.number) else {
+            let text = format!("report about {}, which is not loaded", report.number);
+            return self.log(Level::Info, text);
+        };
+        let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
+            let id = self.messages[message].spool_id();
+            let text = format!("{id}: report about offset {}: no such recipient", report.offset);
+            return self.log(Level::Info, text);
+        };
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.progress_at = now;
+        self.threads[self.vertices[vertex].thread].deaths = 0;
+        self.log_outcome(vertex, report);
+        match report.status {
+            Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
+            Status::Error | Status::Error2 => self.failed(now, vertex, report),
+            // The vertex waits as soon as the agent has ended the job.
+            Status::Deferred | Status::DeferBack => self.record(vertex, diagnosis_of(report)),
+            Status::RetryAt => self.retry_at(now, vertex, report),
+            Status::DeferAll => self.defer_all(now, vertex, report),
+            Status::Unknown => self.unknown_status(vertex, report),
+        }
+    }
+
+    /// The vertex of the recipient at `offset`, if it is still pending: mostly it belongs to the
+    /// agent's present job, but agents may report about others, too.
+    fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
+        let is_it = |vertex: &VertexId| {
+            let vertex = &self.vertices[*vertex];
+            vertex.place != Place::Spent
+                && vertex.message == message
+                && vertex.recipients.is_pending(offset)
+        };
+        let present_job = self.agents[&agent].jobs().next().filter(is_it);
+        present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
+    }
+
+    fn log_outcome(&mut self, vertex: VertexId, report: &Report<'_>) {
+        if !self.settings.log_outcomes {
+            return;
+        }
+        let vertex = &self.vertices[vertex];
+        let id = self.messages[vertex.message].spool_id();
+        let destination = &self.threads[vertex.thread].destination;
+        let text = String::from_utf8_lossy(report.message);
+        let (offset, status) = (report.offset, report.status.word());
+        let line = format!("{id}: offset={offset} thread={destination} status={status} {text}");
+        self.log(Level::Debug, line);
+    }
+
+    fn delivered(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+        let message = self.vertices[vertex].message;
+        match report.status {
+            // The agent has written the `d` line.
+            Status::Ok2 => self.messages[message].owes_report = true,
+            Status::Ok => self.note_report(now, message, report, Occasion::Success),
+            _ => {}
+        }
+        let outcome = Final { state: report.status.word(), failed: false };
+        self.finish_recipient(vertex, report.offset, outcome);
+    }
+
+    fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+        let message = self.vertices[vertex].message;
+        match report.status {
+            Status::Error => self.note_report(now, message, report, Occasion::Failure),
+            _ => self.messages[message].owes_report = true,
+        }
+        let outcome = Final { state: report.status.word(), failed: true };
+        self.finish_recipient(vertex, report.offset, outcome);
+    }
+
+    fn note_report(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        report: &Report<'_>,
+        occasion: Occasion,
+    ) {
+        let (notary, text) = (report.notary.into(), report.message.into());
+        self.note(now, message, vec![report.offset], occasion, notary, text);
+    }
+
+    /// Keeps what was said, and counts the attempt.
+    fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.diagnosis = Some(diagnosis);
+        vertex.reported = true;
+        vertex.attempts = vertex.attempts.saturating_add(1);
+        let thread = &mut self.threads[vertex.thread];
+        thread.attempts = thread.attempts.saturating_add(1);
+    }
+
+    /// The agent does not want to try this host again before a certain time.
+    fn retry_at(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+        let thread = self.vertices[vertex].thread;
+        self.record(vertex, diagnosis_of(report));
+        let until = match report.retry_seconds() {
+            Some(seconds) if seconds > LONGEST_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
+            Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
+            None => now,
+        };
+        self.block_thread(now, thread, until);
+    }
+
+    /// The host cannot be reached: what has been said of this recipient holds for all behind it.
+    fn defer_all(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+        let thread = self.vertices[vertex].thread;
+        let diagnosis = diagnosis_of(report);
+        self.record(vertex, diagnosis.clone());
+        for other in self.threads[thread].due.to_vec(&self.vertices) {
+            self.record(other, diagnosis.clone());
+        }
+        self.block_thread(now, thread, now + HOST_DOWN_WAIT);
+    }
+
+    fn unknown_status(&mut self, vertex: VertexId, report: &Report<'_>) {
+        // What was said before stays; only the attempt counts.
+        let former = self.vertices[vertex].diagnosis.clone();
+        self.record(vertex, diagnosis_of(report));
+        self.vertices[vertex].diagnosis = former;
+        let id = self.messages[self.vertices[vertex].message].spool_id();
+        let offset = report.offset;
+        self.log(Level::Warn, format!("{id}: report about offset {offset}: unknown status word"));
+    }
+}
+
+fn diagnosis_of(report: &Report<'_>) -> Rc<Diagnosis> {
+    Rc::new(Diagnosis { notary: report.notary.into(), message: report.text().into() })
+}

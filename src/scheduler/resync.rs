@@ -1,0 +1,97 @@
+//! A message's control file was read again: what we have in memory must agree with it.
+//!
+//! Agents and tools mark recipients on disk without asking. Whoever is finished there is finished
+//! here; whoever is new there stays unknown, since routers do not add recipients.
+
+use super::Scheduler;
+use super::action::Action;
+use super::agent::AgentId;
+use super::event::Reread;
+use super::message::MessageId;
+use super::vertex::{Place, VertexId};
+use crate::spool::Arrival;
+use log::Level;
+use std::collections::HashSet;
+
+impl Scheduler {
+    /// A message's control file is to be read again, because an agent found something else in it than
+    /// we thought.
+    pub(super) fn read_message_again(&mut self, message: MessageId) {
+        let message = &mut self.messages[message];
+        if !message.rereading && !message.removing {
+            message.rereading = true;
+            let name = message.name.clone();
+            self.act(Action::ReadAgain(name));
+        }
+    }
+
+    /// An agent says `#resync`. If it means its present job, the file is read when the job is over;
+    /// until then its reports count.
+    pub(super) fn agent_found_nothing(&mut self, agent: AgentId, path: &[u8]) {
+        let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
+        let Some(message) = number.and_then(|number| self.messages.find(number)) else {
+            return;
+        };
+        let present: Option<VertexId> = self.agents[&agent].jobs().next();
+        let is_present = present.is_some_and(|vertex| {
+            self.vertices[vertex].place != Place::Spent && self.vertices[vertex].message == message
+        });
+        if is_present {
+            self.agents.get_mut(&agent).expect("agent_said has found it").resync = true;
+        } else {
+            self.read_message_again(message);
+        }
+    }
+
+    pub(super) fn read_again(&mut self, number: u64, outcome: Reread) {
+        let Some(message) = self.messages.find(number) else {
+            return;
+        };
+        self.messages[message].rereading = false;
+        let id = self.messages[message].spool_id();
+        match outcome {
+            Reread::Read(arrival) => self.agree_with_disk(message, &arrival),
+            Reread::Gone => {
+                self.log(Level::Warn, format!("{id}: the control file is gone; forgotten"));
+                self.forget(message);
+            }
+            Reread::Malformed(error) => {
+                self.log(Level::Error, format!("{id}: the control file was spoilt: {error}"));
+                self.forget(message);
+            }
+            Reread::Failed(error) => {
+                self.log(
+                    Level::Error,
+                    format!("{id}: cannot read the control file again: {error}"),
+                );
+                self.remove_if_complete(message);
+            }
+        }
+    }
+
+    fn agree_with_disk(&mut self, message: MessageId, arrival: &Arrival) {
+        self.messages[message].owes_report |= arrival.owes_report;
+        self.messages[message].failed = arrival.failed;
+        let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
+        let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
+        let mut finished = 0;
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            // An agent at work tells us itself.
+            if self.vertices[vertex].place == Place::Fed {
+                continue;
+            }
+            for offset in self.vertices[vertex].recipients.pending() {
+                if !unfinished.contains(&offset) {
+                    self.drop_recipient(vertex, offset);
+                    finished += 1;
+                }
+            }
+        }
+        let (id, left) = (self.messages[message].spool_id(), self.messages[message].pending);
+        let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
+        self.log(Level::Info, text);
+        self.remove_if_complete(message);
+    }
+}

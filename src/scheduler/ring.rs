@@ -1,0 +1,155 @@
+//! Rings: all threads of one channel that matched the same clause. A ring owns its agents, which
+//! move between its threads, and decides in which order threads get one.
+
+use super::agent::AgentId;
+use super::list::List;
+use super::pool::{Id, Pool};
+use super::thread::{InReady, ThreadId};
+use crate::config::Clause;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The number of a ring in memory.
+pub type RingId = Id<Ring>;
+
+/// The threads that share agents.
+pub struct Ring {
+    /// The clause that their destinations matched.
+    pub clause: Rc<Clause>,
+    /// Their channel.
+    pub channel: Rc<[u8]>,
+    /// Their host, where the clause's command names it (`$host`): then its agents serve that host only.
+    pub host: Option<Rc<[u8]>>,
+    /// Its threads, in no order that means anything.
+    pub threads: Vec<ThreadId>,
+    /// Threads that want an agent, or one more, in the order in which they get it.
+    pub ready: List<InReady>,
+    /// Agents that have nothing to do, the one that has had work last at the end.
+    pub idle: Vec<AgentId>,
+    /// Its agents, idle ones included.
+    pub agents: usize,
+    /// Why the first of its ready threads has no agent.
+    pub refusal: Option<Refusal>,
+    /// It is in the line of rings to be served.
+    pub is_unserved: bool,
+    /// It is in the line for the next agent that may be started.
+    pub is_starved: bool,
+    /// Its clause is no longer in force; it ends with its last agent.
+    pub is_retired: bool,
+}
+
+/// Why an agent may not be started now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `maxta`: all agents together.
+    MaxAgents,
+    /// `maxchannel`: agents of this channel.
+    MaxChannel,
+    /// `maxring`: agents of this ring.
+    MaxRing,
+    /// `-R`: too many were started in this second.
+    ForkRate,
+    /// `-F`, or the scheduler is about to stop.
+    Frozen,
+    /// `-p`: another thread was selected.
+    NotSelected,
+    /// The clause has no command.
+    NoCommand,
+}
+
+impl Ring {
+    pub fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
+        Ring {
+            clause,
+            channel,
+            host,
+            threads: Vec::new(),
+            ready: List::new(),
+            idle: Vec::new(),
+            agents: 0,
+            refusal: None,
+            is_unserved: false,
+            is_starved: false,
+            is_retired: false,
+        }
+    }
+}
+
+/// All rings, also by what makes them one.
+pub struct Rings {
+    pool: Pool<Ring>,
+    by_key: HashMap<RingKey, RingId>,
+}
+
+/// What makes a ring one: clause, channel, and host if the command names it.
+type RingKey = (crate::config::ClauseId, Rc<[u8]>, Option<Rc<[u8]>>);
+
+impl Rings {
+    pub fn new() -> Rings {
+        Rings { pool: Pool::new(), by_key: HashMap::new() }
+    }
+
+    /// The ring for a destination whose clause is known; it is made if there is none.
+    pub fn find_or_insert(&mut self, clause: &Rc<Clause>, channel: &[u8], host: &[u8]) -> RingId {
+        let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+        let host = with_host.then(|| Rc::from(host));
+        let channel: Rc<[u8]> = Rc::from(channel);
+        let key = (clause.id, channel.clone(), host.clone());
+        *self
+            .by_key
+            .entry(key)
+            .or_insert_with(|| self.pool.insert(Ring::new(clause.clone(), channel, host)))
+    }
+
+    /// Forgets what rings are found by, so that new ones are made for the clauses of a new
+    /// configuration. The old ones stay as long as they have agents.
+    pub fn retire_all(&mut self) {
+        self.by_key.clear();
+        let ids: Vec<RingId> = self.pool.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.pool[id].is_retired = true;
+        }
+    }
+
+    /// Puts a retired ring back into force, under a new clause. Tells whether that clause had none yet.
+    pub fn adopt(&mut self, id: RingId, clause: &Rc<Clause>) -> bool {
+        let ring = &mut self.pool[id];
+        let key = (clause.id, ring.channel.clone(), ring.host.clone());
+        if self.by_key.contains_key(&key) {
+            return false;
+        }
+        ring.clause = clause.clone();
+        ring.is_retired = false;
+        self.by_key.insert(key, id);
+        true
+    }
+
+    pub fn remove(&mut self, id: RingId) {
+        let ring = self.pool.remove(id);
+        if !ring.is_retired {
+            self.by_key.remove(&(ring.clause.id, ring.channel, ring.host));
+        }
+    }
+
+    pub fn get(&self, id: RingId) -> Option<&Ring> {
+        self.pool.get(id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (RingId, &Ring)> {
+        self.pool.iter()
+    }
+}
+
+impl std::ops::Index<RingId> for Rings {
+    type Output = Ring;
+
+    fn index(&self, id: RingId) -> &Ring {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<RingId> for Rings {
+    fn index_mut(&mut self, id: RingId) -> &mut Ring {
+        &mut self.pool[id]
+    }
+}

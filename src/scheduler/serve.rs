@@ -1,0 +1,258 @@
+//! Getting agents to threads: an idle agent of the ring, else a new one, else a reason why not.
+
+use super::Scheduler;
+use super::action::Action;
+use super::agent::{Agent, AgentId, State};
+use super::list::List;
+use super::ring::{Refusal, Ring, RingId};
+use super::thread::{InReady, ThreadId};
+use super::timers::Timer;
+use crate::time::Timestamp;
+
+/// How many agents were started in the present second.
+#[derive(Default)]
+pub struct ForkRate {
+    second: i64,
+    started: u32,
+}
+
+impl Scheduler {
+    /// Puts a thread among those of its ring that want an agent, or takes it away from them.
+    pub(super) fn update_readiness(&mut self, thread: ThreadId) {
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        // Then only a wake-up asks for a second agent.
+        let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
+        if restart_only && !self.threads[thread].is_ready {
+            return;
+        }
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    pub(super) fn update_readiness_at_wakeup(&mut self, thread: ThreadId) {
+        if self.wants_agent(thread) { self.make_ready(thread) } else { self.unready(thread) }
+    }
+
+    /// Whether a thread could use an agent, or one more.
+    fn wants_agent(&self, thread: ThreadId) -> bool {
+        let thread = &self.threads[thread];
+        let agents = thread.agents.len();
+        let maximum = self.rings[thread.ring].clause.max_thread as usize;
+        let has_unshared_work = thread.due.len() > agents;
+        has_unshared_work
+            && agents < maximum
+            && self.is_selected(thread.destination.channel(), thread.destination.host())
+    }
+
+    /// Whether `-p` lets a destination be served.
+    pub(super) fn is_selected(&self, channel: &[u8], host: &[u8]) -> bool {
+        let selection = self.settings.selection.as_ref();
+        selection.is_none_or(|selection| selection.matches(channel, host))
+    }
+
+    fn make_ready(&mut self, thread: ThreadId) {
+        if self.threads[thread].is_ready {
+            return;
+        }
+        let ring = self.threads[thread].ring;
+        self.threads[thread].is_ready = true;
+        self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
+        self.serve_later(ring);
+    }
+
+    pub(super) fn unready(&mut self, thread: ThreadId) {
+        if !self.threads[thread].is_ready {
+            return;
+        }
+        let ring = self.threads[thread].ring;
+        self.threads[thread].is_ready = false;
+        self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
+    }
+
+    fn with_ready_list(
+        &mut self,
+        ring: RingId,
+        change: impl FnOnce(&mut List<InReady>, &mut super::pool::Pool<super::thread::Thread>),
+    ) {
+        change(&mut self.rings[ring].ready, self.threads.pool_mut());
+    }
+
+    /// The thread of a ring whose turn it is.
+    pub(super) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
+        self.rings[ring].ready.first()
+    }
+
+    pub(super) fn serve_later(&mut self, ring: RingId) {
+        if !std::mem::replace(&mut self.rings[ring].is_unserved, true) {
+            self.unserved.push_back(ring);
+        }
+    }
+
+    pub(super) fn serve_all_rings(&mut self) {
+        let all: Vec<RingId> = self.rings.iter().map(|(ring, _)| ring).collect();
+        all.into_iter().for_each(|ring| self.serve_later(ring));
+    }
+
+    /// Gives agents to the threads that want one, as far as the limits allow.
+    pub(super) fn serve_all(&mut self, now: Timestamp) {
+        while let Some(ring) = self.unserved.pop_front() {
+            self.rings[ring].is_unserved = false;
+            self.serve(now, ring);
+        }
+    }
+
+    fn serve(&mut self, now: Timestamp, ring: RingId) {
+        self.rings[ring].refusal = None;
+        while let Some(thread) = self.next_ready(ring) {
+            if let Some(agent) = self.take_idle(ring, thread) {
+                self.reuse_agent(now, agent, thread);
+            } else if let Err(refusal) = self.may_start(now, ring) {
+                self.refuse(now, ring, refusal);
+                return;
+            } else {
+                self.start_agent(now, ring, thread);
+            }
+        }
+    }
+
+    /// Takes an agent out of the ring's pool: the one that served this thread last, if it is there,
+    /// else the one that was busy last.
+    fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
+        let idle = &self.rings[ring].idle;
+        let at_this_host = idle.iter().rposition(|agent| self.agents[agent].last_thread == thread);
+        let index = at_this_host.or(idle.len().checked_sub(1))?;
+        Some(self.rings[ring].idle.remove(index))
+    }
+
+    fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
+        let agent = AgentId(self.next_agent);
+        self.next_agent += 1;
+        self.counters.agents_started += 1;
+        self.fork_rate.started += 1;
+        self.agents.insert(agent, Agent::new(ring, thread, now));
+        self.rings[ring].agents += 1;
+        let Ring { clause, channel, .. } = &self.rings[ring];
+        let (clause, channel) = (clause.clone(), channel.clone());
+        *self.channel_agents.entry(channel.clone()).or_default() += 1;
+        let host = self.threads[thread].destination.host().into();
+        self.attach(agent, thread);
+        self.arm_agent(agent);
+        self.act(Action::StartAgent { agent, clause, channel, host });
+    }
+
+    /// Binds an agent to a thread.
+    pub(super) fn attach(&mut self, agent: AgentId, thread: ThreadId) {
+        if self.threads[thread].agents.is_empty() {
+            self.order_due(thread);
+        }
+        self.threads[thread].agents.push(agent);
+        let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
+        agent_ref.thread = Some(thread);
+        agent_ref.last_thread = thread;
+        // If it could use yet another agent, the others come first.
+        self.unready(thread);
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    /// Takes an agent away from the thread it is bound to, if there is one.
+    pub(super) fn detach(&mut self, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
+        let Some(thread) = agent_ref.thread.take() else {
+            return;
+        };
+        self.threads[thread].agents.retain(|other| *other != agent);
+        self.update_readiness(thread);
+        self.drop_thread_if_unused(thread);
+    }
+
+    /// Whether an agent may be started in a ring now.
+    fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
+        let Ring { clause, channel, agents, .. } = &self.rings[ring];
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        let of_channel = self.channel_agents.get(channel).copied().unwrap_or_default();
+        if self.settings.frozen || self.is_holding || self.is_draining {
+            Err(Refusal::Frozen)
+        } else if clause.command.is_none() {
+            Err(Refusal::NoCommand)
+        } else if self.agents.len() >= limit(clause.max_agents).min(self.settings.max_agents) {
+            Err(Refusal::MaxAgents)
+        } else if of_channel >= limit(clause.max_channel) {
+            Err(Refusal::MaxChannel)
+        } else if *agents >= limit(clause.max_ring) {
+            Err(Refusal::MaxRing)
+        } else if !self.fork_rate.allows(now, self.settings.fork_rate) {
+            Err(Refusal::ForkRate)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Notes why a ring gets no agent, and sees to it that it is asked again when that may change.
+    fn refuse(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
+        self.rings[ring].refusal = Some(refusal);
+        match refusal {
+            // Its own agents come to serve the thread.
+            Refusal::MaxRing => {}
+            // Somebody must change the configuration or the mode first.
+            Refusal::NoCommand | Refusal::Frozen | Refusal::NotSelected => {}
+            Refusal::MaxAgents => {
+                self.starve(ring);
+                self.make_room(now, |_| true);
+            }
+            Refusal::MaxChannel => {
+                self.starve(ring);
+                let channel = self.rings[ring].channel.clone();
+                self.make_room(now, |ring| ring.channel == channel);
+            }
+            Refusal::ForkRate => {
+                self.starve(ring);
+                self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
+            }
+        }
+    }
+
+    fn starve(&mut self, ring: RingId) {
+        if !std::mem::replace(&mut self.rings[ring].is_starved, true) {
+            self.starved.push_back(ring);
+        }
+    }
+
+    /// Lets the rings that were refused an agent try again, each in its turn.
+    pub(super) fn serve_starved(&mut self) {
+        while let Some(ring) = self.starved.pop_front() {
+            self.rings[ring].is_starved = false;
+            self.serve_later(ring);
+        }
+    }
+
+    pub(super) fn fork_rate_timer(&mut self) {
+        self.serve_starved();
+    }
+
+    /// Gives up the agent that has been idle longest among the rings that count, so that another
+    /// ring gets its place; but no more of them than rings are in line.
+    fn make_room(&mut self, now: Timestamp, counts: impl Fn(&Ring) -> bool) {
+        let among = |agent: &Agent| counts(&self.rings[agent.ring]);
+        let ending = self.agents.values().filter(|agent| !agent.is_alive() && among(agent)).count();
+        if ending >= self.starved.len() {
+            return;
+        }
+        let idle_since = |agent: &Agent| match agent.state {
+            State::Idle(since) if among(agent) => Some(since),
+            _ => None,
+        };
+        let longest_idle =
+            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, *id))).min();
+        if let Some((_, agent)) = longest_idle {
+            self.retire_agent(now, agent);
+        }
+    }
+}
+
+impl ForkRate {
+    fn allows(&mut self, now: Timestamp, per_second: u32) -> bool {
+        if now.seconds() != self.second {
+            *self = ForkRate { second: now.seconds(), started: 0 };
+        }
+        self.started < per_second.max(1)
+    }
+}

@@ -1,0 +1,77 @@
+//! What the scheduler is told once, when it starts.
+
+/// Settings that no configuration file changes: command line and limits of the process.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Load and show the queue, but start no agent (`-F`).
+    pub frozen: bool,
+    /// Start no agent before everything found at start is loaded (`-S`).
+    pub wait_for_initial_scan: bool,
+    /// Start agents for this destination only (`-p`).
+    pub selection: Option<Selection>,
+    /// Agents that may be started in one second (`-R`, default 30).
+    pub fork_rate: u32,
+    /// Agents that the process has descriptors for; the default and the upper bound of `maxta`.
+    pub max_agents: usize,
+    /// Log what becomes of each recipient and message.
+    pub log_outcomes: bool,
+    /// Seed of everything that is left to chance.
+    pub seed: u64,
+}
+
+/// Which threads `-p channel/host` selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The channel; `None` is any.
+    pub channel: Option<Box<[u8]>>,
+    /// The host; `None` is any.
+    pub host: Option<Box<[u8]>>,
+}
+
+impl Selection {
+    /// Reads `channel/host`, where either may be `*`. `None` without a slash.
+    pub fn parse(text: &str) -> Option<Selection> {
+        let (channel, host) = text.split_once('/')?;
+        let part =
+            |text: &str| (text != "*").then(|| text.to_ascii_lowercase().into_bytes().into());
+        Some(Selection { channel: part(channel), host: part(host) })
+    }
+
+    /// Whether a destination, in lower case, is selected.
+    pub fn matches(&self, channel: &[u8], host: &[u8]) -> bool {
+        self.channel.as_deref().is_none_or(|selected| selected == channel)
+            && self.host.as_deref().is_none_or(|selected| selected == host)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            frozen: false,
+            wait_for_initial_scan: false,
+            selection: None,
+            fork_rate: 30,
+            max_agents: 1000,
+            log_outcomes: false,
+            seed: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selections_match_by_part() {
+        let selected = |text, channel: &str, host: &str| {
+            let selection = Selection::parse(text).expect("a selection");
+            selection.matches(channel.as_bytes(), host.as_bytes())
+        };
+        assert!(selected("smtp/a.x", "smtp", "a.x"));
+        assert!(!selected("smtp/a.x", "smtp", "b.x"));
+        assert!(selected("SMTP/*", "smtp", "b.x"));
+        assert!(selected("*/a.x", "local", "a.x"));
+        assert_eq!(Selection::parse("smtp"), None);
+    }
+}

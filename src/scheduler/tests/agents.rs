@@ -1,0 +1,185 @@
+//! Agents that die, hang, lie or are to end.
+
+use super::*;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
+
+#[test]
+fn a_dead_agent_costs_its_present_job_a_deferral_and_no_other() {
+    let mut world = World::new(ONE);
+    world.messages(1..=4, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent).len(), 3);
+    world.says(agent, "Traceback: out of cheese");
+    world.dies(agent, AgentEnd::Signalled(9));
+    let shown = "c/a.test Retry(60) tries=1 the transport agent was ended by signal 9 while it had \
+                 this job (it said: Traceback: out of cheese)";
+    assert_eq!(world.shows(2), [shown]);
+    let locks = |action: &Action| match action {
+        Action::ClearLocks { name, pid } => Some((name.number(), *pid)),
+        _ => None,
+    };
+    let cleared: Vec<(u64, u32)> = world.done.iter().filter_map(locks).collect();
+    assert_eq!(cleared, [(2, 1001), (3, 1001), (4, 1001)]);
+    // The others go to the next agent, in their order.
+    let (_, jobs) = world.newborn();
+    assert_eq!(jobs, ["3\ta.test"]);
+}
+
+#[test]
+fn an_agent_that_never_asks_for_work_makes_its_thread_wait() {
+    for (end, text) in [
+        (AgentEnd::Exited(1), "the transport agent ended with status 1 before it asked for work"),
+        (
+            AgentEnd::NotStarted("/bin/x: No such file or directory".into()),
+            "the transport agent could not be started: /bin/x: No such file or directory before it \
+             asked for work",
+        ),
+    ] {
+        let mut world = World::new(ONE);
+        world.messages(1..=2, "c/a.test");
+        world.dies(world.started[0], end);
+        for number in 1..=2 {
+            assert_eq!(world.shows(number), [format!("c/a.test Retry(60) tries=0 {text}")]);
+        }
+        assert_eq!(world.started.len(), 1);
+        world.pass_seconds(61);
+        assert_eq!(world.started.len(), 2);
+    }
+}
+
+#[test]
+fn agents_that_keep_dying_make_their_thread_wait() {
+    let mut world = World::new(ONE);
+    world.messages(1..=10, "c/a.test");
+    for _ in 0..3 {
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs.len(), 1);
+        world.dies(agent, AgentEnd::Exited(70));
+    }
+    assert_eq!(world.started.len(), 3);
+    assert!(world.shows(10)[0].starts_with("c/a.test Retry(60)"), "{:?}", world.shows(10));
+}
+
+#[test]
+fn one_bad_message_does_not_hold_up_the_others() {
+    let mut world = World::new(ONE);
+    world.messages(1..=5, "c/a.test");
+    let mut delivered = 0;
+    while world.core.totals().messages > 1 {
+        let (agent, jobs) = world.newborn();
+        let mut jobs = std::collections::VecDeque::from(jobs);
+        while let Some(job) = jobs.pop_front() {
+            if job.starts_with("1\t") {
+                world.dies(agent, AgentEnd::Signalled(11));
+                break;
+            }
+            if job.starts_with('#') {
+                break;
+            }
+            let number = job.split('\t').next().unwrap_or_default();
+            world.says(agent, &format!("{number}/100\t\tok3"));
+            world.hungry(agent);
+            delivered += 1;
+            jobs.extend(world.heard_by(agent));
+        }
+        world.removed();
+        assert!(world.started.len() < 4, "the bad one kills every agent");
+    }
+    assert_eq!(delivered, 4);
+}
+
+#[test]
+fn a_silent_agent_is_killed_and_its_work_deferred() {
+    let config = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1 agent-timeout=5m\n\tcommand=x\n";
+    for says_hungry in [true, false] {
+        let mut world = World::new(config);
+        world.message(1, &["c/a.test"]);
+        let agent = world.started[0];
+        if says_hungry {
+            world.hungry(agent);
+            world.heard_by(agent);
+        }
+        // Noise is no sign of life.
+        for _ in 0..4 {
+            world.pass_seconds(74);
+            world.says(agent, "still thinking");
+        }
+        assert_eq!(world.heard_by(agent), [""; 0]);
+        world.pass_seconds(10);
+        assert_eq!(world.heard_by(agent), ["(kill)"], "hungry: {says_hungry}");
+        world.dies(agent, AgentEnd::Signalled(9));
+        let shown = world.shows(1).concat();
+        assert!(shown.contains("was silent for too long, and was ended by signal 9"), "{shown}");
+        assert_eq!(world.started.len(), 1);
+    }
+}
+
+#[test]
+fn a_slow_agent_that_reports_is_left_alone() {
+    let mut world = World::new("c/*\n\tmaxring=1 agent-timeout=5m\n\tcommand=x\n");
+    world.messages(1..=100, "c/a.test");
+    let (agent, _) = world.newborn();
+    for number in 1..=100 {
+        world.pass_seconds(290);
+        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.hungry(agent);
+        assert!(!world.heard_by(agent).contains(&"(kill)".to_string()));
+    }
+}
+
+#[test]
+fn an_idle_agent_ends_when_its_time_is_over() {
+    let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    world.pass_seconds(179);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    // It takes its time with its farewell.
+    world.pass_seconds(298);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    world.dies(agent, AgentEnd::Signalled(9));
+    assert!(!world.core.has_agents());
+}
+
+#[test]
+fn a_parked_agent_may_die_in_peace() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    world.dies(agent, AgentEnd::Exited(0));
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn at_the_end_agents_are_told_to_quit_and_no_new_ones_are_started() {
+    let mut world = World::new("c/*\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    world.message(2, &["c/b.test"]);
+    let (second, jobs) = world.newborn();
+    assert_eq!(jobs, ["2\tb.test"]);
+    world.tell(Event::Drain);
+    assert_eq!(world.heard_by(world.started[0]), ["(quit)"]);
+    assert_eq!(world.heard_by(second), ["(quit)"]);
+    // It finishes what it has.
+    world.says(second, "2/100\t\tok3");
+    world.hungry(second);
+    assert_eq!(world.removed(), ["2"]);
+    for agent in world.started.clone() {
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    assert!(!world.core.has_agents());
+    assert_eq!(world.started.len(), 2);
+    assert!(world.shows(1)[0].ends_with("tries=0 "), "{:?}", world.shows(1));
+}

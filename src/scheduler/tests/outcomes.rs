@@ -1,0 +1,222 @@
+//! What reports do.
+
+use super::*;
+use crate::spool::note::Occasion;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=\"1 2\" skew=1\n\tcommand=x\n";
+
+/// A message for a.test whose one recipient an agent has as its job.
+fn at_work(config: &str) -> (World, AgentId) {
+    let mut world = World::new(config);
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    (world, agent)
+}
+
+fn notes(world: &World) -> Vec<(Occasion, Vec<u32>)> {
+    let note = |action: &Action| match action {
+        Action::Note(note) => Some((note.occasion, note.offsets.clone())),
+        _ => None,
+    };
+    world.done.iter().filter_map(note).collect()
+}
+
+fn states(world: &World) -> Vec<&'static str> {
+    let state = |action: &Action| match action {
+        Action::Statistics(statistics) => Some(statistics.state),
+        _ => None,
+    };
+    world.done.iter().filter_map(state).collect()
+}
+
+#[test]
+fn final_words_end_the_recipient_and_the_message() {
+    for (word, removed) in [("ok2", "1*"), ("ok3", "1"), ("error2", "1*")] {
+        let (mut world, agent) = at_work(ONE);
+        world.says(agent, &format!("1/100\t\t{word} some text"));
+        assert_eq!(states(&world), [word]);
+        assert_eq!(notes(&world), [], "{word}: the agent has noted it");
+        assert_eq!(world.removed(), [removed], "{word}");
+        assert_eq!(world.core.totals().messages, 0);
+    }
+}
+
+#[test]
+fn old_words_are_noted_by_the_scheduler_before_the_message_goes() {
+    for (word, occasion) in [("ok", Occasion::Success), ("error", Occasion::Failure)] {
+        for wrote in [false, true] {
+            let (mut world, agent) = at_work(ONE);
+            world.says(agent, &format!("1/100\tnotary\t{word} some text"));
+            world.hungry(agent);
+            assert_eq!(notes(&world), [(occasion, vec![100])]);
+            assert_eq!(world.removed(), [""; 0], "{word}: the note comes first");
+            world.tell(Event::Noted { ticket: 1, outcome: Ok(wrote) });
+            assert_eq!(world.removed(), [if wrote { "1*" } else { "1" }], "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_note_that_cannot_be_written_is_written_later() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tnotary\terror some text");
+    world.tell(Event::Noted { ticket: 1, outcome: Err(std::io::ErrorKind::StorageFull) });
+    assert_eq!(world.removed(), [""; 0]);
+    world.pass_seconds(40);
+    assert_eq!(notes(&world).len(), 2);
+    world.tell(Event::Noted { ticket: 1, outcome: Ok(true) });
+    assert_eq!(world.removed(), ["1*"]);
+}
+
+#[test]
+fn a_removal_that_fails_is_tried_again() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\t\tok3");
+    world.done.clear();
+    let outcome = Err(std::io::ErrorKind::ReadOnlyFilesystem);
+    world.tell(Event::Removed { number: 1, outcome });
+    assert_eq!(world.core.is_leaving(1), Some(true), "it must not be read again");
+    world.pass_seconds(40);
+    assert_eq!(world.removed(), ["1"]);
+    assert_eq!(world.core.is_leaving(1), None);
+}
+
+#[test]
+fn a_deferred_recipient_waits_for_the_wakeup_of_its_thread() {
+    for word in ["deferred", "deferback"] {
+        let (mut world, agent) = at_work(ONE);
+        world.says(agent, &format!("1/100\tn\t{word} come again"));
+        world.hungry(agent);
+        assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 come again"]);
+        world.hungry(agent);
+        world.pass_seconds(59);
+        assert_eq!(world.heard_by(agent), ["#idle"]);
+        world.pass_seconds(2);
+        assert_eq!(world.heard_by(agent), ["1\ta.test"], "{word}");
+    }
+}
+
+#[test]
+fn new_mail_is_not_held_up_by_one_deferred_recipient() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 mailbox full"]);
+}
+
+#[test]
+fn a_host_that_is_down_holds_up_everything_for_it() {
+    let mut world = World::new(ONE);
+    world.messages(1..=3, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\tn\tdeferall connection refused");
+    world.hungry(agent);
+    for number in 1..=3 {
+        let shown = "c/a.test Retry(60) tries=1 connection refused";
+        assert_eq!(world.shows(number), [shown], "message {number}");
+    }
+    world.message(4, &["c/a.test"]);
+    assert_eq!(world.shows(4), ["c/a.test Retry(60) tries=0 "]);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+}
+
+#[test]
+fn the_time_of_a_retryat_is_kept() {
+    let at = (START + Duration::from_secs(500)).seconds();
+    for (text, wait) in [
+        ("+200 later".to_string(), 200),
+        ("200 later".to_string(), 200),
+        (format!("{at} later"), 500),
+        // The retry list asks for more.
+        ("+5 later".to_string(), 60),
+    ] {
+        let (mut world, agent) = at_work(ONE);
+        world.says(agent, &format!("1/100\tn\tretryat {text}"));
+        world.hungry(agent);
+        assert_eq!(world.shows(1), [format!("c/a.test Retry({wait}) tries=1 later")]);
+    }
+    // Without a message the original crashes.
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\t\tretryat");
+    world.hungry(agent);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 "]);
+}
+
+#[test]
+fn one_run_is_one_step_however_many_recipients_are_deferred() {
+    let mut world = World::new(ONE);
+    world.messages(1..=5, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    assert_eq!(world.shows(5), ["c/a.test Retry(60) tries=1 later"]);
+    world.pass_seconds(61);
+    let jobs = world.heard_by(agent);
+    world.works(agent, jobs, "deferred later");
+    assert_eq!(world.shows(5), ["c/a.test Retry(119) tries=2 later"]);
+}
+
+#[test]
+fn an_unknown_word_counts_as_an_attempt_and_says_nothing() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tn\tdeferred first words");
+    world.says(agent, "1/100\tq\tfrobnicate what");
+    world.hungry(agent);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=2 first words"]);
+}
+
+#[test]
+fn reports_about_nobody_change_nothing() {
+    let (mut world, agent) = at_work(ONE);
+    for line in ["777/100\t\tok3", "1/101\t\tok3", "1/100\tok3", "what?", "", "# comment"] {
+        world.says(agent, line);
+    }
+    assert_eq!(world.shows(1).len(), 1);
+    world.says(agent, "1/100\t\tok3");
+    assert_eq!(world.removed(), ["1"]);
+    world.says(agent, "1/100\t\tok3");
+}
+
+#[test]
+fn an_agent_may_report_about_the_recipients_of_others() {
+    let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
+    world.message(1, &["c/a.test", "c/b.test", "c/c.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/300\t\tok3");
+    world.says(agent, "1/200\t\tok3");
+    assert_eq!(world.shows(1).len(), 1);
+    world.says(agent, "1/100\t\tok3");
+    assert_eq!(world.removed(), ["1"]);
+}
+
+#[test]
+fn a_job_that_ends_without_a_word_is_deferred_with_one_of_ours() {
+    let (mut world, agent) = at_work(ONE);
+    world.hungry(agent);
+    let words = "the agent ended the job without a word about this recipient";
+    assert_eq!(world.shows(1), [format!("c/a.test Retry(60) tries=1 {words}")]);
+}
+
+#[test]
+fn recipients_of_one_vertex_end_one_by_one() {
+    let mut world = World::new(ONE);
+    let group = Group {
+        channel: b"c"[..].into(),
+        host: b"a.test"[..].into(),
+        offsets: vec![472, 421, 523],
+    };
+    world.tell(Event::Arrived(arrival(1, vec![group], START, START)));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/421\t\tok3");
+    world.says(agent, "1/472\tn\tdeferred later");
+    world.says(agent, "1/523\t\terror2 no such user");
+    world.hungry(agent);
+    let (_, vertices) = world.core.message_at_or_after(START, 1).expect("still queued");
+    assert_eq!(vertices[0].offsets, [472]);
+    assert_eq!(states(&world), ["ok3", "error2"]);
+}

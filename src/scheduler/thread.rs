@@ -1,0 +1,212 @@
+//! Threads: everything queued for one channel and host. A thread owns the retry state of its
+//! destination and at most `maxthr` agents work on it.
+
+use super::agent::AgentId;
+use super::destination::Destination;
+use super::list::{Chain, Links, List};
+use super::pool::{Id, Pool};
+use super::ring::RingId;
+use super::vertex::{InThread, Place, Vertex, VertexId};
+use crate::time::Timestamp;
+use std::collections::HashMap;
+
+/// The number of a thread in memory.
+pub type ThreadId = Id<Thread>;
+
+/// All vertices of one channel and host.
+pub struct Thread {
+    /// Channel and host.
+    pub destination: Destination,
+    /// The ring whose agents serve it.
+    pub ring: RingId,
+    /// Its place in the ring's list of threads.
+    pub ring_slot: usize,
+    /// Vertices to be given to an agent, in this order.
+    pub due: List<InThread>,
+    /// Vertices that agents have.
+    pub fed: List<InThread>,
+    /// Vertices that wait for the wake-up.
+    pub waiting: List<InThread>,
+    /// Agents working on it, the newest last.
+    pub agents: Vec<AgentId>,
+    /// Recipients in its vertices.
+    pub recipients: u32,
+    /// Reports about its recipients that were no final ones.
+    pub attempts: u32,
+    /// Retry state: when and why it is tried again.
+    pub retry: Retry,
+    /// No vertex of it expires before this time.
+    pub expiry_check: Option<Timestamp>,
+    /// The time its timer is set to.
+    pub timer: Option<Timestamp>,
+    /// It is in the ring's list of threads that want an agent.
+    pub is_ready: bool,
+    /// Neighbours in that list.
+    pub in_ready: Links<Thread>,
+    /// Agents that died in a row over it, with no report in between.
+    pub deaths: u8,
+}
+
+/// When a thread is tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retry {
+    /// The wake-up, while it is in the future: then what waits becomes due.
+    pub wakeup: Option<Timestamp>,
+    /// The last wake-up that was planned, past or future.
+    pub planned: Option<Timestamp>,
+    /// Index of the next entry of the clause's `retries`.
+    pub index: usize,
+    /// The host as a whole is not to be tried before the wake-up: what arrives waits, too.
+    pub blocked: bool,
+}
+
+/// The links of a ring's list of threads that want an agent.
+pub enum InReady {}
+
+impl Chain for InReady {
+    type Item = Thread;
+
+    fn links(thread: &Thread) -> &Links<Thread> {
+        &thread.in_ready
+    }
+
+    fn links_mut(thread: &mut Thread) -> &mut Links<Thread> {
+        &mut thread.in_ready
+    }
+}
+
+impl Thread {
+    pub fn new(destination: Destination, ring: RingId) -> Thread {
+        Thread {
+            destination,
+            ring,
+            ring_slot: 0,
+            due: List::new(),
+            fed: List::new(),
+            waiting: List::new(),
+            agents: Vec::new(),
+            recipients: 0,
+            attempts: 0,
+            retry: Retry::default(),
+            expiry_check: None,
+            timer: None,
+            is_ready: false,
+            in_ready: Links::default(),
+            deaths: 0,
+        }
+    }
+
+    /// How many vertices it has.
+    pub fn len(&self) -> usize {
+        self.due.len() + self.fed.len() + self.waiting.len()
+    }
+
+    /// Whether nothing is queued for it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its vertices: with agents, due, waiting.
+    pub fn vertices<'p>(&self, pool: &'p Pool<Vertex>) -> impl Iterator<Item = VertexId> + use<'p> {
+        self.fed.iter(pool).chain(self.due.iter(pool)).chain(self.waiting.iter(pool))
+    }
+
+    fn list(&mut self, place: Place) -> Option<&mut List<InThread>> {
+        match place {
+            Place::Due => Some(&mut self.due),
+            Place::Fed => Some(&mut self.fed),
+            Place::Waiting => Some(&mut self.waiting),
+            Place::Spent => None,
+        }
+    }
+
+    /// Takes a vertex of this thread out of the list it is in, and puts it at the end of another.
+    pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: Place) {
+        self.take_out(pool, vertex);
+        pool[vertex].place = to;
+        if let Some(list) = self.list(to) {
+            list.push_back(pool, vertex);
+        }
+    }
+
+    /// The same, but puts it at the head of what is due.
+    pub fn move_vertex_to_head(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
+        self.take_out(pool, vertex);
+        pool[vertex].place = Place::Due;
+        self.due.push_front(pool, vertex);
+    }
+
+    fn take_out(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
+        let from = pool[vertex].place;
+        if let Some(list) = self.list(from) {
+            list.remove(pool, vertex);
+        }
+    }
+}
+
+/// All threads, also by destination.
+pub struct Threads {
+    pool: Pool<Thread>,
+    by_destination: HashMap<Destination, ThreadId>,
+    key: Vec<u8>,
+}
+
+impl Threads {
+    pub fn new() -> Threads {
+        Threads { pool: Pool::new(), by_destination: HashMap::new(), key: Vec::new() }
+    }
+
+    pub fn find(&mut self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
+        let key = Destination::key(channel, host, &mut self.key);
+        self.by_destination.get(key).copied()
+    }
+
+    pub fn insert(&mut self, thread: Thread) -> ThreadId {
+        let destination = thread.destination.clone();
+        let id = self.pool.insert(thread);
+        self.by_destination.insert(destination, id);
+        id
+    }
+
+    pub fn remove(&mut self, id: ThreadId) -> Thread {
+        let thread = self.pool.remove(id);
+        self.by_destination.remove(&thread.destination);
+        thread
+    }
+
+    pub fn get(&self, id: ThreadId) -> Option<&Thread> {
+        self.pool.get(id)
+    }
+
+    pub fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
+        self.pool.iter()
+    }
+
+    /// The pool itself, for lists that go through it.
+    pub fn pool(&self) -> &Pool<Thread> {
+        &self.pool
+    }
+
+    /// The same, for lists that change.
+    pub fn pool_mut(&mut self) -> &mut Pool<Thread> {
+        &mut self.pool
+    }
+}
+
+impl std::ops::Index<ThreadId> for Threads {
+    type Output = Thread;
+
+    fn index(&self, id: ThreadId) -> &Thread {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<ThreadId> for Threads {
+    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
+        &mut self.pool[id]
+    }
+}

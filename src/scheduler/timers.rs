@@ -1,0 +1,55 @@
+//! What is to be looked at when, if nothing happens before.
+
+use super::action::NoteTicket;
+use super::agent::AgentId;
+use super::message::MessageId;
+use super::thread::ThreadId;
+use crate::time::Timestamp;
+use std::collections::BTreeSet;
+
+/// Whom a timer wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// A thread: its wake-up, or the expiry of one of its vertices.
+    Thread(ThreadId),
+    /// An agent: idle, silent or slow to end for too long.
+    Agent(AgentId),
+    /// Rings that wait for the next second in which agents may be started.
+    ForkRate,
+    /// A note that could not be written.
+    Note(NoteTicket),
+    /// A message that could not be taken out of the spool.
+    Removal(MessageId),
+}
+
+/// All timers, soonest first.
+#[derive(Default)]
+pub struct Timers {
+    set: BTreeSet<(Timestamp, Timer)>,
+}
+
+impl Timers {
+    pub fn add(&mut self, time: Timestamp, timer: Timer) {
+        self.set.insert((time, timer));
+    }
+
+    pub fn cancel(&mut self, time: Timestamp, timer: Timer) {
+        self.set.remove(&(time, timer));
+    }
+
+    pub fn next(&self) -> Option<Timestamp> {
+        self.set.first().map(|(time, _)| *time)
+    }
+
+    /// Takes out the soonest timer whose time has come.
+    pub fn pop_due(&mut self, now: Timestamp) -> Option<Timer> {
+        if self.next()? > now {
+            return None;
+        }
+        self.set.pop_first().map(|(_, timer)| timer)
+    }
+
+    pub fn contains(&self, time: Timestamp, timer: Timer) -> bool {
+        self.set.contains(&(time, timer))
+    }
+}

@@ -1,0 +1,183 @@
+//! Writing into a control file what became of recipients, where agents leave that to the scheduler.
+
+use super::{Spool, SpoolName};
+use crate::control_file::diagnostic::Diagnostic;
+use crate::control_file::notify::{Events, Notify};
+use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
+use crate::time::Timestamp;
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+
+/// What is to be noted, for each of some recipients of one message.
+#[derive(Clone, Copy, Debug)]
+pub struct Remark<'a> {
+    /// Offsets of the recipients' lines.
+    pub offsets: &'a [u32],
+    /// Why: it decides which of them wanted to hear of it.
+    pub occasion: Occasion,
+    /// When it happened.
+    pub time: Timestamp,
+    /// Notary data.
+    pub notary: &'a [u8],
+    /// Text for people.
+    pub message: &'a [u8],
+}
+
+/// Why something is noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// Delivered (`ok`): noted if NOTIFY has SUCCESS.
+    Success,
+    /// Failed (`error`): noted if NOTIFY has FAILURE.
+    Failure,
+    /// Too old: noted if NOTIFY has FAILURE, and the recipient is marked as failed, so that a
+    /// restart does not let it expire once more.
+    Expiry,
+}
+
+impl Occasion {
+    fn is_wanted(self, events: Events) -> bool {
+        match self {
+            Occasion::Success => events.success,
+            Occasion::Failure | Occasion::Expiry => events.failure,
+        }
+    }
+}
+
+/// Appends a `d` line for each recipient whose sender wants to hear of it. Tells whether there was
+/// any. When it returns, the lines are on disk.
+pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result<bool> {
+    let path = spool.control_file(name);
+    let file = control_file::parse(fs::read(&path)?)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let mut lines = Vec::new();
+    for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
+        if remark.occasion.is_wanted(events(&file, recipient)) {
+            line(&file, recipient, remark).write_to(&mut lines);
+        }
+    }
+    if !lines.is_empty() {
+        mark::append_lines(&path, &lines)?;
+    }
+    if remark.occasion == Occasion::Expiry {
+        let on_disk = OpenOptions::new().read(true).write(true).open(&path)?;
+        for offset in remark.offsets {
+            mark::change_tag(&on_disk, *offset, Tag::Pending, Tag::Failed, 0)?;
+        }
+    }
+    Ok(!lines.is_empty())
+}
+
+fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> Diagnostic<'a> {
+    Diagnostic {
+        recipient: recipient.offset,
+        headers: file.headers_of(recipient).map(|headers| headers.text.start),
+        // The original's scheduler points behind id and tag here, agents point at the line.
+        notify: recipient.notify.map(|notify| notify.value.start),
+        time: remark.time.seconds(),
+        notary: remark.notary,
+        message: remark.message,
+    }
+}
+
+/// Whether a sender is really owed a report: by a `d` line that was not reported, about a recipient
+/// whose sender has not said NEVER.
+pub fn owes_report(file: &ControlFile) -> bool {
+    file.diagnostics.iter().filter(|diagnostic| !diagnostic.reported).any(|diagnostic| {
+        let recipient = Diagnostic::parse(file.get(diagnostic.value))
+            .and_then(|diagnostic| file.recipient_at(diagnostic.recipient));
+        recipient.is_none_or(|recipient| events(file, recipient) != Events::NONE)
+    })
+}
+
+/// Whether a recipient was not delivered to, and nothing was noted for a sender who wants to know.
+pub fn hides_failure(file: &ControlFile) -> bool {
+    let noted: HashSet<u32> = file
+        .diagnostics
+        .iter()
+        .filter_map(|diagnostic| Some(Diagnostic::parse(file.get(diagnostic.value))?.recipient))
+        .collect();
+    file.recipients.iter().any(|recipient| {
+        recipient.tag != Tag::Done
+            && !noted.contains(&recipient.offset)
+            && events(file, recipient).failure
+    })
+}
+
+fn events(file: &ControlFile, recipient: &Recipient) -> Events {
+    recipient
+        .notify
+        .map_or(Notify::default().events, |notify| Notify::parse(file.get(notify.value)).events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+
+    const TEXT: &str = "@ 0x00000007\ni 1\nl x\ns l - a 0\n\
+                        r           c h u1 0\n\
+                        r           c h u2 0\nN NOTIFY=NEVER\n\
+                        r           c h u3 0\nN NOTIFY=SUCCESS,FAILURE\nm\nA: 1\n\n";
+
+    fn after(occasion: Occasion) -> (bool, String) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let name = SpoolName::new(HashFolder::TOP, b"1").expect("a name");
+        fs::write(spool.control_file(&name), TEXT).expect("a control file");
+        let remark = Remark {
+            offsets: &[31, 52, 88],
+            occasion,
+            time: Timestamp::from_seconds(1_795_259_643),
+            notary: b"n",
+            message: b"text",
+        };
+        let wrote = write(&spool, &name, &remark).expect("noted");
+        (wrote, fs::read_to_string(spool.control_file(&name)).expect("read"))
+    }
+
+    #[test]
+    fn only_those_who_want_it_get_a_line() {
+        let line = |offset, notify| format!("d {offset}:136:{notify}::1795259643\tn\ttext\n");
+        let (wrote, text) = after(Occasion::Success);
+        assert!(wrote);
+        assert_eq!(text, format!("{TEXT}{}", line(88, "111")));
+        let (wrote, text) = after(Occasion::Failure);
+        assert!(wrote);
+        assert_eq!(text, format!("{TEXT}{}{}", line(31, "-1"), line(88, "111")));
+    }
+
+    #[test]
+    fn expired_recipients_are_marked_all_of_them() {
+        let (_, text) = after(Occasion::Expiry);
+        assert_eq!(text.matches("\nr-          c").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn a_failure_without_a_line_is_noticed() {
+        let hides = |lines: &str, tag: &str| {
+            let text = TEXT.replace("r           c h u1", &format!("r{tag}          c h u1"));
+            let text = text.replace("r           c h u3", "r+          c h u3");
+            let text = format!("{text}{lines}");
+            hides_failure(&control_file::parse(text.into_bytes()).expect("a file"))
+        };
+        assert!(hides("", "-"));
+        assert!(!hides("", "+"));
+        assert!(!hides("d+31:0:-1::1\tn\tm\n", "-"));
+    }
+
+    #[test]
+    fn a_report_is_owed_unless_never_was_wanted() {
+        let owes = |lines: &str| {
+            let file = control_file::parse(format!("{TEXT}{lines}").into_bytes()).expect("a file");
+            owes_report(&file)
+        };
+        assert!(!owes(""));
+        assert!(owes("d 31:0:-1::1\tn\tm\n"));
+        assert!(!owes("d+31:0:-1::1\tn\tm\n"));
+        assert!(!owes("d 52:0:-1::1\tn\tm\n"));
+        assert!(owes("d broken\n"));
+    }
+}

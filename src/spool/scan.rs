@@ -1,0 +1,168 @@
+//! Looking for control files in the spool's folders.
+
+use super::{HashFolder, Spool, SpoolName};
+use std::fs::{self, ReadDir};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+/// How much one scan may bring (`-E`).
+#[derive(Clone, Copy, Debug)]
+pub struct ScanLimits {
+    /// Leave a folder when it has yielded more new names than this.
+    pub new_names: usize,
+    /// Stop after this time.
+    pub time: Duration,
+}
+
+impl ScanLimits {
+    /// No limits: find everything.
+    pub const NONE: ScanLimits = ScanLimits { new_names: usize::MAX, time: Duration::MAX };
+}
+
+/// How a scan ended.
+#[derive(Debug, Default)]
+pub struct ScanEnd {
+    /// A limit was met: there may be more.
+    pub truncated: bool,
+    /// Folders that could not be read.
+    pub errors: Vec<io::Error>,
+}
+
+/// Names are passed on in portions of at most this many.
+const PORTION: usize = 1000;
+
+/// Lists the names of control files below `transport/`, folder by folder, in the order in which the
+/// file system has them. `portion` is given some at a time; it tells how many of them were new, or
+/// `None` to end the scan.
+pub fn scan(
+    spool: &Spool,
+    limits: ScanLimits,
+    mut portion: impl FnMut(Vec<SpoolName>) -> Option<usize>,
+) -> ScanEnd {
+    let mut end = ScanEnd::default();
+    let started = Instant::now();
+    let mut folders = vec![HashFolder::TOP];
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(spool.transport().join(folder.to_string())) {
+            Ok(entries) => entries,
+            Err(error) => {
+                end.errors.push(error);
+                continue;
+            }
+        };
+        let mut entries = Entries { entries, folder, below: Vec::new(), errors: Vec::new() };
+        let mut new_names = 0;
+        loop {
+            let names: Vec<SpoolName> = entries.by_ref().take(PORTION).collect();
+            if names.is_empty() {
+                break;
+            }
+            match portion(names) {
+                Some(new) => new_names += new,
+                None => return end,
+            }
+            let out_of_time = started.elapsed() > limits.time;
+            if new_names > limits.new_names || out_of_time {
+                end.truncated = true;
+                break;
+            }
+        }
+        end.errors.append(&mut entries.errors);
+        if started.elapsed() > limits.time {
+            return end;
+        }
+        folders.append(&mut entries.below);
+    }
+    end
+}
+
+/// The names of control files in one folder; notes the folders below it.
+struct Entries {
+    entries: ReadDir,
+    folder: HashFolder,
+    below: Vec<HashFolder>,
+    errors: Vec<io::Error>,
+}
+
+impl Iterator for Entries {
+    type Item = SpoolName;
+
+    fn next(&mut self) -> Option<SpoolName> {
+        loop {
+            let entry = match self.entries.next()? {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.errors.push(error);
+                    return None;
+                }
+            };
+            let name = entry.file_name();
+            if let Some(below) = self.folder.below(name.as_bytes()) {
+                // Not what a symbolic link points to.
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    self.below.push(below);
+                }
+            } else if let Some(name) = SpoolName::new(self.folder, name.as_bytes()) {
+                return Some(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spool_with(files: &[&str]) -> (tempfile::TempDir, Spool) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        for file in files {
+            let path = spool.transport().join(file);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, "").expect("a file");
+        }
+        (folder, spool)
+    }
+
+    fn found(spool: &Spool, limits: ScanLimits) -> (Vec<String>, bool) {
+        let mut all = Vec::new();
+        let end = scan(spool, limits, |names| {
+            all.extend(names.iter().map(SpoolName::path));
+            Some(names.len())
+        });
+        assert!(end.errors.is_empty(), "{:?}", end.errors);
+        all.sort();
+        (all, end.truncated)
+    }
+
+    #[test]
+    fn names_are_found_at_all_levels_and_nothing_else() {
+        let files =
+            ["4711", "F/4712", "Z/F/4713", ".4714", "x4715", "A/B/C/4716", "a/4717", "AB/1"];
+        let (_folder, spool) = spool_with(&files);
+        std::os::unix::fs::symlink("F", spool.transport().join("G")).expect("a link");
+        let (names, truncated) = found(&spool, ScanLimits::NONE);
+        assert_eq!(names, ["4711", "F/4712", "Z/F/4713"]);
+        assert!(!truncated);
+    }
+
+    #[test]
+    fn a_scan_stops_at_its_limit() {
+        let files: Vec<String> = (1..=2500).map(|number| number.to_string()).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let (_folder, spool) = spool_with(&files);
+        let limits = ScanLimits { new_names: 1500, ..ScanLimits::NONE };
+        let (names, truncated) = found(&spool, limits);
+        assert!(truncated);
+        assert_eq!(names.len(), 2000);
+    }
+
+    #[test]
+    fn a_missing_folder_is_told() {
+        let spool = Spool::new("/nonexistent");
+        let end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
+        assert_eq!(end.errors.len(), 1);
+    }
+}

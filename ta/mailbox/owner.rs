@@ -1,0 +1,68 @@
+//! Whose mailbox a user name means.
+
+use crate::address::is_safe;
+use std::io;
+use std::path::Path;
+use zsched::sys::{self, Account};
+
+/// Who has a mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// The users of this system; each mailbox belongs to its user.
+    OfTheSystem,
+    /// Every name; all mailboxes belong to whoever runs the agent.
+    Anyone,
+}
+
+/// A mailbox's name, and whose it is.
+#[derive(Debug)]
+pub struct Owner {
+    /// Name of the file or folder.
+    pub name: String,
+    /// The user, where mailboxes are those of users.
+    pub account: Option<Account>,
+}
+
+/// Why a user has not been found.
+#[derive(Debug)]
+pub enum NotFound {
+    /// There is none.
+    NoSuchUser,
+    /// That could not be found out.
+    Unknown(io::Error),
+}
+
+impl Users {
+    /// Finds the owner of the mailbox that `name` stands for, as written or in lower case. `folder`
+    /// is where mailboxes are.
+    pub fn find(self, name: &str, folder: &Path) -> Result<Owner, NotFound> {
+        let lower_case = name.to_ascii_lowercase();
+        match self {
+            Users::Anyone => {
+                let exists = folder.join(name).symlink_metadata().is_ok();
+                let name = if exists { name.to_string() } else { lower_case };
+                // `BOB.LOCK` is a name; `bob.lock` is the lock of another.
+                if !is_safe(&name) {
+                    return Err(NotFound::NoSuchUser);
+                }
+                Ok(Owner { name, account: None })
+            }
+            Users::OfTheSystem => {
+                let mut found = sys::find_account(name).map_err(NotFound::Unknown)?;
+                if found.is_none() && lower_case != name {
+                    found = sys::find_account(&lower_case).map_err(NotFound::Unknown)?;
+                }
+                let account = found.filter(|account| is_safe(&account.name));
+                let account = account.ok_or(NotFound::NoSuchUser)?;
+                Ok(Owner { name: account.name.clone(), account: Some(account) })
+            }
+        }
+    }
+}
+
+impl Owner {
+    /// Whether a file of user `uid` may be this owner's mailbox.
+    pub fn may_own(&self, uid: u32) -> bool {
+        uid == sys::users::effective_user() || self.account.as_ref().is_some_and(|a| a.uid == uid)
+    }
+}

@@ -1,0 +1,97 @@
+//! `hold`.
+
+use crate::support::{HOLD, Spool, control_file, is_root, not_run, offset};
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn what_is_waited_for_is_in_the_host() {
+    for (host, held) in [
+        ("timeout:2100000000", true),
+        ("TimeOut:2100000000", true),
+        ("timeout:1000", false),
+        ("timeout:-1", false),
+        ("timeout:soon", true),
+        ("timeout:", true),
+        ("-", true),
+        ("ns:example.org", true),
+        ("home:user", true),
+        ("script:name", true),
+    ] {
+        let spool = Spool::new();
+        let control = control_file("7", "local - a@x", &[&format!("hold {host} u@x")]);
+        spool.put("7", &control, "body\n");
+        let answers = spool.session(HOLD, &[], &format!("7\t{}\n", host.to_lowercase()));
+        let place = format!("7/{}\t", offset(&control, 0));
+        let notary = "u@x\x01delayed\x014.4.3 (";
+        let expected =
+            if held { format!("{place}{notary}") } else { format!("{place}\tok3 handed") };
+        assert!(answers.contains(&expected), "{host}: {answers:?}");
+        let tag = if held { "r " } else { "r+" };
+        assert!(spool.lines("7", 'r')[0].starts_with(tag), "{host}");
+        assert_eq!(spool.names("router").len(), usize::from(!held), "{host}");
+        assert!(spool.names("public").is_empty(), "{host}");
+    }
+}
+
+#[test]
+fn a_released_message_is_a_new_submission() {
+    let spool = Spool::new();
+    let recipients = ["hold timeout:1 u@x | NOTIFY=DELAY ORCPT=rfc822;v@x", "hold timeout:1 w@x"];
+    let control = control_file("7", "local - a@x", &recipients);
+    let control = control.replace("NOTIFY=DELAY ORCPT=rfc822;v@x", "$&\nR HDRS\nn ID+3D7");
+    let control = control.replace("$&", "NOTIFY=DELAY ORCPT=rfc822;v@x");
+    spool.put("7", &control, "body\nFrom here on\n");
+    spool.session(HOLD, &[], "7\ttimeout:1\n");
+    let names = spool.names("router");
+    assert_eq!(names.len(), 2);
+    let mut submissions: Vec<String> =
+        names.iter().map(|name| spool.read(&format!("router/{name}"))).collect();
+    submissions.sort_by_key(|text| text.contains("to <w@x>"));
+    let message = "Subject: test\n\nbody\nFrom here on\n";
+    let common = "envid ID+3D7\nnotaryret HDRS\nfrom <a@x>\n";
+    let wishes = "todsn NOTIFY=DELAY ORCPT=rfc822;v@x\n";
+    assert_eq!(submissions[0], format!("{common}{wishes}to <u@x>\nenv-end\n{message}"));
+    assert_eq!(submissions[1], format!("{common}to <w@x>\nenv-end\n{message}"));
+    for name in names {
+        let path = spool.path(&format!("router/{name}"));
+        let metadata = path.metadata().expect("a submission");
+        assert_eq!(metadata.ino().to_string(), name);
+        assert_eq!(metadata.mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn an_error_message_stays_one() {
+    let spool = Spool::new();
+    spool.put("7", &control_file("7", "error <> <>", &["hold timeout:1 u@x"]), "body\n");
+    spool.session(HOLD, &[], "7\ttimeout:1\n");
+    let submission = spool.read(&format!("router/{}", spool.names("router")[0]));
+    assert!(submission.starts_with("channel error\nto <u@x>\nenv-end\n"), "{submission}");
+}
+
+#[test]
+fn a_submission_has_no_more_rights_than_its_message() {
+    if !is_root() {
+        not_run("submissions for other users: needs root");
+        return;
+    }
+    let spool = Spool::new();
+    spool.put("7", &control_file("7", "local - a@x", &["hold timeout:1 u@x"]), "body\n");
+    std::os::unix::fs::chown(spool.path("queue/7"), Some(12345), Some(54321)).expect("chown");
+    spool.session(HOLD, &[], "7\ttimeout:1\n");
+    let path = spool.path(&format!("router/{}", spool.names("router")[0]));
+    let metadata = path.metadata().expect("a submission");
+    assert_eq!((metadata.uid(), metadata.gid()), (12345, 54321));
+}
+
+#[test]
+fn without_a_router_nothing_is_lost() {
+    let spool = Spool::new();
+    std::fs::remove_dir(spool.path("router")).expect("remove");
+    let control = control_file("7", "local - a@x", &["hold timeout:1 u@x"]);
+    spool.put("7", &control, "body\n");
+    let answers = spool.session(HOLD, &[], "7\ttimeout:1\n");
+    assert!(answers.contains("\tdeferred cannot hand back to the router: "), "{answers}");
+    assert_eq!(spool.read("transport/7"), control);
+    assert!(spool.names("public").is_empty());
+}

@@ -1,0 +1,99 @@
+//! `mailbox` as root: every mailbox is its user's, and is touched with the user's rights only.
+
+use crate::support::{MAILBOX, Spool, allow, control_file, is_root, not_run};
+use std::os::unix::fs::{MetadataExt, chown};
+use zsched::sys::{Account, find_account};
+
+/// Some user of this system who is not root.
+fn user() -> Option<Account> {
+    if !is_root() {
+        not_run("mailboxes of other users: needs root");
+        return None;
+    }
+    let names = ["games", "nobody", "mail", "daemon", "news"];
+    let user = names.iter().find_map(|name| find_account(name).expect("the database answers"));
+    if user.is_none() {
+        not_run("mailboxes of other users: none of the usual ones exists");
+    }
+    user
+}
+
+/// Delivers to `recipient` in a folder of this mode and group.
+fn deliver(spool: &Spool, recipient: &str, mode: u32, group: u32, options: &[&str]) -> String {
+    spool.put("7", &control_file("7", "local - a@x", &[&format!("local h {recipient}")]), "body\n");
+    chown(spool.path("mail"), Some(0), Some(group)).expect("chown");
+    allow(spool.path("mail"), mode);
+    let mail = spool.mail();
+    spool.session(MAILBOX, &[&["-d", &mail, "-w", "0"], options].concat(), "7\th\n")
+}
+
+#[test]
+fn a_mailbox_belongs_to_its_user() {
+    let Some(user) = user() else { return };
+    let mail_group = 4242;
+    // The traditional folder, one that everybody may write to, and both with Maildir.
+    for (mode, group, options, expected) in [
+        (0o2775, mail_group, &[][..], mail_group),
+        (0o1777, 0, &[], user.gid),
+        (0o775, mail_group, &["-M"], user.gid),
+        (0o1777, 0, &["-M"], user.gid),
+    ] {
+        let spool = Spool::new();
+        let answers = deliver(&spool, &format!("{}+x@x", user.name), mode, group, options);
+        assert!(answers.contains("\tok3 delivered"), "{mode:o}: {answers}");
+        assert_eq!(spool.names("mail"), [user.name.as_str()]);
+        let mut path = spool.path("mail").join(&user.name);
+        if path.is_dir() {
+            let folder = format!("mail/{}/new", user.name);
+            path = path.join("new").join(&spool.names(&folder)[0]);
+        }
+        let metadata = path.metadata().expect("a mailbox");
+        let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o777);
+        assert_eq!(found, (user.uid, expected, 0o600), "{mode:o}");
+        // Root again: the control file has been marked.
+        assert!(spool.lines("7", 'r')[0].starts_with("r+ "));
+    }
+}
+
+#[test]
+fn the_rights_of_root_are_not_used_for_users() {
+    let Some(user) = user() else { return };
+    let spool = Spool::new();
+    let answers = deliver(&spool, &user.name, 0o755, 0, &[]);
+    assert!(answers.contains("\tdeferred cannot lock the mailbox: Permission denied"), "{answers}");
+    let answers = deliver(&spool, &user.name, 0o755, 0, &["-M"]);
+    assert!(answers.contains("\tdeferred cannot create the mailbox: "), "{answers}");
+    assert!(spool.names("mail").is_empty());
+}
+
+#[test]
+fn a_mailbox_that_somebody_else_has_made_is_refused() {
+    let Some(user) = user() else { return };
+    for make_folder in [false, true] {
+        let spool = Spool::new();
+        let path = spool.path("mail").join(&user.name);
+        if make_folder {
+            std::fs::create_dir(&path).expect("make a folder");
+        } else {
+            std::fs::write(&path, "").expect("write");
+        }
+        chown(&path, Some(user.uid + 1), None).expect("chown");
+        allow(&path, 0o777);
+        let answers = deliver(&spool, &user.name, 0o1777, 0, &[]);
+        // Some kernels refuse even to open such a file.
+        let refused = ["belongs to somebody else", "cannot open the mailbox"];
+        assert!(refused.iter().any(|text| answers.contains(text)), "{answers}");
+        assert!(answers.contains("\tdeferred "), "{answers}");
+    }
+}
+
+#[test]
+fn names_are_looked_up_as_written_then_in_lower_case() {
+    let Some(user) = user() else { return };
+    let spool = Spool::new();
+    let answers = deliver(&spool, &format!("{}@x", user.name.to_uppercase()), 0o1777, 0, &[]);
+    assert!(answers.contains("\tok3 "), "{answers}");
+    let answers = deliver(&spool, "no-such-user@x", 0o1777, 0, &[]);
+    assert!(answers.contains("\t\terror2 there is no user no-such-user here"), "{answers}");
+    assert_eq!(spool.names("mail"), [user.name]);
+}

@@ -1,0 +1,188 @@
+//! What all agents have in common: orders, locks, refusals.
+
+use crate::support::{Agent, DISCARD, HOLD, MAILBOX, Spool, control_file, offset, wait_until};
+
+const AGENTS: [&str; 3] = [DISCARD, HOLD, MAILBOX];
+
+#[test]
+fn an_agent_is_hungry_once_at_start_and_once_behind_each_order() {
+    for agent in AGENTS {
+        let spool = Spool::new();
+        assert_eq!(spool.session(agent, &[], ""), "#hungry\n");
+        assert_eq!(spool.session(agent, &[], "\n"), "#hungry\n");
+        assert_eq!(spool.session(agent, &[], "\n1\th\n"), "#hungry\n");
+        let answers = spool.session(agent, &[], "#idle\n#idle\nnothing\th\n");
+        let answers = answers.lines().filter(|line| !line.starts_with("# ")).collect::<Vec<_>>();
+        assert_eq!(answers, ["#hungry", "#hungry", "#hungry", "#resync nothing", "#hungry"]);
+    }
+}
+
+#[test]
+fn a_last_line_without_its_end_is_not_an_order() {
+    for agent in AGENTS {
+        let spool = Spool::new();
+        let control = control_file("7", "local - a@x", &["smtp h u@x"]);
+        spool.put("7", &control, "body\n");
+        assert_eq!(spool.session(agent, &["-c", "smtp"], "7\th"), "#hungry\n");
+        assert_eq!(spool.read("transport/7"), control);
+    }
+}
+
+#[test]
+fn a_bad_command_line_ends_with_status_64() {
+    for agent in AGENTS {
+        let spool = Spool::new();
+        let (_, status) = Agent::start(&spool, agent, &["--no-such-option"]).end();
+        assert_eq!(status.code(), Some(64));
+        let (help, status) = Agent::start(&spool, agent, &["--help"]).end();
+        assert_eq!(status.code(), Some(0));
+        assert!(help.contains("--channel"), "{help}");
+    }
+}
+
+#[test]
+fn jobs_name_files_in_hashed_folders() {
+    let spool = Spool::new();
+    for folder in ["transport/Z", "transport/Z/F", "queue/Z", "queue/Z/F"] {
+        std::fs::create_dir(spool.path(folder)).expect("make a folder");
+    }
+    let control = control_file("4711-x", "local - a@x", &["local bob bob@x"]);
+    spool.put("Z/F/4711-x", &control, "body\n");
+    let answers = spool.deliver(&[], "Z/F/4711-x\tbob\n");
+    let place = format!("4711/{}\t\tok3 ", offset(&control, 0));
+    assert!(answers.contains(&place), "{answers}");
+    assert!(spool.read("mail/bob").contains("\nbody\n"));
+}
+
+#[test]
+fn an_agent_started_for_one_host_needs_none_in_its_jobs() {
+    let spool = Spool::new();
+    let control = control_file("7", "local - a@x", &["smtp one u@x", "smtp TWO v@x"]);
+    spool.put("7", &control, "body\n");
+    spool.session(DISCARD, &["-c", "smtp", "-h", "two"], "7\n");
+    assert_eq!(spool.lines("7", 'r')[0], "r           smtp one u@x 0");
+    assert_eq!(spool.lines("7", 'r')[1], "r+          smtp TWO v@x 0");
+    spool.session(DISCARD, &["-c", "smtp"], "7\n");
+    assert_eq!(spool.lines("7", 'r')[0], "r+          smtp one u@x 0");
+}
+
+#[test]
+fn odd_files_are_refused_at_once() {
+    let spool = Spool::new();
+    let control = control_file("7", "local - a@x", &["hold h u@x"]);
+    spool.put("7", &control, "body\n");
+    std::os::unix::fs::symlink("7", spool.path("transport/8")).expect("a link");
+    std::fs::create_dir(spool.path("transport/9")).expect("a folder");
+    let fifo = spool.path("transport/10");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts");
+    assert!(made.success());
+    spool.write("transport/11", "");
+    spool.write("transport/12", "T some.host 10.0.0.1\n");
+    spool.write("transport/13", "i 13\ns local - a 0\nr           hold h\nm\n\n");
+    spool.write("transport/x7", &control);
+    for name in ["8", "9", "10", "11", "12", "13", "x7", "gone", "../../etc/passwd", "a\0b", "/"] {
+        let answers = spool.session(HOLD, &[], &format!("{name}\th\n"));
+        let expected = format!("#resync {name}\n#hungry\n");
+        assert!(answers.ends_with(&expected), "{name:?}: {answers:?}");
+    }
+    assert_eq!(spool.read("transport/7"), control);
+}
+
+#[test]
+fn a_message_file_that_is_none_counts_as_missing() {
+    for make in ["ln -s ../transport/7 7", "mkdir 7", "mkfifo 7", "true"] {
+        let spool = Spool::new();
+        let control = control_file("7", "local - a@x", &["hold h u@x"]);
+        spool.write("transport/7", &control);
+        let mut shell = std::process::Command::new("sh");
+        let made = shell.args(["-c", make]).current_dir(spool.path("queue")).status();
+        assert!(made.expect("sh starts").success());
+        let answers = spool.session(HOLD, &[], "7\th\n");
+        let reported = format!("#hungry\n7/{}\t\terror2 ", offset(&control, 0));
+        assert!(answers.starts_with(&reported), "{make}: {answers:?}");
+        assert!(answers.ends_with("#resync 7\n#hungry\n"), "{make}: {answers:?}");
+        assert_eq!(spool.lines("7", 'r'), ["r-          hold h u@x 0"], "{make}");
+    }
+}
+
+#[test]
+fn a_damaged_message_waits_for_repair() {
+    let spool = Spool::new();
+    let control = control_file("7", "local - a@x", &["hold h u@x"]);
+    spool.write("transport/7", &control);
+    spool.write("queue/7", "short");
+    let answers = spool.session(HOLD, &[], "7\th\n");
+    assert!(answers.contains("\tdeferred cannot read the message: "), "{answers}");
+    assert!(!answers.contains("#resync"), "{answers}");
+    assert_eq!(spool.read("transport/7"), control);
+}
+
+#[test]
+fn of_two_agents_only_one_gets_a_recipient() {
+    for round in 0..20 {
+        let spool = Spool::new();
+        let control = control_file("7", "local - a@x", &["local bob bob@x", "local bob bob@y"]);
+        spool.put("7", &control, "body\n");
+        let mail = spool.mail();
+        let start = || {
+            let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
+            agent.hear("#hungry");
+            agent
+        };
+        let mut agents = [start(), start()];
+        for agent in &mut agents {
+            agent.tell("7\tbob\n");
+        }
+        let answers = agents.map(|agent| agent.end().0).concat();
+        assert_eq!(answers.matches("\tok3 ").count(), 2, "round {round}: {answers}");
+        assert_eq!(spool.read("mail/bob").matches("\nbody\n").count(), 2, "round {round}");
+        assert!(spool.lines("7", 'r').iter().all(|line| line.starts_with("r+      ")));
+    }
+}
+
+#[test]
+fn a_killed_agent_leaves_its_lock_and_nothing_else() {
+    let spool = Spool::new();
+    let control = control_file("7", "local - a@x", &["local bob bob@x"]);
+    spool.put("7", &control, "body\n");
+    spool.write("mail/bob.lock", "");
+    let mail = spool.mail();
+    let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
+    agent.tell("7\tbob\n");
+    let locked = format!("r~{:6}    local bob bob@x 0", agent.pid() % 1_000_000);
+    wait_until("the recipient is locked", || spool.lines("7", 'r') == [locked.as_str()]);
+    agent.signal("KILL");
+    let (answers, status) = agent.end();
+    assert_eq!((answers.as_str(), status.code()), ("#hungry\n", None));
+    assert_eq!(spool.lines("7", 'r'), [locked.as_str()]);
+    // Whoever comes next leaves the recipient alone, and has the scheduler look at it.
+    let answers = spool.deliver(&[], "7\tbob\n");
+    assert_eq!(answers, "#hungry\n#resync 7\n#hungry\n");
+    assert_eq!(spool.lines("7", 'r'), [locked]);
+    assert!(!spool.path("mail/bob").exists());
+}
+
+#[test]
+fn a_user_who_asked_for_it_can_watch() {
+    let spool = Spool::new();
+    let control = control_file("7", "local - a@x", &["hold h u@x"]);
+    let control = control.replacen("i 7", "v ../public/v_watch\ni 7", 1);
+    spool.put("7", &control, "body\n");
+    // Nobody has made the file: nothing is made for a stranger.
+    spool.session(HOLD, &[], "7\th\n");
+    assert!(!spool.path("public/v_watch").exists());
+    spool.write("public/v_watch", "scheduler: ...\n");
+    spool.session(HOLD, &[], "7\th\n");
+    let log = spool.read("public/v_watch");
+    assert!(log.starts_with("scheduler: ...\nDIAG: <u@x> deferred "), "{log}");
+    assert_eq!(log.lines().count(), 2);
+    // Nor is anything written to a file that may be somebody else's.
+    std::fs::rename(spool.path("public/v_watch"), spool.path("secret")).expect("move");
+    std::os::unix::fs::symlink("../secret", spool.path("public/v_watch")).expect("a link");
+    spool.session(HOLD, &[], "7\th\n");
+    assert_eq!(spool.read("secret"), log);
+    std::fs::remove_file(spool.path("public/v_watch")).expect("remove");
+    std::fs::hard_link(spool.path("secret"), spool.path("public/v_watch")).expect("a name");
+    spool.session(HOLD, &[], "7\th\n");
+    assert_eq!(spool.read("secret"), log);
+}

@@ -1,0 +1,128 @@
+//! Sessions recorded with ZMailer's agents: ours have to answer alike, and leave the same control
+//! file. Wording is our own, so texts are not compared.
+
+use crate::support::{DISCARD, HOLD, MAILBOX, Spool};
+use std::fs;
+
+fn data(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/data/agents/{name}", env!("CARGO_MANIFEST_DIR"));
+    fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn text(name: &str) -> String {
+    String::from_utf8_lossy(&data(name)).into_owned()
+}
+
+/// What counts in an agent's answers: the protocol words, and of reports the recipient, action,
+/// enhanced status and status word.
+fn essence_of_answers(answers: &str) -> Vec<String> {
+    let lines = answers.lines().filter(|line| !line.starts_with("# "));
+    lines.map(|line| if line.starts_with('#') { line.into() } else { essence(line, 2) }).collect()
+}
+
+/// What counts in a line with notary data: everything in front of it, its action and enhanced status,
+/// and the first word of everything behind it.
+fn essence(line: &str, fields: usize) -> String {
+    let mut parts: Vec<&str> = line.split('\t').collect();
+    let notary: Vec<&str> = parts[1].split('\x01').collect();
+    let action = notary.get(1).copied().unwrap_or_default();
+    let status = notary.get(2).and_then(|status| status.split(' ').next()).unwrap_or_default();
+    let notary = format!("{action} {status} {}", notary.len());
+    parts[1] = &notary;
+    parts.truncate(fields + 1);
+    let word = parts.get(2).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    format!("{} | {notary} | {word}", parts[0])
+}
+
+/// A control file with the times and texts of its `d` lines taken out.
+fn essence_of_file(file: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("d ").and_then(|rest| rest.split_once("::")) {
+        Some((place, rest)) => {
+            let (_time, notary) = rest.split_once('\t').expect("a TAB behind the time");
+            let (notary, _text) = notary.split_once('\t').expect("a TAB behind the notary data");
+            format!("d {}", essence(&format!("{place}\t{notary}\t"), 2))
+        }
+        None => line.to_string(),
+    };
+    file.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_library_answers_the_probes_as_the_original() {
+    for number in 1..=9 {
+        let spool = Spool::new();
+        let file = |kind| format!("probes/{number}.{kind}");
+        spool.write(&format!("transport/{number}"), &text(&file("controlfile")));
+        if number != 8 {
+            spool.write(&format!("queue/{number}"), &"0123456\n".repeat(6));
+        }
+        let answers = spool.session(HOLD, &[], &text(&file("stdin")));
+        assert_eq!(
+            essence_of_answers(&answers),
+            essence_of_answers(&text(&file("stdout"))),
+            "probe {number}"
+        );
+        let after = spool.read(&format!("transport/{number}"));
+        let recorded = text(&file("controlfile-after"));
+        assert_eq!(essence_of_file(&after), essence_of_file(&recorded), "probe {number}");
+    }
+}
+
+#[test]
+fn a_missing_message_is_noted_as_the_original_notes_it() {
+    let spool = Spool::new();
+    spool.write("transport/8", &text("probes/8.controlfile"));
+    spool.session(HOLD, &[], "8\ttimeout:2100000000\n");
+    let note = &spool.lines("8", 'd')[0];
+    assert!(note.starts_with("d 46:90:-1::"), "{note:?}");
+    assert!(note.contains("\t\x01failed\x01\x01\x01\t"), "{note:?}");
+}
+
+/// A spool with the two recorded messages.
+fn recorded_spool() -> Spool {
+    let spool = Spool::new();
+    for name in ["10101639", "10101649"] {
+        let copy = |from: &str, to: &str| {
+            let file = data(&format!("by-hand/{name}.{from}"));
+            fs::write(spool.path(&format!("{to}/{name}")), file).expect("copy");
+        };
+        copy("controlfile", "transport");
+        copy("message", "queue");
+    }
+    spool
+}
+
+fn check_by_hand(session: &str, program: &str, arguments: &[&str]) {
+    let spool = recorded_spool();
+    let mail = spool.mail();
+    let arguments: Vec<&str> =
+        arguments.iter().map(|word| if *word == "MAIL" { &mail } else { *word }).collect();
+    let answers = spool.session(program, &arguments, &text(&format!("by-hand/{session}.stdin")));
+    let recorded = text(&format!("by-hand/{session}.stdout"));
+    assert_eq!(essence_of_answers(&answers), essence_of_answers(&recorded), "{session}");
+    let path = format!("{}/tests/data/agents/by-hand/{session}", env!("CARGO_MANIFEST_DIR"));
+    if let Ok(recorded) = fs::read_to_string(format!("{path}.controlfile-after")) {
+        assert_eq!(spool.read("transport/10101639"), recorded, "{session}");
+    }
+}
+
+#[test]
+fn sessions_by_hand_go_as_recorded() {
+    for session in ["hold", "hold-emptyline", "hold-partial", "hold-withoutchannelmatch", "nofile"]
+    {
+        check_by_hand(session, HOLD, &[]);
+    }
+    check_by_hand("mailbox", MAILBOX, &["-u", "-d", "MAIL"]);
+    // The original ran a program here, with the same effect on the recipient.
+    check_by_hand("sm", DISCARD, &["-c", "uucp"]);
+}
+
+#[test]
+fn a_wanted_success_is_noted_as_recorded() {
+    let spool = recorded_spool();
+    spool.deliver(&[], "10101649\tnews@zm.example.test\n");
+    let recorded = "d 560:667:626::1\tnews@zm.example.test\x01delivered\x012.2.0 (x)\x01x\x01\tOk";
+    let note = &spool.lines("10101649", 'd')[0];
+    assert_eq!(essence_of_file(note), essence_of_file(recorded));
+    assert!(note.contains("\tnews@zm.example.test\x01delivered\x012.2.0 ("), "{note:?}");
+}

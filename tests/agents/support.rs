@@ -1,0 +1,267 @@
+//! A spool, and an agent on the other end of a socket pair.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything may take before a test gives up.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub const DISCARD: &str = env!("CARGO_BIN_EXE_discard");
+pub const HOLD: &str = env!("CARGO_BIN_EXE_hold");
+pub const MAILBOX: &str = env!("CARGO_BIN_EXE_mailbox");
+
+/// A spool in a temporary folder, with a folder of mailboxes beside it.
+pub struct Spool {
+    root: TempDir,
+}
+
+impl Spool {
+    pub fn new() -> Spool {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool { root };
+        // Other users have to get through, where an agent acts as one of them.
+        allow(spool.path(""), 0o755);
+        for folder in ["transport", "queue", "public", "router", "mail"] {
+            fs::create_dir(spool.path(folder)).expect("make a folder");
+        }
+        spool
+    }
+
+    /// The path of something in the spool.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Puts a message into the queue: control file, and message file with this body at offset 6.
+    pub fn put(&self, name: &str, control: &str, body: &str) {
+        self.write(&format!("queue/{name}"), &format!("H: x\n\n{body}"));
+        self.write(&format!("transport/{name}"), control);
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("write a file");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.path(name)).expect("read a file");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The names in a folder, in order.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).expect("read a folder");
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            entry.expect("an entry").file_name().to_string_lossy().into_owned()
+        };
+        let mut names: Vec<String> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// Lines of the control file `name` that begin with `id`.
+    pub fn lines(&self, name: &str, id: char) -> Vec<String> {
+        let text = self.read(&format!("transport/{name}"));
+        text.lines().filter(|line| line.starts_with(id)).map(str::to_string).collect()
+    }
+
+    /// The option that makes `mailbox` deliver into our folder.
+    pub fn mail(&self) -> String {
+        self.path("mail").to_string_lossy().into_owned()
+    }
+
+    /// Runs `program` on `input` and to its end; returns everything it says.
+    pub fn session(&self, program: &str, arguments: &[&str], input: &str) -> String {
+        let mut agent = Agent::start(self, program, arguments);
+        agent.tell(input);
+        let (answers, status) = agent.end();
+        assert!(status.success(), "{program} ended with {status}, after {answers:?}");
+        answers
+    }
+
+    /// Has `mailbox` deliver into our folder, whoever runs the tests.
+    pub fn deliver(&self, arguments: &[&str], input: &str) -> String {
+        let mail = self.mail();
+        self.session(MAILBOX, &[&["-u", "-d", &mail], arguments].concat(), input)
+    }
+}
+
+/// The text of a control file for message `name` with the given recipients (`channel host user`) from
+/// `sender`, each with an optional `N` line behind ` | `.
+pub fn control_file(name: &str, sender: &str, recipients: &[&str]) -> String {
+    let mut text = format!("@ 0x00000007\ni {name}\no 6\nl <id@x>\ns {sender} 0\n");
+    for recipient in recipients {
+        let (address, notify) = recipient.split_once(" | ").unwrap_or((recipient, ""));
+        writeln!(text, "r           {address} 0").expect("a String takes everything");
+        if !notify.is_empty() {
+            writeln!(text, "N {notify}").expect("a String takes everything");
+        }
+    }
+    text + "m\nSubject: test\n\n"
+}
+
+/// Offset of the recipient line number `index` in a control file.
+pub fn offset(control: &str, index: usize) -> usize {
+    let places = control.match_indices("\nr").map(|(at, _)| at + 1);
+    places.into_iter().nth(index).expect("so many recipients")
+}
+
+pub fn allow(path: impl AsRef<Path>, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("change the mode");
+}
+
+pub fn is_root() -> bool {
+    zsched::sys::users::is_root()
+}
+
+/// Says loudly that a part of a test did not happen: past the test harness, which keeps what a
+/// successful test prints to itself.
+pub fn not_run(why: &str) {
+    let line = format!("*** NOT RUN: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error takes it");
+}
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < DEADLINE, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running agent, with the scheduler's end of its socket.
+pub struct Agent {
+    child: Child,
+    socket: UnixStream,
+    /// What it has said and nobody has asked for.
+    unread: Vec<u8>,
+}
+
+impl Agent {
+    pub fn start(spool: &Spool, program: &str, arguments: &[&str]) -> Agent {
+        let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let descriptor = || OwnedFd::from(theirs.try_clone().expect("another descriptor"));
+        let child = Command::new(program)
+            .args(arguments)
+            .current_dir(spool.path("transport"))
+            .stdin(descriptor())
+            .stdout(descriptor())
+            .stderr(descriptor())
+            .spawn()
+            .expect("the agent starts");
+        ours.set_read_timeout(Some(DEADLINE)).expect("set a deadline");
+        Agent { child, socket: ours, unread: Vec::new() }
+    }
+
+    /// The same, started by a shell that has run `preparation` first.
+    pub fn start_after(
+        spool: &Spool,
+        preparation: &str,
+        program: &str,
+        arguments: &[&str],
+    ) -> Agent {
+        let script = format!("{preparation}; exec \"$@\"");
+        let words = [&["-c", &script, "sh", program], arguments].concat();
+        Agent::start(spool, "sh", &words)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn tell(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).expect("the agent listens");
+    }
+
+    /// Everything up to and including the next line that begins with `word`.
+    pub fn hear(&mut self, word: &str) -> String {
+        let mut heard = String::new();
+        loop {
+            let line = self.line().unwrap_or_else(|| panic!("no {word} behind {heard:?}"));
+            heard.push_str(&line);
+            if line.starts_with(word) {
+                return heard;
+            }
+        }
+    }
+
+    /// The next line, or what there is of it. `None` at the end.
+    fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.unread) {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return Some(String::from_utf8_lossy(&line).into_owned());
+            }
+            if !self.receive() {
+                let rest = std::mem::take(&mut self.unread);
+                let rest = String::from_utf8_lossy(&rest).into_owned();
+                return (!rest.is_empty()).then_some(rest);
+            }
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; 65536];
+        match self.socket.read(&mut buffer) {
+            Ok(count) => {
+                self.unread.extend_from_slice(&buffer[..count]);
+                count > 0
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(),
+            // The agent ended without having read everything.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("the agent says nothing: {error}"),
+        }
+    }
+
+    /// Ends the input, hears the rest, and waits for the end.
+    pub fn end(mut self) -> (String, ExitStatus) {
+        self.stop_talking();
+        let mut heard = String::new();
+        while let Some(line) = self.line() {
+            heard.push_str(&line);
+        }
+        (heard, self.wait())
+    }
+
+    pub fn stop_talking(&mut self) {
+        match self.socket.shutdown(std::net::Shutdown::Write) {
+            Err(error) if error.kind() != ErrorKind::NotConnected => panic!("{error}"),
+            _ => {}
+        }
+    }
+
+    /// Goes away, as a scheduler that is killed; returns when the agent has ended.
+    pub fn abandon(self) -> ExitStatus {
+        let Agent { mut child, socket, .. } = self;
+        drop(socket);
+        wait(&mut child)
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        wait(&mut self.child)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill starts");
+        assert!(status.success(), "kill -s {name}");
+    }
+}
+
+fn wait(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the agent ends", || {
+        status = child.try_wait().expect("it is our child");
+        status.is_some()
+    });
+    status.expect("waited for it")
+}
