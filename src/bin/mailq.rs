@@ -1,3 +1,7 @@
 //! Shows the queue of a running scheduler.
 
-fn main() {}
+use zsched::mailq::client;
+
+fn main() {
+    std::process::exit(client::main(&client::Options::from_command_line()));
+}

@@ -554,7 +554,7 @@ mod tests {
         let socket = config.parameters.mailq_socket.as_ref().map(ToString::to_string);
         assert_eq!(socket.as_deref(), Some("TCP:1740"));
         for (channel, expected) in [
-            ("local", Some("mailbox -d ${MAILBOXES}")),
+            ("local", Some("mailbox -u -d ${MAILBOXES}")),
             ("hold", Some("hold")),
             ("discard", Some("discard")),
             ("bitbucket", Some("discard")),

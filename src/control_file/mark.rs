@@ -45,6 +45,14 @@ pub fn set_tag(file: &File, offset: u32, tag: Tag) -> io::Result<()> {
     file.write_all_at(&bytes, u64::from(offset) + 1)
 }
 
+/// Takes the lock of a dead process off the recipient at `offset`. `has_pid_column` is what the reader
+/// of the file has found out: whatever is in that column goes.
+pub fn unlock(file: &File, offset: u32, has_pid_column: bool) -> io::Result<()> {
+    let blanks = [Tag::Pending.byte(); 1 + PidField::WIDTH];
+    let width = if has_pid_column { blanks.len() } else { 1 };
+    file.write_all_at(&blanks[..width], u64::from(offset) + 1)
+}
+
 /// Marks the `d` line at `offset` as reported. Only the tag changes: what is behind it is data.
 pub fn mark_reported(file: &File, offset: u32) -> io::Result<()> {
     file.write_all_at(&[Tag::Done.byte()], u64::from(offset) + 1)
@@ -121,6 +129,21 @@ mod tests {
     fn a_file_without_pid_column_is_left_alone() {
         let bare = "i 1\nr local - rayan 7\nm\n\n";
         assert_eq!(after(bare, 4, Tag::Pending, Tag::Locked), (true, bare.into()));
+    }
+
+    #[test]
+    fn a_lock_comes_off_whatever_is_in_its_column() {
+        for (locked, has_column, expected) in [
+            ("i 1\nr~abcdef    c h u 0\n", true, "i 1\nr           c h u 0\n"),
+            ("i 1\nr~local - rayan 7\n", false, "i 1\nr local - rayan 7\n"),
+        ] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let path = folder.path().join("1");
+            fs::write(&path, locked).expect("write");
+            let file = OpenOptions::new().write(true).open(&path).expect("open");
+            unlock(&file, 4, has_column).expect("unlocked");
+            assert_eq!(fs::read_to_string(&path).expect("read"), expected);
+        }
     }
 
     #[test]

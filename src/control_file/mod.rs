@@ -83,7 +83,7 @@ pub struct ControlFile {
     /// `d` lines, in file order.
     pub diagnostics: Vec<DiagnosticLine>,
     /// Offsets of lines nobody can deliver, but that must not be lost: `X` alternatives, and
-    /// recipients with a tag that is none of ours.
+    /// recipients that cannot be read or whose tag is none of ours.
     pub undeliverable: Vec<u32>,
 }
 
@@ -174,11 +174,6 @@ impl ControlFile {
     /// The name of the message and control file, as the `i` line gives it.
     pub fn name(&self) -> Option<&[u8]> {
         self.name.map(|span| self.get(span))
-    }
-
-    /// Whether somebody is still owed a report: a `d` line that has not been reported.
-    pub fn owes_report(&self) -> bool {
-        self.diagnostics.iter().any(|diagnostic| !diagnostic.reported)
     }
 
     /// The header block that belongs to a recipient.

@@ -14,9 +14,10 @@ const KNOWN_FORMAT_BITS: u64 = 0b111;
 
 /// Parses the text of a control file.
 ///
-/// Unknown fields are passed over, and so are fields whose tag disables them. The error names the
-/// first line that makes the file unusable: an unknown format bit, an address without all its words,
-/// a `name` or number that is none; or what is missing from it: an `i` line, a recipient.
+/// Unknown fields are passed over, and so are fields whose tag disables them; recipients that cannot be
+/// read are listed as undeliverable. The error names the first line that makes the file unusable: an
+/// unknown format bit, a sender without all its words, a name or number that is none; or what is
+/// missing from it: an `i` line, a recipient that can be read.
 pub fn parse(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     if text.is_empty() {
         return Err(error(0, "the file is empty"));
@@ -56,6 +57,10 @@ struct Reader {
     format: Option<Format>,
     /// How many recipients have their headers; the rest wait for the next `m` block.
     with_headers: usize,
+    /// The recipient that an `N` line would belong to.
+    last_recipient: Option<usize>,
+    /// What is wrong with the first recipient that nobody can deliver to.
+    bad_recipient: Option<ControlFileError>,
 }
 
 impl Reader {
@@ -81,6 +86,8 @@ impl Reader {
             position: 0,
             format: None,
             with_headers: 0,
+            last_recipient: None,
+            bad_recipient: None,
         }
     }
 
@@ -103,7 +110,7 @@ impl Reader {
     fn take_field(&mut self, line: Line) -> Result<(), ControlFileError> {
         match line.id {
             b'm' if line.tag == b'\n' => self.take_headers(line),
-            b'r' => return self.take_recipient(line),
+            b'r' => self.take_recipient(line),
             b'd' => self.take_diagnostic(line),
             // Everything else is processed only if nothing has disabled it.
             _ if line.tag != b' ' => {}
@@ -164,11 +171,27 @@ impl Reader {
         Ok(())
     }
 
-    fn take_recipient(&mut self, line: Line) -> Result<(), ControlFileError> {
+    /// A recipient that cannot be read must not keep the others from getting their mail.
+    fn take_recipient(&mut self, line: Line) {
+        self.last_recipient = None;
+        match self.recipient(line) {
+            Ok(Some(recipient)) => {
+                self.last_recipient = Some(self.file.recipients.len());
+                self.file.recipients.push(recipient);
+            }
+            Ok(None) => self.file.undeliverable.push(line.offset as u32),
+            Err(error) => {
+                self.file.undeliverable.push(line.offset as u32);
+                self.bad_recipient.get_or_insert(error);
+            }
+        }
+    }
+
+    /// The recipient of a line; `None` if its tag disables it.
+    fn recipient(&self, line: Line) -> Result<Option<Recipient>, ControlFileError> {
         let tag = Tag::from_byte(line.tag);
         if matches!(tag, Tag::Disabled(_)) {
-            self.file.undeliverable.push(line.offset as u32);
-            return Ok(());
+            return Ok(None);
         }
         let columns_from = line.offset + 2;
         let format = self.format.unwrap_or_else(|| self.guess_format(columns_from, line.end));
@@ -183,17 +206,15 @@ impl Reader {
         if format.delay_column {
             quad_from += DELAY_COLUMN;
         }
-        let quad = self.quad(line, quad_from, "recipient")?;
-        self.file.recipients.push(Recipient {
+        Ok(Some(Recipient {
             offset: line.offset as u32,
             tag,
             lock,
-            quad,
+            quad: self.quad(line, quad_from, "recipient")?,
             sender: self.file.senders.len().checked_sub(1).map(|index| index as u32),
             headers: None,
             notify: None,
-        });
-        Ok(())
+        }))
     }
 
     /// The columns of a file without an `@` line: blanks or digits where they would be.
@@ -208,8 +229,8 @@ impl Reader {
 
     fn take_notify(&mut self, line: Line) {
         let notify = NotifyLine { offset: line.offset as u32, value: line.value() };
-        if let Some(recipient) = self.file.recipients.last_mut() {
-            recipient.notify.get_or_insert(notify);
+        if let Some(index) = self.last_recipient {
+            self.file.recipients[index].notify.get_or_insert(notify);
         }
     }
 
@@ -254,7 +275,7 @@ impl Reader {
             return Err(error(0, "no i line"));
         }
         if self.file.recipients.is_empty() && !only_turns {
-            return Err(error(0, "no recipient"));
+            return Err(self.bad_recipient.unwrap_or_else(|| error(0, "no recipient")));
         }
         Ok(self.file)
     }

@@ -41,6 +41,8 @@ pub struct Intake {
     refused: HashSet<u64>,
     next_scan: Timestamp,
     is_scanning: bool,
+    /// Somebody asked for a scan while there was one, which may have missed what is meant.
+    is_asked_again: bool,
     /// The last scan met a limit.
     is_truncated: bool,
     scans: u64,
@@ -57,6 +59,7 @@ impl Intake {
             refused: HashSet::new(),
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
+            is_asked_again: false,
             is_truncated: false,
             scans: 0,
         }
@@ -136,9 +139,11 @@ impl Intake {
         true
     }
 
-    /// Somebody asks for a scan now.
+    /// Somebody asks for a scan now. Files that could not be dealt with get another chance.
     pub fn scan_now(&mut self) {
+        self.refused.clear();
         self.next_scan = Timestamp::EPOCH;
+        self.is_asked_again = self.is_scanning;
     }
 
     /// A scan has ended, having met a limit or not.
@@ -147,7 +152,10 @@ impl Intake {
         self.is_truncated = truncated;
         self.scans += 1;
         let longer = (self.reading.len() / FILES_PER_SECOND).min(10) as u64;
-        self.next_scan = now + SCAN_INTERVAL + Duration::from_secs(longer);
+        self.next_scan = match std::mem::take(&mut self.is_asked_again) {
+            true => now,
+            false => now + SCAN_INTERVAL + Duration::from_secs(longer),
+        };
     }
 
     /// Whether everything that was there at the start has been read: the first scan went through, and
@@ -235,6 +243,18 @@ mod tests {
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
         assert!(intake.is_settled());
+    }
+
+    #[test]
+    fn who_asks_during_a_scan_gets_another_one() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        intake.scan_now();
+        assert!(!intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(!intake.begin_scan(NOW));
     }
 
     #[test]

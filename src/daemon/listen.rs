@@ -1,6 +1,7 @@
 //! The sockets that others reach the scheduler by: MAILQ, and the notices of routers.
 
 use crate::config::{BindAddress, MailqSocket, TcpPort};
+use crate::mailq::port;
 use crate::spool::SpoolName;
 use crate::sys;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
@@ -10,8 +11,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// The port of MAILQ where nothing else is said (RFC 1060 names it).
-const MAILQ_PORT: u16 = 174;
 /// The umask under which a MAILQ socket is made: anybody may ask.
 const ASKED_BY_ALL: u32 = 0o111;
 /// The umask under which the notify socket is made: only we and root may send.
@@ -93,24 +92,16 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 fn port_number(port: &TcpPort) -> u16 {
     match port {
         TcpPort::Number(number) => *number,
-        TcpPort::Service(name) => service_port(name).unwrap_or_else(|| {
+        TcpPort::Service(name) => port::of_service(name).unwrap_or_else(|| {
             if name != "mailq" {
-                log::warn!("the service {name}/tcp is not known; MAILQ is on port {MAILQ_PORT}");
+                log::warn!(
+                    "the service {name}/tcp is not known; MAILQ is on port {}",
+                    port::DEFAULT
+                );
             }
-            MAILQ_PORT
+            port::DEFAULT
         }),
     }
-}
-
-/// The port of a TCP service, from the system's list of services.
-fn service_port(name: &str) -> Option<u16> {
-    let services = fs::read_to_string("/etc/services").ok()?;
-    services.lines().find_map(|line| {
-        let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
-        let official = words.next()?;
-        let port = words.next()?.strip_suffix("/tcp")?.parse().ok()?;
-        (official == name || words.any(|alias| alias == name)).then_some(port)
-    })
 }
 
 /// Takes away a socket that a former scheduler has left. Anything else stays.

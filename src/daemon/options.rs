@@ -60,8 +60,8 @@ pub struct Options {
     #[arg(short = 'l', long = "statistics", value_name = "FILE")]
     pub statistics: Option<PathBuf>,
 
-    /// Take at most so many new messages from a folder in one scan [40000], and scan for at most so
-    /// many seconds [5, from 2 to 15]
+    /// Take at most so many new messages from a folder in one scan (40000), and scan for at most so
+    /// many seconds (5, from 2 to 15)
     #[arg(short = 'E', long = "scan-limit", value_name = "MESSAGES[,SECONDS]", value_parser = parse_scan_limits)]
     pub scan_limits: Option<ScanLimits>,
 

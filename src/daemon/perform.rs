@@ -16,6 +16,7 @@ impl Daemon {
             self.perform(now, action);
         }
         self.agents.send_all();
+        self.files.send();
         if let Some(statistics) = &mut self.statistics
             && let Err(error) = statistics.flush()
         {

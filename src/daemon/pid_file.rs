@@ -45,7 +45,7 @@ impl PidFile {
                 Err(TryLockError::WouldBlock) => return Err(PidFileError::Running(former.into())),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            if is_foreign_scheduler(former) {
+            if is_foreign_scheduler(former, path) {
                 return Err(PidFileError::Running(former.into()));
             }
             // The one that held the lock until now may have removed the file.
@@ -78,13 +78,22 @@ fn is_same_file(path: &Path, file: &File) -> bool {
 }
 
 /// Whether a pid belongs to a scheduler of another make, which does not lock the file: going by the
-/// name of its program.
-fn is_foreign_scheduler(pid: &str) -> bool {
+/// name of its program, and by its working folder, which is that of the control files.
+fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
     let Ok(pid) = pid.parse::<u32>() else {
         return false;
     };
     let program = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-    pid != std::process::id() && program.is_ok_and(|name| name.trim() == "scheduler")
+    if pid == std::process::id() || !program.is_ok_and(|name| name.trim() == "scheduler") {
+        return false;
+    }
+    let transport = pid_file.with_file_name("transport").canonicalize();
+    match (std::fs::read_link(format!("/proc/{pid}/cwd")), transport) {
+        (Ok(folder), Ok(transport)) => folder == transport,
+        // It has ended, but its parent has not taken notice.
+        (Err(error), _) => error.kind() != io::ErrorKind::NotFound,
+        (Ok(_), Err(_)) => true,
+    }
 }
 
 #[cfg(test)]

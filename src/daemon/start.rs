@@ -86,7 +86,8 @@ fn read_zenv(named: Option<&Path>) -> Result<Zenv, Refusal> {
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
             Ok(Zenv::default())
         }
-        Err(error) => Err(Refusal::because(path.display(), error)),
+        // The error names the file.
+        Err(error) => Err(Refusal(error.to_string())),
     }
 }
 
@@ -111,7 +112,7 @@ fn load_config(path: &Path, context: &Context) -> Result<Config, Refusal> {
         }
         Err(errors) => {
             eprintln!("{}", in_lines(&errors));
-            Err(Refusal(format!("{}: {} errors", path.display(), errors.len())))
+            Err(Refusal(format!("{} cannot be used", path.display())))
         }
     }
 }
@@ -192,13 +193,18 @@ impl Plan {
         };
         let pid_file =
             PidFile::take(&self.spool.pid_file()).map_err(|error| Refusal(error.to_string()))?;
-        let statistics = self.statistics.as_deref().map(StatisticsLog::open).transpose();
-        let statistics = statistics.map_err(failed("statistics log"))?;
-        let log_file = self.log.as_deref().map(LogFile::open).transpose();
-        let log_file = log_file.map_err(failed("log"))?;
+        let at = |path: &Path, error: io::Error| Refusal::because(path.display(), error);
+        let open_statistics =
+            |path: &Path| StatisticsLog::open(path).map_err(|error| at(path, error));
+        let statistics = self.statistics.as_deref().map(open_statistics).transpose()?;
+        let open_log = |path: &Path| LogFile::open(path).map_err(|error| at(path, error));
+        let log_file = self.log.as_deref().map(open_log).transpose()?;
         let transport = self.spool.transport().to_path_buf();
         std::env::set_current_dir(&transport).map_err(failed("transport"))?;
-        logs::start(if self.options.verbose_after_load { 0 } else { self.options.verbose });
+        logs::start(self.options.verbose);
+        if self.options.verbose_after_load {
+            log::set_max_level(logs::level(0));
+        }
         let version = env!("CARGO_PKG_VERSION");
         log::info!("scheduler {version} started on {}", self.spool.postoffice().display());
         let mut daemon = self

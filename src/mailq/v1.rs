@@ -41,13 +41,10 @@ pub struct Dump {
 enum Stage {
     Greeting,
     Vertices,
-    Webs,
+    Webs(Webs),
     Report,
     Over,
 }
-
-/// Which part of a destination a web line is about.
-type Part = fn(&Destination) -> &[u8];
 
 impl Dump {
     /// A dump from the beginning, by a scheduler that was `started` at the given time.
@@ -82,29 +79,28 @@ impl Dump {
     }
 
     fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) {
-        match self.stage {
+        match &mut self.stage {
             Stage::Greeting => {
                 out.extend_from_slice(GREETING.as_bytes());
                 out.extend_from_slice(b"Vertices:\n");
-                self.stage = if self.with_vertices { Stage::Vertices } else { Stage::Webs };
+                self.stage =
+                    if self.with_vertices { Stage::Vertices } else { Stage::Webs(Webs::none()) };
             }
             Stage::Vertices => match scheduler.message_at_or_after(now, self.next_number) {
                 Some((number, vertices)) => {
                     vertices.iter().for_each(|vertex| self.write_vertex(vertex, out));
                     match number.checked_add(1) {
                         Some(next) => self.next_number = next,
-                        None => self.stage = Stage::Webs,
+                        None => self.end_vertices(),
                     }
                 }
-                None => self.stage = Stage::Webs,
+                None => self.end_vertices(),
             },
-            Stage::Webs => {
-                if !self.shown.is_empty() {
-                    self.write_webs("Channels:\n", Destination::channel, out);
-                    self.write_webs("Hosts:\n", Destination::host, out);
+            Stage::Webs(webs) => {
+                if !webs.write(out) {
+                    out.extend_from_slice(b"End:\n");
+                    self.stage = Stage::Report;
                 }
-                out.extend_from_slice(b"End:\n");
-                self.stage = Stage::Report;
             }
             Stage::Report => {
                 if self.report.write(scheduler, now, self.started, out) {
@@ -131,20 +127,87 @@ impl Dump {
         out.push(b'\n');
     }
 
-    /// One line for each channel, or each host: the keys of its vertices.
-    fn write_webs(&self, title: &str, part: Part, out: &mut Vec<u8>) {
-        let mut webs: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
-        for (destination, keys) in &self.shown {
-            webs.entry(part(destination)).or_default().extend_from_slice(keys);
+    fn end_vertices(&mut self) {
+        self.stage = Stage::Webs(Webs::new(std::mem::take(&mut self.shown)));
+    }
+}
+
+/// The lines that say which vertices there are for each channel, then for each host.
+struct Webs {
+    shown: Vec<(Destination, Vec<u32>)>,
+    to_come: std::slice::Iter<'static, Section>,
+    section: Option<&'static Section>,
+    /// What is to be written next: which destination, and from which of its keys on.
+    next: (usize, usize),
+}
+
+struct Section {
+    title: &'static str,
+    name: fn(&Destination) -> &[u8],
+}
+
+static SECTIONS: [Section; 2] = [
+    Section { title: "Channels:\n", name: Destination::channel },
+    Section { title: "Hosts:\n", name: Destination::host },
+];
+
+/// So many keys are written at a time.
+const KEYS_AT_A_TIME: usize = 1000;
+
+impl Webs {
+    /// No vertices, no lines.
+    fn none() -> Webs {
+        Webs::new(BTreeMap::new())
+    }
+
+    fn new(shown: BTreeMap<Destination, Vec<u32>>) -> Webs {
+        let to_come = if shown.is_empty() { [].iter() } else { SECTIONS.iter() };
+        Webs { shown: shown.into_iter().collect(), to_come, section: None, next: (0, 0) }
+    }
+
+    /// Writes on. Tells whether there was anything left to write.
+    fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        match self.section {
+            Some(section) => self.write_keys(section.name, out),
+            None => self.begin_section(out),
         }
-        out.extend_from_slice(title.as_bytes());
-        for (name, mut keys) in webs {
-            keys.sort_unstable();
-            out.extend_from_slice(name);
+        self.section.is_some() || self.to_come.len() > 0
+    }
+
+    fn begin_section(&mut self, out: &mut Vec<u8>) {
+        self.section = self.to_come.next();
+        if let Some(Section { title, name }) = self.section {
+            out.extend_from_slice(title.as_bytes());
+            self.shown.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
+            self.next = (0, 0);
+        }
+    }
+
+    /// Destinations with the same channel, or host, stand together and make one line.
+    fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
+        let (index, from) = self.next;
+        let Some((destination, keys)) = self.shown.get(index) else {
+            self.section = None;
+            return;
+        };
+        let is_same = |neighbour: Option<usize>| {
+            let neighbour = neighbour.and_then(|index| self.shown.get(index));
+            neighbour.is_some_and(|(neighbour, _)| name(neighbour) == name(destination))
+        };
+        if from == 0 && !is_same(index.checked_sub(1)) {
+            out.extend_from_slice(name(destination));
             out.extend_from_slice(b":\t");
-            keys.iter().for_each(|key| push(out, format_args!(">{key}")));
+        }
+        let to = keys.len().min(from + KEYS_AT_A_TIME);
+        keys[from..to].iter().for_each(|key| push(out, format_args!(">{key}")));
+        if to < keys.len() {
+            self.next = (index, to);
+            return;
+        }
+        if !is_same(index.checked_add(1)) {
             out.push(b'\n');
         }
+        self.next = (index + 1, 0);
     }
 }
 

@@ -173,11 +173,12 @@ impl Scheduler {
     /// Lets everything that is due in a thread wait, because its agents do not live.
     fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
-        for vertex in self.threads[thread].due.to_vec(&self.vertices) {
-            self.vertices[vertex].diagnosis = Some(diagnosis.clone());
+        let due = self.threads[thread].due.to_vec(&self.vertices);
+        for vertex in &due {
+            self.vertices[*vertex].diagnosis = Some(diagnosis.clone());
         }
         self.threads[thread].deaths = 0;
-        self.block_thread(now, thread, now);
+        self.block_thread(now, thread, now, due);
     }
 }
 
@@ -193,7 +194,11 @@ fn is_newborn(agent: &Agent) -> bool {
 
 fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
     let killed = if agent.state == State::Killed { " was silent for too long, and" } else { "" };
-    let circumstance = if is_newborn(agent) { " before it asked for work" } else { circumstance };
+    let circumstance = match end {
+        AgentEnd::NotStarted(_) => "",
+        _ if is_newborn(agent) => " before it asked for work",
+        _ => circumstance,
+    };
     format!("the transport agent{killed} {end}{circumstance}{}", last_words(agent))
 }
 

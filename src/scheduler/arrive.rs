@@ -18,6 +18,10 @@ impl Scheduler {
         }
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
+        if arrival.leftovers {
+            let id = self.messages[message].spool_id();
+            self.log(Level::Warn, format!("{id}: has lines that nobody can deliver"));
+        }
         for group in &arrival.groups {
             self.queue_group(now, message, group);
         }

@@ -19,13 +19,22 @@ pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Scheduler {
-    /// When a vertex expires as things stand. `None` is never.
-    pub(super) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
+    /// When a vertex expires if it has been tried by then. `None` is never.
+    pub(super) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex = &self.vertices[vertex];
         let clause = &self.rings[self.threads[vertex.thread].ring].clause;
-        let expiry = self.messages[vertex.message].modified + clause.expiry?;
-        let untried = vertex.attempts == 0;
-        Some(if untried { expiry + clause.expiry2.unwrap_or(DEFAULT_EXPIRY2) } else { expiry })
+        Some(self.messages[vertex.message].modified + clause.expiry?)
+    }
+
+    /// When a vertex expires as things stand. `None` is never.
+    fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
+        let expiry = self.expiry(vertex)?;
+        let vertex = &self.vertices[vertex];
+        if vertex.attempts > 0 {
+            return Some(expiry);
+        }
+        let expiry2 = self.rings[self.threads[vertex.thread].ring].clause.expiry2;
+        Some(expiry + expiry2.unwrap_or(DEFAULT_EXPIRY2))
     }
 
     /// Sees to it that the thread's timer does not miss the deadline of a vertex.

@@ -66,6 +66,7 @@ impl Scheduler {
         };
         agent_ref.hungry_at = now;
         agent_ref.progress_at = now;
+        agent_ref.last_words = Box::default();
         if let Owed::Job(vertex) = answered {
             self.job_over(now, agent, vertex);
         }
@@ -189,6 +190,8 @@ impl Scheduler {
         self.rings[ring].idle.push(agent);
         self.arm_agent(agent);
         self.serve_later(ring);
+        // If its own ring has no use for it, it may have to make room for another ring's.
+        self.serve_starved();
     }
 
     /// Puts an agent to work that was idle.

@@ -5,6 +5,7 @@ use super::Scheduler;
 use super::agent::AgentId;
 use super::message::MessageId;
 use super::retry::HOST_DOWN_WAIT;
+use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::{Report, Status};
 use crate::spool::note::Occasion;
@@ -38,7 +39,10 @@ impl Scheduler {
         };
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
-        self.threads[self.vertices[vertex].thread].deaths = 0;
+        let thread = &mut self.threads[self.vertices[vertex].thread];
+        thread.deaths = 0;
+        thread.attempts = thread.attempts.saturating_add(1);
+        self.count_attempt(vertex);
         self.log_outcome(vertex, report);
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
@@ -110,14 +114,16 @@ impl Scheduler {
         self.note(now, message, vec![report.offset], occasion, notary, text);
     }
 
-    /// Keeps what was said, and counts the attempt.
+    fn count_attempt(&mut self, vertex: VertexId) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.attempts = vertex.attempts.saturating_add(1);
+    }
+
+    /// Keeps what was said of a recipient that is not finished.
     fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
         let vertex = &mut self.vertices[vertex];
         vertex.diagnosis = Some(diagnosis);
         vertex.reported = true;
-        vertex.attempts = vertex.attempts.saturating_add(1);
-        let thread = &mut self.threads[vertex.thread];
-        thread.attempts = thread.attempts.saturating_add(1);
     }
 
     /// The agent does not want to try this host again before a certain time.
@@ -129,7 +135,8 @@ impl Scheduler {
             Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
             None => now,
         };
-        self.block_thread(now, thread, until);
+        let due = self.due_with_time_left(now, thread);
+        self.block_thread(now, thread, until, due);
     }
 
     /// The host cannot be reached: what has been said of this recipient holds for all behind it.
@@ -137,17 +144,24 @@ impl Scheduler {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());
-        for other in self.threads[thread].due.to_vec(&self.vertices) {
-            self.record(other, diagnosis.clone());
+        let due = self.due_with_time_left(now, thread);
+        for other in &due {
+            self.count_attempt(*other);
+            self.record(*other, diagnosis.clone());
         }
-        self.block_thread(now, thread, now + HOST_DOWN_WAIT);
+        self.block_thread(now, thread, now + HOST_DOWN_WAIT, due);
+    }
+
+    /// What is due in a thread, but for what is past its expiry: that gets its one attempt all the
+    /// same, or it would expire without any.
+    fn due_with_time_left(&self, now: Timestamp, thread: ThreadId) -> Vec<VertexId> {
+        let due = self.threads[thread].due.iter(&self.vertices);
+        due.filter(|vertex| self.expiry(*vertex).is_none_or(|expiry| expiry > now)).collect()
     }
 
     fn unknown_status(&mut self, vertex: VertexId, report: &Report<'_>) {
         // What was said before stays; only the attempt counts.
-        let former = self.vertices[vertex].diagnosis.clone();
-        self.record(vertex, diagnosis_of(report));
-        self.vertices[vertex].diagnosis = former;
+        self.vertices[vertex].reported = true;
         let id = self.messages[self.vertices[vertex].message].spool_id();
         let offset = report.offset;
         self.log(Level::Warn, format!("{id}: report about offset {offset}: unknown status word"));

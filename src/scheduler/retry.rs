@@ -7,7 +7,7 @@
 
 use super::Scheduler;
 use super::thread::{Retry, ThreadId};
-use super::vertex::Place;
+use super::vertex::{Place, VertexId};
 use crate::config::Clause;
 use crate::time::Timestamp;
 use std::time::Duration;
@@ -29,10 +29,17 @@ impl Scheduler {
         self.set_thread_timer(thread);
     }
 
-    /// Lets a whole thread wait until at least the given time: what is due, and what arrives.
-    pub(super) fn block_thread(&mut self, now: Timestamp, thread: ThreadId, until: Timestamp) {
+    /// Lets a whole thread wait until at least the given time: those of its due vertices that are
+    /// given, and what arrives.
+    pub(super) fn block_thread(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        until: Timestamp,
+        due: Vec<VertexId>,
+    ) {
         self.plan_retry(now, thread);
-        for vertex in self.threads[thread].due.to_vec(&self.vertices) {
+        for vertex in due {
             self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Waiting);
         }
         let thread_ref = &mut self.threads[thread];

@@ -31,7 +31,7 @@ pub struct Thread {
     pub agents: Vec<AgentId>,
     /// Recipients in its vertices.
     pub recipients: u32,
-    /// Reports about its recipients that were no final ones.
+    /// Reports about its recipients.
     pub attempts: u32,
     /// Retry state: when and why it is tried again.
     pub retry: Retry,

@@ -25,7 +25,7 @@ pub struct Vertex {
     pub recipients: Recipients,
     /// Recipients that are not finished.
     pub pending: u32,
-    /// Reports about its recipients that were no final ones, plus agents that died over it.
+    /// Reports about its recipients, plus agents that died over it.
     pub attempts: u32,
     /// When it was last given to an agent, in seconds since the epoch; 0 is never.
     pub last_fed: u32,

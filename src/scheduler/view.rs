@@ -29,7 +29,7 @@ pub struct VertexView<'s> {
     pub standing: Standing,
     /// Seconds until it expires; negative if it should have by now.
     pub expires_in: Option<i64>,
-    /// Reports about it that were no final ones.
+    /// Reports about it so far, and agents that died over it.
     pub tries: u32,
 }
 
@@ -96,7 +96,7 @@ pub struct ThreadView<'s> {
     pub vertices: usize,
     /// How many recipients these have.
     pub recipients: u32,
-    /// Reports that were no final ones, so far.
+    /// Reports about its recipients so far.
     pub attempts: u32,
     /// Agents at work on it, the newest first.
     pub agents: Vec<AgentView>,
@@ -167,16 +167,14 @@ impl Scheduler {
 
     fn vertex_view(&self, now: Timestamp, message: MessageId, vertex: VertexId) -> VertexView<'_> {
         let vertex_ref = &self.vertices[vertex];
-        let clause = &self.rings[self.threads[vertex_ref.thread].ring].clause;
         let message = &self.messages[message];
-        let expiry = clause.expiry.map(|expiry| message.modified + expiry);
         VertexView {
             name: &message.name,
             offsets: vertex_ref.recipients.pending(),
             destination: &self.threads[vertex_ref.thread].destination,
             text: vertex_ref.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..]),
             standing: self.standing(now, vertex),
-            expires_in: expiry.map(|expiry| expiry.seconds_since(now)),
+            expires_in: self.expiry(vertex).map(|expiry| expiry.seconds_since(now)),
             tries: vertex_ref.attempts,
         }
     }

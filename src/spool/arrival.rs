@@ -1,6 +1,6 @@
 //! What the scheduler keeps of a control file: who is still to be delivered to, and where.
 
-use super::SpoolName;
+use super::{SpoolName, note};
 use crate::control_file::{ControlFile, Recipient, Tag};
 use crate::time::Timestamp;
 
@@ -13,7 +13,7 @@ pub struct Arrival {
     pub modified: Timestamp,
     /// When the control file's inode last changed before it was read: when it was routed.
     pub created: Timestamp,
-    /// A `d` line waits to be reported.
+    /// A `d` line waits to be reported, or a failure that was not noted.
     pub owes_report: bool,
     /// There are lines that nobody can deliver, but that must not be lost either.
     pub leftovers: bool,
@@ -54,7 +54,8 @@ impl Arrival {
             name,
             modified,
             created,
-            owes_report: file.owes_report(),
+            owes_report: note::owes_report(file)
+                || note::hides_failure(file, |tag| tag == Tag::Failed),
             leftovers: !file.undeliverable.is_empty(),
             turns: file.turns.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,

@@ -91,18 +91,21 @@ pub fn owes_report(file: &ControlFile) -> bool {
     })
 }
 
-/// Whether a recipient was not delivered to, and nothing was noted for a sender who wants to know.
-pub fn hides_failure(file: &ControlFile) -> bool {
+/// Whether there is a recipient that `has_failed` by its tag, whose sender wants to know of failures, and
+/// about whom nothing was noted: the scheduler was killed before it came to that, or an agent did not
+/// do what it said.
+pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
+    let mut failed =
+        file.recipients.iter().filter(|recipient| has_failed(recipient.tag)).peekable();
+    if failed.peek().is_none() {
+        return false;
+    }
     let noted: HashSet<u32> = file
         .diagnostics
         .iter()
         .filter_map(|diagnostic| Some(Diagnostic::parse(file.get(diagnostic.value))?.recipient))
         .collect();
-    file.recipients.iter().any(|recipient| {
-        recipient.tag != Tag::Done
-            && !noted.contains(&recipient.offset)
-            && events(file, recipient).failure
-    })
+    failed.any(|recipient| !noted.contains(&recipient.offset) && events(file, recipient).failure)
 }
 
 fn events(file: &ControlFile, recipient: &Recipient) -> Events {
@@ -161,7 +164,8 @@ mod tests {
             let text = TEXT.replace("r           c h u1", &format!("r{tag}          c h u1"));
             let text = text.replace("r           c h u3", "r+          c h u3");
             let text = format!("{text}{lines}");
-            hides_failure(&control_file::parse(text.into_bytes()).expect("a file"))
+            let file = control_file::parse(text.into_bytes()).expect("a file");
+            hides_failure(&file, |tag| tag == Tag::Failed)
         };
         assert!(hides("", "-"));
         assert!(!hides("", "+"));

@@ -4,10 +4,10 @@ use super::remove::{self, Reason};
 use super::{Arrival, HashFolder, HashLevel, LockOwner, Spool, SpoolName, owner_of};
 use crate::control_file::{self, ControlFile, ControlFileError, Tag, mark};
 use crate::time::Timestamp;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 /// What a look at a control file brought.
 #[derive(Debug)]
@@ -29,37 +29,66 @@ pub enum Found {
     Failed(io::Error),
 }
 
+/// What a look at a control file from outside tells. Taken before it is opened, it saves a second one.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    size: u64,
+    modified: Timestamp,
+    /// When the inode last changed: when the file came.
+    pub changed: Timestamp,
+}
+
+impl Look {
+    /// Looks at the control file of a message. `None` if there is none, or no regular file.
+    pub fn at(spool: &Spool, name: &SpoolName) -> io::Result<Option<Look>> {
+        match fs::symlink_metadata(spool.control_file(name)) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(Look {
+                size: metadata.len(),
+                modified: modified(&metadata),
+                changed: Timestamp::from_parts(metadata.ctime(), metadata.ctime_nsec()),
+            })),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// Reads the control file of a message, on behalf of the scheduler as a whole.
 ///
 /// A file in the top folder of a spool with hash levels is moved down first. Locks of dead processes
 /// are cleared, in the file too. A file that cannot be used is moved aside together with its message.
 pub fn read(spool: &Spool, level: HashLevel, name: SpoolName) -> Found {
+    match Look::at(spool, &name) {
+        Ok(Some(look)) => read_looked_at(spool, level, name, &look),
+        Ok(None) => Found::Nothing,
+        Err(error) => Found::Failed(error),
+    }
+}
+
+/// The same, for a file that has been looked at just now.
+pub fn read_looked_at(spool: &Spool, level: HashLevel, name: SpoolName, look: &Look) -> Found {
     let name = move_down(spool, level, name);
-    match examine(spool, &name) {
+    match examine(spool, &name, look) {
         Ok(arrival) => Found::Arrival(arrival),
-        Err(Problem::Gone) => Found::Nothing,
-        Err(Problem::Locked(pid)) => Found::Locked(pid),
-        Err(Problem::Failed(error)) => Found::Failed(error),
-        Err(Problem::Malformed(error)) => {
-            let moved = remove::move_aside(spool, &name, Reason::Malformed)
-                .or_else(|_| remove::hide(spool, &name, Reason::Malformed));
-            Found::Malformed { error, moved }
-        }
+        Err(problem) => problem.found(|| {
+            remove::move_aside(spool, &name, Reason::Malformed)
+                .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
+        }),
     }
 }
 
 /// Reads the control file of a message that is loaded already. Recipients that a living process holds
 /// are no obstacle: they are listed as locked.
 pub fn read_again(spool: &Spool, name: SpoolName) -> Found {
-    match parse_and_clear(spool, &name) {
-        Ok((file, control, message)) => Found::Arrival(arrival(name, &file, &control, &message)),
-        Err(Problem::Gone) => Found::Nothing,
-        Err(Problem::Locked(pid)) => Found::Locked(pid),
-        Err(Problem::Failed(error)) => Found::Failed(error),
-        Err(Problem::Malformed(error)) => {
-            let moved = remove::move_aside(spool, &name, Reason::Malformed);
-            Found::Malformed { error, moved }
-        }
+    let look = match Look::at(spool, &name) {
+        Ok(Some(look)) => look,
+        Ok(None) => return Found::Nothing,
+        Err(error) => return Found::Failed(error),
+    };
+    match parse_and_clear(spool, &name, &look) {
+        Ok((file, received)) => Found::Arrival(arrival(name, &file, &look, received)),
+        Err(problem) => problem.found(|| remove::move_aside(spool, &name, Reason::Malformed)),
     }
 }
 
@@ -82,7 +111,7 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()>
             field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead
         });
         if is_dead {
-            mark::change_tag(&file, recipient.offset, Tag::Locked, Tag::Pending, 0)?;
+            mark::unlock(&file, recipient.offset, field.is_some())?;
         }
     }
     Ok(())
@@ -93,6 +122,18 @@ enum Problem {
     Locked(u32),
     Malformed(ControlFileError),
     Failed(io::Error),
+}
+
+impl Problem {
+    /// The verdict on the file; a malformed one is moved out of the way.
+    fn found(self, move_away: impl FnOnce() -> io::Result<PathBuf>) -> Found {
+        match self {
+            Problem::Gone => Found::Nothing,
+            Problem::Locked(pid) => Found::Locked(pid),
+            Problem::Failed(error) => Found::Failed(error),
+            Problem::Malformed(error) => Found::Malformed { error, moved: move_away() },
+        }
+    }
 }
 
 impl From<io::Error> for Problem {
@@ -135,31 +176,44 @@ fn rename_into(from: PathBuf, to: PathBuf) -> io::Result<()> {
     }
 }
 
-fn examine(spool: &Spool, name: &SpoolName) -> Result<Arrival, Problem> {
-    let (file, control, message) = parse_and_clear(spool, name)?;
+fn examine(spool: &Spool, name: &SpoolName, look: &Look) -> Result<Arrival, Problem> {
+    let (file, received) = parse_and_clear(spool, name, look)?;
     if let Some(locked) = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked) {
         return Err(Problem::Locked(locked.lock.and_then(|field| field.pid()).unwrap_or_default()));
     }
-    Ok(arrival(name.clone(), &file, &control, &message))
+    Ok(arrival(name.clone(), &file, look, received))
 }
 
-/// Reads and parses a control file, with the locks of dead processes cleared, and looks at its
-/// message file.
+/// Reads and parses a control file, with the locks of dead processes cleared. Also tells when its
+/// message was received, if it has one.
 fn parse_and_clear(
     spool: &Spool,
     name: &SpoolName,
-) -> Result<(ControlFile, Metadata, Option<Metadata>), Problem> {
+    look: &Look,
+) -> Result<(ControlFile, Option<Timestamp>), Problem> {
     let path = spool.control_file(name);
-    let metadata = fs::symlink_metadata(&path)?;
-    if !metadata.is_file() {
-        return Err(Problem::Gone);
+    let mut file = control_file::parse(contents(&path, look)?).map_err(Problem::Malformed)?;
+    let received = check_message(spool, name, &file)?;
+    clear_dead_locks(&path, look, &mut file)?;
+    Ok((file, received))
+}
+
+/// What is in a control file: mostly one system call, since its size is known.
+fn contents(path: &Path, look: &Look) -> io::Result<Vec<u8>> {
+    // It may have been replaced by something else meanwhile; that must not hold us up.
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let size = usize::try_from(look.size).map_err(|_| ErrorKind::FileTooLarge)?;
+    // One byte more: if that stays free, the end has been reached.
+    let mut text = vec![0; size + 1];
+    let count = file.read(&mut text)?;
+    text.truncate(count);
+    if count > size {
+        file.read_to_end(&mut text)?;
     }
-    let mut text = Vec::with_capacity(metadata.len() as usize + 1);
-    File::open(&path)?.read_to_end(&mut text)?;
-    let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
-    let message = check_message(spool, name, &file)?;
-    clear_dead_locks(&path, &metadata, &mut file)?;
-    Ok((file, metadata, message))
+    Ok(text)
 }
 
 /// The message file that a control file must have, unless it only asks for a host to be tried.
@@ -167,7 +221,7 @@ fn check_message(
     spool: &Spool,
     name: &SpoolName,
     file: &ControlFile,
-) -> Result<Option<Metadata>, Problem> {
+) -> Result<Option<Timestamp>, Problem> {
     let Some(own_name) = file.name() else {
         return Ok(None);
     };
@@ -178,7 +232,7 @@ fn check_message(
         return Err(malformed(format!("the i line says {shown}")));
     }
     let error = match fs::metadata(spool.message_file(name)) {
-        Ok(message) if message.is_file() => return Ok(Some(message)),
+        Ok(message) if message.is_file() => return Ok(Some(modified(&message))),
         Ok(_) => return Err(malformed("the message file is no regular file".to_string())),
         Err(error) => error,
     };
@@ -189,14 +243,9 @@ fn check_message(
     Err(error.into())
 }
 
-fn clear_dead_locks(
-    path: &std::path::Path,
-    metadata: &Metadata,
-    file: &mut ControlFile,
-) -> io::Result<()> {
-    let modified = modified(metadata);
+fn clear_dead_locks(path: &Path, look: &Look, file: &mut ControlFile) -> io::Result<()> {
     let is_dead = |recipient: &control_file::Recipient| {
-        let owner = recipient.lock.map(|field| owner_of(field, modified));
+        let owner = recipient.lock.map(|field| owner_of(field, look.modified));
         recipient.tag == Tag::Locked && owner.is_none_or(|owner| owner == LockOwner::Dead)
     };
     if !file.recipients.iter().any(is_dead) {
@@ -204,7 +253,7 @@ fn clear_dead_locks(
     }
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
     for recipient in file.recipients.iter_mut().filter(|recipient| is_dead(recipient)) {
-        mark::change_tag(&on_disk, recipient.offset, Tag::Locked, Tag::Pending, 0)?;
+        mark::unlock(&on_disk, recipient.offset, recipient.lock.is_some())?;
         recipient.tag = Tag::Pending;
     }
     Ok(())
@@ -213,11 +262,10 @@ fn clear_dead_locks(
 fn arrival(
     name: SpoolName,
     file: &ControlFile,
-    control: &Metadata,
-    message: &Option<Metadata>,
+    look: &Look,
+    received: Option<Timestamp>,
 ) -> Arrival {
-    let created = Timestamp::from_parts(control.ctime(), control.ctime_nsec());
-    Arrival::new(name, file, message.as_ref().map_or(created, modified), created)
+    Arrival::new(name, file, received.unwrap_or(look.changed), look.changed)
 }
 
 fn modified(metadata: &Metadata) -> Timestamp {

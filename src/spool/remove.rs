@@ -2,7 +2,7 @@
 //! handled or when somebody is still owed a report.
 
 use super::{Spool, SpoolName, note};
-use crate::control_file;
+use crate::control_file::{self, Tag};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,11 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         other => other?,
     };
+    // All recipients are finished, so whoever is not marked as delivered has failed.
     Ok(control_file::parse(text).map_or(true, |file| {
-        note::owes_report(&file) || note::hides_failure(&file) || !file.undeliverable.is_empty()
+        note::owes_report(&file)
+            || note::hides_failure(&file, |tag| tag != Tag::Done)
+            || !file.undeliverable.is_empty()
     }))
 }
 

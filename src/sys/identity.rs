@@ -1,74 +1,10 @@
-//! Working with somebody else's rights: look up an account, act as it for a while, be root again.
+//! Working with somebody else's rights: act as a user for a while, then be root again.
 
 use super::succeeded;
-use std::ffi::{CStr, CString};
+use super::users::Account;
+use std::ffi::CString;
 use std::io;
-use std::mem::MaybeUninit;
 use std::ptr;
-
-/// Size of the buffer for an entry of the user database, in bytes: at first, and at most.
-const BUFFER: std::ops::RangeInclusive<usize> = 1024..=1 << 20;
-
-/// What deliveries need to know of a user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Login name, as the database has it.
-    pub name: String,
-    /// User id.
-    pub uid: u32,
-    /// Id of the login group.
-    pub gid: u32,
-}
-
-/// Finds the account of this name. `Ok(None)` means that the database answered and knows no such
-/// user; an error, that it could not be asked, so that the question is still open.
-pub fn find_account(name: &str) -> io::Result<Option<Account>> {
-    let Ok(c_name) = CString::new(name) else {
-        return Ok(None);
-    };
-    let mut buffer = vec![0u8; *BUFFER.start()];
-    loop {
-        match look_up(&c_name, &mut buffer) {
-            Err(error) if error.raw_os_error() == Some(libc::ERANGE) => {
-                if buffer.len() >= *BUFFER.end() {
-                    return Err(error);
-                }
-                buffer.resize(buffer.len() * 2, 0);
-            }
-            // What C libraries answer for "no such user" where they set an error at all.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
-                return Ok(None);
-            }
-            other => return other,
-        }
-    }
-}
-
-fn look_up(name: &CStr, buffer: &mut [u8]) -> io::Result<Option<Account>> {
-    let mut entry = MaybeUninit::<libc::passwd>::uninit();
-    let mut found = ptr::null_mut();
-    // SAFETY: name, entry and result are valid for the call; the length is that of the buffer.
-    let error = unsafe {
-        libc::getpwnam_r(
-            name.as_ptr(),
-            entry.as_mut_ptr(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            &raw mut found,
-        )
-    };
-    if error != 0 {
-        return Err(io::Error::from_raw_os_error(error));
-    }
-    if found.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: a result that is not null means that the entry has been filled in.
-    let entry = unsafe { entry.assume_init() };
-    // SAFETY: the entry points to a string within the buffer, which still lives.
-    let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
-    Ok(Some(Account { name, uid: entry.pw_uid, gid: entry.pw_gid }))
-}
 
 /// While this value lives, the process acts as another user: effective user and group, and the
 /// user's supplementary groups. The real user stays root, so the user can neither signal nor trace
@@ -147,21 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_known_and_nonsense_is_not() {
-        let root = find_account("root").expect("the database answers").expect("root exists");
-        assert_eq!((root.uid, root.gid), (0, 0));
-        assert_eq!(find_account("no-such-user-at-all").expect("an answer"), None);
-        assert_eq!(find_account("nul\0byte").expect("an answer"), None);
-    }
-
-    #[test]
     fn only_root_acts_as_others() {
         // SAFETY: the call only returns a number and cannot fail.
         if unsafe { libc::geteuid() } == 0 {
             // Switching would show in all other tests of this process; `tests/agents` does it.
             return;
         }
-        let root = find_account("root").expect("an answer").expect("root exists");
+        let root = crate::sys::find_account("root").expect("an answer").expect("root exists");
         let refused = Impersonation::begin(&root, 0).expect_err("we are not root");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     }

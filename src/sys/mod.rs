@@ -11,13 +11,14 @@ pub mod users;
 
 pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
 pub use dispositions::is_ignored;
-pub use identity::{Account, Impersonation, find_account, host_name};
+pub use identity::{Impersonation, host_name};
 pub use limits::raise_file_limit;
 pub use locks::try_posix_lock;
 pub use process::{
     ChildEnd, ChildProcess, ProcessPriority, clock_ticks, process_exists, reap, send_signal,
     set_priority,
 };
+pub use users::{Account, find_account};
 
 /// The result of a call that returns 0, or -1 and an error number.
 fn succeeded(result: i32) -> std::io::Result<()> {

@@ -1,39 +1,34 @@
 //! Users and groups of the system, and who this process runs as.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::ptr;
 
-/// First size of the buffer for an entry of the user or group database, in bytes.
-const SMALL_BUFFER: usize = 1024;
-/// An entry that does not fit into this many bytes counts as absent.
-const LARGEST_BUFFER: usize = 1 << 20;
+/// Size of the buffer for an entry of a database, in bytes: at first, and at most.
+const BUFFER: std::ops::RangeInclusive<usize> = 1024..=1 << 20;
 
-/// An account, from the system's user database.
+/// What deliveries need to know of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// The account's name.
+pub struct Account {
+    /// Login name, as the database has it.
     pub name: String,
-    /// Its user id.
+    /// User id.
     pub uid: u32,
-    /// The id of its login group.
+    /// Id of the login group.
     pub gid: u32,
-    /// Its home folder.
-    pub home: PathBuf,
 }
 
-/// The account of this name, or `None` if there is none.
-pub fn user(name: &str) -> Option<User> {
-    let c_name = CString::new(name).ok()?;
-    with_growing_buffer(|buffer| {
+/// Finds the account of this name. `Ok(None)` means that the database answered and knows no such
+/// user; an error, that it could not be asked, so that the question is still open.
+pub fn find_account(name: &str) -> io::Result<Option<Account>> {
+    find(name, |name, buffer| {
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
         let mut found = ptr::null_mut();
         // SAFETY: name, entry and result are valid for the call; the length is that of the buffer.
         let error = unsafe {
             libc::getpwnam_r(
-                c_name.as_ptr(),
+                name.as_ptr(),
                 entry.as_mut_ptr(),
                 buffer.as_mut_ptr().cast(),
                 buffer.len(),
@@ -45,26 +40,20 @@ pub fn user(name: &str) -> Option<User> {
         }
         // SAFETY: a result that is not null means that the entry has been filled in.
         let entry = unsafe { entry.assume_init() };
-        let home = if entry.pw_dir.is_null() {
-            Vec::new()
-        } else {
-            // SAFETY: the entry points to a string within the buffer, which still lives.
-            unsafe { CStr::from_ptr(entry.pw_dir) }.to_bytes().to_vec()
-        };
-        let home = PathBuf::from(OsString::from_vec(home));
-        Ok(User { name: name.to_string(), uid: entry.pw_uid, gid: entry.pw_gid, home })
+        // SAFETY: the entry points to a string within the buffer, which still lives.
+        let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
+        Ok(Account { name, uid: entry.pw_uid, gid: entry.pw_gid })
     })
 }
 
-/// The id of the account of this name.
+/// The id of the account of this name; `None` if there is none, or if that cannot be told.
 pub fn user_id(name: &str) -> Option<u32> {
-    user(name).map(|user| user.uid)
+    find_account(name).ok()?.map(|account| account.uid)
 }
 
-/// The id of the group of this name.
+/// The id of the group of this name; `None` if there is none, or if that cannot be told.
 pub fn group_id(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    with_growing_buffer(|buffer| {
+    let group = find(name, |name, buffer| {
         let mut entry = MaybeUninit::<libc::group>::uninit();
         let mut found = ptr::null_mut();
         // SAFETY: name, entry and result are valid for the call; the length is that of the buffer.
@@ -82,7 +71,31 @@ pub fn group_id(name: &str) -> Option<u32> {
         }
         // SAFETY: a result that is not null means that the entry has been filled in.
         Ok(unsafe { entry.assume_init() }.gr_gid)
-    })
+    });
+    group.ok()?
+}
+
+/// Looks a name up with larger and larger buffers while it fails for the lack of room. `look_up`
+/// gives an error number, 0 for "no such entry".
+fn find<T>(
+    name: &str,
+    look_up: impl Fn(&CStr, &mut [u8]) -> Result<T, libc::c_int>,
+) -> io::Result<Option<T>> {
+    let Ok(name) = CString::new(name) else {
+        return Ok(None);
+    };
+    let mut buffer = vec![0; *BUFFER.start()];
+    loop {
+        match look_up(&name, &mut buffer) {
+            Ok(entry) => return Ok(Some(entry)),
+            Err(libc::ERANGE) if buffer.len() < *BUFFER.end() => {
+                buffer.resize(buffer.len() * 2, 0);
+            }
+            // What C libraries answer for "no such entry" where they set an error at all.
+            Err(0 | libc::ENOENT | libc::ESRCH) => return Ok(None),
+            Err(error) => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
 }
 
 /// The user this process acts as.
@@ -102,30 +115,14 @@ pub fn is_root() -> bool {
     effective_user() == 0
 }
 
-/// Calls `look_up` with larger and larger buffers while it fails for the lack of room. Any other
-/// error number, and zero for "no such entry", give `None`.
-fn with_growing_buffer<T>(look_up: impl Fn(&mut [u8]) -> Result<T, libc::c_int>) -> Option<T> {
-    let mut buffer = vec![0; SMALL_BUFFER];
-    loop {
-        match look_up(&mut buffer) {
-            Ok(entry) => return Some(entry),
-            Err(libc::ERANGE) if buffer.len() < LARGEST_BUFFER => {
-                buffer.resize(buffer.len() * 2, 0);
-            }
-            Err(_) => return None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn root_is_known_everywhere() {
-        let root = user("root").expect("every system has a root");
+        let root = find_account("root").expect("the database answers").expect("root");
         assert_eq!((root.name.as_str(), root.uid, root.gid), ("root", 0, 0));
-        assert!(root.home.is_absolute());
         assert_eq!(user_id("root"), Some(0));
         assert_eq!(group_id("root"), Some(0));
     }
@@ -141,13 +138,14 @@ mod tests {
     #[test]
     fn a_small_buffer_grows() {
         let sizes = std::cell::RefCell::new(Vec::new());
-        let entry = with_growing_buffer(|buffer| {
+        let entry = find("x", |_, buffer| {
             sizes.borrow_mut().push(buffer.len());
             if buffer.len() < 5000 { Err(libc::ERANGE) } else { Ok(buffer.len()) }
         });
-        assert_eq!(entry, Some(8192));
+        assert_eq!(entry.expect("it grows"), Some(8192));
         assert_eq!(*sizes.borrow(), [1024, 2048, 4096, 8192]);
-        assert_eq!(with_growing_buffer(|_| Err::<(), _>(libc::ERANGE)), None);
+        let error = find("x", |_, _| Err::<(), _>(libc::ERANGE)).expect_err("it ends");
+        assert_eq!(error.raw_os_error(), Some(libc::ERANGE));
     }
 
     #[test]

@@ -149,6 +149,18 @@ fn turn_files_need_nothing_but_their_hosts() {
 }
 
 #[test]
+fn a_recipient_that_cannot_be_read_does_not_stand_in_the_way_of_others() {
+    check(
+        "@ 7\ni 1\ns l - a 0\nr           c\nr           c h u 0\nr    \nN NOTIFY=NEVER\nm\n\n",
+        expect_test::expect![[r#"
+            i 1
+            32 Pending None c|h|u|0 m@73
+            undeliverable [18, 52]
+        "#]],
+    );
+}
+
+#[test]
 fn damage_is_named_with_its_offset() {
     for (text, expected) in [
         ("", "offset 0: the file is empty"),

@@ -34,8 +34,7 @@ fn an_agent_that_never_asks_for_work_makes_its_thread_wait() {
         (AgentEnd::Exited(1), "the transport agent ended with status 1 before it asked for work"),
         (
             AgentEnd::NotStarted("/bin/x: No such file or directory".into()),
-            "the transport agent could not be started: /bin/x: No such file or directory before it \
-             asked for work",
+            "the transport agent could not be started: /bin/x: No such file or directory",
         ),
     ] {
         let mut world = World::new(ONE);

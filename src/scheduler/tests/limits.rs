@@ -64,6 +64,19 @@ fn idle_agents_make_room_for_other_rings() {
 }
 
 #[test]
+fn an_agent_that_becomes_idle_makes_room_for_a_ring_that_waits() {
+    let mut world = World::new("*/*\n\tmaxta=1\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
+    world.message(1, &["c/a.test"]);
+    world.message(2, &["d/a.test"]);
+    let (first, jobs) = world.newborn();
+    assert_eq!(world.works(first, jobs, "ok3").last(), Some(&vec!["#idle".into()]));
+    world.hungry(first);
+    assert_eq!(world.heard_by(first), ["(retire)"]);
+    world.dies(first, AgentEnd::Exited(0));
+    assert_eq!(world.newborn().1, ["2\ta.test"]);
+}
+
+#[test]
 fn a_thread_shares_its_work_among_maxthr_agents() {
     let mut world = World::new("c/*\n\tmaxthr=3 overfeed=0 command=x\n");
     world.message(1, &["c/a.test"]);

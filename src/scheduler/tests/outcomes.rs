@@ -126,6 +126,22 @@ fn a_host_that_is_down_holds_up_everything_for_it() {
 }
 
 #[test]
+fn old_mail_gets_its_one_attempt_even_where_the_host_is_down() {
+    let mut world = World::new("c/*\n\tmaxring=1 interval=60s expiry=4m\n\tcommand=x\n");
+    for number in 1..=3 {
+        world.message_of_age(number, &["c/a.test"], Duration::from_secs(370));
+    }
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tdeferall down");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test"]);
+    world.pass_seconds(1);
+    assert_eq!(world.shows(1), [""; 0], "it has had its attempt, and has expired");
+    assert!(world.shows(2)[0].ends_with("tries=0 "), "{:?}", world.shows(2));
+}
+
+#[test]
 fn the_time_of_a_retryat_is_kept() {
     let at = (START + Duration::from_secs(500)).seconds();
     for (text, wait) in [

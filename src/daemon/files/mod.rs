@@ -1,0 +1,216 @@
+//! The helper OS threads: everything that may block on a disk happens here, never on the loop.
+//!
+//! There are three, each with a queue of requests: one lists folders ([`scanner`]), one reads control
+//! files ([`reader`]), one writes to and removes from the spool ([`writer`]). What they have done goes
+//! into one channel, some at a time, and the loop is woken through mio's `Waker`. They decide nothing.
+
+mod reader;
+mod scanner;
+mod writer;
+
+pub use writer::WriteRequest;
+
+use crate::scheduler::NoteTicket;
+use crate::spool::read::Found;
+use crate::spool::scan::{ScanEnd, ScanLimits};
+use crate::spool::{HashLevel, Spool, SpoolName};
+use mio::Waker;
+use reader::{ReadQueue, Reader, Urgent};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::Duration;
+use std::vec;
+
+/// So many portions of results may wait for the loop before the threads wait for it.
+const PORTIONS: usize = 128;
+/// So many results make a portion; fewer, where the thread has nothing more to do.
+const PORTION: usize = 32;
+
+/// Why requests reach the threads. If one has panicked, so must we: the spool is not served any more.
+const ALIVE: &str = "helper threads live as long as the loop";
+
+/// What a helper thread has done.
+pub enum Done {
+    /// The scan has come upon these names. The scanner waits to be told how many of them were new.
+    Names(Vec<SpoolName>),
+    /// The scan is over.
+    ScanEnded(ScanEnd),
+    /// A control file was read.
+    Read(SpoolName, Box<Found>),
+    /// A loaded message's control file was read again.
+    ReadAgain(SpoolName, Box<Found>),
+    /// A note was written, or was not.
+    Noted(NoteTicket, io::Result<bool>),
+    /// A message was taken out of the spool, or could not be. With the path it has now, if it was
+    /// moved aside.
+    Removed(SpoolName, io::Result<Option<PathBuf>>),
+    /// Locks could not be cleared.
+    LocksNotCleared(SpoolName, io::Error),
+}
+
+/// The loop's end of the helper threads.
+pub struct Files {
+    results: Receiver<Vec<Done>>,
+    /// The rest of the portion that is being looked at.
+    portion: vec::IntoIter<Done>,
+    bell: Arc<Bell>,
+    scan_requests: Sender<ScanLimits>,
+    new_names: Sender<usize>,
+    reader: Arc<ReadQueue>,
+    write_requests: Sender<Vec<WriteRequest>>,
+    /// Requests of this turn.
+    to_write: Vec<WriteRequest>,
+    writer: Option<thread::JoinHandle<()>>,
+}
+
+/// Wakes the loop, once for all results that it has not looked at.
+struct Bell {
+    waker: Waker,
+    has_rung: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        if !self.has_rung.swap(true, Ordering::AcqRel) {
+            // It fails only if the loop is gone, and then nobody needs to know.
+            drop(self.waker.wake());
+        }
+    }
+}
+
+/// Where a helper thread puts its results.
+#[derive(Clone)]
+struct Results {
+    sender: SyncSender<Vec<Done>>,
+    bell: Arc<Bell>,
+}
+
+impl Results {
+    /// Tells whether there is still somebody to take it.
+    fn put(&self, portion: Vec<Done>) -> bool {
+        let sent = self.sender.send(portion).is_ok();
+        self.bell.ring();
+        sent
+    }
+
+    /// Adds a result to a portion, and puts it out if that is full.
+    fn gather(&self, portion: &mut Vec<Done>, done: Done) -> bool {
+        portion.push(done);
+        portion.len() < PORTION || self.put(std::mem::take(portion))
+    }
+
+    /// Puts out a portion, if there is anything in it.
+    fn put_rest(&self, portion: &mut Vec<Done>) -> bool {
+        portion.is_empty() || self.put(std::mem::take(portion))
+    }
+}
+
+impl Files {
+    /// Starts the threads.
+    pub fn start(spool: &Spool, level: HashLevel, waker: Waker) -> io::Result<Files> {
+        let (sender, results) = sync_channel(PORTIONS);
+        let bell = Arc::new(Bell { waker, has_rung: AtomicBool::new(false) });
+        let put = Results { sender, bell: bell.clone() };
+        let (scan_requests, scans) = channel();
+        let (new_names, counts) = channel();
+        let (write_requests, writes) = channel();
+        let reader = Arc::new(ReadQueue::default());
+        let scanner = (spool.clone(), put.clone());
+        start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
+        let mut reads = Reader::new(spool.clone(), level, reader.clone(), put.clone());
+        start("reader", move || reads.run())?;
+        let spool = spool.clone();
+        let writer = start("writer", move || writer::run(&spool, &writes, &put))?;
+        Ok(Files {
+            results,
+            portion: Vec::new().into_iter(),
+            bell,
+            scan_requests,
+            new_names,
+            reader,
+            write_requests,
+            to_write: Vec::new(),
+            writer: Some(writer),
+        })
+    }
+
+    /// The next result, if there is one.
+    pub fn next_result(&mut self) -> Option<Done> {
+        loop {
+            if let Some(done) = self.portion.next() {
+                return Some(done);
+            }
+            self.portion = self.results.try_recv().ok()?.into_iter();
+        }
+    }
+
+    /// The loop is about to take results: whatever comes from now on must wake it again.
+    pub fn hear_bell(&self) {
+        self.bell.has_rung.store(false, Ordering::Release);
+    }
+
+    /// Asks for a scan.
+    pub fn scan(&self, limits: ScanLimits) {
+        self.scan_requests.send(limits).expect(ALIVE);
+    }
+
+    /// Tells the scanner how many of the names it found were new.
+    pub fn new_names(&self, count: usize) {
+        self.new_names.send(count).expect(ALIVE);
+    }
+
+    /// Asks for control files to be read, the oldest first.
+    pub fn read(&self, names: Vec<SpoolName>) {
+        self.reader.push_batch(names);
+    }
+
+    /// Asks for one control file to be read before all others.
+    pub fn read_soon(&self, name: SpoolName) {
+        self.reader.push_urgent(Urgent::Read(name));
+    }
+
+    /// Asks for the control file of a loaded message to be read again.
+    pub fn read_again(&self, name: SpoolName) {
+        self.reader.push_urgent(Urgent::Again(name));
+    }
+
+    /// Asks for something to be written. It is, after the next [`send`](Files::send).
+    pub fn write(&mut self, request: WriteRequest) {
+        self.to_write.push(request);
+    }
+
+    /// Hands everything that is to be written to the writer.
+    pub fn send(&mut self) {
+        if !self.to_write.is_empty() {
+            self.write_requests.send(std::mem::take(&mut self.to_write)).expect(ALIVE);
+        }
+    }
+
+    /// Waits until everything that was asked for has been written. Results are thrown away.
+    pub fn finish(mut self) {
+        self.send();
+        let (unused, _) = channel();
+        self.write_requests = unused;
+        let Some(writer) = self.writer.take() else {
+            return;
+        };
+        while !writer.is_finished() {
+            // The writer may be waiting for room.
+            drop(self.results.recv_timeout(Duration::from_millis(10)));
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.reader.close();
+    }
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.to_string()).spawn(run)
+}

@@ -1,0 +1,160 @@
+//! The thread that reads control files.
+
+use super::{Done, Results};
+use crate::spool::read::{self, Found, Look};
+use crate::spool::{HashLevel, Spool, SpoolName};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What the reader has to do.
+#[derive(Default)]
+pub struct ReadQueue {
+    requests: Mutex<Requests>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Requests {
+    urgent: VecDeque<Urgent>,
+    batches: VecDeque<Vec<SpoolName>>,
+    is_closed: bool,
+}
+
+/// A request that somebody waits for.
+pub enum Urgent {
+    /// Read a control file that is new.
+    Read(SpoolName),
+    /// Read the control file of a loaded message again.
+    Again(SpoolName),
+}
+
+enum Request {
+    Urgent(Urgent),
+    Batch(Vec<SpoolName>),
+}
+
+impl ReadQueue {
+    /// Adds a request that comes before all batches.
+    pub fn push_urgent(&self, urgent: Urgent) {
+        self.lock().urgent.push_back(urgent);
+        self.filled.notify_one();
+    }
+
+    /// Adds control files to be read, the oldest first.
+    pub fn push_batch(&self, names: Vec<SpoolName>) {
+        self.lock().batches.push_back(names);
+        self.filled.notify_one();
+    }
+
+    /// There will be no more requests, and those that are left are of no interest.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.filled.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        // Nobody panics while holding it, and a queue is a queue whatever happened.
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next request; `None` if there will be none.
+    fn next(&self) -> Option<Request> {
+        let mut requests = self.lock();
+        loop {
+            if requests.is_closed {
+                return None;
+            }
+            if let Some(urgent) = requests.urgent.pop_front() {
+                return Some(Request::Urgent(urgent));
+            }
+            if let Some(batch) = requests.batches.pop_front() {
+                return Some(Request::Batch(batch));
+            }
+            requests = self.filled.wait(requests).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn next_urgent(&self) -> Option<Urgent> {
+        self.lock().urgent.pop_front()
+    }
+}
+
+/// The thread's own state.
+pub struct Reader {
+    spool: Spool,
+    level: HashLevel,
+    queue: Arc<ReadQueue>,
+    put: Results,
+    portion: Vec<Done>,
+}
+
+/// Nobody takes the results any more.
+struct Unheard;
+
+impl Reader {
+    /// A reader that has done nothing yet.
+    pub fn new(spool: Spool, level: HashLevel, queue: Arc<ReadQueue>, put: Results) -> Reader {
+        Reader { spool, level, queue, put, portion: Vec::new() }
+    }
+
+    /// Reads what it is asked to, until there is nobody to ask.
+    pub fn run(&mut self) {
+        while let Some(request) = self.queue.next() {
+            let heard = match request {
+                Request::Urgent(urgent) => self.read_urgent(urgent),
+                Request::Batch(names) => self.read_batch(names),
+            };
+            if heard.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn read_urgent(&mut self, urgent: Urgent) -> Result<(), Unheard> {
+        let mut next = Some(urgent);
+        while let Some(urgent) = next {
+            let done = match urgent {
+                Urgent::Read(name) => {
+                    let found = read::read(&self.spool, self.level, name.clone());
+                    Done::Read(name, Box::new(found))
+                }
+                Urgent::Again(name) => {
+                    let found = read::read_again(&self.spool, name.clone());
+                    Done::ReadAgain(name, Box::new(found))
+                }
+            };
+            self.gather(done)?;
+            next = self.queue.next_urgent();
+        }
+        self.put_rest()
+    }
+
+    /// Reads a batch, the oldest first, and whatever is urgent in between.
+    fn read_batch(&mut self, names: Vec<SpoolName>) -> Result<(), Unheard> {
+        let mut files = Vec::with_capacity(names.len());
+        for name in names {
+            match Look::at(&self.spool, &name) {
+                Ok(Some(look)) => files.push((look, name)),
+                Ok(None) => self.gather(Done::Read(name, Box::new(Found::Nothing)))?,
+                Err(error) => self.gather(Done::Read(name, Box::new(Found::Failed(error))))?,
+            }
+        }
+        files.sort_by_key(|(look, name)| (look.changed, name.number()));
+        for (look, name) in files {
+            if let Some(urgent) = self.queue.next_urgent() {
+                self.read_urgent(urgent)?;
+            }
+            let found = read::read_looked_at(&self.spool, self.level, name.clone(), &look);
+            self.gather(Done::Read(name, Box::new(found)))?;
+        }
+        self.put_rest()
+    }
+
+    fn gather(&mut self, done: Done) -> Result<(), Unheard> {
+        if self.put.gather(&mut self.portion, done) { Ok(()) } else { Err(Unheard) }
+    }
+
+    fn put_rest(&mut self) -> Result<(), Unheard> {
+        if self.put.put_rest(&mut self.portion) { Ok(()) } else { Err(Unheard) }
+    }
+}

@@ -1,0 +1,23 @@
+//! The thread that lists folders.
+
+use super::{Done, Results};
+use crate::spool::Spool;
+use crate::spool::scan::{ScanLimits, scan};
+use std::sync::mpsc::Receiver;
+
+/// Scans as often as it is asked to. After each portion of names it is told how many were new.
+pub fn run(
+    spool: &Spool,
+    requests: &Receiver<ScanLimits>,
+    new_names: &Receiver<usize>,
+    put: &Results,
+) {
+    for limits in requests {
+        let end = scan(spool, limits, |names| {
+            if put.put(vec![Done::Names(names)]) { new_names.recv().ok() } else { None }
+        });
+        if !put.put(vec![Done::ScanEnded(end)]) {
+            return;
+        }
+    }
+}

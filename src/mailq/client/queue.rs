@@ -1,0 +1,179 @@
+//! A queue, as a scheduler has described it.
+
+use std::collections::HashMap;
+
+/// Stands for a channel or host that the scheduler has not named.
+const UNNAMED: &[u8] = b"?";
+
+/// The recipients of one message that share channel and host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vertex {
+    /// The control file, below `transport/`.
+    pub file: Vec<u8>,
+    /// How many recipients there are.
+    pub recipients: u64,
+    /// Where their lines are in the control file, in bytes from its start.
+    pub offsets: Vec<u32>,
+    /// What an agent said of it last, and how it stands. `None` where there is not even that.
+    pub text: Option<Vec<u8>>,
+    channel: Option<usize>,
+    host: Option<usize>,
+}
+
+/// All vertices of one channel and host.
+#[derive(Clone, Debug)]
+pub struct Thread<'a> {
+    /// The channel.
+    pub channel: &'a [u8],
+    /// The host.
+    pub host: &'a [u8],
+    /// The vertices; what the scheduler received last comes first.
+    pub vertices: Vec<&'a Vertex>,
+}
+
+/// What a line is about that names the vertices of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A channel.
+    Channel,
+    /// A host.
+    Host,
+}
+
+/// All vertices, and what they have in common.
+#[derive(Debug, Default)]
+pub struct Queue {
+    vertices: Vec<Vertex>,
+    /// Names of channels, each with its vertices in the order of the scheduler.
+    channels: Vec<(Vec<u8>, Vec<usize>)>,
+    hosts: Vec<Vec<u8>>,
+    /// The vertices by what the scheduler calls them in this answer.
+    keys: HashMap<u64, usize>,
+}
+
+impl Vertex {
+    /// A vertex that belongs nowhere yet.
+    pub fn new(file: Vec<u8>, recipients: u64, offsets: Vec<u32>, text: Option<Vec<u8>>) -> Vertex {
+        Vertex { file, recipients, offsets, text, channel: None, host: None }
+    }
+}
+
+impl Queue {
+    /// Adds a vertex. Tells whether its key is a new one; nothing is done otherwise.
+    pub fn add(&mut self, key: u64, vertex: Vertex) -> bool {
+        let is_new = !self.keys.contains_key(&key);
+        if is_new {
+            self.keys.insert(key, self.vertices.len());
+            self.vertices.push(vertex);
+        }
+        is_new
+    }
+
+    /// Adds a channel or host with its vertices. Returns how many keys are of no vertex, or of one
+    /// that is somewhere else already, and the first of them.
+    pub fn link(&mut self, part: Part, name: &[u8], keys: &[u64]) -> Option<(u64, u64)> {
+        let place = match part {
+            Part::Channel => self.channels.len(),
+            Part::Host => self.hosts.len(),
+        };
+        let (mut members, mut wrong) = (Vec::new(), None);
+        for key in keys {
+            let index = self.keys.get(key).copied();
+            let link = index.map(|index| match part {
+                Part::Channel => &mut self.vertices[index].channel,
+                Part::Host => &mut self.vertices[index].host,
+            });
+            match (index, link) {
+                (Some(index), Some(link @ None)) => {
+                    *link = Some(place);
+                    members.push(index);
+                }
+                _ => wrong.get_or_insert((0, *key)).0 += 1,
+            }
+        }
+        match part {
+            _ if members.is_empty() => {}
+            Part::Channel => self.channels.push((name.to_vec(), members)),
+            Part::Host => self.hosts.push(name.to_vec()),
+        }
+        wrong
+    }
+
+    /// How many vertices there are.
+    pub fn count(&self) -> usize {
+        self.vertices.len()
+    }
+
+    /// How many vertices lack a channel or a host.
+    pub fn count_unlinked(&self) -> usize {
+        let is_unlinked = |vertex: &&Vertex| vertex.channel.is_none() || vertex.host.is_none();
+        self.vertices.iter().filter(is_unlinked).count()
+    }
+
+    /// The vertices by channel and host: channels in the order of the scheduler, and of their
+    /// vertices the last first, as the original lists them.
+    pub fn threads(&self) -> Vec<Thread<'_>> {
+        let homeless =
+            |(index, vertex): (usize, &Vertex)| vertex.channel.is_none().then_some(index);
+        let homeless: Vec<usize> = self.vertices.iter().enumerate().filter_map(homeless).collect();
+        let named = self.channels.iter().map(|(name, members)| (name.as_slice(), members));
+        let mut threads: Vec<Thread<'_>> = Vec::new();
+        for (channel, members) in named.chain([(UNNAMED, &homeless)]) {
+            let mut places = HashMap::new();
+            for &index in members.iter().rev() {
+                let vertex = &self.vertices[index];
+                let place = *places.entry(vertex.host).or_insert_with(|| {
+                    let host = vertex.host.map_or(UNNAMED, |host| &self.hosts[host]);
+                    threads.push(Thread { channel, host, vertices: Vec::new() });
+                    threads.len() - 1
+                });
+                threads[place].vertices.push(vertex);
+            }
+        }
+        threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(queue: &Queue) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let thread = |thread: &Thread<'_>| {
+            let files: Vec<String> = thread.vertices.iter().map(|v| text(&v.file)).collect();
+            format!("{}/{}: {}", text(thread.channel), text(thread.host), files.join(" "))
+        };
+        queue.threads().iter().map(thread).collect()
+    }
+
+    fn queue(files: &[&str]) -> Queue {
+        let mut queue = Queue::default();
+        for (key, file) in (1..).zip(files) {
+            assert!(queue.add(key, Vertex::new(file.as_bytes().to_vec(), 1, vec![7], None)));
+        }
+        queue
+    }
+
+    #[test]
+    fn the_last_come_first() {
+        let mut queue = queue(&["a", "b", "c", "d"]);
+        assert_eq!(queue.link(Part::Channel, b"smtp", &[2, 1, 4]), None);
+        assert_eq!(queue.link(Part::Channel, b"hold", &[3]), None);
+        assert_eq!(queue.link(Part::Host, b"x", &[2, 3, 4]), None);
+        assert_eq!(queue.link(Part::Host, b"y", &[1]), None);
+        assert_eq!(shown(&queue), ["smtp/x: d b", "smtp/y: a", "hold/x: c"]);
+        assert_eq!(queue.count_unlinked(), 0);
+    }
+
+    #[test]
+    fn nothing_is_lost_or_shown_twice() {
+        let mut queue = queue(&["a", "b", "c"]);
+        assert!(!queue.add(3, Vertex::new(b"d".to_vec(), 1, vec![7], None)));
+        assert_eq!(queue.link(Part::Channel, b"smtp", &[1, 1, 99]), Some((2, 1)));
+        assert_eq!(queue.link(Part::Channel, b"hold", &[1, 2]), Some((1, 1)));
+        assert_eq!(queue.link(Part::Host, b"x", &[1, 3]), None);
+        assert_eq!(shown(&queue), ["smtp/x: a", "hold/?: b", "?/x: c"]);
+        assert_eq!(queue.count_unlinked(), 2);
+    }
+}

@@ -1,0 +1,121 @@
+//! The summary: one line for each channel and host.
+//!
+//! ```text
+//! THREAD              MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+//! smtpx/[127.0.0.66]     3      4    0      3     0     14s  smtp; 500 refused
+//! hold/a.test            1      1    1      0     0     14s
+//! total                  4      5    1      3     0
+//! ```
+
+use super::details::ControlFiles;
+use super::failure::Failure;
+use super::listing::Wishes;
+use super::notes::{self, Standing};
+use super::queue::{Queue, Thread};
+use super::report::Ages;
+use super::screen::{Screen, visible};
+use std::io::Write;
+
+/// How much of the last text is shown, in characters.
+const TEXT_WIDTH: usize = 60;
+/// The columns, the first of names, the last of texts, all others of numbers.
+const TITLES: [&str; 8] =
+    ["THREAD", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    messages: u64,
+    recipients: u64,
+    running: u64,
+    retry: u64,
+    waiting: u64,
+}
+
+/// Prints the summary.
+pub fn print<W: Write>(
+    screen: &mut Screen<W>,
+    queue: &Queue,
+    ages: &Ages,
+    wishes: &Wishes,
+    files: &mut ControlFiles<'_>,
+) -> Result<(), Failure> {
+    let threads = wishes.threads(queue, files);
+    if threads.is_empty() {
+        writeln!(screen, "{}", wishes.nothing(queue))?;
+        return Ok(());
+    }
+    let mut total = Counts::default();
+    let mut rows = vec![TITLES.map(str::to_string)];
+    for thread in &threads {
+        let counts = Counts::of(thread);
+        total.add(&counts);
+        let name = visible(&[thread.channel, b"/", thread.host].concat());
+        let age = ages.get(&(thread.channel.to_vec(), thread.host.to_vec()));
+        let age = age.map_or("-".to_string(), |age| visible(age));
+        rows.push(counts.row(name, age, last_text(thread)));
+    }
+    rows.push(total.row("total".to_string(), String::new(), String::new()));
+    for line in aligned(&rows) {
+        writeln!(screen, "{line}")?;
+    }
+    Ok(())
+}
+
+impl Counts {
+    fn of(thread: &Thread<'_>) -> Counts {
+        let mut counts = Counts { messages: thread.vertices.len() as u64, ..Counts::default() };
+        for vertex in &thread.vertices {
+            counts.recipients = counts.recipients.saturating_add(vertex.recipients);
+            match notes::split(vertex.text.as_deref().unwrap_or_default()).1 {
+                Standing::Running => counts.running += 1,
+                Standing::Retry => counts.retry += 1,
+                Standing::Waiting => counts.waiting += 1,
+            }
+        }
+        counts
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.messages += other.messages;
+        self.recipients = self.recipients.saturating_add(other.recipients);
+        self.running += other.running;
+        self.retry += other.retry;
+        self.waiting += other.waiting;
+    }
+
+    fn row(&self, name: String, age: String, text: String) -> [String; 8] {
+        let Counts { messages, recipients, running, retry, waiting } = *self;
+        let [messages, recipients, running, retry, waiting] =
+            [messages, recipients, running, retry, waiting].map(|count| count.to_string());
+        [name, messages, recipients, running, retry, waiting, age, text]
+    }
+}
+
+/// The last line of the text of the message that was received last among those that have one, if
+/// need be its start.
+fn last_text(thread: &Thread<'_>) -> String {
+    let texts = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
+    // Agents put CR between the lines of a dialogue; the last is the answer that counts.
+    let lines = texts.map(|text| notes::split(text).0.rsplit(|byte| *byte == b'\r'));
+    let line = lines.flatten().map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+    let text = visible(line.unwrap_or_default()).replace('\t', " ");
+    match text.char_indices().nth(TEXT_WIDTH) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+fn aligned(rows: &[[String; 8]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..TITLES.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; 8]| {
+        let (name, numbers, text) = (&row[0], &row[1..7], &row[7]);
+        let mut line = format!("{name:<width$}", width = widths[0]);
+        for (number, width) in numbers.iter().zip(&widths[1..]) {
+            line.push_str(&format!("  {number:>width$}"));
+        }
+        format!("{line}  {text}").trim_end().to_string()
+    };
+    rows.iter().map(line).collect()
+}

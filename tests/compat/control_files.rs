@@ -1,0 +1,598 @@
+//! Control files that a real router wrote, and all states they went through while agents and
+//! scheduler worked on them: what we read in them, and that reading leaves them alone.
+
+use crate::recording::{What, run};
+use crate::support::{TestSpool, at, data, files_under, set_modified, spool_name};
+use expect_test::expect;
+use std::fmt::Write as _;
+use std::process;
+use std::sync::LazyLock;
+use std::time::SystemTime;
+use zsched::agent::protocol::Answer;
+use zsched::control_file::{PidField, Tag, parse};
+use zsched::spool::read::{Found, read};
+use zsched::spool::scan::{ScanLimits, scan};
+use zsched::spool::{Arrival, Group, HashLevel, SpoolId, note};
+use zsched::time::Timestamp;
+
+/// A recorded control file.
+struct Recorded {
+    /// Where it is among the recordings.
+    file: String,
+    /// What it was called in the spool.
+    name: String,
+    text: Vec<u8>,
+}
+
+/// The control files as the router wrote them.
+fn written() -> Vec<Recorded> {
+    let files = files_under("control-files").into_iter();
+    let files = files.filter(|file| file.split(['/', '.']).any(|part| part == "transport"));
+    files.map(|file| recorded("control-files", file, ['/', '.'])).collect()
+}
+
+/// The states they were seen in later: the name is that of the folder.
+fn later_states() -> Vec<Recorded> {
+    let states = files_under("control-files-after").into_iter().map(|file| {
+        let (name, _) = file.rsplit_once('/').expect("a folder for each message");
+        let name = name.rsplit('/').next().expect("below that of the run").to_string();
+        Recorded { name, text: data(&format!("control-files-after/{file}")), file }
+    });
+    states.collect()
+}
+
+fn recorded(folder: &str, file: String, separators: [char; 2]) -> Recorded {
+    let name = file.rsplit(separators).next().expect("the number comes last").to_string();
+    Recorded { name, text: data(&format!("{folder}/{file}")), file }
+}
+
+/// The message file of a name. Those of the third run were not kept.
+fn message_file(name: &str) -> Vec<u8> {
+    let is_it = |file: &String| {
+        let mut parts = file.split(['/', '.']);
+        parts.any(|part| part == "queue") && parts.next_back() == Some(name)
+    };
+    let file = files_under("control-files").into_iter().find(is_it);
+    file.map_or(b"a message\n".to_vec(), |file| data(&format!("control-files/{file}")))
+}
+
+/// The offsets of a recorded control file for a destination.
+pub fn recorded_groups(number: u64, channel: &str, host: &str) -> Option<Vec<u32>> {
+    static ALL: LazyLock<Vec<Recorded>> =
+        LazyLock::new(|| written().into_iter().chain(later_states()).collect());
+    let name = number.to_string();
+    let file = ALL.iter().find(|file| file.name == name)?;
+    let control = parse(file.text.clone()).expect("a recorded file is good");
+    let arrival = Arrival::new(spool_name(&name), &control, Timestamp::EPOCH, Timestamp::EPOCH);
+    let is_it = |group: &Group| {
+        (&group.channel[..], &group.host[..]) == (channel.as_bytes(), host.as_bytes())
+    };
+    arrival.groups.into_iter().find(is_it).map(|group| group.offsets)
+}
+
+/// What is in a file, read by its columns: all of these have `@ 0x00000007`, and no quotes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ByColumns {
+    /// Offset, tag, lock, channel, host, user.
+    recipients: Vec<(u32, u8, Option<u32>, String, String, String)>,
+    /// Offset, and whether it has been reported.
+    diagnostics: Vec<(u32, bool)>,
+}
+
+fn by_columns(text: &[u8]) -> ByColumns {
+    let mut found = ByColumns::default();
+    let (mut offset, mut in_headers) = (0, false);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        match line {
+            b"m\n" => in_headers = true,
+            b"\n" => in_headers = false,
+            [b'r', tag, rest @ ..] if !in_headers => {
+                let rest = std::str::from_utf8(rest).expect("addresses are text");
+                let lock = rest[..6].trim().parse().ok();
+                let words: Vec<&str> = rest[10..].trim_end().split(' ').collect();
+                let word = |index: usize| words[index].to_string();
+                found.recipients.push((offset, *tag, lock, word(0), word(1), word(2)));
+            }
+            [b'd', tag, ..] if !in_headers => found.diagnostics.push((offset, *tag == b'+')),
+            _ => {}
+        }
+        offset += line.len() as u32;
+    }
+    found
+}
+
+/// The same, from our reader.
+fn as_we_read_it(text: &[u8]) -> ByColumns {
+    let file = parse(text.to_vec()).expect("a recorded file is good");
+    let text = |span| String::from_utf8(file.get(span).to_vec()).expect("addresses are text");
+    let recipients = file.recipients.iter().map(|r| {
+        let lock = r.lock.and_then(PidField::pid);
+        let quad = &r.quad;
+        (r.offset, r.tag.byte(), lock, text(quad.channel), text(quad.host), text(quad.user))
+    });
+    ByColumns {
+        recipients: recipients.collect(),
+        diagnostics: file.diagnostics.iter().map(|d| (d.offset, d.reported)).collect(),
+    }
+}
+
+/// The groups that the recipients which are not finished make up; locks are those of dead agents.
+fn expected_groups(found: &ByColumns) -> Vec<Group> {
+    let is_to_do = |tag: u8| matches!(tag, b' ' | b'~');
+    let to_do = found.recipients.iter().filter(|recipient| is_to_do(recipient.1));
+    let lower_case = |text: &String| text.to_ascii_lowercase();
+    let to_do = to_do.map(|(offset, _, _, channel, host, user)| {
+        (lower_case(channel), lower_case(host), lower_case(user), *offset)
+    });
+    let mut to_do: Vec<(String, String, String, u32)> = to_do.collect();
+    to_do.sort();
+    let groups = to_do.chunk_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
+    let groups = groups.map(|of_group| Group {
+        channel: of_group[0].0.as_bytes().into(),
+        host: of_group[0].1.as_bytes().into(),
+        offsets: of_group.iter().rev().map(|(.., offset)| *offset).collect(),
+    });
+    groups.collect()
+}
+
+/// The file with the locks of its recipients cleared, and nothing else changed.
+fn without_locks(text: &[u8], found: &ByColumns) -> Vec<u8> {
+    let mut cleared = text.to_vec();
+    for (offset, tag, ..) in &found.recipients {
+        if *tag == b'~' {
+            let start = *offset as usize + 1;
+            cleared[start..start + 7].fill(b' ');
+        }
+    }
+    cleared
+}
+
+/// A time at which none of the processes was alive that are now.
+fn long_ago() -> SystemTime {
+    at(1_000_000_000, 0)
+}
+
+/// Lays out a message and reads it, with the hash folders that its path has.
+fn read_from_spool(spool: &TestSpool, path: &str, text: &[u8]) -> Found {
+    let name = path.rsplit('/').next().expect("a split gives something");
+    spool.message(path, text, &message_file(name), long_ago());
+    set_modified(&spool.spool.transport().join(path), long_ago());
+    read(&spool.spool, HashLevel::Flat, spool_name(path))
+}
+
+fn arrived(found: Found) -> Arrival {
+    match found {
+        Found::Arrival(arrival) => arrival,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn all_states_are_read_as_they_are_written() {
+    for file in written().into_iter().chain(later_states()) {
+        let expected = by_columns(&file.text);
+        assert_eq!(as_we_read_it(&file.text), expected, "{}", file.file);
+
+        let spool = TestSpool::new();
+        let arrival = arrived(read_from_spool(&spool, &file.name, &file.text));
+        assert_eq!(arrival.groups, expected_groups(&expected), "{}", file.file);
+        assert_eq!(arrival.recipients as usize, expected.recipients.len(), "{}", file.file);
+        let failed = expected.recipients.iter().filter(|recipient| recipient.1 == b'-').count();
+        assert_eq!(arrival.failed as usize, failed, "{}", file.file);
+        let is_owed = expected.diagnostics.iter().any(|(_, reported)| !reported);
+        assert_eq!(arrival.owes_report, is_owed, "{}", file.file);
+        assert!(!arrival.leftovers && arrival.turns.is_empty() && arrival.locked.is_empty());
+
+        let path = format!("transport/{}", file.name);
+        let on_disk = spool.contents(&path).expect("it is still there");
+        assert_eq!(text(&on_disk), text(&without_locks(&file.text, &expected)), "{}", file.file);
+        let message = format!("queue/{}", file.name);
+        assert_eq!(spool.contents(&message), Some(message_file(&file.name)), "{}", file.file);
+        assert_eq!(spool.files(&["queue", "postman"]), [message]);
+    }
+}
+
+#[test]
+fn what_the_router_wrote_makes_these_groups() {
+    let mut shown = String::new();
+    for file in written() {
+        let arrival = arrived(read_from_spool(&TestSpool::new(), &file.name, &file.text));
+        writeln!(shown, "{}", file.file).expect("a String takes everything");
+        for group in &arrival.groups {
+            let offsets: Vec<String> = group.offsets.iter().map(u32::to_string).collect();
+            let (channel, host) = (text(&group.channel), text(&group.host));
+            writeln!(shown, "  {channel}/{host}: {}", offsets.join(" ")).expect("a String does");
+        }
+    }
+    expect![[r#"
+        01-one-local/transport.10084359
+          local/games@zm.example.test: 193
+        02-multi-channel/transport.10101639
+          bitbucket/-: 631
+          error/unresolvable: 1104
+          hold/timeout:2100000000: 575
+          local/games@zm.example.test: 287
+          local/news@zm.example.test: 355
+          smtp-sim/host1.ta.test: 674
+          smtpx/[127.0.0.66]: 472 421
+          smtpx/[127.0.0.67]: 523
+          uucp/uunode: 167
+        03-dsn/transport.10101649
+          local/news@zm.example.test: 560
+          smtp-sim/host1.ta.test: 169 459 324
+        04-200-rcpts/transport.10101236
+          smtp-sim/host0.ta.test: 4980 3760 2540 1320 12400 11160 9920 8680 7440 6200
+          smtp-sim/host1.ta.test: 5040 3820 2600 1380 169 11221 9981 8741 7501 6261
+          smtp-sim/host10.ta.test: 5580 4360 3140 1920 11770 10530 9290 8050 6810 700
+          smtp-sim/host11.ta.test: 5642 4422 3202 1982 11833 10593 9353 8113 762 6873
+          smtp-sim/host12.ta.test: 5704 4484 3264 2044 11896 10656 9416 8176 824 6936
+          smtp-sim/host13.ta.test: 5766 4546 3326 2106 11959 10719 9479 886 8239 6999
+          smtp-sim/host14.ta.test: 5828 4608 3388 2168 12022 10782 9542 948 8302 7062
+          smtp-sim/host15.ta.test: 5890 4670 3450 2230 12085 10845 1010 9605 8365 7125
+          smtp-sim/host16.ta.test: 5952 4732 3512 2292 12148 10908 1072 9668 8428 7188
+          smtp-sim/host17.ta.test: 6014 4794 3574 2354 12211 1134 10971 9731 8491 7251
+          smtp-sim/host18.ta.test: 6076 4856 3636 2416 12274 1196 11034 9794 8554 7314
+          smtp-sim/host19.ta.test: 6138 4918 3698 2478 1258 12337 11097 9857 8617 7377
+          smtp-sim/host2.ta.test: 5100 3880 2660 228 1440 11282 10042 8802 7562 6322
+          smtp-sim/host3.ta.test: 5160 3940 2720 287 1500 11343 10103 8863 7623 6383
+          smtp-sim/host4.ta.test: 5220 4000 346 2780 1560 11404 10164 8924 7684 6444
+          smtp-sim/host5.ta.test: 5280 4060 405 2840 1620 11465 10225 8985 7745 6505
+          smtp-sim/host6.ta.test: 5340 464 4120 2900 1680 11526 10286 9046 7806 6566
+          smtp-sim/host7.ta.test: 5400 523 4180 2960 1740 11587 10347 9107 7867 6627
+          smtp-sim/host8.ta.test: 582 5460 4240 3020 1800 11648 10408 9168 7928 6688
+          smtp-sim/host9.ta.test: 641 5520 4300 3080 1860 11709 10469 9229 7989 6749
+        05-8bit-odd-header/transport.10101206
+          smtp-sim/host2.ta.test: 195
+          smtpx/[127.0.0.66]: 254
+        06-multiline-headers/transport.10101217
+          local/games@zm.example.test: 280
+          smtp-sim/host3.ta.test: 167
+          smtpx/[127.0.0.66]: 229
+        07-empty-from-rejected-by-router/transport.10084360
+          local/mailer-daemon@zm.example.test: 107
+        08-null-sender-channel-error/transport.10101288
+          smtp-sim/host4.ta.test: 81
+        09-bad-envelope-line-bounce/transport.10084362
+          local/games@zm.example.test: 107
+        10-deliverby/transport.10101218
+          smtp-sim/host5.ta.test: 167
+        11-mixed-results/transport.10101234
+          smtp-sim/mix.ta.test: 384 329 160 273 215
+        12-live-smtp/transport.10101249
+          smtpx/[127.0.0.1]: 424 286 160
+        14-ta-dies/transport.10101219
+          smtp-sim/die.ta.test: 214 158
+        15-ta-killed/transport.10101233
+          smtp-sim/kill.ta.test: 159
+        16-ta-partial-line/transport.10101220
+          smtp-sim/partial.ta.test: 162
+        17-ta-junk/transport.10101221
+          smtp-sim/junk.ta.test: 159
+        18-deferall-deferback-retryat/transport.10101222
+          smtp-sim/da.ta.test: 161
+          smtp-sim/db.ta.test: 220
+          smtp-sim/eo.ta.test: 336
+          smtp-sim/re.ta.test: 280
+        19-overfeed-1/transport.10101223
+          smtp-sim/over.ta.test: 160
+        19-overfeed-2/transport.10101224
+          smtp-sim/over.ta.test: 160
+        19-overfeed-3/transport.10101225
+          smtp-sim/over.ta.test: 160
+        19-overfeed-4/transport.10101227
+          smtp-sim/over.ta.test: 160
+        19-overfeed-5/transport.10101228
+          smtp-sim/over.ta.test: 160
+        19-overfeed-6/transport.10101209
+          smtp-sim/over.ta.test: 160
+        19-overfeed-7/transport.10101229
+          smtp-sim/over.ta.test: 160
+        20-hold-dsn-delay/transport.10101230
+          hold/timeout:2100000000: 160
+        21-dual-hash-SCHEDULERDIRHASH2/transport/K/S/10101746
+          bitbucket/-: 217
+          smtp-sim/hh.ta.test: 160
+        21-dual-hash-SCHEDULERDIRHASH2/transport/K/T/10101747
+          bitbucket/-: 217
+          smtp-sim/hh.ta.test: 160
+        21-dual-hash-SCHEDULERDIRHASH2/transport/K/U/10101748
+          bitbucket/-: 217
+          smtp-sim/hh.ta.test: 160
+        21-dual-hash-SCHEDULERDIRHASH2/transport/K/V/10101749
+          bitbucket/-: 217
+          smtp-sim/hh.ta.test: 160
+        21-dual-hash-SCHEDULERDIRHASH2/transport/K/X/10101751
+          smtp-sim/hh.ta.test: 214
+        21-dual-hash-SCHEDULERDIRHASH2/transport/U/W/10101334
+          bitbucket/-: 217
+          smtp-sim/hh.ta.test: 160
+        21-dual-hash-SCHEDULERDIRHASH2/transport/Y/N/10101429
+          bitbucket/-: 217
+          smtp-sim/hh.ta.test: 160
+    "#]]
+    .assert_eq(&shown);
+}
+
+#[test]
+fn the_states_on_the_way_are_these() {
+    let mut shown = String::new();
+    for file in later_states() {
+        let control = parse(file.text.clone()).expect("a recorded file is good");
+        let with_tag = |tag| control.recipients.iter().filter(|r| r.tag == tag).count();
+        let tags = [Tag::Pending, Tag::Locked, Tag::Done, Tag::Failed].map(with_tag);
+        let reported = control.diagnostics.iter().filter(|d| d.reported).count();
+        let unreported = control.diagnostics.len() - reported;
+        let (state, _) = file.file.split_once(".t+").expect("files have the time in their name");
+        let owed = if note::owes_report(&control) { ", owed" } else { "" };
+        let [pending, locked, done, failed] = tags;
+        writeln!(
+            shown,
+            "{state}: {pending} to do, {locked} locked, {done} done, {failed} failed; \
+             d {unreported} + {reported}{owed}"
+        )
+        .expect("a String takes everything");
+    }
+    expect![[r#"
+        run1/10084359/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10084360/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10084362/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10084362/02: 0 to do, 0 locked, 0 done, 1 failed; d 1 + 0, owed
+        run1/10101206/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101206/02: 1 to do, 0 locked, 1 done, 0 failed; d 0 + 0
+        run1/10101208/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101208/02: 0 to do, 2 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101209/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101217/01: 3 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101217/02: 1 to do, 0 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101217/03: 1 to do, 0 locked, 1 done, 1 failed; d 0 + 1
+        run1/10101218/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/02: 0 to do, 2 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/03: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/04: 0 to do, 2 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/05: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/06: 0 to do, 2 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/07: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101219/08: 0 to do, 2 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/02: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/03: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/04: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/05: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/06: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101220/07: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101221/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101222/01: 4 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101222/02: 3 to do, 0 locked, 0 done, 1 failed; d 1 + 0, owed
+        run1/10101222/03: 3 to do, 0 locked, 0 done, 1 failed; d 2 + 0, owed
+        run1/10101222/04: 3 to do, 0 locked, 0 done, 1 failed; d 0 + 2
+        run1/10101222/05: 3 to do, 0 locked, 0 done, 1 failed; d 1 + 2, owed
+        run1/10101223/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101224/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101225/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101227/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101228/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101229/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101230/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101230/02: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 1
+        run1/10101233/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/02: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/03: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/04: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/05: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/06: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/07: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101233/08: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101234/01: 5 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101234/02: 1 to do, 1 locked, 2 done, 1 failed; d 1 + 0, owed
+        run1/10101234/03: 1 to do, 0 locked, 3 done, 1 failed; d 1 + 0, owed
+        run1/10101236/01: 200 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101236/02: 190 to do, 0 locked, 10 done, 0 failed; d 0 + 0
+        run1/10101236/03: 170 to do, 0 locked, 30 done, 0 failed; d 0 + 0
+        run1/10101249/01: 3 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101249/02: 0 to do, 3 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101249/03: 1 to do, 1 locked, 0 done, 1 failed; d 1 + 0, owed
+        run1/10101249/04: 1 to do, 0 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/05: 0 to do, 1 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/06: 1 to do, 0 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/07: 0 to do, 1 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/08: 1 to do, 0 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/09: 0 to do, 1 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/10: 1 to do, 0 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/11: 0 to do, 1 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/12: 1 to do, 0 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101249/13: 1 to do, 0 locked, 1 done, 1 failed; d 0 + 1
+        run1/10101249/14: 0 to do, 1 locked, 1 done, 1 failed; d 0 + 1
+        run1/10101288/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101639/01: 10 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101639/02: 9 to do, 0 locked, 0 done, 1 failed; d 1 + 0, owed
+        run1/10101639/03: 6 to do, 2 locked, 1 done, 1 failed; d 1 + 0, owed
+        run1/10101639/04: 4 to do, 2 locked, 2 done, 2 failed; d 2 + 0, owed
+        run1/10101639/05: 6 to do, 0 locked, 2 done, 2 failed; d 2 + 0, owed
+        run1/10101639/06: 5 to do, 1 locked, 2 done, 2 failed; d 2 + 0, owed
+        run1/10101639/07: 4 to do, 2 locked, 2 done, 2 failed; d 2 + 0, owed
+        run1/10101639/08: 6 to do, 0 locked, 2 done, 2 failed; d 2 + 0, owed
+        run1/10101639/09: 4 to do, 2 locked, 2 done, 2 failed; d 2 + 0, owed
+        run1/10101639/10: 4 to do, 2 locked, 2 done, 2 failed; d 0 + 2
+        run1/10101639/11: 4 to do, 2 locked, 2 done, 2 failed; d 1 + 2, owed
+        run1/10101639/12: 6 to do, 0 locked, 2 done, 2 failed; d 1 + 2, owed
+        run1/10101639/13: 5 to do, 0 locked, 3 done, 2 failed; d 1 + 2, owed
+        run1/10101639/14: 5 to do, 0 locked, 3 done, 2 failed; d 3 + 2, owed
+        run1/10101649/01: 4 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run1/10101649/02: 0 to do, 0 locked, 1 done, 3 failed; d 0 + 4
+        run3/10084358/01: 1 to do, 0 locked, 1 done, 0 failed; d 0 + 0
+        run3/10084372/01: 0 to do, 0 locked, 1 done, 0 failed; d 0 + 0
+        run3/10085057/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10085255/01: 1 to do, 0 locked, 1 done, 0 failed; d 0 + 0
+        run3/10085255/02: 0 to do, 1 locked, 1 done, 0 failed; d 0 + 0
+        run3/10085264/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101267/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101267/02: 1 to do, 0 locked, 1 done, 0 failed; d 1 + 0, owed
+        run3/10101382/01: 3 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101382/02: 2 to do, 0 locked, 2 done, 0 failed; d 0 + 0
+        run3/10101382/03: 0 to do, 2 locked, 2 done, 0 failed; d 0 + 0
+        run3/10101382/04: 0 to do, 1 locked, 2 done, 1 failed; d 1 + 0, owed
+        run3/10101382/05: 0 to do, 0 locked, 3 done, 1 failed; d 0 + 1
+        run3/10101391/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101391/02: 0 to do, 0 locked, 1 done, 0 failed; d 0 + 0
+        run3/10101392/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101392/02: 1 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101392/03: 1 to do, 0 locked, 1 done, 0 failed; d 0 + 0
+        run3/10101393/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101409/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run3/10101425/01: 0 to do, 1 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101334/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101429/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101746/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101747/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101748/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101749/01: 2 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+        run4/10101751/01: 1 to do, 0 locked, 0 done, 0 failed; d 0 + 0
+    "#]]
+    .assert_eq(&shown);
+}
+
+/// The recorded agents reported about the recipients of their jobs: these must be in our groups.
+#[test]
+fn agents_report_about_the_recipients_of_their_group() {
+    let mut reports = 0;
+    for session in ["run1", "run2", "run3", "run4"].into_iter().flat_map(run) {
+        for step in &session.steps {
+            let What::Jobs(jobs) = &step.what else { continue };
+            for job in jobs {
+                let host = job.host().or(session.host.as_deref()).expect("a host");
+                let number = spool_name(job.path()).number();
+                // Some control files were gone before they could be copied.
+                let Some(group) = recorded_groups(number, &session.channel, host) else {
+                    continue;
+                };
+                for answer in &job.answers {
+                    if let Answer::Report(report) = Answer::parse(&answer.line) {
+                        assert_eq!(report.number, number, "{}", session.name);
+                        let is_there = group.contains(&report.offset);
+                        assert!(is_there, "{}: {}", session.name, job.line);
+                        reports += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(reports, 584);
+}
+
+#[test]
+fn spool_ids_are_those_that_were_recorded() {
+    for (name, seconds, nanoseconds, id) in [
+        ("10101639", 1_795_255_449, 852_372_354, "S10101639AbmKUKEJuveqC"),
+        ("10101288", 1_795_255_583, 187_430_651, "S10101288AbmKUKGXLK-17"),
+        ("10084360", 1_795_255_505, 41_730_085, "S10084360AbmKUKFFCbMAh"),
+        ("10084359", 1_795_255_402, 832_339_453, "S10084359AbmKUKDWtjHz9"),
+        ("10101236", 1_795_255_461, 935_715_914, "S10101236AbmKUKEVztaRK"),
+        ("4711", 1_767_323_045, 0, "S4711AbmABDEF"),
+        ("4711", 1_767_323_045, 123_456_789, "S4711AbmABDEFHW8wV"),
+        ("258367", 1_047_508_699, 0, "S258367AbTCLWiT"),
+    ] {
+        let recorded = written().into_iter().find(|file| file.name == name);
+        let control = recorded.map_or_else(|| control_file(name, " "), |file| file.text);
+        let spool = TestSpool::new();
+        spool.message(name, &control, b"a message\n", at(seconds, nanoseconds));
+        let arrival = arrived(read(&spool.spool, HashLevel::Flat, spool_name(name)));
+        let number = arrival.name.number();
+        assert_eq!(SpoolId { number, modified: arrival.modified }.to_string(), id);
+    }
+}
+
+#[test]
+fn a_spool_with_two_levels_is_read_where_the_router_wrote_it() {
+    let recorded = written().into_iter().filter(|file| file.file.starts_with("21-"));
+    let recorded: Vec<Recorded> = recorded.collect();
+    let path = |file: &Recorded| {
+        let (_, path) = file.file.split_once("/transport/").expect("it has folders");
+        path.to_string()
+    };
+    for level in [HashLevel::Flat, HashLevel::Once, HashLevel::Twice] {
+        let spool = TestSpool::new();
+        for file in &recorded {
+            spool.message(&path(file), &file.text, &message_file(&file.name), long_ago());
+        }
+        let mut found = Vec::new();
+        let end = scan(&spool.spool, ScanLimits::NONE, |names| {
+            found.extend(names.iter().map(ToString::to_string));
+            Some(names.len())
+        });
+        assert!(end.errors.is_empty() && !end.truncated);
+        found.sort();
+        assert_eq!(found, recorded.iter().map(path).collect::<Vec<_>>());
+        for file in &recorded {
+            let arrival = arrived(read(&spool.spool, level, spool_name(&path(file))));
+            assert_eq!(arrival.name.to_string(), path(file));
+            assert_eq!(arrival.groups, expected_groups(&by_columns(&file.text)));
+        }
+    }
+}
+
+#[test]
+fn files_at_the_top_go_down_to_where_the_router_would_put_them() {
+    let spool = TestSpool::new();
+    let recorded: Vec<Recorded> =
+        written().into_iter().filter(|file| file.file.starts_with("21-")).collect();
+    let mut expected = Vec::new();
+    for file in &recorded {
+        spool.message(&file.name, &file.text, &message_file(&file.name), long_ago());
+        let arrival = arrived(read(&spool.spool, HashLevel::Twice, spool_name(&file.name)));
+        let (_, path) = file.file.split_once("/transport/").expect("it has folders");
+        assert_eq!(arrival.name.to_string(), path);
+        expected.extend([format!("queue/{path}"), format!("transport/{path}")]);
+    }
+    expected.sort();
+    assert_eq!(spool.files(&["queue", "transport"]), expected);
+    // What is below stays where it is, whatever the level.
+    let misplaced = read_from_spool(&spool, "B/I/777", &control_file("777", " "));
+    assert_eq!(arrived(misplaced).name.to_string(), "B/I/777");
+}
+
+/// A control file with one recipient, whose tag and lock are given.
+fn control_file(name: &str, tag_and_lock: &str) -> Vec<u8> {
+    format!(
+        "@ 0x00000007\ni {name}\no 40\nl <1@x.test>\ne a@x.test\ns local - a@x.test 0\n\
+         r{tag_and_lock:7}    c a.test u1@x 0\nm\nFrom: a@x.test\nSubject: t\n\n"
+    )
+    .into_bytes()
+}
+
+/// Locks as in the recording with a living, a dead and no process; ours is younger than a file of
+/// long ago.
+#[test]
+fn a_lock_counts_as_long_as_its_process_may_have_written_it() {
+    let ours = process::id();
+    let mut child = process::Command::new("true").spawn().expect("true starts");
+    child.wait().expect("true ends");
+    let lock = |pid: u32| format!("~{pid:6}");
+    for (tag_and_lock, modified, holder) in [
+        (lock(ours), SystemTime::now(), Some(ours)),
+        (lock(ours), long_ago(), None),
+        (lock(child.id()), SystemTime::now(), None),
+        ("~      ".to_string(), SystemTime::now(), None),
+    ] {
+        let spool = TestSpool::new();
+        let original = control_file("1", &tag_and_lock);
+        spool.message("1", &original, b"a message\n", long_ago());
+        set_modified(&spool.spool.transport().join("1"), modified);
+        let found = read(&spool.spool, HashLevel::Flat, spool_name("1"));
+        let after = spool.contents("transport/1").expect("it is still there");
+        match holder {
+            Some(pid) => {
+                assert!(matches!(found, Found::Locked(by) if by == pid), "{found:?}");
+                assert_eq!(text(&after), text(&original));
+            }
+            None => {
+                assert_eq!(arrived(found).pending(), 1, "{tag_and_lock}");
+                assert_eq!(text(&after), text(&control_file("1", " ")));
+            }
+        }
+    }
+}

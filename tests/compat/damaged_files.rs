@@ -1,0 +1,213 @@
+//! Control files that are no good, or look like it: each cause that was recorded, what the original
+//! did with such a file, and what we do. We delete nothing.
+
+use crate::support::{TestSpool, at, set_modified, spool_name};
+use expect_test::{Expect, expect};
+use std::fs;
+use std::os::unix::fs::symlink;
+use zsched::spool::read::{Found, read};
+use zsched::spool::scan::{ScanLimits, scan};
+use zsched::spool::{Arrival, HashLevel};
+
+/// What the original did.
+#[derive(Debug)]
+enum Original {
+    /// Unlinked the control file, and left the message without one.
+    Deleted,
+    /// Took it for a finished message, and removed both files.
+    Removed,
+    /// Loaded it.
+    Loaded,
+}
+use Original::{Deleted, Loaded, Removed};
+
+const GOOD: &str = "@ 0x00000007\ni 1\no 40\nl <1@x.test>\ne a@x.test\ns local - a@x.test 0\n\
+                    r           c a.test u1@x 0\nm\nFrom: a@x.test\nSubject: t\n\n";
+const MESSAGE: &[u8] = b"rcvdfrom x\nenv-end\nFrom: a@x.test\n\nbody\n";
+
+/// What becomes of a control file `1`: the verdict, and the files there are then.
+fn verdict(control: &str, has_message: bool) -> String {
+    let spool = TestSpool::new();
+    let path = spool.write("transport/1", control.as_bytes());
+    set_modified(&path, at(1_000_000_000, 0));
+    if has_message {
+        spool.write("queue/1", MESSAGE);
+    }
+    let found = read(&spool.spool, HashLevel::Flat, spool_name("1"));
+    let files = spool.files(&["transport", "queue", "postman"]);
+    // Nothing is lost, wherever it is now.
+    let contents: Vec<Vec<u8>> =
+        files.iter().map(|file| spool.contents(file).expect("it is there")).collect();
+    assert!(contents.contains(&control.as_bytes().to_vec()), "{control}");
+    assert_eq!(contents.contains(&MESSAGE.to_vec()), has_message, "{control}");
+    assert_eq!(files.len(), 1 + usize::from(has_message), "{files:?}");
+    format!("{}; {}", shown(&found), files.join(" "))
+}
+
+fn shown(found: &Found) -> String {
+    match found {
+        Found::Arrival(arrival) => format!("loaded {}", groups(arrival)),
+        Found::Nothing => "not looked at".to_string(),
+        Found::Locked(_) => "locked".to_string(),
+        Found::Malformed { error, moved } => {
+            assert!(moved.is_ok(), "{moved:?}");
+            format!("refused: {error}")
+        }
+        Found::Failed(error) => format!("failed: {error}"),
+    }
+}
+
+fn groups(arrival: &Arrival) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let groups = arrival.groups.iter().map(|group| {
+        let (channel, host) = (text(&group.channel), text(&group.host));
+        format!("{channel}/{host} {:?}", group.offsets)
+    });
+    let leftovers = arrival.leftovers.then(|| "and lines nobody delivers".to_string());
+    groups.chain(leftovers).collect::<Vec<String>>().join(", ")
+}
+
+/// A file: what is strange about it, and its text.
+type Case<'c> = (&'c str, Original, String);
+
+fn check(cases: &[Case<'_>], expected: Expect) {
+    let lines = cases.iter().map(|(what, original, control)| {
+        let verdict = verdict(control, *what != "no message file");
+        format!("{what} ({original:?}): {verdict}\n")
+    });
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+/// The good file with something else in it.
+fn with(old: &str, new: &str) -> String {
+    assert!(GOOD.contains(old), "{old}");
+    GOOD.replace(old, new)
+}
+
+#[test]
+fn what_the_original_deletes_is_moved_aside() {
+    check(
+        &[
+            ("unknown format bit", Deleted, with("0x00000007", "0x00000008")),
+            ("no i line", Deleted, with("i 1\n", "")),
+            ("no l line", Deleted, with("l <1@x.test>\n", "")),
+            ("no message file", Deleted, GOOD.to_string()),
+            ("the i line names another file", Deleted, with("i 1\n", "i 9999\n")),
+            ("an empty file", Deleted, String::new()),
+            ("two lines", Deleted, "@ 0x00000007\no 40\n".to_string()),
+        ],
+        expect![[r#"
+            unknown format bit (Deleted): refused: offset 0: unknown format bits in 0x00000008; postman/1:malformed postman/1:malformed:message
+            no i line (Deleted): refused: offset 0: no i line; postman/1:malformed postman/1:malformed:message
+            no l line (Deleted): loaded c/a.test [54]; queue/1 transport/1
+            no message file (Deleted): refused: offset 13: there is no message file; postman/1:malformed
+            the i line names another file (Deleted): refused: offset 13: the i line says 9999; postman/1:malformed postman/1:malformed:message
+            an empty file (Deleted): refused: offset 0: the file is empty; postman/1:malformed postman/1:malformed:message
+            two lines (Deleted): refused: offset 0: no i line; postman/1:malformed postman/1:malformed:message
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_original_takes_for_finished_is_kept() {
+    check(
+        &[
+            ("no recipient", Removed, with("r           c a.test u1@x 0\n", "")),
+            ("only an alternative", Removed, with("r           c", "X 1 c")),
+            ("only a disabled recipient", Removed, with("r  ", "r? ")),
+            // This is finished indeed; the core has it removed.
+            ("all delivered", Removed, with("r  ", "r+ ")),
+        ],
+        expect![[r#"
+            no recipient (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
+            only an alternative (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
+            only a disabled recipient (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
+            all delivered (Removed): loaded ; queue/1 transport/1
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_original_takes_is_taken() {
+    let recipient = "r           c a.test u1@x 0\n";
+    check(
+        &[
+            ("nothing", Loaded, GOOD.to_string()),
+            ("no @ line", Loaded, with("@ 0x00000007\n", "")),
+            ("no o line", Loaded, with("o 40\n", "")),
+            ("unknown letters", Loaded, with("o 40\n", "o 40\nq what\nz\n\n")),
+            ("no header block", Loaded, with("m\nFrom: a@x.test\nSubject: t\n\n", "")),
+            ("no end of the header block", Loaded, with("t\n\n", "t\n")),
+            ("no columns", Loaded, with("@ 0x00000007\n", "").replace("r           c", "r c")),
+            ("capitals", Loaded, with("c a.test u1@x", "C A.Test U1@X")),
+            ("a host in quotes", Loaded, with("c a.test", "c \"a b.test\"")),
+            (
+                "an alternative, too",
+                Loaded,
+                with(recipient, &format!("{recipient}X 1 c b.test u1@x 0\n")),
+            ),
+            // The only one that we do not take: the original calls the host 0.
+            ("no user", Loaded, with("c a.test u1@x 0", "c 0")),
+        ],
+        expect![[r#"
+            nothing (Loaded): loaded c/a.test [67]; queue/1 transport/1
+            no @ line (Loaded): loaded c/a.test [54]; queue/1 transport/1
+            no o line (Loaded): loaded c/a.test [62]; queue/1 transport/1
+            unknown letters (Loaded): loaded c/a.test [77]; queue/1 transport/1
+            no header block (Loaded): loaded c/a.test [67]; queue/1 transport/1
+            no end of the header block (Loaded): loaded c/a.test [67]; queue/1 transport/1
+            no columns (Loaded): loaded c/a.test [54]; queue/1 transport/1
+            capitals (Loaded): loaded c/a.test [67]; queue/1 transport/1
+            a host in quotes (Loaded): loaded c/"a b.test" [67]; queue/1 transport/1
+            an alternative, too (Loaded): loaded c/a.test [67], and lines nobody delivers; queue/1 transport/1
+            no user (Loaded): refused: offset 67: recipient has no user; postman/1:malformed postman/1:malformed:message
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_original_leaves_alone_is_left_alone() {
+    let spool = TestSpool::new();
+    let good = spool.write("elsewhere", GOOD.as_bytes());
+    let transport = spool.spool.transport();
+    symlink(&good, transport.join("1")).expect("a link");
+    fs::create_dir(transport.join("2")).expect("a folder");
+    for name in ["x3", ".4", "..etrn-5"] {
+        spool.write(&format!("transport/{name}"), GOOD.as_bytes());
+    }
+    fs::create_dir(transport.join("lower")).expect("a folder");
+    spool.write("transport/lower/6", GOOD.as_bytes());
+    let before = spool.files(&["."]);
+    let mut found = Vec::new();
+    scan(&spool.spool, ScanLimits::NONE, |names| {
+        found.extend(names.iter().cloned());
+        Some(names.len())
+    });
+    found.sort_by_key(|name| name.number());
+    assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1", "2"]);
+    for name in found {
+        let found = read(&spool.spool, HashLevel::Flat, name);
+        assert!(matches!(found, Found::Nothing), "{found:?}");
+    }
+    assert_eq!(spool.files(&["."]), before);
+}
+
+/// Names with more than a number are good, and the file may ask for a host only.
+#[test]
+fn odd_names_and_turn_files_are_taken() {
+    let spool = TestSpool::new();
+    let (path, control) = ("701-abc", GOOD.replace("i 1\n", "i 701-abc\n"));
+    spool.message(path, control.as_bytes(), MESSAGE, at(1_000_000_000, 0));
+    let Found::Arrival(arrival) = read(&spool.spool, HashLevel::Flat, spool_name(path)) else {
+        panic!("it is good");
+    };
+    assert_eq!((arrival.name.number(), arrival.name.to_string().as_str()), (701, "701-abc"));
+    assert_eq!(groups(&arrival), "c/a.test [73]");
+    spool.write("transport/9002-etrn", b"T ETRN.TEST [127.0.0.1]\n");
+    let Found::Arrival(arrival) = read(&spool.spool, HashLevel::Flat, spool_name("9002-etrn"))
+    else {
+        panic!("it is good");
+    };
+    assert_eq!(arrival.turns, [b"etrn.test".as_slice().into()]);
+    assert_eq!((arrival.pending(), arrival.recipients), (0, 0));
+}

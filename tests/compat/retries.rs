@@ -1,0 +1,196 @@
+//! When mail is tried again: the original's wake-ups, as they were seen through MAILQ, and ours.
+//!
+//! A line of a recording: seconds since the first look, message, index; then relative to that look the
+//! planned wake-up and the last feed; the tries so far.
+//!
+//! ```text
+//! 39.6 1 0 wake=+53 fed=+38 tries=4 f8='retry in 15s' | #c/a.test/0  N=1   R=1   A=4  W=15s QA=42s
+//! ```
+
+use crate::support::{START, data, spool_name};
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use zsched::scheduler::view::Standing;
+use zsched::scheduler::{AgentId, Event};
+use zsched::spool::{Arrival, Group};
+use zsched::time::Timestamp;
+
+/// A recording.
+struct Recording {
+    /// What the clause says.
+    keywords: String,
+    /// Of each message the tries and the wake-ups that were planned, in seconds since the first feed.
+    planned: BTreeMap<u64, Vec<Planned>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Planned {
+    tries: u32,
+    wakeup: i64,
+}
+
+fn recording(name: &str) -> Recording {
+    let text = String::from_utf8(data(&format!("retries/{name}.txt"))).expect("text");
+    let mut keywords = "interval=5s".to_string();
+    let mut planned: BTreeMap<u64, Vec<Planned>> = BTreeMap::new();
+    let mut first_fed: BTreeMap<u64, i64> = BTreeMap::new();
+    for line in text.lines().take_while(|line| *line != "TALOG") {
+        if !line.contains(" wake=") {
+            keywords = format!("{keywords} {}", line.trim_start_matches("0 ").trim());
+            continue;
+        }
+        let value = |key: &str| -> i64 {
+            let (_, rest) = line.split_once(key).expect("all lines have it");
+            let number = rest.split(' ').next().expect("a value");
+            number.parse().expect("a number")
+        };
+        let message = line.split(' ').nth(1).expect("a number").parse().expect("a number");
+        let first_fed = *first_fed.entry(message).or_insert_with(|| value(" fed="));
+        let tries = value(" tries=") as u32;
+        let of_message = planned.entry(message).or_default();
+        if of_message.last().is_none_or(|last| last.tries < tries) {
+            of_message.push(Planned { tries, wakeup: value(" wake=") - first_fed });
+        }
+    }
+    Recording { keywords, planned }
+}
+
+/// A world in which one agent always gives one answer.
+struct Deferring {
+    world: World,
+    recipients: u32,
+    answer: String,
+    agent: Option<AgentId>,
+}
+
+impl Deferring {
+    fn new(keywords: &str, past_boundary: u64, recipients: u32, answer: &str) -> Deferring {
+        let mut world = World::new(&format!("c/*\n\t{keywords} idlemax=1h\n\tcommand=x\n"));
+        world.now = START + Duration::from_secs(past_boundary);
+        let offsets = (0..recipients).map(|index| 67 + 30 * index).collect();
+        let group = Group { channel: b"c".as_slice().into(), host: b"a.test"[..].into(), offsets };
+        let arrival = Arrival {
+            name: spool_name("1"),
+            modified: world.now,
+            created: world.now,
+            owes_report: false,
+            leftovers: false,
+            turns: Vec::new(),
+            recipients,
+            failed: 0,
+            groups: vec![group],
+            locked: Vec::new(),
+        };
+        world.tell(Event::Arrived(arrival));
+        Deferring { world, recipients, answer: answer.to_string(), agent: None }
+    }
+
+    /// The agent works until it is idle. Returns what is planned then, in seconds since the first feed.
+    fn work(&mut self, first_fed: Timestamp) -> Planned {
+        let agent = *self.world.agents.keys().next().expect("it was started");
+        if self.agent.replace(agent).is_none() {
+            self.world.says(agent, b"#hungry");
+        }
+        assert_eq!(self.world.told(agent), "1\ta.test\n");
+        for index in 0..self.recipients {
+            let line = format!("1/{}\t\t{}", 67 + 30 * index, self.answer);
+            self.world.says(agent, line.as_bytes());
+        }
+        self.world.says(agent, b"#hungry");
+        assert_eq!(self.world.told(agent), "#idle\n");
+        self.world.says(agent, b"#hungry");
+        let now = self.world.now;
+        let (_, views) = self.world.core.message_at_or_after(now, 1).expect("it is not finished");
+        let Standing::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
+        Planned { tries: views[0].tries, wakeup: (now.seconds_since(first_fed)) + seconds }
+    }
+
+    /// The wake-ups that follow each other, each try made at the wake-up before.
+    fn wakeups(&mut self, count: usize) -> Vec<Planned> {
+        let first_fed = self.world.now;
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let planned = self.work(first_fed);
+            let since_start = first_fed.since(START);
+            self.world.pass(since_start + Duration::from_secs(planned.wakeup.unsigned_abs()));
+            all.push(planned);
+        }
+        all
+    }
+}
+
+/// The times between wake-ups.
+fn spacing(planned: &[Planned]) -> Vec<i64> {
+    let wakeups = std::iter::once(0).chain(planned.iter().map(|planned| planned.wakeup));
+    let wakeups: Vec<i64> = wakeups.collect();
+    wakeups.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// As long as the list of factors lasts, tries come in the rhythm that was recorded, give or take one
+/// interval. Behind its end both go on at a random place in it.
+#[test]
+fn tries_come_in_the_recorded_rhythm() {
+    for (name, interval, past_boundary, factors, exception) in [
+        ("1-2-3-4", 5, 0, &[1, 2, 3, 4][..], None),
+        ("1-2-3-4-skew1", 5, 0, &[1, 2, 3, 4], None),
+        ("3-only", 5, 1, &[3], None),
+        ("10s-1-2-3-5-8", 10, 1, &[1, 2, 3, 5, 8], None),
+        ("two-recipients", 5, 1, &[1, 2, 3, 4], None),
+        ("two-threads", 5, 1, &[1, 2, 3, 4], None),
+        // The original steps through the list twice in the first run: it leaves out 1 and 2.
+        ("1m-1-1-2-3", 60, 31, &[1, 1, 2, 3], Some((1, 178, 68))),
+    ] {
+        let Recording { keywords, planned } = recording(name);
+        for (message, recorded) in planned {
+            let recipients = recorded[0].tries;
+            let mut deferring =
+                Deferring::new(&keywords, past_boundary, recipients, "deferred later");
+            let ours = deferring.wakeups(recorded.len());
+            let tries = |planned: &[Planned]| -> Vec<u32> {
+                planned.iter().map(|planned| planned.tries).collect()
+            };
+            assert_eq!(tries(&ours), tries(&recorded), "{name}, message {message}");
+            let (ours, recorded) = (spacing(&ours), spacing(&recorded));
+            for (index, (ours, recorded)) in ours.iter().zip(&recorded).enumerate() {
+                let place = format!("{name}, message {message}, {index}: {ours}, not {recorded}");
+                // Both keep to the list, give or take the skew and the first run's alignment.
+                let factor = factors.get(index).copied();
+                let is_in_list = |seconds: i64| {
+                    factors.iter().any(|factor| (seconds - factor * interval).abs() <= interval)
+                };
+                assert!(is_in_list(*ours) && is_in_list(*recorded), "{place}");
+                if exception == Some((index, *recorded, *ours)) {
+                    continue;
+                }
+                if factor.is_some() {
+                    assert!((ours - recorded).abs() <= interval, "{place}");
+                }
+            }
+        }
+    }
+}
+
+/// The original reads these times, and does not keep to them; we do. Its next tries were at the next
+/// multiple of 5 s, and then every 20 s.
+#[test]
+fn times_that_agents_ask_for_are_kept() {
+    let Recording { keywords, planned } = recording("retryat-deferall");
+    for (messages, answer, expected) in [
+        (&[1, 2][..], "retryat +20 come back", [20, 40, 60]),
+        (&[1, 2], "retryat 45 come back", [45, 90, 135]),
+        // An absolute time, 25 s from the first feed: the second is past, and the list decides.
+        (&[1, 2], "retryat 1795255226 come back", [25, 44, 64]),
+        (&[3, 4], "deferall all later", [60, 120, 180]),
+    ] {
+        let mut deferring = Deferring::new(&keywords, 1, 1, answer);
+        let ours: Vec<i64> = deferring.wakeups(3).iter().map(|planned| planned.wakeup).collect();
+        assert_eq!(ours, expected, "{answer}");
+        for message in messages {
+            let recorded = spacing(&planned[message]);
+            // The first look was up to 2 s after the feed.
+            assert!((2..=4).contains(&recorded[0]), "{recorded:?}");
+            assert!(recorded[1..].iter().all(|seconds| *seconds == 20), "{recorded:?}");
+        }
+    }
+}

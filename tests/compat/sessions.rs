@@ -1,0 +1,121 @@
+//! Whole sessions of agents with the original's scheduler, replayed: see [`crate::replay`].
+
+use crate::recording::{End, Session, What, agent_log, run};
+use crate::replay::{Circumstances, replay};
+use std::time::Duration;
+
+/// What is said otherwise on purpose: the session, what is heard first of it, and why.
+const DIFFERENCES: [(&str, &str, &str); 0] = [];
+
+/// The configuration of the runs. Nothing is known of the mail's age in most sessions, and it does not
+/// matter there.
+const RUNS: Circumstances =
+    Circumstances { overfeed: 150, keywords: "", age: Duration::ZERO, is_last_chance: false };
+/// Here some was past its expiry.
+const RUN_WITH_OLD_MAIL: Circumstances = Circumstances {
+    overfeed: 150,
+    keywords: "expiry=4m",
+    age: Duration::from_secs(370),
+    is_last_chance: true,
+};
+
+/// The agents that wrote logs themselves, and how many there were in each.
+const AGENT_LOGS: [(&str, usize); 15] = [
+    ("expiry", 7),
+    ("hash-level-1", 3),
+    ("hash-level-2", 3),
+    ("limit-maxchannel-3", 5),
+    ("limit-maxring-2", 2),
+    ("limit-maxta-2", 5),
+    ("limit-maxthr", 6),
+    ("locks-live-and-dead", 5),
+    ("malformed-control-files", 3),
+    ("misc-options-notify-idle", 4),
+    ("option-p-procsel", 1),
+    ("overfeed-0-3-default", 3),
+    ("queueonly-etrn", 2),
+    ("resync-while-locked", 2),
+    ("status-words-and-misformed", 12),
+];
+
+fn check(sessions: &[Session], circumstances: impl Fn(&Session) -> Circumstances) {
+    let heard = sessions.iter().filter_map(|session| {
+        let difference = replay(session, circumstances(session)).err()?;
+        Some((session.name.as_str(), difference))
+    });
+    let heard: Vec<(&str, String)> = heard.collect();
+    let is_here = |name: &str| sessions.iter().any(|session| session.name == name);
+    let on_purpose = DIFFERENCES.into_iter().filter(|(name, ..)| is_here(name));
+    let on_purpose: Vec<(&str, String)> =
+        on_purpose.map(|(name, difference, _)| (name, difference.to_string())).collect();
+    assert_eq!(heard, on_purpose);
+}
+
+fn check_run(name: &str, expected: usize) {
+    let sessions = run(name);
+    assert_eq!(sessions.len(), expected);
+    check(&sessions, |session| match session.name.as_str() {
+        "run1/smtpx.7945" => RUN_WITH_OLD_MAIL,
+        _ => RUNS,
+    });
+}
+
+#[test]
+fn run_1_with_deaths_noise_and_idle_agents() {
+    check_run("run1", 40);
+}
+
+#[test]
+fn run_2_with_a_shutdown() {
+    check_run("run2", 25);
+}
+
+#[test]
+fn run_3_with_mail_that_arrives_late() {
+    check_run("run3", 11);
+}
+
+#[test]
+fn run_4_with_hash_folders_and_a_host_in_the_command() {
+    check_run("run4", 2);
+}
+
+#[test]
+fn agents_that_wrote_a_log() {
+    for (name, expected) in AGENT_LOGS {
+        let sessions = agent_log(name);
+        assert_eq!(sessions.len(), expected, "{name}");
+        check(&sessions, |session| match (name, session.channel.as_str()) {
+            ("overfeed-0-3-default", "of3") => Circumstances { overfeed: 3, ..RUNS },
+            ("queueonly-etrn", "c") => Circumstances { overfeed: 0, keywords: "queueonly", ..RUNS },
+            _ => Circumstances { overfeed: 0, ..RUNS },
+        });
+    }
+}
+
+#[test]
+fn the_recordings_have_been_understood() {
+    let runs = ["run1", "run2", "run3", "run4"];
+    let sessions: Vec<Session> = runs.iter().flat_map(|name| run(name)).collect();
+    let count = |counts: &dyn Fn(&What) -> usize| {
+        let steps = sessions.iter().flat_map(|session| &session.steps);
+        steps.map(|step| counts(&step.what)).sum::<usize>()
+    };
+    let jobs = |with_host: bool| {
+        count(&|what| match what {
+            What::Jobs(jobs) => jobs.iter().filter(|job| job.host().is_some() == with_host).count(),
+            _ => 0,
+        })
+    };
+    let idle = count(&|what| usize::from(matches!(what, What::Idle { .. })));
+    let farewells = |text: &str| {
+        count(&|what| usize::from(matches!(what, What::Farewell(said) if said == text)))
+    };
+    let ends = |end: fn(End) -> bool| sessions.iter().filter(|session| end(session.end)).count();
+    assert_eq!((jobs(true), jobs(false), idle), (257, 7, 77));
+    assert_eq!((farewells("\n"), farewells("\n\n")), (19, 10));
+    // How many of the others died, and how many outlived the scheduler.
+    assert_eq!(ends(|end| matches!(end, End::Signalled(_))), 15);
+    assert_eq!(ends(|end| matches!(end, End::Exited(status) if status != 0)), 16);
+    assert_eq!(ends(|end| end == End::SchedulerGone), 18);
+}

@@ -1,0 +1,88 @@
+//! The documents say what the programs do.
+
+use clap::CommandFactory;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Options of a program that its manual page does not have, short and long.
+fn missing_options(command: &clap::Command, page: &str) -> Vec<String> {
+    let text = read(page).replace('\\', "");
+    let mentions = |option: &str| {
+        let words: Vec<&str> = text.split([' ', '\n']).collect();
+        words.windows(2).any(|pair| pair[0] == "Fl" && pair[1] == option)
+    };
+    command
+        .get_arguments()
+        .filter(|argument| !argument.is_positional() && !argument.is_hide_set())
+        .flat_map(|argument| {
+            let short = argument.get_short().map(String::from);
+            let long = argument.get_long().map(|long| format!("-{long}"));
+            [short, long].into_iter().flatten()
+        })
+        .filter(|option| !mentions(option))
+        .collect()
+}
+
+#[test]
+fn manual_pages_have_every_option() {
+    let scheduler = zsched::daemon::Options::command();
+    assert_eq!(missing_options(&scheduler, "man/scheduler.8"), [""; 0], "scheduler.8");
+    let mailq = zsched::mailq::client::Options::command();
+    assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
+    let submit = zsched::submit::Options::command();
+    let missing = missing_options(&submit, "man/submit.1");
+    assert_eq!(missing, [""; 0], "submit.1");
+}
+
+#[test]
+fn the_check_of_options_can_fail() {
+    let command = clap::Command::new("x").arg(clap::Arg::new("unheard-of").long("unheard-of"));
+    assert_eq!(missing_options(&command, "man/scheduler.8"), ["-unheard-of"]);
+}
+
+#[test]
+fn files_that_are_named_exist() {
+    for document in ["README.md", "docs/architecture.md"] {
+        let text = read(document);
+        let quoted = text.split('`').skip(1).step_by(2);
+        let words = quoted.chain(text.split_ascii_whitespace());
+        let ours = ["src/", "ta/", "man/", "docs/", "tests/", "benches/", ".ci/"];
+        for path in words.filter(|word| ours.iter().any(|folder| word.starts_with(folder))) {
+            let path = path.trim_end_matches(['.', ',', ':', ';', ')', '`']);
+            assert!(root().join(path).exists(), "{document} names {path}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_refer_to_pages_that_exist() {
+    for page in fs::read_dir(root().join("man")).expect("man/") {
+        let page = page.expect("a page").path();
+        let text = fs::read_to_string(&page).expect("a page is text");
+        for line in text.lines().filter_map(|line| line.strip_prefix(".Xr ")) {
+            let mut words = line.split_ascii_whitespace();
+            let (name, section) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+            let exists = Path::new(&root()).join(format!("man/{name}.{section}")).exists();
+            // Sections 2 and 3 are the system's.
+            let is_of_system = ["2", "3"].contains(&section);
+            let page = page.display();
+            assert!(exists || is_of_system, "{page} refers to {name} {section}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_the_readme_are_those_that_are_checked() {
+    let readme = read("README.md");
+    assert!(readme.contains("\n    cargo test\n"));
+    assert!(read(".ci/run").contains("\nstep cargo test\n"));
+    assert!(readme.contains("target/release/scheduler --quick-start"));
+}

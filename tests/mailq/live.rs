@@ -1,0 +1,139 @@
+//! A real scheduler, with messages on hold.
+
+use super::support::{DEADLINE, Site};
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use zsched::control_file::compose::{Address, Group, Recipient};
+use zsched::spool::submit::Submitter;
+use zsched::spool::{HashLevel, Spool};
+
+const CONFIGURATION: &str = "PARAMmailqsock=\"UNIX:${SOCKET}\"\n\
+    */*\n\tinterval=1h retries=1 expiry=3d\n\
+    hold/*\n\tcommand=\"hold\"\n\
+    slow/*\n\tqueueonly command=\"hold -c slow\"\n";
+
+/// A scheduler in the foreground; it is killed when this is dropped.
+struct Scheduler {
+    child: Child,
+}
+
+impl Scheduler {
+    fn start(site: &Site) -> Scheduler {
+        site.write_zenv(&format!("SOCKET={}\n", site.path("mailq").display()));
+        fs::write(site.path("scheduler.cf"), CONFIGURATION).expect("written");
+        let output = || fs::File::create(site.path("output")).expect("a file for its output");
+        let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
+            .arg("-i")
+            .arg("-Z")
+            .arg(site.path("zmailer.conf"))
+            .arg("-f")
+            .arg(site.path("scheduler.cf"))
+            .stdin(Stdio::null())
+            .stdout(output())
+            .stderr(output())
+            .spawn()
+            .expect("the scheduler starts");
+        Scheduler { child }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Puts a message into the spool for recipients `channel host user`. Returns its name.
+fn submit(site: &Site, recipients: &[&str]) -> String {
+    let recipient = |words: &&str| {
+        let [channel, host, user] = words.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{words} is no recipient");
+        };
+        let address = Address::new(channel, host, user, 65534);
+        Recipient { address, notify: String::new() }
+    };
+    let group = Group {
+        sender: Address::new("local", "", "alice@here.test", 65534),
+        recipients: recipients.iter().map(recipient).collect(),
+        headers: "From: alice@here.test\n".to_string(),
+    };
+    let submitter =
+        Submitter { spool: Spool::new(site.spool()), level: HashLevel::Flat, sync: false };
+    let name = submitter.submit(b"From: alice@here.test\n\nHello.\n", "<1@here.test>", vec![group]);
+    name.expect("it is taken").path()
+}
+
+/// Asks until the answer is good. Returns it.
+#[track_caller]
+fn wait_for(site: &Site, options: &str, is_good: impl Fn(&str) -> bool) -> String {
+    let started = Instant::now();
+    loop {
+        let run = site.mailq(&format!("-p {} {options}", site.path("mailq").display()));
+        let text = String::from_utf8_lossy(&run.out).into_owned();
+        if run.status == 0 && is_good(&text) {
+            return text;
+        }
+        let output = fs::read_to_string(site.path("output")).unwrap_or_default();
+        assert!(started.elapsed() < DEADLINE, "{options}: {run:?}\n{output}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_scheduler_is_asked() {
+    let site = Site::new();
+    let later = "timeout:2100000000";
+    let first = submit(
+        &site,
+        &[&format!("hold {later} bob@there.test"), &format!("hold {later} carol@there.test")],
+    );
+    let second = submit(&site, &["hold ns:x dave@x.test", "slow y eve@y.test"]);
+    let scheduler = Scheduler::start(&site);
+
+    let is_tried = |text: &str| text.matches("(retry in ").count() == 2;
+    let listing = wait_for(&site, "", is_tried);
+    let lines: Vec<&str> = listing.lines().collect();
+    for (heading, message) in [
+        (format!("hold/{later}:"), format!("\t{first}/2:\t")),
+        ("hold/ns:x:".to_string(), format!("\t{second}:\t")),
+        ("slow/y:".to_string(), format!("\t{second}:\t")),
+    ] {
+        let at = lines.iter().position(|line| *line == heading).expect(&heading);
+        assert!(lines[at + 1].starts_with(&message), "{listing}");
+    }
+    assert_eq!(lines.len(), 6, "{listing}");
+
+    let ask = |options: &str| wait_for(&site, options, |_| true);
+    let detailed = ask("-v -h ns:x");
+    let details = "\t  id\t<1@here.test>\n\t  from\talice@here.test\n\t  to\tdave@x.test\n";
+    assert!(detailed.ends_with(details), "{detailed}");
+    assert!(ask("-vv -c slow").contains("<1@here.test>, 30 bytes, age "));
+    assert_eq!(ask("-SS -c slow"), "slow/y:\n\t  1 file\n");
+    assert_eq!(ask("-c slow -h ns:x"), "Nothing in the queue for slow/ns:x\n");
+    let own = ask("-i");
+    assert!(own.contains("\t  to\tcarol@there.test\n\t\tbob@there.test\n"), "{own}");
+
+    let report = ask("-Q");
+    for start in ["hold/*/0\n", "slow/*/0\n", "Kids: ", "Msgs in 2 out 0 stored 2"] {
+        assert!(report.lines().any(|line| format!("{line}\n").starts_with(start)), "{report}");
+    }
+    let has_thread =
+        |report: &str, name: &str| report.lines().any(|line| line.trim().starts_with(name));
+    assert!(has_thread(&report, &format!("hold/{later}/0")), "{report}");
+    assert!(!has_thread(&ask("-QQ"), &format!("hold/{later}/0")));
+    let part = ask("-Q -h y");
+    assert!(has_thread(&part, "slow/y/0") && !has_thread(&part, "hold/"), "{part}");
+
+    let summary = ask("--summary");
+    let total: Vec<&str> =
+        summary.lines().last().expect("a last line").split_ascii_whitespace().collect();
+    assert_eq!(total[..3], ["total", "3", "4"], "{summary}");
+    assert!(ask("-s").contains("2 messages in "));
+    assert!(site.mailq("-ss").good().ends_with("directory: working\n"));
+
+    drop(scheduler);
+    let run = site.mailq(&format!("-p {}", site.path("mailq").display()));
+    run.failed(69, "which is gone");
+}

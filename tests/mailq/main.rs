@@ -1,0 +1,8 @@
+//! The real `mailq`: on recorded answers of the original scheduler, on hostile ones, and on a
+//! scheduler that runs.
+
+mod hostile;
+mod live;
+mod recordings;
+mod refusals;
+mod support;
