@@ -45,12 +45,21 @@ pub fn set_tag(file: &File, offset: u32, tag: Tag) -> io::Result<()> {
     file.write_all_at(&bytes, u64::from(offset) + 1)
 }
 
-/// Takes the lock of a dead process off the recipient at `offset`. `has_pid_column` is what the reader
-/// of the file has found out: whatever is in that column goes.
-pub fn unlock(file: &File, offset: u32, has_pid_column: bool) -> io::Result<()> {
-    let blanks = [Tag::Pending.byte(); 1 + PidField::WIDTH];
-    let width = if has_pid_column { blanks.len() } else { 1 };
-    file.write_all_at(&blanks[..width], u64::from(offset) + 1)
+/// Takes the lock of a dead process off the recipient at `offset`, and returns the tag that the line
+/// has now. `owner` is what the pid column, if there is one, had in it when the process was found to be
+/// dead. If the line is not as it was then, the process has finished the recipient before it died, and
+/// nothing is written.
+pub fn unlock(file: &File, offset: u32, owner: Option<PidField>) -> io::Result<Tag> {
+    let mut lock = vec![Tag::Locked.byte()];
+    lock.extend(owner.iter().flat_map(|field| field.0));
+    let position = u64::from(offset) + 1;
+    let mut found = vec![0; lock.len()];
+    file.read_exact_at(&mut found, position)?;
+    if found != lock {
+        return Ok(Tag::from_byte(found[0]));
+    }
+    file.write_all_at(&vec![Tag::Pending.byte(); lock.len()], position)?;
+    Ok(Tag::Pending)
 }
 
 /// Marks the `d` line at `offset` as reported. Only the tag changes: what is behind it is data.
@@ -133,16 +142,35 @@ mod tests {
 
     #[test]
     fn a_lock_comes_off_whatever_is_in_its_column() {
-        for (locked, has_column, expected) in [
-            ("i 1\nr~abcdef    c h u 0\n", true, "i 1\nr           c h u 0\n"),
-            ("i 1\nr~local - rayan 7\n", false, "i 1\nr local - rayan 7\n"),
+        let column = |bytes: &[u8; 6]| Some(PidField(*bytes));
+        for (found, owner, tag, left) in [
+            (
+                "i 1\nr~abcdef    c h u 0\n",
+                column(b"abcdef"),
+                Tag::Pending,
+                "i 1\nr           c h u 0\n",
+            ),
+            ("i 1\nr~local - rayan 7\n", None, Tag::Pending, "i 1\nr local - rayan 7\n"),
+            // The owner has finished it before it died, or somebody else has it now.
+            (
+                "i 1\nr+          c h u 0\n",
+                column(b"  4711"),
+                Tag::Done,
+                "i 1\nr+          c h u 0\n",
+            ),
+            (
+                "i 1\nr~  4712    c h u 0\n",
+                column(b"  4711"),
+                Tag::Locked,
+                "i 1\nr~  4712    c h u 0\n",
+            ),
         ] {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let path = folder.path().join("1");
-            fs::write(&path, locked).expect("write");
-            let file = OpenOptions::new().write(true).open(&path).expect("open");
-            unlock(&file, 4, has_column).expect("unlocked");
-            assert_eq!(fs::read_to_string(&path).expect("read"), expected);
+            fs::write(&path, found).expect("write");
+            let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+            assert_eq!(unlock(&file, 4, owner).expect("unlocked"), tag, "{found}");
+            assert_eq!(fs::read_to_string(&path).expect("read"), left);
         }
     }
 

@@ -82,9 +82,9 @@ pub struct ControlFile {
     pub headers: Vec<HeaderBlock>,
     /// `d` lines, in file order.
     pub diagnostics: Vec<DiagnosticLine>,
-    /// Offsets of lines nobody can deliver, but that must not be lost: `X` alternatives, and
-    /// recipients that cannot be read or whose tag is none of ours.
-    pub undeliverable: Vec<u32>,
+    /// Lines nobody can deliver, but that must not be lost: `X` alternatives, and recipients that
+    /// cannot be read or whose tag is none of ours.
+    pub undeliverable: Vec<ControlFileError>,
 }
 
 /// An `s` line.

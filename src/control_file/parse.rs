@@ -59,8 +59,6 @@ struct Reader {
     with_headers: usize,
     /// The recipient that an `N` line would belong to.
     last_recipient: Option<usize>,
-    /// What is wrong with the first recipient that nobody can deliver to.
-    bad_recipient: Option<ControlFileError>,
 }
 
 impl Reader {
@@ -87,7 +85,6 @@ impl Reader {
             format: None,
             with_headers: 0,
             last_recipient: None,
-            bad_recipient: None,
         }
     }
 
@@ -126,7 +123,7 @@ impl Reader {
             b'T' => self.file.turns.push(line.value()),
             b's' => return self.take_sender(line),
             b'N' => self.take_notify(line),
-            b'X' => self.file.undeliverable.push(line.offset as u32),
+            b'X' => self.file.undeliverable.push(error(line.offset, "an X line")),
             _ => {}
         }
         Ok(())
@@ -175,23 +172,18 @@ impl Reader {
     fn take_recipient(&mut self, line: Line) {
         self.last_recipient = None;
         match self.recipient(line) {
-            Ok(Some(recipient)) => {
+            Ok(recipient) => {
                 self.last_recipient = Some(self.file.recipients.len());
                 self.file.recipients.push(recipient);
             }
-            Ok(None) => self.file.undeliverable.push(line.offset as u32),
-            Err(error) => {
-                self.file.undeliverable.push(line.offset as u32);
-                self.bad_recipient.get_or_insert(error);
-            }
+            Err(error) => self.file.undeliverable.push(error),
         }
     }
 
-    /// The recipient of a line; `None` if its tag disables it.
-    fn recipient(&self, line: Line) -> Result<Option<Recipient>, ControlFileError> {
+    fn recipient(&self, line: Line) -> Result<Recipient, ControlFileError> {
         let tag = Tag::from_byte(line.tag);
         if matches!(tag, Tag::Disabled(_)) {
-            return Ok(None);
+            return Err(error(line.offset, "recipient has an unknown tag"));
         }
         let columns_from = line.offset + 2;
         let format = self.format.unwrap_or_else(|| self.guess_format(columns_from, line.end));
@@ -206,7 +198,7 @@ impl Reader {
         if format.delay_column {
             quad_from += DELAY_COLUMN;
         }
-        Ok(Some(Recipient {
+        Ok(Recipient {
             offset: line.offset as u32,
             tag,
             lock,
@@ -214,7 +206,7 @@ impl Reader {
             sender: self.file.senders.len().checked_sub(1).map(|index| index as u32),
             headers: None,
             notify: None,
-        }))
+        })
     }
 
     /// The columns of a file without an `@` line: blanks or digits where they would be.
@@ -275,7 +267,8 @@ impl Reader {
             return Err(error(0, "no i line"));
         }
         if self.file.recipients.is_empty() && !only_turns {
-            return Err(self.bad_recipient.unwrap_or_else(|| error(0, "no recipient")));
+            let first = self.file.undeliverable.into_iter().next();
+            return Err(first.unwrap_or_else(|| error(0, "no recipient")));
         }
         Ok(self.file)
     }

@@ -192,9 +192,7 @@ impl Daemon {
 pub fn tell_core(core: &mut Scheduler, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
     match heard {
         Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
-        Heard::TooLong(bytes) => {
-            log::warn!("an agent wrote a line that was too long by {bytes} bytes, passed over");
-        }
+        Heard::TooLong(bytes) => core.handle(now, Event::LinePassedOver { agent, bytes }),
     }
 }
 

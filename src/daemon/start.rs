@@ -178,6 +178,7 @@ impl Plan {
 
     fn carry_out(self) -> Result<(), Refusal> {
         let failed = |what: &'static str| move |error: io::Error| Refusal::because(what, error);
+        sys::close_inherited_on_exec().map_err(failed("inherited descriptors"))?;
         if self.context.is_root {
             sys::drop_groups().map_err(failed("supplementary groups"))?;
         }

@@ -10,6 +10,7 @@
 //!   any state ──► Stopping (told to end) ──► gone;   any state ──► gone (died, was killed)
 //! ```
 
+use super::remark::Remarks;
 use super::ring::RingId;
 use super::thread::ThreadId;
 use super::vertex::VertexId;
@@ -47,8 +48,8 @@ pub struct Agent {
     pub timer: Option<Timestamp>,
     /// The last line it wrote that was no part of the protocol: a hint, should it die.
     pub last_words: Box<[u8]>,
-    /// Lines of that kind so far.
-    pub stray_lines: u32,
+    /// How much the log has about it.
+    pub remarks: Remarks,
 }
 
 /// What an agent is doing.
@@ -94,7 +95,7 @@ impl Agent {
             progress_at: now,
             timer: None,
             last_words: Box::default(),
-            stray_lines: 0,
+            remarks: Remarks::new(now),
         }
     }
 

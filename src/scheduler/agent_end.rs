@@ -119,6 +119,9 @@ impl Scheduler {
         let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
         let destination = thread.unwrap_or(channel);
         let pid = agent.pid.unwrap_or_default();
+        if agent.remarks.left_out() > 0 {
+            self.log_left_out(pid, agent.remarks.left_out());
+        }
         self.log(level, format!("agent {pid} of {destination} {end}{}", last_words(agent)));
     }
 

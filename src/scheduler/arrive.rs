@@ -18,9 +18,11 @@ impl Scheduler {
         }
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
-        if arrival.leftovers {
+        if let Some(error) = &arrival.leftover {
             let id = self.messages[message].spool_id();
-            self.log(Level::Warn, format!("{id}: has lines that nobody can deliver"));
+            let text =
+                format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
+            self.log(Level::Warn, text);
         }
         for group in &arrival.groups {
             self.queue_group(now, message, group);

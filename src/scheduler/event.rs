@@ -50,6 +50,13 @@ pub enum Event<'a> {
         /// The line. Hostile: any bytes but LF.
         line: &'a [u8],
     },
+    /// An agent wrote a line that was too long to be taken in.
+    LinePassedOver {
+        /// Which.
+        agent: AgentId,
+        /// How much of the line was passed over, in bytes.
+        bytes: usize,
+    },
     /// An agent's process is gone, or could not be started. Everything it wrote has been told.
     AgentEnded {
         /// Which.

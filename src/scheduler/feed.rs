@@ -10,11 +10,6 @@ use crate::agent::protocol::Answer;
 use crate::time::Timestamp;
 use log::Level;
 
-/// How many stray lines of one agent are logged.
-const STRAY_LINES_LOGGED: u32 = 100;
-/// How much of a stray line is kept as a hint, in bytes.
-const LAST_WORDS: usize = 200;
-
 impl Scheduler {
     pub(super) fn agent_started(&mut self, agent: AgentId, pid: u32) {
         if let Some(agent) = self.agents.get_mut(&agent) {
@@ -30,30 +25,8 @@ impl Scheduler {
             Answer::Hungry => self.agent_is_hungry(now, agent),
             Answer::Resync(path) => self.agent_found_nothing(agent, path),
             Answer::Report(report) => self.report(now, agent, &report),
-            Answer::Comment(text) => self.stray_line(agent, None, text),
-            Answer::Misformed(missing, text) => self.stray_line(agent, Some(missing), text),
-        }
-    }
-
-    /// A line that is no part of the protocol: an agent's comment, or anything its children print.
-    fn stray_line(&mut self, agent: AgentId, missing: Option<&str>, line: &[u8]) {
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
-        agent_ref.stray_lines = agent_ref.stray_lines.saturating_add(1);
-        let count = agent_ref.stray_lines;
-        let shown = String::from_utf8_lossy(&line[..line.len().min(LAST_WORDS)]).into_owned();
-        let pid = agent_ref.pid.unwrap_or_default();
-        if !line.is_empty() {
-            agent_ref.last_words = shown.as_bytes().into();
-        }
-        let text = match missing {
-            None => format!("agent {pid} says: {shown}"),
-            Some(missing) => format!("agent {pid} says what is no report ({missing}): {shown}"),
-        };
-        if count <= STRAY_LINES_LOGGED {
-            self.log(Level::Info, text);
-        }
-        if count == STRAY_LINES_LOGGED {
-            self.log(Level::Warn, format!("agent {pid}: more lines of this kind are not logged"));
+            Answer::Comment(text) => self.stray_line(now, agent, None, text),
+            Answer::Misformed(missing, text) => self.stray_line(now, agent, Some(missing), text),
         }
     }
 
@@ -61,8 +34,8 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         let Some(answered) = agent_ref.owed.pop_front() else {
             let pid = agent_ref.pid.unwrap_or_default();
-            self.log(Level::Warn, format!("agent {pid} says #hungry once too often"));
-            return;
+            let text = format!("agent {pid} says #hungry once too often");
+            return self.remark(now, agent, Level::Warn, text);
         };
         agent_ref.hungry_at = now;
         agent_ref.progress_at = now;

@@ -50,7 +50,7 @@ impl Message {
             failed: arrival.failed,
             notes: 0,
             owes_report: arrival.owes_report,
-            leftovers: arrival.leftovers,
+            leftovers: arrival.leftover.is_some(),
             rereading: false,
             removing: false,
         }

@@ -43,6 +43,7 @@ mod message;
 mod outcome;
 mod pool;
 mod reload;
+mod remark;
 mod resync;
 mod retry;
 mod ring;
@@ -158,6 +159,7 @@ impl Scheduler {
             Event::Removed { number, outcome } => self.removed(now, number, outcome),
             Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
+            Event::LinePassedOver { agent, bytes } => self.line_passed_over(now, agent, bytes),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
             Event::Configured(config) => self.reconfigure(now, config),
             Event::Turn(host) => self.turn(host),

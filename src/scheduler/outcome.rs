@@ -30,12 +30,12 @@ impl Scheduler {
     pub(super) fn report(&mut self, now: Timestamp, agent: AgentId, report: &Report<'_>) {
         let Some(message) = self.messages.find(report.number) else {
             let text = format!("report about {}, which is not loaded", report.number);
-            return self.log(Level::Info, text);
+            return self.remark(now, agent, Level::Info, text);
         };
         let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
             let id = self.messages[message].spool_id();
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
-            return self.log(Level::Info, text);
+            return self.remark(now, agent, Level::Info, text);
         };
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
@@ -51,7 +51,7 @@ impl Scheduler {
             Status::Deferred | Status::DeferBack => self.record(vertex, diagnosis_of(report)),
             Status::RetryAt => self.retry_at(now, vertex, report),
             Status::DeferAll => self.defer_all(now, vertex, report),
-            Status::Unknown => self.unknown_status(vertex, report),
+            Status::Unknown => self.unknown_status(now, agent, vertex, report),
         }
     }
 
@@ -159,12 +159,21 @@ impl Scheduler {
         due.filter(|vertex| self.expiry(*vertex).is_none_or(|expiry| expiry > now)).collect()
     }
 
-    fn unknown_status(&mut self, vertex: VertexId, report: &Report<'_>) {
-        // What was said before stays; only the attempt counts.
-        self.vertices[vertex].reported = true;
-        let id = self.messages[self.vertices[vertex].message].spool_id();
-        let offset = report.offset;
-        self.log(Level::Warn, format!("{id}: report about offset {offset}: unknown status word"));
+    /// An attempt, but nobody knows how it ended. What was said of the recipient before stays.
+    fn unknown_status(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.reported = true;
+        let text = "the agent reported a status that nobody knows";
+        vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
+        let id = self.messages[vertex.message].spool_id();
+        let text = format!("{id}: report about offset {}: unknown status word", report.offset);
+        self.remark(now, agent, Level::Warn, text);
     }
 }
 

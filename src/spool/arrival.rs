@@ -1,7 +1,7 @@
 //! What the scheduler keeps of a control file: who is still to be delivered to, and where.
 
 use super::{SpoolName, note};
-use crate::control_file::{ControlFile, Recipient, Tag};
+use crate::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use crate::time::Timestamp;
 
 /// A control file, as far as scheduling is concerned.
@@ -15,8 +15,8 @@ pub struct Arrival {
     pub created: Timestamp,
     /// A `d` line waits to be reported, or a failure that was not noted.
     pub owes_report: bool,
-    /// There are lines that nobody can deliver, but that must not be lost either.
-    pub leftovers: bool,
+    /// The first of the lines that nobody can deliver, but that must not be lost either.
+    pub leftover: Option<ControlFileError>,
     /// Hosts whose threads are to be started, in lower case (`T` lines).
     pub turns: Vec<Box<[u8]>>,
     /// Recipients in the file, finished ones included.
@@ -56,7 +56,7 @@ impl Arrival {
             created,
             owes_report: note::owes_report(file)
                 || note::hides_failure(file, |tag| tag == Tag::Failed),
-            leftovers: !file.undeliverable.is_empty(),
+            leftover: file.undeliverable.first().cloned(),
             turns: file.turns.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,
             failed: with_tag(Tag::Failed).count() as u32,

@@ -36,17 +36,36 @@ pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
 
 fn may_have_written(pid: u32, modified: Timestamp) -> bool {
     sys::process_exists(pid)
-        && start_of(pid).is_none_or(|started| started <= modified + START_TIME_SLACK)
+        && ProcessStatus::of(pid).is_none_or(|status| {
+            !status.has_ended
+                && status.started.is_none_or(|started| started <= modified + START_TIME_SLACK)
+        })
 }
 
-/// When a process started, from `/proc`. `None` where that cannot be told.
-fn start_of(pid: u32) -> Option<Timestamp> {
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command, field 2, is in parentheses and may hold anything; field 22 is the start.
-    let (_, after_command) = status.rsplit_once(')')?;
-    let ticks: u64 = after_command.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
-    let since_boot = Duration::from_millis(ticks.saturating_mul(1000) / sys::clock_ticks());
-    Some(boot_time()? + since_boot)
+/// What `/proc` tells about a process.
+struct ProcessStatus {
+    /// It is a zombie, which its parent has not taken notice of yet. Agents of a scheduler that was
+    /// killed stay so where the first process of a container does not care.
+    has_ended: bool,
+    started: Option<Timestamp>,
+}
+
+impl ProcessStatus {
+    /// `None` where that cannot be told.
+    fn of(pid: u32) -> Option<ProcessStatus> {
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command, field 2, is in parentheses and may hold anything; fields 3 and 22 are the state
+        // and the start.
+        let (_, after_command) = status.rsplit_once(')')?;
+        let mut fields = after_command.split_ascii_whitespace();
+        let has_ended = matches!(fields.next()?, "Z" | "X");
+        let started = fields.nth(22 - 4).and_then(|ticks| since_boot(ticks.parse().ok()?));
+        Some(ProcessStatus { has_ended, started })
+    }
+}
+
+fn since_boot(ticks: u64) -> Option<Timestamp> {
+    Some(boot_time()? + Duration::from_millis(ticks.saturating_mul(1000) / sys::clock_ticks()))
 }
 
 fn boot_time() -> Option<Timestamp> {
@@ -58,6 +77,7 @@ fn boot_time() -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn our_own_lock_is_alive() {
@@ -83,6 +103,11 @@ mod tests {
     fn a_process_that_ended_is_dead() {
         let mut child = std::process::Command::new("true").spawn().expect("true starts");
         let field = PidField::of(child.id());
+        // A zombie at first, whenever it ends; then gone.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while owner_of(field, Timestamp::now()) != LockOwner::Dead {
+            assert!(Instant::now() < deadline, "a zombie is no owner");
+        }
         child.wait().expect("true ends");
         assert_eq!(owner_of(field, Timestamp::now()), LockOwner::Dead);
     }

@@ -33,7 +33,6 @@ pub enum Found {
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     size: u64,
-    modified: Timestamp,
     /// When the inode last changed: when the file came.
     pub changed: Timestamp,
 }
@@ -44,7 +43,6 @@ impl Look {
         match fs::symlink_metadata(spool.control_file(name)) {
             Ok(metadata) if metadata.is_file() => Ok(Some(Look {
                 size: metadata.len(),
-                modified: modified(&metadata),
                 changed: Timestamp::from_parts(metadata.ctime(), metadata.ctime_nsec()),
             })),
             Ok(_) => Ok(None),
@@ -111,7 +109,7 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()>
             field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead
         });
         if is_dead {
-            mark::unlock(&file, recipient.offset, field.is_some())?;
+            mark::unlock(&file, recipient.offset, field)?;
         }
     }
     Ok(())
@@ -194,7 +192,7 @@ fn parse_and_clear(
     let path = spool.control_file(name);
     let mut file = control_file::parse(contents(&path, look)?).map_err(Problem::Malformed)?;
     let received = check_message(spool, name, &file)?;
-    clear_dead_locks(&path, look, &mut file)?;
+    clear_dead_locks(&path, &mut file)?;
     Ok((file, received))
 }
 
@@ -243,9 +241,17 @@ fn check_message(
     Err(error.into())
 }
 
-fn clear_dead_locks(path: &Path, look: &Look, file: &mut ControlFile) -> io::Result<()> {
+/// Clears the locks of dead processes, in the file too.
+///
+/// How old the locks may be is asked only now: the look at the file, a long scan ago, may have been
+/// before an agent of an earlier scheduler took a recipient.
+fn clear_dead_locks(path: &Path, file: &mut ControlFile) -> io::Result<()> {
+    if file.recipients.iter().all(|recipient| recipient.tag != Tag::Locked) {
+        return Ok(());
+    }
+    let modified = modified(&fs::symlink_metadata(path)?);
     let is_dead = |recipient: &control_file::Recipient| {
-        let owner = recipient.lock.map(|field| owner_of(field, look.modified));
+        let owner = recipient.lock.map(|field| owner_of(field, modified));
         recipient.tag == Tag::Locked && owner.is_none_or(|owner| owner == LockOwner::Dead)
     };
     if !file.recipients.iter().any(is_dead) {
@@ -253,8 +259,7 @@ fn clear_dead_locks(path: &Path, look: &Look, file: &mut ControlFile) -> io::Res
     }
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
     for recipient in file.recipients.iter_mut().filter(|recipient| is_dead(recipient)) {
-        mark::unlock(&on_disk, recipient.offset, recipient.lock.is_some())?;
-        recipient.tag = Tag::Pending;
+        recipient.tag = mark::unlock(&on_disk, recipient.offset, recipient.lock)?;
     }
     Ok(())
 }

@@ -56,13 +56,12 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
 pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let postman = spool.postman();
     fs::create_dir_all(&postman)?;
-    let control = postman.join(format!("{}:{}", name.base(), reason.suffix()));
-    let control = free_name(&control);
-    let message = control.with_file_name(format!(
-        "{}:message",
-        control.file_name().and_then(|name| name.to_str()).unwrap_or_default()
-    ));
+    let wanted = postman.join(format!("{}:{}", name.base(), reason.suffix()));
     let original = spool.message_file(name);
+    let (control, message) = free_names(&wanted)
+        .map(|control| (control.clone(), message_of(control)))
+        .find(|(_, message)| is_free(message))
+        .expect("numbers do not end");
     let has_message = match fs::hard_link(&original, &message) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
@@ -80,18 +79,29 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
 pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let control = spool.control_file(name);
     let hidden = control.with_file_name(format!(".{}:{}", name.base(), reason.suffix()));
-    let hidden = free_name(&hidden);
+    let hidden = free_names(&hidden).next().expect("numbers do not end");
     fs::rename(&control, &hidden)?;
     Ok(hidden)
 }
 
-/// `path`, or where there is such a file, `path.2`, `path.3` and so on.
-fn free_name(path: &Path) -> PathBuf {
+/// What belongs to a control file in `postman/`. A crash may have left one without the other.
+fn message_of(control: PathBuf) -> PathBuf {
+    let mut path = control.into_os_string();
+    path.push(":message");
+    path.into()
+}
+
+/// `path`, `path.2`, `path.3` and so on, those left out that exist.
+fn free_names(path: &Path) -> impl Iterator<Item = PathBuf> {
     let numbered = |count: u32| match count {
         1 => path.to_path_buf(),
         _ => PathBuf::from(format!("{}.{count}", path.display())),
     };
-    (1..).map(numbered).find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
+    (1..).map(numbered).filter(|path| is_free(path))
+}
+
+fn is_free(path: &Path) -> bool {
+    path.symlink_metadata().is_err()
 }
 
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {

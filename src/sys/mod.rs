@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod daemonize;
+mod descriptors;
 mod dispositions;
 mod identity;
 mod limits;
@@ -10,6 +11,7 @@ mod process;
 pub mod users;
 
 pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
+pub use descriptors::close_inherited_on_exec;
 pub use dispositions::is_ignored;
 pub use identity::{Impersonation, host_name};
 pub use limits::raise_file_limit;

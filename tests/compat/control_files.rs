@@ -185,7 +185,9 @@ fn all_states_are_read_as_they_are_written() {
         assert_eq!(arrival.failed as usize, failed, "{}", file.file);
         let is_owed = expected.diagnostics.iter().any(|(_, reported)| !reported);
         assert_eq!(arrival.owes_report, is_owed, "{}", file.file);
-        assert!(!arrival.leftovers && arrival.turns.is_empty() && arrival.locked.is_empty());
+        assert!(
+            arrival.leftover.is_none() && arrival.turns.is_empty() && arrival.locked.is_empty()
+        );
 
         let path = format!("transport/{}", file.name);
         let on_disk = spool.contents(&path).expect("it is still there");

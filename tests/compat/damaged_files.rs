@@ -63,7 +63,7 @@ fn groups(arrival: &Arrival) -> String {
         let (channel, host) = (text(&group.channel), text(&group.host));
         format!("{channel}/{host} {:?}", group.offsets)
     });
-    let leftovers = arrival.leftovers.then(|| "and lines nobody delivers".to_string());
+    let leftovers = arrival.leftover.as_ref().map(|_| "and lines nobody delivers".to_string());
     groups.chain(leftovers).collect::<Vec<String>>().join(", ")
 }
 
@@ -120,8 +120,8 @@ fn what_the_original_takes_for_finished_is_kept() {
         ],
         expect![[r#"
             no recipient (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
-            only an alternative (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
-            only a disabled recipient (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
+            only an alternative (Removed): refused: offset 67: an X line; postman/1:malformed postman/1:malformed:message
+            only a disabled recipient (Removed): refused: offset 67: recipient has an unknown tag; postman/1:malformed postman/1:malformed:message
             all delivered (Removed): loaded ; queue/1 transport/1
         "#]],
     );

@@ -134,7 +134,7 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         modified: START,
         created: START,
         owes_report: false,
-        leftovers: false,
+        leftover: None,
         turns: Vec::new(),
         recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
         failed: 0,

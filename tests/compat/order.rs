@@ -32,7 +32,7 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             modified,
             created: modified,
             owes_report: false,
-            leftovers: false,
+            leftover: None,
             turns: Vec::new(),
             recipients: 1,
             failed: 0,

@@ -385,7 +385,7 @@ impl<'s> Replay<'s> {
             modified: START - self.circumstances.age,
             created: START,
             owes_report: false,
-            leftovers: false,
+            leftover: None,
             turns: Vec::new(),
             recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
             failed: 0,

@@ -75,7 +75,7 @@ impl Deferring {
             modified: world.now,
             created: world.now,
             owes_report: false,
-            leftovers: false,
+            leftover: None,
             turns: Vec::new(),
             recipients,
             failed: 0,

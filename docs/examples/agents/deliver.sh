@@ -57,7 +57,8 @@ message() {                     # FILE HEADER-OFFSET MESSAGE-FILE BODY-OFFSET
     tail -c +$(($4 + 1)) "$3"
 }
 
-# Delivers to one recipient and makes known what became of it: first d line, then report, then tag.
+# Delivers to one recipient and makes known what became of it: first d line, then tag, then report. After
+# the last report the scheduler removes the file, and whatever opens it by name would create it again.
 deliver() {                     # FILE OFFSET NOTIFY HEADERS USER MESSAGE-FILE BODY-OFFSET PROGRAM...
     file=$1 offset=$2 notify=$3 headers=$4 user=$5 queued=$6 body=$7
     shift 7
@@ -87,8 +88,8 @@ deliver() {                     # FILE OFFSET NOTIFY HEADERS USER MESSAGE-FILE B
             word=deferred mark=' '
         fi
     fi
-    printf '%s/%s\t%s\t%s %s\n' "$number" "$offset" "$notary" "$word" "$text"
     tag "$file" "$offset" "$mark      "
+    printf '%s/%s\t%s\t%s %s\n' "$number" "$offset" "$notary" "$word" "$text"
 }
 
 echo '#hungry'

@@ -28,8 +28,8 @@ fn dump(text: &str) -> String {
     for d in &file.diagnostics {
         writeln!(out, "d@{} reported={}", d.offset, d.reported).expect("a String takes everything");
     }
-    if !file.undeliverable.is_empty() {
-        writeln!(out, "undeliverable {:?}", file.undeliverable).expect("a String takes everything");
+    for line in &file.undeliverable {
+        writeln!(out, "undeliverable: {line}").expect("a String takes everything");
     }
     out
 }
@@ -72,7 +72,8 @@ fn tags_and_locks_are_kept() {
             43 Done None c|h|u2|0 m@119
             64 Failed None c|h|u3|0 m@119
             d@122 reported=true
-            undeliverable [85, 106]
+            undeliverable: offset 85: recipient has an unknown tag
+            undeliverable: offset 106: an X line
         "#]],
     );
 }
@@ -155,7 +156,8 @@ fn a_recipient_that_cannot_be_read_does_not_stand_in_the_way_of_others() {
         expect_test::expect![[r#"
             i 1
             32 Pending None c|h|u|0 m@73
-            undeliverable [18, 52]
+            undeliverable: offset 18: recipient has no host
+            undeliverable: offset 52: recipient cut short
         "#]],
     );
 }

@@ -1,6 +1,7 @@
 //! Messages from arrival to end: wake-ups, requests, rereading, expiry.
 
 use super::*;
+use crate::control_file::ControlFileError;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 
@@ -20,7 +21,10 @@ fn a_message_with_nothing_to_do_leaves_at_once() {
     world.tell(Event::Arrived(arrival(1, Vec::new(), START, START)));
     let owing = Arrival { owes_report: true, ..arrival(2, Vec::new(), START, START) };
     world.tell(Event::Arrived(owing));
-    let undeliverable = Arrival { leftovers: true, ..arrival(3, Vec::new(), START, START) };
+    let undeliverable = Arrival {
+        leftover: Some(ControlFileError::new(9, "an X line")),
+        ..arrival(3, Vec::new(), START, START)
+    };
     world.tell(Event::Arrived(undeliverable));
     assert_eq!(world.removed(), ["1", "2*", "3*"]);
 }

@@ -228,7 +228,7 @@ pub fn arrival(
         modified,
         created,
         owes_report: false,
-        leftovers: false,
+        leftover: None,
         turns: Vec::new(),
         recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
         failed: 0,

@@ -1,0 +1,92 @@
+"""What the scripted agents have in common: the protocol, and the control file."""
+
+import fcntl
+import os
+import sys
+import time
+
+EVENTS = "../../events"  # the working folder is transport/
+
+
+def say(line):
+    """Tells the scheduler something. If it is gone, the jobs are finished all the same."""
+    if isinstance(line, str):
+        line = line.encode()
+    try:
+        os.write(1, line + b"\n")
+    except OSError:
+        pass
+
+
+def jobs(note=lambda *words: None):
+    """Yields path and host of each job, until the end; answers #idle. Notes what it was told last."""
+    for line in sys.stdin.buffer:
+        if line == b"\n" or not line.endswith(b"\n"):
+            note("farewell", repr(line + sys.stdin.buffer.read()))
+            return
+        if line == b"#idle\n":
+            note("idle")
+            say("#hungry")
+            continue
+        path, _, host = line[:-1].partition(b"\t")
+        yield path.decode(), host.decode()
+    note("farewell", "nothing")
+
+
+def number(path):
+    return os.path.basename(path).split("-")[0]
+
+
+def recipients(text, channel, host):
+    """Yields offset and user of the recipients that are to do and ours."""
+    position = 0
+    for line in text.split(b"\n"):
+        if line == b"m":
+            return
+        if line.startswith(b"r "):
+            words = line[12:].decode().split()
+            if len(words) > 2 and words[0] == channel and host in ("", words[1].lower()):
+                yield position, words[2]
+        position += len(line) + 1
+
+
+class ControlFile:
+    """An open control file."""
+
+    def __init__(self, path):
+        self.file = os.open(path, os.O_RDWR)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.file)
+
+    def text(self):
+        return os.pread(self.file, os.fstat(self.file).st_size, 0)
+
+    def take(self, offset):
+        """Locks a recipient: nobody can come in between, unlike with real agents."""
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        try:
+            if os.pread(self.file, 1, offset + 1) != b" ":
+                return False
+            os.pwrite(self.file, b"~%6d" % (os.getpid() % 1000000), offset + 1)
+            return True
+        finally:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+
+    def tag(self, offset, tag):
+        os.pwrite(self.file, tag + b"      ", offset + 1)
+
+
+class Book:
+    """Writes down what an agent does: one line for each event, in one write."""
+
+    def __init__(self, name):
+        self.name = name
+        self.file = os.open(EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+
+    def note(self, *words):
+        line = f"{time.time():.6f} {self.name} {os.getpid()} {' '.join(words)}\n"
+        os.write(self.file, line.encode())

@@ -1,0 +1,308 @@
+//! Agents that behave: how they are started, kept and ended.
+
+use crate::support::{
+    Daemon, Site, allow, is_root, not_run, processes, until, until_some, until_within,
+};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Lines of a file, by their first word.
+fn lines(text: &str, word: &str) -> Vec<String> {
+    let matching = text.lines().filter_map(|line| line.strip_prefix(word));
+    matching.map(|rest| rest.trim().to_string()).collect()
+}
+
+/// The signals in a mask of `/proc/<pid>/status`.
+fn mask(status: &str, name: &str) -> u64 {
+    let value = &lines(status, &format!("{name}:"))[0];
+    u64::from_str_radix(value, 16).expect("a mask")
+}
+
+fn has(mask: u64, signal: i32) -> bool {
+    mask & 1 << (signal - 1) != 0
+}
+
+#[test]
+fn agents_have_the_environment_that_they_are_promised() {
+    let site = Site::new(
+        "c/*\n\tnice=5 command=\"FOO=bar EMPTY= WHERE=${SITE}/${channel} \
+         ${AGENTS}/environment.sh $channel ${host} -x${UNKNOWN}- $host\"\n",
+    );
+    let mut command = site.scheduler();
+    command.arg("-i").args(site.file_options()).args(["-N", "50"]).stdin(Stdio::null());
+    command
+        .env("TZ", "Europe/Helsinki")
+        .env("SECRET", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let daemon = Daemon::new(&site, command.spawn().expect("the scheduler starts"));
+    until("it is there", || site.logged("has been looked through") == 1);
+    site.put(&["c A.test u"]);
+    site.until_empty();
+    let told = site.read("environment");
+    assert_eq!(lines(&told, "arguments"), ["c a.test -x- a.test"]);
+    assert_eq!(lines(&told, "cwd"), [site.spool.transport().to_string_lossy()]);
+    let descriptors = lines(&told, "descriptor");
+    let inodes: Vec<&str> = descriptors.iter().map(|line| &line[2..]).collect();
+    assert_eq!(descriptors.len(), 3, "nothing but 0, 1 and 2: {told}");
+    assert!(inodes[0].starts_with("socket ") && inodes.iter().all(|inode| *inode == inodes[0]));
+    assert_eq!(lines(&told, "files"), ["50"]);
+    assert_eq!(lines(&told, "niceness"), [(processes::niceness(daemon.pid()) + 5).to_string()]);
+
+    let mut variables: Vec<String> =
+        site.read("environment-variables").lines().map(str::to_string).collect();
+    let zenv = site.read("zmailer.conf");
+    let path = lines(&zenv, "PATH=")[0].clone();
+    let mut expected = [
+        "FOO=bar".to_string(),
+        "EMPTY=".to_string(),
+        format!("WHERE={}/c", site.path("").display().to_string().trim_end_matches('/')),
+        "TZ=Europe/Helsinki".to_string(),
+        format!("PATH={path}"),
+        format!("ZCONFIG={}", site.path("zmailer.conf").display()),
+    ];
+    variables.sort();
+    expected.sort();
+    assert_eq!(variables, expected);
+
+    let status = site.read("environment-status");
+    assert!(has(mask(&status, "SigIgn"), libc::SIGPIPE), "SIGPIPE is ignored: {status}");
+    for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGQUIT, libc::SIGINT, libc::SIGCHLD] {
+        assert!(!has(mask(&status, "SigIgn"), signal), "{signal} is not: {status}");
+    }
+    assert_eq!(mask(&status, "SigBlk"), 0, "{status}");
+    if is_root() {
+        // The defaults of a scheduler that is run by root.
+        assert_eq!(lines(&status, "Uid:"), ["0\t0\t0\t0"]);
+        assert_eq!(lines(&status, "Gid:"), ["1\t1\t1\t1"], "group daemon");
+        assert_eq!(lines(&status, "Groups:"), [""]);
+    }
+}
+
+/// Without a log file, a scheduler in the foreground ignores SIGHUP, and so do its agents.
+#[test]
+fn without_a_log_file_a_hangup_is_ignored() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/environment.sh c\"\n");
+    let mut command = site.scheduler();
+    let log = || std::fs::File::create(site.path("log")).expect("a file");
+    command.arg("-i").stdin(Stdio::null()).stdout(log()).stderr(log());
+    let mut daemon = Daemon::new(&site, command.spawn().expect("the scheduler starts"));
+    until("it is there", || site.logged("has been looked through") == 1);
+    daemon.signal(libc::SIGHUP);
+    site.put(&["c a.test u"]);
+    site.until_empty();
+    daemon.assert_runs();
+    let status = site.read("environment-status");
+    assert!(has(mask(&status, "SigIgn"), libc::SIGHUP), "{status}");
+}
+
+#[test]
+fn agents_run_as_the_user_and_group_of_their_clause() {
+    if !is_root() {
+        return not_run("user= and group=: only root can start agents as somebody else");
+    }
+    let site = Site::new(
+        "c/*\n\tuser=nobody group=65534 priority=3 command=\"${AGENTS}/environment.sh c\"\n\
+         d/*\n\tuser=1 command=\"${AGENTS}/count.py d\"\n",
+    );
+    for folder in ["", "postoffice", "postoffice/transport"] {
+        allow(site.path(folder), 0o777);
+    }
+    let _daemon = site.start();
+    site.owner.set(Some(65534));
+    site.put(&["c a.test u"]);
+    site.until_empty();
+    let status = site.read("environment-status");
+    assert_eq!(lines(&status, "Uid:"), ["65534\t65534\t65534\t65534"]);
+    assert_eq!(lines(&status, "Gid:"), ["65534\t65534\t65534\t65534"]);
+    assert_eq!(lines(&status, "Groups:"), [""]);
+    assert_eq!(lines(&site.read("environment"), "niceness"), ["3"]);
+    // One that may not write to the control file cannot deliver, and the queue says so.
+    site.put(&["d a.test u"]);
+    site.until_shown("the agent found nothing to do in the control file");
+    assert_eq!(site.events().of("count").filter(|event| event.agent == "d").count(), 0);
+}
+
+#[test]
+fn the_example_agents_deliver() {
+    for agent in ["deliver.py", "deliver.sh"] {
+        let site = Site::new(&format!(
+            "demo/*\n\tcommand=\"${{EXAMPLES}}/{agent} demo ${{SITE}}/program\"\n"
+        ));
+        site.write(
+            "program",
+            // One write: other agents do the same at the same time.
+            "#!/bin/sh\nprintf 'to: %s\\n%s\\n' \"$1\" \"$(cat)\" >>../../delivered\ncase $1 in\n\
+             later*) [ -e ../../open ] || { echo busy; exit 75; } ;;\n\
+             fail*) echo 'we do not like this user'; exit 67 ;;\nesac\n",
+        );
+        allow(site.path("program"), 0o755);
+        let _daemon = site.start();
+        let names: Vec<String> = (0..15)
+            .map(|_| site.put(&["demo A.test one@a.test", "demo a.test two@a.test"]).path())
+            .collect();
+        site.put(&["demo b.test later@b.test", "demo c.test fail@c.test | NOTIFY=NEVER"]);
+        site.until_shown("busy (retry in ");
+        until("all others are gone", || {
+            names.iter().all(|name| !site.files("transport").contains(name))
+        });
+        let delivered = site.read("delivered");
+        let whole = "to: one@a.test\nSubject: test\n\nThis is the body.\n";
+        assert_eq!(delivered.matches(whole).count(), 15, "{agent}");
+        assert_eq!(delivered.matches("to: two@a.test\n").count(), 15, "{agent}: {delivered}");
+        site.write("open", "");
+        site.until_empty();
+        assert_eq!(site.files("postman"), [""; 0], "{agent}");
+        assert_eq!(site.read("statistics").matches(" error2 demo/c.test\n").count(), 1, "{agent}");
+    }
+}
+
+#[test]
+fn idle_agents_are_kept_used_again_and_ended() {
+    let site = Site::new("c/*\n\tmaxring=1 idlemax=2s command=\"${AGENTS}/count.py c\"\n");
+    let daemon = site.start();
+    for host in ["a.test", "b.test", "a.test"] {
+        let before = site.events().count("idle");
+        site.put(&[&format!("c {host} u")]);
+        until("the agent is idle", || site.events().count("idle") > before);
+        until("MAILQ says so", || {
+            (site.mailq().total("Kids"), site.mailq().total("Idle")) == (1, 1)
+        });
+    }
+    assert_eq!(site.events().count("start"), 1, "one agent for all");
+    let idle_since = site.events().of("idle").last().expect("it is idle").time;
+    until("it ends", || site.events().count("end") == 1);
+    let events = site.events();
+    let ended = events.of("end").next().expect("counted").time;
+    assert!((1.9..15.0).contains(&(ended - idle_since)), "after {}", ended - idle_since);
+    assert_eq!(events.about("farewell"), [r"b'\n'"], "an empty line, and the end");
+    assert_eq!(events.count("signal"), 0);
+    until("it is reaped", || daemon.agents().is_empty());
+    until("MAILQ shows none", || site.mailq().total("Kids") == 0);
+    site.put(&["c a.test u"]);
+    until("another one is started", || site.events().count("count") == 4);
+}
+
+/// SIGQUIT: agents get two empty lines, end of file and SIGQUIT; they end what they are at, and the
+/// scheduler ends when they have.
+#[test]
+fn sigquit_ends_everything_in_good_order() {
+    let site = Site::new(
+        "c/*\n\tidlemax=1h overfeed=100 command=\"${AGENTS}/count.py c\"\n\
+         d/*\n\tidlemax=1h command=\"${AGENTS}/count.py d\"\n",
+    );
+    let mut daemon = site.start();
+    site.put(&["d a.test d"]);
+    until("one agent is idle", || site.events().count("idle") == 1);
+    // The other one is at work, with more to do.
+    site.put(&["c a.test c"]);
+    until("it has shown that it works", || site.events().count("count") == 2);
+    for number in 0..5 {
+        site.put_quietly(&[&format!("c a.test wait!{number}")]);
+    }
+    daemon.signal(libc::SIGALRM);
+    until("it is at work", || site.events().count("take") == 3);
+    let pid_file = site.path("postoffice/.pid.scheduler");
+    assert_eq!(std::fs::read_to_string(&pid_file).expect("it runs"), format!("{}\n", daemon.pid()));
+
+    daemon.signal(libc::SIGQUIT);
+    until("both have been told", || site.events().count("signal") == 2);
+    until("the idle one has ended", || site.events().count("end") == 1);
+    assert_eq!(site.events().about("farewell"), [r"b'\n\n'"]);
+    daemon.assert_runs();
+    // What comes now waits for the next scheduler.
+    site.put(&["c b.test late"]);
+    until("it is loaded all the same", || site.mailq().vertices.len() == 6);
+    until("the idle one is gone, and no other has come", || daemon.agents().len() == 1);
+    assert_eq!(site.events().count("start"), 2);
+
+    site.write("go", "");
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert!(!pid_file.exists());
+    let events = site.events();
+    assert_eq!((events.count("count"), events.count("tag"), events.count("end")), (3, 3, 2));
+    assert_eq!(site.read("statistics").lines().count(), 3, "its last report was heard");
+    assert_eq!(site.files("transport").len(), 5);
+    for name in site.files("transport") {
+        let text = site.read(&format!("postoffice/transport/{name}"));
+        assert!(text.contains("\nr           c "), "no tag is left: {text}");
+    }
+    let _daemon = site.start();
+    site.until_empty();
+    let all = ["d", "c", "late"].map(String::from).into_iter();
+    site.events().assert_once_each(all.chain((0..5).map(|number| format!("wait!{number}"))));
+}
+
+/// SIGQUIT may take as long as the slowest delivery. Who is in a hurry then sends SIGTERM.
+#[test]
+fn sigterm_ends_a_slow_end() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let mut daemon = site.start();
+    site.put(&["c a.test wait!u"]);
+    until("the agent is at work", || site.events().count("take") == 1);
+    daemon.signal(libc::SIGQUIT);
+    until("it has been told", || site.events().count("signal") == 1);
+    daemon.signal(libc::SIGQUIT);
+    daemon.signal(libc::SIGHUP);
+    daemon.signal(libc::SIGUSR1);
+    until("the configuration is read", || site.logged("in force from now on") == 1);
+    daemon.assert_runs();
+    assert_eq!(site.events().count("signal"), 1, "it is told once");
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    assert!(!site.path("postoffice/.pid.scheduler").exists());
+}
+
+/// SIGTERM: the scheduler goes at once; its agents are not signalled, and do what they were given. A
+/// new scheduler does not touch that. Waits for its second look at the locked file, after 32 s.
+#[test]
+fn sigterm_leaves_the_agents_to_their_work() {
+    let site = Site::new("c/*\n\toverfeed=100 command=\"${AGENTS}/count.py c 0.3\"\n");
+    let daemon = site.start();
+    site.put(&["c a.test first"]);
+    until("the agent works", || site.events().count("count") == 1);
+    for number in 0..10 {
+        site.put_quietly(&[&format!("c a.test {number}")]);
+    }
+    daemon.signal(libc::SIGALRM);
+    until("it has more to do", || site.events().count("take") == 3);
+    let agent = daemon.agents()[0];
+    let (pid_file, pid) = (site.path("postoffice/.pid.scheduler"), daemon.pid());
+    let asked = Instant::now();
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    // The agent needs two seconds.
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert!(!pid_file.exists() && !processes::is_alive(pid));
+    assert!(processes::is_alive(agent), "the agent goes on");
+
+    let daemon = site.start();
+    until("the first agent has ended", || !processes::is_alive(agent));
+    until_within(Duration::from_secs(60), "everything is delivered and removed", || {
+        site.is_empty()
+    });
+    let events = site.events();
+    assert_eq!(events.count("signal"), 0);
+    assert_eq!(events.about("farewell")[0], "nothing", "{events:?}");
+    let all = (0..10).map(|number| number.to_string());
+    events.assert_once_each(all.chain(["first".to_string()]));
+    let of_first = events.of("count").filter(|event| event.pid == agent).count();
+    assert!(of_first > 3, "it did more than one after the end of the scheduler: {of_first}");
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+}
+
+/// An agent whose command names the host serves only that one, and gets jobs without a host.
+#[test]
+fn a_command_with_host_makes_agents_of_one_host() {
+    let site = Site::new("c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c 0 $host\"\n");
+    let _daemon = site.start();
+    for host in ["a.test", "b.test", "a.test"] {
+        let before = site.events().count("idle");
+        site.put(&[&format!("c {host} u")]);
+        until("the agent is idle", || site.events().count("idle") > before);
+    }
+    let events = site.events();
+    let agents: Vec<&str> = events.of("start").map(|event| &event.agent[..]).collect();
+    assert_eq!(agents, ["a.test", "b.test"]);
+    assert!(events.about("job").iter().all(|job| job.ends_with(" -")), "{events:?}");
+    let job = until_some("the third job", || events.of("job").nth(2).cloned());
+    assert_eq!(job.agent, "a.test");
+}

@@ -1,0 +1,206 @@
+//! How control files are found: by datagram, by scan, on request; and what start options do to it.
+
+use crate::support::{Site, control_file, say, until, until_within};
+use std::time::{Duration, Instant};
+use zsched::spool::HashLevel;
+
+const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
+
+/// The time between two scans.
+const SCAN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// From the datagram to the delivery and to the empty spool: without a wait of any kind in between.
+#[test]
+fn a_datagram_is_heard_at_once() {
+    let site = Site::new(COUNT);
+    let _daemon = site.start();
+    let mut delivered = Vec::new();
+    let mut gone = Vec::new();
+    for round in 0..21 {
+        let started = Instant::now();
+        site.put(&["c a.test u"]);
+        until("it is delivered", || site.events().count("count") > round);
+        delivered.push(started.elapsed());
+        site.until_empty();
+        gone.push(started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    }
+    // The first one started the agent, a python program.
+    let (first_delivered, first_gone) = (delivered.remove(0), gone.remove(0));
+    delivered.sort();
+    gone.sort();
+    say(&format!(
+        "notify: to delivery {first_delivered:?} with a new agent, {:?} median, {:?} worst; to the \
+         empty spool {first_gone:?}, {:?} median, {:?} worst",
+        delivered[10], delivered[19], gone[10], gone[19]
+    ));
+    assert!(gone[10] < Duration::from_millis(500), "{gone:?}");
+}
+
+/// Waits for a regular scan: 10 s.
+#[test]
+fn without_a_datagram_the_next_scan_finds_it_in_all_folders() {
+    let site = Site::with_level(HashLevel::Once, COUNT);
+    let _daemon = site.start();
+    let started = Instant::now();
+    let below = site.put_quietly(&["c a.test u"]);
+    assert!(below.path().contains('/'), "{below}");
+    let top = control_file("4711", &["c b.test u"]);
+    site.put_file("4711", top.as_bytes());
+    site.put_file("Q/R/4712", control_file("4712", &["c d.test u"]).as_bytes());
+    // Nothing is told to the scheduler, and nothing asks for a scan.
+    let limit = SCAN_INTERVAL + Duration::from_secs(20);
+    until_within(limit, "all three are delivered", || site.events().count("count") == 3);
+    say(&format!("found by the regular scan after {:?}", started.elapsed()));
+    site.until_empty();
+}
+
+#[test]
+fn sigalrm_scans_at_once() {
+    let site = Site::new(COUNT);
+    let daemon = site.start();
+    let started = Instant::now();
+    site.put_quietly(&["c a.test u"]);
+    daemon.signal(libc::SIGALRM);
+    until("it is delivered", || site.events().count("count") == 1);
+    assert!(started.elapsed() < SCAN_INTERVAL / 2, "only by the regular scan");
+}
+
+#[test]
+fn hostile_datagrams_are_harmless() {
+    let site = Site::new(COUNT);
+    let mut daemon = site.start();
+    site.put_file("600", control_file("600", &["c a.test u"]).as_bytes());
+    let long = [b"NEW 1".as_slice(), &[b'1'; 5000]].concat();
+    for datagram in [
+        &b""[..],
+        b"NEW",
+        b"NEW ",
+        b"NEW  600",
+        b"new 600",
+        b"OLD 600",
+        b"NEW x702",
+        b"NEW 0600",
+        b"NEW a/600",
+        b"NEW A/B/C/600",
+        b"NEW ../transport/600",
+        b"NEW /etc/passwd",
+        b"NEW 600\n",
+        b"NEW 600\0",
+        b"NEW A/../600",
+        b"NEW \xff\xfe",
+        b"NEW 99999999999999999999999",
+        b"NEW 1",
+        b"NEW 12345678901234567",
+        b"\0\0\0\0\0\0",
+        &long,
+    ] {
+        site.notify_bytes(datagram);
+    }
+    site.put(&["c b.test u"]);
+    until("the good one is delivered", || site.events().count("count") == 1);
+    until("only the other is left", || site.files("transport") == ["600"]);
+    assert_eq!(site.events().count("job"), 1, "nobody has named it properly");
+    site.notify("NEW 600");
+    until("now somebody has", || site.events().count("count") == 2);
+    // Twenty thousand for files that are not there, and one that is, told a hundred times.
+    let name = site.put_quietly(&["c wait.test wait!u"]);
+    for number in 0..20_000 {
+        site.notify(&format!("NEW {}", 3_000_000_000u64 + number));
+        if number % 200 == 0 {
+            site.notify(&format!("NEW {name}"));
+        }
+    }
+    daemon.assert_runs();
+    until("it is loaded", || site.mailq().vertices.len() == 1);
+    site.write("go", "");
+    site.until_empty();
+    assert_eq!(site.events().count("count"), 3);
+    assert_eq!(site.logged("error"), 0, "{}", site.log());
+}
+
+/// A limit of ten files for each scan only means that it takes more scans, at once.
+#[test]
+fn a_small_limit_still_loads_everything() {
+    let site = Site::new("c/*\n\tcommand=\"discard -c c\"\n");
+    for _ in 0..3000 {
+        site.put_quietly(&["c a.test u"]);
+    }
+    let started = Instant::now();
+    let _daemon = site.spawn(&["-E", "10,2"]);
+    site.until_empty();
+    assert_eq!(site.read("statistics").lines().count(), 3000);
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_synchronous_start_loads_everything_before_the_first_agent() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/bad.py early c\"\n");
+    for host in 0..2000 {
+        site.put_quietly(&[&format!("c {host}.test u")]);
+    }
+    let _daemon = site.spawn(&["-S"]);
+    until("agents speak", || site.logged("the licence has expired") > 0);
+    let log = site.log();
+    let loaded = log.find("the spool has been looked through").expect("loaded by now");
+    let first = log.find("the licence has expired").expect("until has waited for it");
+    assert!(loaded < first, "{}", &log[..first]);
+    assert_eq!(site.mailq().vertices.len(), 2000);
+}
+
+#[test]
+fn a_frozen_scheduler_shows_but_does_not_deliver() {
+    let site = Site::new(COUNT);
+    site.put_quietly(&["c a.test u"]);
+    let daemon = site.start_with(&["-F"]);
+    site.put(&["c b.test u"]);
+    until("both are shown", || site.mailq().vertices.len() == 2);
+    daemon.scan();
+    site.put_quietly(&["c c.test u"]);
+    daemon.scan();
+    assert!(daemon.agents().is_empty());
+    assert_eq!(site.events().0.len(), 0);
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    let _daemon = site.start();
+    until("another start delivers", || site.events().count("count") == 3);
+}
+
+#[test]
+fn only_the_selected_thread_is_served() {
+    let site = Site::new(COUNT);
+    for host in ["a.test", "b.test"] {
+        site.put_quietly(&[&format!("c {host} u"), &format!("d {host} u")]);
+    }
+    let daemon = site.start_with(&["-p", "C/B.test"]);
+    until("the selected one is delivered", || site.events().count("count") == 1);
+    site.put(&["c a.test u"]);
+    daemon.scan();
+    assert_eq!(site.events().count("count"), 1);
+    assert!(site.events().about("job")[0].ends_with(" b.test"));
+    let dump = site.mailq();
+    let thread = dump.thread("c/a.test").expect("it is queued");
+    assert!(thread.contains(" pend=procsel-mismatch"), "{thread}");
+    until("the others are left", || site.files("transport").len() == 3);
+}
+
+#[test]
+fn agents_are_started_at_the_rate_of_option_r() {
+    let site = Site::new(COUNT);
+    for host in 0..12 {
+        site.put_quietly(&[&format!("c {host}.test wait!u")]);
+    }
+    let _daemon = site.start_with(&["-R", "2"]);
+    let mut was_shown = false;
+    until("six agents run", || {
+        let dump = site.mailq();
+        was_shown |= dump.report.iter().any(|line| line.contains(" pend=ForkRateLimit"));
+        site.events().count("start") >= 6
+    });
+    assert!(was_shown, "the reason is shown");
+    let events = site.events();
+    let started: Vec<f64> = events.of("start").map(|event| event.time).collect();
+    // Two in one second, two in the next, two in the one after that.
+    assert!(started[5] - started[0] > 0.8, "{started:?}");
+    site.write("go", "");
+    site.until_empty();
+}

@@ -1,0 +1,159 @@
+//! No room on the disk: nothing is lost, and everything goes on when there is room again.
+
+use crate::support::{Daemon, Site, control_file, is_root, not_run, until, until_within};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The agent says `error`: the scheduler has to write the failure down.
+const ALARM: &str = "c/*\n\tcommand=\"${AGENTS}/bad.py alarm c\"\n\
+     d/*\n\tcommand=\"${AGENTS}/count.py d\"\n";
+
+/// A control file of exactly so many bytes.
+fn control_file_of(size: usize, name: &str, recipients: &[&str]) -> String {
+    let text = control_file(name, recipients);
+    let padding = format!("X-Padding: {}\n", "x".repeat(size - text.len() - "X-Padding: \n".len()));
+    let text = text.replacen("\n\n", &format!("\n{padding}\n"), 1);
+    assert_eq!(text.len(), size);
+    text
+}
+
+/// The failure was noted, and is where somebody sees it.
+fn assert_noted(site: &Site, name: &str) {
+    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    assert!(control.contains("\nr-          c "), "{control}");
+    let notes: Vec<&str> = control.lines().filter(|line| line.starts_with('d')).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("d ") && notes[0].ends_with("\tno such user"), "{notes:?}");
+    assert!(control.ends_with("\tno such user\n"));
+}
+
+/// A limit on the size of files does the same as a full disk, and needs no root. It cuts the write
+/// short in the middle of the line. Waits for the second try, after 30 s.
+#[test]
+fn a_note_that_does_not_fit_is_written_when_there_is_room() {
+    const SIZE: usize = 512 * 64;
+    let site = Site::new(ALARM);
+    site.write("go", "");
+    let mut command = Command::new("sh");
+    // The signal that goes with the limit would end us; the error is what we want.
+    command.args(["-c", "trap '' XFSZ; ulimit -S -f 64; exec \"$@\"", "sh"]);
+    let scheduler = site.scheduler();
+    command.arg(scheduler.get_program()).args(scheduler.get_args()).arg("-i");
+    command.args(site.file_options()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut daemon = Daemon::new(&site, command.spawn().expect("sh starts"));
+    until("it is there", || site.logged("has been looked through") == 1);
+    let text = control_file_of(SIZE - 20, "101", &["c a.test u"]);
+    site.put_file("101", text.as_bytes());
+    site.notify("NEW 101");
+    until("the log says so", || site.logged("101: cannot write a diagnostic: ") == 1);
+    let failed = text.replace("r           c", "r-          c");
+    assert_eq!(site.read("postoffice/transport/101"), failed, "no half of a line is left");
+    assert_eq!(site.files("queue"), ["101"]);
+    // Others are served meanwhile.
+    site.put(&["d a.test u"]);
+    until("others are delivered", || site.events().of("count").any(|event| event.agent == "d"));
+    daemon.assert_runs();
+    let raised = Command::new("prlimit")
+        .args([format!("--pid={}", daemon.pid()), "--fsize=unlimited:".to_string()])
+        .status();
+    assert!(raised.expect("prlimit starts").success());
+    until_within(Duration::from_secs(50), "it has left the queue", || site.is_empty());
+    assert_noted(&site, "101");
+}
+
+/// A small file system of its own.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: PathBuf) -> Option<SmallDisk> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=755", "small"]).arg(&path);
+        let mounted = mount.stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(SmallDisk(path))
+    }
+
+    fn fill(&self) {
+        let fill = fs::File::create(self.0.join("fill")).expect("a file");
+        while std::io::Write::write(&mut &fill, &[b'x'; 1024]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.join("fill")).expect("removed");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).status());
+    }
+}
+
+/// The disk is full, and the scheduler is killed before there is room again.
+#[test]
+fn a_kill_while_the_disk_is_full_loses_nothing() {
+    if !is_root() {
+        return not_run("a full disk: only root can mount a small one");
+    }
+    let site = Site::new(ALARM);
+    let Some(disk) = SmallDisk::mount(site.path("postoffice")) else {
+        return not_run("a full disk: a small one cannot be mounted here");
+    };
+    site.spool.create().expect("a spool");
+    // A page for each file: what is appended needs another one.
+    let text = |name: &str| control_file_of(4096, name, &["c a.test u"]);
+    for name in ["101", "102"] {
+        site.put_file(name, text(name).as_bytes());
+    }
+    let daemon = site.start();
+    until("the agent has its jobs", || site.events().count("job") > 0);
+    disk.fill();
+    site.write("go", "");
+    until("the log says so", || {
+        ["101", "102"].iter().all(|name| {
+            site.logged(&format!("{name}: cannot write a diagnostic: no storage space")) == 1
+        })
+    });
+    for name in ["101", "102"] {
+        let control = site.read(&format!("postoffice/transport/{name}"));
+        assert_eq!(control, text(name).replace("r           c", "r-          c"));
+    }
+    daemon.kill();
+    // Still no room: what is finished cannot be reported, and stays or goes to the postmaster.
+    let daemon = site.spawn(&[]);
+    until("it has looked", || site.logged("has been looked through") == 2);
+    daemon.kill();
+    disk.make_room();
+    let _daemon = site.start();
+    site.until_empty();
+    let postman = site.files("postman");
+    for name in ["101", "102"] {
+        assert!(postman.contains(&format!("{name}:owed-report")), "{name}: {postman:?}");
+        let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+        assert!(control.contains("\nr-          c a.test u "), "{control}");
+        let message = site.read(&format!("postoffice/postman/{name}:owed-report:message"));
+        assert!(message.contains("This is the body."), "{message}");
+    }
+    drop(disk);
+}
+
+/// Logs that cannot be written to keep nobody from mail.
+#[test]
+fn full_logs_are_no_reason_to_stop() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    std::os::unix::fs::symlink("/dev/full", site.path("statistics")).expect("a link");
+    let daemon = site.start();
+    site.put(&["c a.test 1"]);
+    site.until_empty();
+    until("the log says so", || site.logged("statistics: No space left on device") >= 1);
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    assert!(!site.path("postoffice/.pid.scheduler").exists());
+    fs::remove_file(site.path("log")).expect("removed");
+    std::os::unix::fs::symlink("/dev/full", site.path("log")).expect("a link");
+    let daemon = site.spawn(&[]);
+    site.put_quietly(&["c a.test 2"]);
+    until("the second is delivered", || site.events().count("count") == 2);
+    site.until_empty();
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+}

@@ -1,0 +1,122 @@
+//! How many agents there may be at a time: counted as the system sees them.
+
+use crate::support::{Daemon, Site, until};
+
+/// Waits until everything is delivered; looks at the agents all the time.
+#[track_caller]
+fn finish(site: &Site, daemon: &Daemon<'_>, limit: usize) {
+    site.write("go", "");
+    until("everything is delivered", || {
+        let agents = daemon.agents();
+        assert!(agents.len() <= limit, "{} agents at a time: {agents:?}", agents.len());
+        assert!(site.mailq().total("Kids") <= limit);
+        site.is_empty()
+    });
+    let most = site.events().most_at_a_time(|_| true);
+    assert!(most <= limit, "{most} by their own count");
+}
+
+/// Waits until as many agents are at work as there may be, and not one more is to be started.
+#[track_caller]
+fn until_full(site: &Site, daemon: &Daemon<'_>, limit: usize, shown: &str) {
+    until("as many as there may be are at work", || site.events().count("take") == limit);
+    assert_eq!(daemon.agents().len(), limit);
+    let dump = site.mailq();
+    assert_eq!(dump.total("Kids"), limit);
+    let waiting = dump.report.iter().filter(|line| line.contains(shown)).count();
+    assert!(waiting > 0, "nobody has {shown:?}: {:#?}", dump.report);
+}
+
+/// Hosts of a channel, each with a message that takes until the test says go.
+fn put_hosts(site: &Site, channel: &str, hosts: usize) {
+    for host in 0..hosts {
+        site.put_quietly(&[&format!("{channel} {host}.test wait!{channel}{host}")]);
+    }
+}
+
+#[test]
+fn maxta_counts_all_agents() {
+    let site = Site::new(
+        "*/*\n\tmaxta=4 idlemax=1h\n\
+         a/*\n\tcommand=\"${AGENTS}/count.py a\"\n\
+         b/*\n\tcommand=\"${AGENTS}/count.py b\"\n",
+    );
+    put_hosts(&site, "a", 15);
+    put_hosts(&site, "b", 15);
+    let daemon = site.start();
+    until_full(&site, &daemon, 4, " pend=>MaxTA");
+    assert!(site.mailq().vertices.iter().any(|vertex| vertex.text.contains("(waiting for slot")));
+    finish(&site, &daemon, 4);
+    let events = site.events();
+    assert_eq!(events.deliveries().len(), 30);
+    // Idle agents of one ring made room for the other.
+    assert!(["a", "b"].iter().all(|name| events.of("start").any(|event| event.agent == *name)));
+}
+
+#[test]
+fn maxchannel_counts_agents_of_a_channel_under_all_clauses() {
+    let site = Site::new(
+        "c/*0.test\n\tmaxchannel=3 idlemax=1h command=\"${AGENTS}/count.py c 0 zero\"\n\
+         c/*\n\tmaxchannel=3 idlemax=1h command=\"${AGENTS}/count.py c 0 other\"\n\
+         d/*\n\tcommand=\"${AGENTS}/count.py d\"\n",
+    );
+    put_hosts(&site, "c", 25);
+    let daemon = site.start();
+    until_full(&site, &daemon, 3, " pend=>MaxChannel");
+    assert!(
+        site.mailq().vertices.iter().any(|vertex| vertex.text.contains("waiting for channel slot"))
+    );
+    // Another channel is not held up.
+    site.put(&["d a.test u"]);
+    until("the other channel is served", || site.events().count("count") == 1);
+    finish(&site, &daemon, 4);
+    let events = site.events();
+    assert_eq!(events.deliveries().len(), 26);
+    assert!(events.most_at_a_time(|event| event.agent != "d") <= 3);
+    assert!(events.of("start").any(|event| event.agent == "zero"));
+}
+
+#[test]
+fn maxring_counts_agents_of_a_clause() {
+    let site = Site::new(
+        "c/*.x\n\tmaxring=1 command=\"${AGENTS}/count.py c 0 x\"\n\
+         c/*\n\tmaxring=2 command=\"${AGENTS}/count.py c 0 other\"\n",
+    );
+    put_hosts(&site, "c", 20);
+    for host in ["a.x", "b.x", "c.x"] {
+        site.put_quietly(&[&format!("c {host} wait!{host}")]);
+    }
+    let daemon = site.start();
+    until_full(&site, &daemon, 3, " pend=>MaxRing");
+    assert!(
+        site.mailq().vertices.iter().any(|vertex| vertex.text.contains("waiting for thread slot"))
+    );
+    finish(&site, &daemon, 3);
+    let events = site.events();
+    assert_eq!(events.deliveries().len(), 23);
+    assert_eq!(events.most_at_a_time(|event| event.agent == "x"), 1);
+    assert_eq!(events.count("start"), 3, "a ring's agents go from thread to thread: {events:?}");
+}
+
+#[test]
+fn maxthr_counts_agents_of_a_thread() {
+    let site = Site::new("c/*\n\tmaxthr=2 overfeed=0 command=\"${AGENTS}/count.py c\"\n");
+    for number in 0..40 {
+        site.put_quietly(&[&format!("c a.test wait!{number}")]);
+    }
+    let daemon = site.start();
+    until("two are at work", || site.events().count("take") == 2);
+    site.put(&["c a.test wait!last"]);
+    until("it is loaded", || site.mailq().vertices.len() == 41);
+    assert_eq!(daemon.agents().len(), 2);
+    finish(&site, &daemon, 2);
+    let events = site.events();
+    events.assert_once_each(
+        (0..40)
+            .map(|number| number.to_string())
+            .chain(["last".to_string()])
+            .map(|n| format!("wait!{n}")),
+    );
+    // Both did their share.
+    assert_eq!(events.count("start"), 2);
+}

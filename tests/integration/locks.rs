@@ -1,0 +1,123 @@
+//! Recipients that a process has locked: of dead ones the locks are cleared, those of living ones count.
+
+use crate::support::{Site, control_file, processes, until, until_within};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// A process that does nothing, until this is dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("1000").spawn().expect("sleep starts"))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A control file whose second recipient has this tag and pid column.
+fn locked(name: &str, tag_and_pid: &str) -> String {
+    let text = control_file(name, &["c a.test u", "c b.test v", "c b.test w"]);
+    let text = text.replacen("r           c b.test v", &format!("r{tag_and_pid}    c b.test v"), 1);
+    assert!(text.contains(tag_and_pid) && tag_and_pid.len() == 7, "{text}");
+    text
+}
+
+#[test]
+fn locks_of_nobody_are_cleared() {
+    let mut child = Command::new("true").spawn().expect("true starts");
+    child.wait().expect("true ends");
+    let dead = format!("~{:6}", child.id());
+    // Not fed, so that the files can be looked at.
+    let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
+    let fields = ["~      ", "~     0", "~999999", "~    -1", &dead];
+    for (index, field) in fields.iter().enumerate() {
+        let name = format!("{}", 101 + index);
+        site.put_file(&name, locked(&name, field).as_bytes());
+    }
+    let _daemon = site.start();
+    until("all are loaded", || site.mailq().recipients() == 3 * fields.len());
+    for (index, field) in fields.iter().enumerate() {
+        let name = format!("{}", 101 + index);
+        let text = site.read(&format!("postoffice/transport/{name}"));
+        assert_eq!(text, locked(&name, "       "), "{name}, {field:?}");
+    }
+    for (number, host) in [("201", "a.test"), ("202", "b.test")] {
+        site.put_file(number, format!("T {host}\n").as_bytes());
+        site.notify(&format!("NEW {number}"));
+    }
+    until("all are delivered", || site.events().count("count") == 3 * fields.len());
+}
+
+/// What is no pid at all is the lock of nobody, too: else nobody ever gets the recipient.
+#[test]
+fn a_lock_with_nonsense_for_a_pid_is_cleared() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    site.put_file("101", locked("101", "~abcdef").as_bytes());
+    let _daemon = site.start();
+    site.until_empty();
+    assert_eq!(site.events().count("count"), 3);
+}
+
+/// A process that has ended, but whose parent has not taken notice yet: agents of a scheduler that was
+/// killed become such, and stay so where the first process of a container does not care.
+#[test]
+fn a_zombie_holds_no_lock() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let mut child = Command::new("true").spawn().expect("true starts");
+    until("it has ended", || !processes::is_alive(child.id()));
+    site.put_file("101", locked("101", &format!("~{:6}", child.id())).as_bytes());
+    let _daemon = site.start();
+    site.until_empty();
+    assert_eq!(site.events().count("count"), 3);
+    child.wait().expect("our child");
+}
+
+/// Waits for the scheduler's second look, which comes after 32 s.
+#[test]
+fn a_message_that_a_living_process_works_on_is_left_alone() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let sleeper = Sleeper::start();
+    let text = locked("101", &format!("~{:6}", sleeper.pid()));
+    site.put_file("101", text.as_bytes());
+    let daemon = site.start();
+    until("the log says so", || site.logged(&format!("101: process {}", sleeper.pid())) == 1);
+    // Nothing makes it change its mind.
+    site.notify("NEW 101");
+    daemon.scan();
+    site.put(&["c a.test other"]);
+    until("others are delivered", || site.events().count("count") == 1);
+    assert!(site.mailq().vertices.iter().all(|vertex| vertex.file != "101"));
+    assert_eq!(site.read("postoffice/transport/101"), text);
+    drop(sleeper);
+    let limit = Duration::from_secs(45);
+    until_within(limit, "it is delivered now", || site.events().count("count") == 4);
+    until("it is gone", || !site.files("transport").contains(&"101".to_string()));
+}
+
+#[test]
+fn locks_of_a_killed_agent_are_cleared_when_it_is_reaped() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/bad.py crash_once c\"\n");
+    let _daemon = site.start();
+    let name = site.put(&["c a.test u", "c a.test v"]);
+    until("the agent is gone", || site.path("crashed").exists());
+    let path = site.spool.control_file(&name);
+    until("no lock is left", || {
+        // It may be delivered and gone already.
+        std::fs::read_to_string(&path).map_or(true, |text| !text.contains("r~"))
+    });
+    site.until_empty();
+    let events = site.events();
+    assert_eq!(events.count("start"), 2);
+    assert_eq!(events.count("locked"), 0, "the next try finds no lock");
+    events.assert_once_each(["u".to_string(), "v".to_string()]);
+}

@@ -1,0 +1,242 @@
+//! MAILQ version 1 while mail is delivered, and clients that nobody needs.
+
+use crate::support::{DEADLINE, Dump, Site, processes, until, until_within};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
+
+/// The port that the scheduler says it has.
+fn port(site: &Site) -> u16 {
+    let log = site.log();
+    let (_, rest) = log.split_once("MAILQ is served on TCP 127.0.0.1:").expect("a port");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+#[test]
+fn dumps_are_whole_while_mail_is_delivered() {
+    let site = Site::new("");
+    let config = "PARAMmailqsock=TCP:0\n*/*\n\tinterval=1s retries=1 expiry=2d\n";
+    let clauses = "c/*\n\tmaxring=2 command=\"${AGENTS}/count.py c 0.01\"\n";
+    site.write("scheduler.cf", &format!("{config}{clauses}"));
+    for number in 0..300 {
+        let host = number % 20;
+        let second = format!("c other{host}.test deferred!{number}");
+        site.put_quietly(&[&format!("c {host}.test one{number}"), &second]);
+    }
+    let _daemon = site.start();
+    let port = port(&site);
+    let fetch = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it is served");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("the dump ends");
+        Dump::parse(&text)
+    };
+    let mut dumps = 0;
+    let mut kinds = [0; 3];
+    while site.events().count("count") < 300 {
+        let dump = fetch();
+        dumps += 1;
+        for vertex in &dump.vertices {
+            let notes = vertex.text.rsplit_once('(').expect("notes").1;
+            let expires = notes.contains(", expires in 1d23h") || notes.contains(", expires in 2d");
+            assert!(expires && notes.contains(", tries="), "{}", vertex.text);
+            let kind = ["running now, pid=", "waiting for thread slot", "retry in "]
+                .iter()
+                .position(|kind| notes.starts_with(kind));
+            if let Some(kind) = kind {
+                kinds[kind] += 1;
+            }
+        }
+        assert!(dump.total("Kids") <= 2);
+    }
+    assert!(dumps >= 3 && kinds.iter().all(|count| *count > 0), "{dumps} dumps, {kinds:?}");
+    // The last state, in every detail that is sure.
+    until("everything that can be has been delivered", || fetch().vertices.len() == 300);
+    let dump = fetch();
+    assert_eq!(dump.hosts.as_ref().map(|hosts| hosts.len()), Some(20));
+    assert_eq!(dump.channels.as_ref().expect("channels")["c"].len(), 300);
+    assert_eq!(dump.report[0], "c/*/0");
+    let thread = dump.thread("c/other7.test").expect("it is queued");
+    assert!(thread.starts_with("    c/other7.test/0\t\tN=15  R=15  A="), "{thread:?}");
+    let [kids, totals] = &dump.report[dump.report.len() - 2..] else { panic!("two lines") };
+    assert!(kids.contains("Msgs: 300  Thrds:  20  Rcpnts:  300  Uptime: "), "{kids}");
+    assert_eq!(totals, "Msgs in 300 out 0 stored 300 Rcpnts in 600 out 300 stored 300");
+}
+
+#[test]
+fn the_unix_socket_is_open_to_all() {
+    let site = Site::new(COUNT);
+    // A socket that a former scheduler has left.
+    drop(std::os::unix::net::UnixListener::bind(site.path("mailq")).expect("a socket"));
+    let _daemon = site.start();
+    let mode = std::fs::metadata(site.path("mailq")).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o666);
+    let mode = std::fs::metadata(site.notify_socket()).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o200, "routers only");
+    let dump = site.mailq();
+    assert_eq!((dump.vertices.len(), dump.hosts, dump.channels), (0, None, None));
+    assert_eq!(dump.report.len(), 2, "{:?}", dump.report);
+}
+
+/// Something else is in the way: it stays, and the socket is opened as soon as it can be, within 5 s.
+#[test]
+fn a_socket_that_cannot_be_opened_is_tried_again() {
+    let site = Site::new(COUNT);
+    site.write("mailq", "precious");
+    let mut daemon = site.spawn(&[]);
+    until("it is refused", || site.logged("MAILQ cannot be served on") >= 1);
+    site.put(&["c a.test u"]);
+    until("mail is delivered all the same", || site.events().count("count") == 1);
+    assert_eq!(site.read("mailq"), "precious");
+    std::fs::remove_file(site.path("mailq")).expect("removed");
+    until("it is served", || site.logged("MAILQ is served on") == 1);
+    site.mailq();
+    daemon.assert_runs();
+}
+
+#[test]
+fn option_q_leaves_single_messages_out() {
+    let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
+    let daemon = site.start_with(&["-Q"]);
+    site.put(&["c a.test u"]);
+    until("it is loaded", || site.mailq().thread("c/a.test").is_some());
+    let dump = site.mailq();
+    assert_eq!((dump.vertices.len(), dump.hosts, dump.channels), (0, None, None));
+    drop(daemon);
+    // Version 2 needs logins, which there are none of yet: nobody is let in.
+    let _daemon = site.start_with(&["-M", "2"]);
+    let mut stream = UnixStream::connect(site.path("mailq")).expect("it is served");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it ends");
+    assert_eq!(text, "version zmailer 2.0\n550 NO ACCESS FOR YOU\n");
+}
+
+/// A queue whose dump does not fit into any buffer on its way: 400 messages with 4 kB to say.
+fn large_queue() -> Site {
+    let site = Site::new(&format!(
+        "long/*\n\tinterval=1h maxring=1 command=\"${{AGENTS}}/bad.py verbose long\"\n{COUNT}"
+    ));
+    for _ in 0..400 {
+        site.put_quietly(&["long a.test u"]);
+    }
+    site
+}
+
+/// Clients that take nothing cost neither time nor, in the end, their connections: waits a minute.
+#[test]
+fn clients_that_never_read_are_dropped_and_hold_nobody_up() {
+    let site = large_queue();
+    let mut daemon = site.start();
+    until("the dump is large", || {
+        site.mailq().vertices.iter().filter(|vertex| vertex.text.len() > 4000).count() == 400
+    });
+    // One of those that have just been served may still count.
+    let (sockets, memory) = (processes::sockets(daemon.pid()), processes::memory(daemon.pid()));
+    let mut lazy: Vec<UnixStream> =
+        (0..100).map(|_| UnixStream::connect(site.path("mailq")).expect("it is served")).collect();
+    until("all are connected", || processes::sockets(daemon.pid()) >= sockets + 99);
+    let connected = Instant::now();
+    for number in 0..20 {
+        let started = Instant::now();
+        site.put(&[&format!("c a.test {number}")]);
+        until("it is delivered", || site.events().count("count") == number + 1);
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    }
+    assert_eq!(site.mailq().vertices.len(), 400, "whoever reads gets everything");
+    let grown = processes::memory(daemon.pid()).saturating_sub(memory);
+    assert!(grown < 40_000_000, "100 clients cost {grown} bytes");
+    // One takes a little now and then: it keeps its connection.
+    let mut slow = lazy.pop().expect("one of them");
+    let mut taken = 0;
+    let mut buffer = [0; 30_000];
+    let cpu = processes::cpu_time(daemon.pid());
+    until_within(Duration::from_secs(90), "the lazy ones have lost their connections", || {
+        if connected.elapsed().as_secs() >= taken && taken < 70 {
+            taken += 1;
+            slow.read_exact(&mut buffer[..1000]).expect("there is more");
+        }
+        // What they say is passed over, as long as there is somebody to pass it over.
+        lazy.iter().all(|mut client| client.write(b"x").is_err())
+    });
+    assert!(connected.elapsed() > Duration::from_secs(55), "they have a minute");
+    let used = processes::cpu_time(daemon.pid()) - cpu;
+    assert!(used < Duration::from_secs(6), "{used:?} while it only waits");
+    slow.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).expect("it is still served");
+    assert!(rest.ends_with(b"\n") && rest.len() > 1_000_000, "{} bytes", rest.len());
+    // What the others find is cut short.
+    let mut cut = Vec::new();
+    drop(lazy[0].read_to_end(&mut cut));
+    assert!(cut.len() < rest.len());
+    daemon.assert_runs();
+}
+
+#[test]
+fn clients_may_say_what_they_like() {
+    let site = Site::new(COUNT);
+    let mut daemon = site.start();
+    let sockets = processes::sockets(daemon.pid());
+    let mut talkers = Vec::new();
+    for number in 0..50u32 {
+        let mut stream = UnixStream::connect(site.path("mailq")).expect("it is served");
+        stream.set_nonblocking(true).expect("set");
+        let nonsense: Vec<u8> = (0..100_000).map(|i| (i * number % 251) as u8).collect();
+        match stream.write(&nonsense) {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::WouldBlock) => {
+            }
+            Err(error) => panic!("{error}"),
+        }
+        if number % 2 == 0 {
+            talkers.push(stream);
+        }
+    }
+    site.put(&["c a.test u"]);
+    until("mail is delivered", || site.events().count("count") == 1);
+    // One that goes on talking gets its dump all the same, and then it is over.
+    let mut stream = UnixStream::connect(site.path("mailq")).expect("it is served");
+    drop(stream.write(b"SHOW QUEUE\n"));
+    Dump::from(stream);
+    drop(talkers);
+    until("nobody is left", || processes::sockets(daemon.pid()) <= sockets + 1);
+    daemon.assert_runs();
+    assert_eq!(site.logged("error"), 0, "{}", site.log());
+}
+
+/// There may be 200 at a time; more are turned away, and the first ones are served.
+#[test]
+fn there_may_be_only_so_many_clients() {
+    let site = large_queue();
+    let mut daemon = site.start();
+    until("the dump is large", || {
+        site.mailq().vertices.iter().filter(|vertex| vertex.text.len() > 4000).count() == 400
+    });
+    let connect = || UnixStream::connect(site.path("mailq")).expect("it is served");
+    let mut clients: Vec<UnixStream> = (0..200).map(|_| connect()).collect();
+    let refused: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
+    until("some are turned away", || site.logged("a MAILQ client was turned away") == 50);
+    for mut stream in refused {
+        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+        let mut nothing = Vec::new();
+        drop(stream.read_to_end(&mut nothing));
+        assert!(nothing.is_empty(), "{} bytes", nothing.len());
+    }
+    let first = clients.remove(0);
+    assert_eq!(Dump::from(first).vertices.len(), 400);
+    drop(clients);
+    until("there is room again", || {
+        UnixStream::connect(site.path("mailq")).is_ok_and(|mut stream| {
+            stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).is_ok() && text.starts_with("version zmailer 1.0\n")
+        })
+    });
+    daemon.assert_runs();
+}

@@ -1,0 +1,85 @@
+//! The five minutes of somebody who tries the programs out: `scheduler --quick-start FOLDER`, `submit`.
+
+use crate::support::{SCHEDULER, SUBMIT, Site, is_root, not_run, until};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Kills a program when the test is over.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Tries it out in `folder`, by programs that `run` starts.
+fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
+    // Writes the files without starting anything. The port is the only thing we change.
+    let check = run(SCHEDULER).arg("--quick-start").arg(folder).arg("-t").output();
+    let check = check.expect("the scheduler starts");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    let zenv = folder.join("zmailer.conf");
+    let text = fs::read_to_string(&zenv).expect("a ZENV file");
+    assert!(text.contains("\nMAILQPORT=10174\n"), "{text}");
+    fs::write(&zenv, text.replace("MAILQPORT=10174", "MAILQPORT=0")).expect("changed");
+
+    let log = fs::File::create(folder.join("log")).expect("a log");
+    let errors = log.try_clone().expect("another descriptor");
+    let mut scheduler = run(SCHEDULER);
+    scheduler.arg("--quick-start").arg(folder).stdin(Stdio::null()).stdout(log).stderr(errors);
+    let mut scheduler = Killed(scheduler.spawn().expect("the scheduler starts"));
+    let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+    until("it serves MAILQ", || log().contains("MAILQ is served on TCP 127.0.0.1:"));
+
+    let mut submit = run(SUBMIT);
+    submit.arg("-Z").arg(&zenv).args(["-f", "me", "somebody"]).stdout(Stdio::null());
+    let mut submit = submit.stdin(Stdio::piped()).spawn().expect("submit starts");
+    let input = submit.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut { input }, b"Subject: first\n\nIt works.\n").expect("written");
+    assert!(submit.wait().expect("submit ends").success());
+
+    let mailbox = folder.join("mailboxes/somebody");
+    until("the message is in the mailbox", || {
+        assert!(scheduler.0.try_wait().expect("our child").is_none(), "it ended: {}", log());
+        fs::read_to_string(&mailbox).is_ok_and(|text| text.contains("It works."))
+    });
+    let count =
+        |name: &str| fs::read_dir(folder.join("postoffice").join(name)).map(Iterator::count);
+    until("the spool is empty", || {
+        ["queue", "transport"].iter().all(|name| count(name).is_ok_and(|count| count == 0))
+    });
+    // A second start finds everything there, and changes nothing.
+    let before = fs::read_to_string(&zenv).expect("a ZENV file");
+    drop(run(SCHEDULER).arg("--quick-start").arg(folder).arg("-t").output());
+    assert_eq!(fs::read_to_string(&zenv).expect("a ZENV file"), before);
+}
+
+#[test]
+fn it_works_for_whoever_runs_the_tests() {
+    let site = Site::new("");
+    try_out(&site.path("trial"), |program| Command::new(program));
+}
+
+#[test]
+fn it_works_without_root() {
+    if !is_root() {
+        return not_run("quick start as another user: only root can become one");
+    }
+    let as_nobody = |program: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+        command
+    };
+    match as_nobody(SCHEDULER).arg("-V").output() {
+        Ok(output) if output.status.success() => {}
+        _ => return not_run("quick start as another user: setpriv cannot run the scheduler so"),
+    }
+    let site = Site::new("");
+    let folder = site.path("trial");
+    fs::create_dir(&folder).expect("a folder");
+    std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("given away");
+    try_out(&folder, as_nobody);
+}

@@ -1,0 +1,181 @@
+//! SIGUSR1, SIGHUP and SIGUSR2: reading the configuration again, rotating logs, the rendezvous file.
+
+use crate::support::{Dump, Site, until};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+const IN_FORCE: &str = "scheduler.cf: in force from now on";
+
+#[test]
+fn new_limits_and_commands_take_effect_and_old_agents_finish() {
+    let site = Site::new("c/*\n\tmaxring=1 command=\"${AGENTS}/count.py c 0 old\"\n");
+    let daemon = site.start();
+    for host in 0..10 {
+        site.put_quietly(&[&format!("c {host}.test wait!{host}")]);
+    }
+    daemon.signal(libc::SIGALRM);
+    until("one agent is at work", || site.events().count("take") == 1);
+    site.configure("c/*\n\tmaxring=3 command=\"${AGENTS}/count.py c 0 old\"\n");
+    daemon.signal(libc::SIGUSR1);
+    until("three are", || site.events().count("take") == 3);
+    until("MAILQ agrees", || site.mailq().total("Kids") == 3);
+
+    site.configure("c/*\n\tmaxring=2 command=\"${AGENTS}/count.py c 0 new\"\n");
+    daemon.signal(libc::SIGUSR1);
+    until("new agents are started", || {
+        site.events().of("start").filter(|event| event.agent == "new").count() == 2
+    });
+    assert_eq!(site.logged(IN_FORCE), 2);
+    site.write("go", "");
+    site.until_empty();
+    let events = site.events();
+    events.assert_once_each((0..10).map(|host| format!("wait!{host}")));
+    let of = |name: &str| events.of("count").filter(|event| event.agent == name).count();
+    assert_eq!((of("old"), of("new")), (3, 7), "old agents finish what they have, and end");
+    until("the old ones have ended", || {
+        site.events().of("end").filter(|event| event.agent == "old").count() == 3
+    });
+}
+
+#[test]
+fn a_broken_file_changes_nothing() {
+    let site = Site::new("c/*\n\tmaxring=1 command=\"${AGENTS}/count.py c\"\n");
+    let mut daemon = site.start();
+    site.put(&["c a.test wait!1"]);
+    until("the agent is at work", || site.events().count("take") == 1);
+    let agents = daemon.agents();
+    // Lines: socket, */*, its keywords, then ours.
+    site.configure("c/*\n\tmaxring=2\n\tmaxrink=3 user=nobody-of-this-name\n\tinterval=soon\n");
+    daemon.signal(libc::SIGUSR1);
+    until("it is refused", || site.logged("the former configuration stays in force") == 1);
+    let log = site.log();
+    let place = |line: u32, column: u32| {
+        format!("{}:{line}:{column}: ", site.path("scheduler.cf").display())
+    };
+    for (line, column, text) in
+        [(6, 2, "`maxrink`"), (6, 17, "`nobody-of-this-name`"), (7, 11, "`soon`")]
+    {
+        let begin = place(line, column);
+        let found = log.lines().find(|logged| logged.contains(&begin));
+        assert!(found.is_some_and(|logged| logged.contains(text)), "{begin}{text}: {log}");
+    }
+    // One that is not there at all.
+    fs::remove_file(site.path("scheduler.cf")).expect("removed");
+    daemon.signal(libc::SIGUSR1);
+    until("it is refused, too", || site.logged("the former configuration stays in force") == 2);
+    assert_eq!(site.logged(IN_FORCE), 0);
+    daemon.assert_runs();
+    site.put(&["c b.test wait!2"]);
+    site.write("go", "");
+    site.until_empty();
+    assert_eq!(site.events().about("start").len(), 1, "the agent goes on, and no other may");
+    assert_eq!(agents, daemon.agents());
+}
+
+#[test]
+fn nothing_is_lost_however_often_it_changes() {
+    let site = Site::new("");
+    let clauses = |round: usize| {
+        let (ring, name) = (1 + round % 5, round % 3);
+        format!(
+            "c/*\n\tmaxring={ring} maxthr={} overfeed={} command=\"${{AGENTS}}/count.py c 0 v{name}\"\n",
+            1 + round % 2,
+            round % 7
+        )
+    };
+    site.configure(&clauses(0));
+    let mut daemon = site.start();
+    let addresses: Vec<String> = (0..600).map(|number| format!("u{number}")).collect();
+    for (round, addresses) in addresses.chunks(15).enumerate() {
+        for address in addresses {
+            site.put(&[&format!("c {}.test {address}", round % 13)]);
+        }
+        site.configure(&clauses(round));
+        daemon.signal(libc::SIGUSR1);
+    }
+    site.until_empty();
+    daemon.assert_runs();
+    site.events().assert_once_each(addresses);
+    assert!(site.logged(IN_FORCE) > 10);
+    let kinds: Vec<_> = ["v0", "v1", "v2"]
+        .iter()
+        .filter(|name| site.events().of("start").any(|event| event.agent == **name))
+        .collect();
+    assert_eq!(kinds.len(), 3, "agents of all versions have run");
+}
+
+#[test]
+fn logs_are_opened_again_after_they_were_renamed() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let daemon = site.start();
+    site.put(&["c a.test 1"]);
+    until("it is in the statistics", || site.read("statistics").lines().count() == 1);
+    for name in ["log", "statistics"] {
+        fs::rename(site.path(name), site.path(&format!("{name}.0"))).expect("renamed");
+    }
+    site.put(&["c a.test 2"]);
+    until("the old file is used on", || site.read("statistics.0").lines().count() == 2);
+    daemon.signal(libc::SIGHUP);
+    until("there is a new log", || site.logged("logs reopened") == 1);
+    site.put(&["c a.test 3"]);
+    until("the new file is used", || site.read("statistics").lines().count() == 1);
+    assert_eq!(site.read("statistics.0").lines().count(), 2);
+    let old = site.read("log.0");
+    assert!(!old.contains("logs reopened") && old.contains("started on"), "{old}");
+    // A folder that is gone is no reason to end.
+    fs::rename(site.path("log"), site.path("log.1")).expect("renamed");
+    fs::create_dir(site.path("log")).expect("in the way");
+    daemon.signal(libc::SIGHUP);
+    until("the log says so", || site.read("log.1").contains("the log cannot be reopened"));
+    fs::remove_dir(site.path("log")).expect("out of the way");
+    site.put(&["c a.test 4"]);
+    until("it goes on", || site.read("statistics").lines().count() == 2);
+}
+
+#[test]
+fn sigusr2_writes_a_whole_dump_to_the_rendezvous_file() {
+    let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
+    for number in 0..2000 {
+        site.put_quietly(&[&format!("c {}.test user{number}", number % 50)]);
+    }
+    let daemon = site.start();
+    let path = site.path("rendezvous");
+    daemon.signal(libc::SIGUSR2);
+    let is_complete = || {
+        fs::metadata(&path).is_ok_and(|data| {
+            (data.mtime(), data.mtime_nsec()) < (data.ctime(), data.ctime_nsec()) && data.len() > 0
+        })
+    };
+    until("the dump is complete", is_complete);
+    let dump = Dump::parse(&site.read("rendezvous"));
+    assert_eq!(dump.vertices.len(), 2000);
+    assert_eq!(dump.hosts.as_ref().map(|hosts| hosts.len()), Some(50));
+    assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o644);
+    let text =
+        |dump: &Dump| dump.vertices.iter().map(|v| (v.file.clone(), v.offsets.clone())).collect();
+    let (there, here): (Vec<_>, Vec<_>) = (text(&dump), text(&site.mailq()));
+    assert_eq!(there, here, "the same as MAILQ shows");
+
+    // A second one replaces it.
+    fs::write(&path, "x".repeat(1_000_000)).expect("written");
+    daemon.signal(libc::SIGUSR2);
+    until("the dump is complete again", || {
+        is_complete() && site.read("rendezvous").len() < 1_000_000
+    });
+    assert_eq!(Dump::parse(&site.read("rendezvous")).vertices.len(), 2000);
+
+    // Not through a symbolic link, which anybody could put there.
+    site.write("precious", "untouched");
+    fs::remove_file(&path).expect("removed");
+    std::os::unix::fs::symlink(site.path("precious"), &path).expect("a link");
+    daemon.signal(libc::SIGUSR2);
+    until("it is refused", || site.logged("the state cannot be written") == 1);
+    assert_eq!(site.read("precious"), "untouched");
+    // Nor does a pipe that nobody reads hold anything up.
+    fs::remove_file(&path).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo starts");
+    assert!(made.success());
+    daemon.signal(libc::SIGUSR2);
+    until("it is refused, too", || site.logged("the state cannot be written") == 2);
+    assert_eq!(site.mailq().vertices.len(), 2000);
+}

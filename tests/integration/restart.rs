@@ -1,0 +1,209 @@
+//! SIGKILL at any moment, and a new start: nothing is lost, and what is delivered twice is known.
+
+use crate::support::{Site, control_file, processes, say, until, until_within};
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+/// A generator whose seed is told to whoever runs the tests; `ZSCHED_SEED` repeats a run.
+fn generator(test: &str) -> fastrand::Rng {
+    let given = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    say(&format!("{test}: ZSCHED_SEED={seed}"));
+    fastrand::Rng::with_seed(seed)
+}
+
+/// Lets a random part of `range`, in milliseconds, pass.
+fn let_pass(random: &mut fastrand::Rng, range: std::ops::Range<u64>) {
+    std::thread::sleep(Duration::from_micros(random.u64(range.start * 1000..range.end * 1000)));
+}
+
+/// The agent writes down each delivery before it marks the recipient as done, and once more after
+/// that. So an address may be delivered to twice only if an agent was killed between the two.
+#[test]
+fn a_hundred_kills_under_load_lose_nothing() {
+    const ROUNDS: usize = 100;
+    let mut random = generator("a hundred kills");
+    let site = Site::new(
+        "c/*\n\tmaxring=3 maxthr=2 overfeed=10 command=\"${AGENTS}/count.py c 0.002 c 0.002\"\n",
+    );
+    let mut addresses = Vec::new();
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    for round in 0..ROUNDS {
+        for _ in 0..random.usize(20..40) {
+            let recipients: Vec<String> = (0..random.usize(1..4))
+                .map(|_| {
+                    addresses.push(format!("u{}", addresses.len()));
+                    let address = addresses.last().expect("just pushed");
+                    format!("c {}.test {address}", random.u32(0..8))
+                })
+                .collect();
+            let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+            let name = site.put_quietly(&recipients);
+            if random.bool() {
+                // As if it had been in the queue for a while. It may be delivered already.
+                let file = fs::File::options().write(true).open(site.spool.control_file(&name));
+                drop(file.and_then(|file| file.set_modified(long_ago)));
+            }
+        }
+        let daemon = site.spawn(&[]);
+        let_pass(&mut random, 30..130);
+        if random.bool() {
+            daemon.kill();
+        } else {
+            // And all agents with it, whatever they are at.
+            let agents = daemon.agents();
+            daemon.kill();
+            agents.iter().for_each(|agent| drop(zsched::sys::send_signal(*agent, libc::SIGKILL)));
+        }
+        if round % 10 == 9 {
+            until("former agents have ended", || processes::working_in(&site.path("")).is_empty());
+        }
+    }
+    // The last scheduler finds no lock of a living process, for which it would wait 32 s.
+    until("former agents have ended", || processes::working_in(&site.path("")).is_empty());
+    let left = site.files("transport").len();
+    let mut daemon = site.spawn(&[]);
+    let limit = Duration::from_secs(60);
+    until_within(limit, "no control file is left", || site.files("transport").is_empty());
+    daemon.assert_runs();
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    // A kill between the removal of the control file and that of the message leaves the latter.
+    let orphans = site.files("queue").len();
+    assert!(orphans <= ROUNDS, "{orphans} messages without control files");
+
+    let events = site.events();
+    let deliveries = events.deliveries();
+    let lost: Vec<&String> =
+        addresses.iter().filter(|address| !deliveries.contains_key(*address)).collect();
+    assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), addresses.len());
+    let twice: Vec<&String> =
+        deliveries.iter().filter(|(_, times)| **times > 1).map(|(address, _)| address).collect();
+    let interrupted = events.interrupted();
+    let unexplained: Vec<&&String> =
+        twice.iter().filter(|address| !interrupted.contains(**address)).collect();
+    assert!(unexplained.is_empty(), "delivered twice without a reason: {unexplained:?}");
+    assert_eq!(site.files("postman"), [""; 0]);
+    assert!(site.files("public").is_empty());
+    say(&format!(
+        "a hundred kills: {} recipients, {left} messages left for the last start, {orphans} \
+         orphans; {} deliveries interrupted, {} repeated",
+        addresses.len(),
+        interrupted.len(),
+        twice.len()
+    ));
+    assert!(left > 0, "the load was too small to mean anything");
+}
+
+/// An agent of a killed scheduler goes on with its jobs, and locks one after another, while a new
+/// scheduler looks through a large spool: what it locks meanwhile counts, however old the file is.
+#[test]
+fn locks_that_are_taken_during_the_first_scan_count() {
+    let site = Site::new(
+        "q/*\n\tqueueonly command=\"discard -c q\"\n\
+         c/*\n\toverfeed=1000 command=\"${AGENTS}/count.py c 0.1\"\n",
+    );
+    for _ in 0..6000 {
+        site.put_quietly(&["q a.test u"]);
+    }
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    for number in 0..200 {
+        let name = site.put_quietly(&[&format!("c a.test u{number}")]);
+        let file = fs::File::options().write(true).open(site.spool.control_file(&name));
+        file.and_then(|file| file.set_modified(long_ago)).expect("made older");
+    }
+    let daemon = site.start_with(&["-S"]);
+    // The first one comes alone; then it has all of them.
+    until("the agent has all its jobs", || site.events().count("count") == 2);
+    let agent = daemon.agents();
+    daemon.kill();
+    let _daemon = site.start();
+    until("a second agent is at work", || site.events().of("take").any(|e| e.pid != agent[0]));
+    let moment = site.events().count("count");
+    until("both go on", || site.events().count("count") > moment + 10);
+    let deliveries = site.events().deliveries();
+    let twice: Vec<_> = deliveries.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "delivered twice: {twice:?}");
+}
+
+/// Killed while files are moved to `postman/`: both files of each message are there afterwards.
+#[test]
+fn kills_while_files_are_moved_aside_lose_nothing() {
+    let mut random = generator("kills while files are moved");
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let spoilt = |number: usize| match number % 3 {
+        0 => String::new(),
+        1 => control_file(&number.to_string(), &["c a.test u"]).replace("@ 0x00000007", "@ 8"),
+        _ => control_file("1", &["c a.test u"]),
+    };
+    let numbers = 1000..1600;
+    for number in numbers.clone() {
+        site.put_file(&number.to_string(), spoilt(number).as_bytes());
+    }
+    let visible = || site.files("transport").iter().filter(|name| !name.starts_with('.')).count();
+    let mut kills = 0;
+    while visible() > 0 && kills < 200 {
+        let daemon = site.spawn(&[]);
+        let before = visible();
+        until("it has begun", || visible() < before || visible() == 0);
+        let_pass(&mut random, 0..3);
+        daemon.kill();
+        kills += 1;
+    }
+    let _daemon = site.start();
+    until("all are out of the way", || visible() == 0);
+    say(&format!("kills while files are moved: {kills}"));
+    assert!(kills > 3, "too few kills to mean anything: {kills}");
+    let (postman, transport) = (site.files("postman"), site.files("transport"));
+    for number in numbers {
+        let aside = format!("{number}:malformed");
+        // The remains of a kill may have been in its way; then it has another name, or is hidden.
+        let is_it = |name: &&String| name.starts_with(&aside) && !name.ends_with(":message");
+        let (control, message) = match postman.iter().find(is_it) {
+            Some(name) => (format!("postman/{name}"), format!("postman/{name}:message")),
+            None => {
+                assert!(transport.contains(&format!(".{aside}")), "{number} is gone");
+                (format!("transport/.{aside}"), format!("queue/{number}"))
+            }
+        };
+        assert_eq!(site.read(&format!("postoffice/{control}")), spoilt(number), "{control}");
+        let text = site.read(&format!("postoffice/{message}"));
+        assert!(text.contains("This is the body."), "{message}");
+    }
+}
+
+/// A scheduler that is killed while it takes finished messages out of the spool leaves whole messages
+/// or nothing: never a control file without its message.
+#[test]
+fn kills_while_messages_are_removed_leave_no_halves() {
+    let mut random = generator("kills while messages are removed");
+    let site = Site::new("c/*\n\tcommand=\"discard -c c\"\n");
+    for number in 0..3000 {
+        site.put_quietly(&[&format!("c {}.test u{number}", number % 5)]);
+    }
+    let mut kills = 0;
+    loop {
+        let before = site.files("transport").len();
+        if before == 0 || kills == 100 {
+            break;
+        }
+        let daemon = site.spawn(&[]);
+        until("it removes", || site.files("transport").len() < before);
+        let_pass(&mut random, 0..5);
+        daemon.kill();
+        kills += 1;
+        let queue = site.files("queue");
+        for name in site.files("transport") {
+            assert!(queue.binary_search(&name).is_ok(), "{name} has no message any more");
+        }
+    }
+    let daemon = site.start();
+    until("the rest is delivered", || site.files("transport").is_empty());
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    assert_eq!(site.files("postman"), [""; 0], "{}", site.log());
+    // One orphan for each kill at the most.
+    assert!(site.files("queue").len() <= kills, "{:?}", site.files("queue"));
+    say(&format!(
+        "kills while messages are removed: {kills}, orphans {}",
+        site.files("queue").len()
+    ));
+}

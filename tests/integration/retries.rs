@@ -1,0 +1,183 @@
+//! When something is tried again, and when no more.
+
+use crate::support::{Site, until};
+
+const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
+
+/// The times at which an address was tried.
+fn tries(site: &Site, address: &str) -> Vec<f64> {
+    let events = site.events();
+    events.of("take").filter(|event| event.address() == address).map(|event| event.time).collect()
+}
+
+#[test]
+fn the_deferred_are_tried_again_at_intervals() {
+    let site = Site::new("c/*\n\tinterval=1s retries=\"1 2\" command=\"${AGENTS}/count.py c\"\n");
+    let _daemon = site.start();
+    site.put(&["c a.test deferred!1", "c a.test 2"]);
+    let shown = site.until_shown("as told: deferred");
+    // Each report counts as a try of the vertex, the one of its other recipient, too.
+    assert!(
+        shown.starts_with("as told: deferred (retry in ") && shown.ends_with("tries=2)"),
+        "{shown}"
+    );
+    until("it was tried four times", || tries(&site, "deferred!1").len() >= 4);
+    let times = tries(&site, "deferred!1");
+    let waits: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.iter().all(|wait| *wait > 0.9), "{waits:?}");
+    assert!(waits[..2].iter().sum::<f64>() > 2.0, "one interval, then two: {waits:?}");
+    site.write("open", "");
+    site.until_empty();
+    site.events().assert_once_each(["deferred!1".to_string(), "2".to_string()]);
+}
+
+/// A hundred threads that are tried in vain all the time are not in the way of others.
+#[test]
+fn those_that_wait_hold_nobody_up() {
+    let site = Site::new("c/*\n\tmaxring=3 idlemax=1h command=\"${AGENTS}/count.py c\"\n");
+    for host in 0..100 {
+        site.put_quietly(&[&format!("c {host}.test deferred!{host}")]);
+    }
+    let _daemon = site.start();
+    until("all have been tried", || site.events().count("take") >= 100);
+    for round in 0..5 {
+        let before = std::time::Instant::now();
+        site.put(&[&format!("c good{round}.test good{round}")]);
+        until("it is delivered", || site.events().count("count") == round + 1);
+        assert!(before.elapsed().as_secs() < 5, "{:?}", before.elapsed());
+    }
+    let tried = site.events().count("take");
+    until("the others are tried on and on", || site.events().count("take") > tried + 100);
+    site.write("open", "");
+    site.until_empty();
+    assert_eq!(site.events().deliveries().len(), 105);
+}
+
+#[test]
+fn an_agent_may_say_when() {
+    let site = Site::new(COUNT);
+    let _daemon = site.start();
+    site.put(&["c a.test retryat+3!1"]);
+    let shown = site.until_shown("as told: retryat (retry in ");
+    assert!(!shown.contains("+3"), "{shown}");
+    // The host as a whole waits.
+    site.put(&["c a.test 2"]);
+    until("both wait", || site.mailq().thread("c/a.test").is_some_and(|line| line.contains("N=2")));
+    until("it is tried again", || tries(&site, "retryat+3!1").len() == 2);
+    let times = tries(&site, "retryat+3!1");
+    let wait = times[1] - times[0];
+    assert!((2.9..8.0).contains(&wait), "{wait}");
+    let second = tries(&site, "2");
+    assert!(second.iter().all(|time| time - times[0] > 2.9), "{second:?}");
+}
+
+/// `deferall`: nothing else is tried for that host, until somebody asks for it.
+#[test]
+fn a_host_that_is_down_is_left_alone_until_it_asks_for_its_mail() {
+    let site = Site::new(COUNT);
+    for number in 0..5 {
+        site.put_quietly(&[&format!("c a.test deferall!{number}")]);
+    }
+    let daemon = site.start_with(&["-S"]);
+    until("all wait for the same reason", || {
+        let dump = site.mailq();
+        dump.vertices.iter().filter(|v| v.text.starts_with("as told: deferall (retry in ")).count()
+            == 5
+    });
+    site.put(&["c a.test new"]);
+    site.put(&["c b.test other"]);
+    until("another host is served", || site.events().count("count") == 1);
+    assert_eq!(site.events().count("take"), 2, "only one was tried in vain: {:?}", site.events());
+    site.write("open", "");
+
+    // Both ways of telling the scheduler: with a datagram, and without. The hosts compare in any case.
+    site.put_file("9001-etrn", b"T A.Test [192.0.2.1]\n");
+    std::fs::remove_file(site.path("postoffice/queue/9001-etrn")).expect("it has no message");
+    site.notify("NEW 9001-etrn");
+    site.until_empty();
+    assert_eq!(site.logged("ETRN a.test: 1 threads"), 1, "{}", site.log());
+    std::fs::remove_file(site.path("open")).expect("closed again");
+    site.put(&["c a.test deferall!last"]);
+    site.until_shown("as told: deferall");
+    site.write("open", "");
+    site.put_file("9002", b"T a.test\n");
+    std::fs::remove_file(site.path("postoffice/queue/9002")).expect("it has no message");
+    daemon.signal(libc::SIGALRM);
+    site.until_empty();
+    assert_eq!(site.events().deliveries().len(), 8);
+}
+
+#[test]
+fn queueonly_waits_for_a_request() {
+    let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
+    let daemon = site.start();
+    site.put(&["c a.test 1"]);
+    site.put(&["c b.test 2"]);
+    until("both are loaded", || site.mailq().vertices.len() == 2);
+    daemon.scan();
+    site.until_shown("(activation pending, thread inactive");
+    assert!(daemon.agents().is_empty());
+    site.put_file("9001-etrn", b"T a.test\n");
+    site.notify("NEW 9001-etrn");
+    until("that host is served", || site.events().count("count") == 1);
+    until("the request is removed", || !site.files("transport").contains(&"9001-etrn".to_string()));
+    daemon.scan();
+    site.events().assert_once_each(["1".to_string()]);
+}
+
+/// What is too old fails: it is noted for the sender, marked, and put where somebody sees it, since
+/// there is nobody yet who writes reports.
+#[test]
+fn the_expired_are_noted_and_kept_for_the_postmaster() {
+    let site = Site::new("c/*\n\tinterval=1s expiry=3s command=\"${AGENTS}/count.py c\"\n");
+    let _daemon = site.start();
+    let name = site.put(&["c a.test deferred!1", "c b.test 2"]);
+    let never = site.put(&["c d.test deferred!3 | NOTIFY=NEVER"]);
+    until("they have left", || site.is_empty());
+    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    assert!(control.contains("\nr-          c a.test deferred!1 "), "{control}");
+    assert!(control.contains("\nr+          c b.test 2 "), "{control}");
+    let notes: Vec<&str> = control.lines().filter(|line| line.starts_with("d ")).collect();
+    let offset = control.find("r-").expect("found above");
+    assert_eq!(notes.len(), 1, "{control}");
+    assert!(notes[0].starts_with(&format!("d {offset}:")), "{}", notes[0]);
+    assert!(notes[0].contains("\u{1}failed\u{1}5.4.7 "), "{}", notes[0]);
+    assert!(
+        notes[0].contains("expired after ") && notes[0].contains("problem was:\ras told: deferred")
+    );
+    assert!(
+        site.read(&format!("postoffice/postman/{name}:owed-report:message")).contains("This is")
+    );
+    assert_eq!(site.files("postman").len(), 2, "{never} is owed nothing");
+    let statistics = site.read("statistics");
+    assert_eq!(statistics.matches(" expire c/a.test\n").count(), 1, "{statistics}");
+    assert_eq!(statistics.matches(" expire c/d.test\n").count(), 1, "{statistics}");
+    // Not before its time.
+    let times = tries(&site, "deferred!1");
+    assert!(times.len() >= 2, "{times:?}");
+    let line = statistics.lines().find(|line| line.contains(" expire c/a")).expect("counted");
+    let age: i64 = line.split(' ').nth(2).expect("a time").parse().expect("seconds");
+    assert!((3..12).contains(&age), "{line}");
+}
+
+/// A recipient that nobody has tried has until `expiry2` after that.
+#[test]
+fn the_untried_expire_later() {
+    let site = Site::new(
+        "c/*\n\tqueueonly expiry=1s expiry2=2s command=\"${AGENTS}/count.py c\"\n\
+         d/*\n\tqueueonly expiry=1s command=\"${AGENTS}/count.py d\"\n",
+    );
+    let _daemon = site.start();
+    let name = site.put(&["c a.test u"]);
+    let other = site.put(&["d a.test u"]);
+    until("it has expired", || site.read("statistics").contains(" expire c/a.test\n"));
+    let statistics = site.read("statistics");
+    let age: i64 = statistics.split(' ').nth(2).expect("a time").parse().expect("seconds");
+    assert!((3..12).contains(&age), "{statistics}");
+    until("it has left", || !site.files("transport").contains(&name.path()));
+    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    assert!(control.contains("\texpired after "), "{control}");
+    // Without expiry2, it is a day.
+    assert_eq!(site.files("transport"), [other.path()]);
+    assert_eq!(site.events().0.len(), 0);
+}

@@ -1,0 +1,361 @@
+//! A temporary folder with everything that a scheduler needs.
+//!
+//! ```text
+//! postoffice/          the spool
+//! mail/                mailboxes
+//! zmailer.conf         the ZENV file; defines SITE (this folder) and AGENTS (the scripted agents)
+//! scheduler.cf         the configuration
+//! log, statistics      what the scheduler writes
+//! mailq                the MAILQ socket
+//! events               what the agent count.py writes down
+//! ```
+
+use super::{Daemon, SCHEDULER, SUBMIT, allow, events, processes, until};
+use std::cell::Cell;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use zsched::control_file::compose::{Address, Group, Recipient};
+use zsched::spool::submit::Submitter;
+use zsched::spool::{HashLevel, Spool, SpoolName};
+
+/// What all configurations begin with.
+const DEFAULTS: &str = "PARAMmailqsock=\"UNIX:${SITE}/mailq\"\n\
+     */*\n\tinterval=1s retries=1 skew=1 expiry=1h\n";
+
+pub struct Site {
+    root: TempDir,
+    pub spool: Spool,
+    pub level: HashLevel,
+    /// Whom the files of new messages belong to, if not us.
+    pub owner: Cell<Option<u32>>,
+}
+
+impl Site {
+    /// A site whose configuration has these clauses, behind defaults with short intervals.
+    pub fn new(clauses: &str) -> Site {
+        Site::in_folder(tempfile::tempdir().expect("a temporary folder"), clauses)
+    }
+
+    /// A site whose spool has levels of single-letter folders.
+    pub fn with_level(level: HashLevel, clauses: &str) -> Site {
+        let mut site = Site::new(clauses);
+        site.level = level;
+        site
+    }
+
+    pub fn in_folder(root: TempDir, clauses: &str) -> Site {
+        let spool = Spool::new(root.path().join("postoffice"));
+        let site = Site { root, spool, level: HashLevel::Flat, owner: Cell::new(None) };
+        site.spool.create().expect("a spool");
+        // Agents may run as somebody else.
+        allow(site.path(""), 0o755);
+        for (name, mode) in [("mail", 0o777), ("events", 0o666)] {
+            match mode {
+                0o777 => fs::create_dir(site.path(name)).expect("a folder"),
+                _ => fs::write(site.path(name), "").expect("a file"),
+            }
+            allow(site.path(name), mode);
+        }
+        let source = env!("CARGO_MANIFEST_DIR");
+        site.write(
+            "zmailer.conf",
+            &format!(
+                "POSTOFFICE={}\nSITE={}\nAGENTS={source}/tests/data/integration/agents\n\
+                 EXAMPLES={source}/docs/examples/agents\nPATH={}\nZCONFIG={}\n",
+                site.spool.postoffice().display(),
+                site.root.path().display(),
+                path_for_python(),
+                site.path("zmailer.conf").display(),
+            ),
+        );
+        site.configure(clauses);
+        site
+    }
+
+    /// Writes the configuration: these clauses behind the defaults.
+    pub fn configure(&self, clauses: &str) {
+        self.write("scheduler.cf", &format!("{DEFAULTS}{clauses}\n"));
+    }
+
+    /// Adds a line to the ZENV file.
+    pub fn add_zenv(&self, line: &str) {
+        let text = self.read("zmailer.conf");
+        self.write("zmailer.conf", &format!("{text}{line}\n"));
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("write a file");
+    }
+
+    /// What is in a file; nothing if it is not there.
+    pub fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.path(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn log(&self) -> String {
+        self.read("log")
+    }
+
+    /// Lines of the log that contain `text`.
+    pub fn logged(&self, text: &str) -> usize {
+        self.log().lines().filter(|line| line.contains(text)).count()
+    }
+
+    /// Starts the scheduler and waits until it has looked through the spool.
+    pub fn start(&self) -> Daemon<'_> {
+        self.start_with(&[])
+    }
+
+    pub fn start_with(&self, options: &[&str]) -> Daemon<'_> {
+        let looked = self.logged("the spool has been looked through");
+        let mut daemon = self.spawn(options);
+        until("the scheduler has looked through the spool", || {
+            daemon.assert_runs();
+            self.logged("the spool has been looked through") > looked
+        });
+        daemon
+    }
+
+    /// Starts the scheduler in the foreground.
+    pub fn spawn(&self, options: &[&str]) -> Daemon<'_> {
+        let mut command = self.scheduler();
+        command.arg("-i").args(self.file_options()).args(options);
+        let output = || fs::File::create(self.path("output")).expect("a file for its output");
+        command.stdin(Stdio::null()).stdout(output()).stderr(output());
+        Daemon::new(self, command.spawn().expect("the scheduler starts"))
+    }
+
+    /// The scheduler with our ZENV file and configuration.
+    pub fn scheduler(&self) -> Command {
+        let mut command = Command::new(SCHEDULER);
+        command.arg("-Z").arg(self.path("zmailer.conf")).arg("-f").arg(self.path("scheduler.cf"));
+        command.env_remove("TZ");
+        command
+    }
+
+    /// Where it is to write to.
+    pub fn file_options(&self) -> Vec<String> {
+        let path = |name| self.path(name).to_string_lossy().into_owned();
+        let (log, statistics, dump) = (path("log"), path("statistics"), path("rendezvous"));
+        let options = ["-L", &log, "-l", &statistics, "-q", &dump];
+        let level: &[&str] = match self.level {
+            HashLevel::Flat => &[],
+            HashLevel::Once => &["-H"],
+            HashLevel::Twice => &["-HH"],
+        };
+        options.iter().chain(level).map(|option| option.to_string()).collect()
+    }
+
+    /// Runs the scheduler to its end.
+    pub fn run(&self, options: &[&str]) -> Output {
+        let mut command = self.scheduler();
+        command.args(options).stdin(Stdio::null());
+        command.output().expect("the scheduler starts")
+    }
+
+    /// Hands a message to the scheduler with the program `submit`. Returns its name.
+    pub fn submit(&self, arguments: &[&str], text: &str) -> String {
+        let mut child = Command::new(SUBMIT)
+            .arg("-Z")
+            .arg(self.path("zmailer.conf"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("submit starts");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(text.as_bytes()).expect("submit reads");
+        drop(input);
+        let output = child.wait_with_output().expect("submit ends");
+        assert!(output.status.success(), "submit: {}", output.status);
+        String::from_utf8(output.stdout).expect("a name").trim().to_string()
+    }
+
+    /// Puts a message into the spool as a router does, but tells nobody. Recipients are `channel host
+    /// user`.
+    pub fn put_quietly(&self, recipients: &[&str]) -> SpoolName {
+        let submitter = Submitter { spool: self.spool.clone(), level: self.level, sync: false };
+        let recipient = |text: &&str| {
+            let (words, notify) = text.split_once(" | ").unwrap_or((text, ""));
+            let words: Vec<&str> = words.split(' ').collect();
+            let address = Address::new(words[0], words[1], words[2], 65534);
+            Recipient { address, notify: notify.to_string() }
+        };
+        let group = Group {
+            sender: Address::new("local", "", "sender@x", 0),
+            recipients: recipients.iter().map(recipient).collect(),
+            headers: "Subject: test\n".to_string(),
+        };
+        let message = b"Subject: test\n\nThis is the body.\n";
+        let name = submitter.submit(message, "<id@x>", vec![group]).expect("submitted");
+        if let Some(owner) = self.owner.get() {
+            for path in [self.spool.message_file(&name), self.spool.control_file(&name)] {
+                chown(path, Some(owner), Some(owner)).expect("given away");
+            }
+        }
+        name
+    }
+
+    /// The same, and tells the scheduler.
+    pub fn put(&self, recipients: &[&str]) -> SpoolName {
+        let name = self.put_quietly(recipients);
+        self.notify(&format!("NEW {name}"));
+        name
+    }
+
+    /// Sends a datagram to the scheduler.
+    pub fn notify(&self, text: &str) {
+        self.notify_bytes(text.as_bytes());
+    }
+
+    pub fn notify_bytes(&self, datagram: &[u8]) {
+        let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+        let sent = socket.send_to(datagram, self.notify_socket());
+        sent.expect("the scheduler has its socket open");
+    }
+
+    pub fn notify_socket(&self) -> PathBuf {
+        self.path("postoffice/.scheduler.notify")
+    }
+
+    /// Writes a control file, and a message file of the same name, which may be nonsense.
+    pub fn put_file(&self, name: &str, control: &[u8]) {
+        let message = self.path(&format!("postoffice/queue/{name}"));
+        let control_file = self.path(&format!("postoffice/transport/{name}"));
+        for path in [&message, &control_file] {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        }
+        fs::write(message, "Subject: test\n\nThis is the body.\n").expect("a message file");
+        let hidden = control_file.with_file_name(".new");
+        fs::write(&hidden, control).expect("a control file");
+        fs::rename(hidden, control_file).expect("renamed");
+    }
+
+    /// Names of all files below a folder of the spool, in order, hidden ones included.
+    pub fn files(&self, folder: &str) -> Vec<String> {
+        let top = self.path("postoffice").join(folder);
+        let mut found = Vec::new();
+        collect(&top, &top, &mut found);
+        found.sort();
+        found
+    }
+
+    /// Whether neither control files nor message files are left.
+    pub fn is_empty(&self) -> bool {
+        self.files("transport").is_empty() && self.files("queue").is_empty()
+    }
+
+    #[track_caller]
+    pub fn until_empty(&self) {
+        until("the spool is empty", || self.is_empty());
+    }
+
+    pub fn events(&self) -> events::Events {
+        events::Events::read(&self.path("events"))
+    }
+
+    pub fn mailq(&self) -> super::Dump {
+        super::Dump::fetch(&self.path("mailq"))
+    }
+
+    /// Waits until MAILQ shows a vertex with `text` in its line, and returns that line's text.
+    #[track_caller]
+    pub fn until_shown(&self, text: &str) -> String {
+        super::until_some(&format!("MAILQ shows {text:?}"), || {
+            let dump = self.mailq();
+            dump.vertices
+                .iter()
+                .map(|vertex| vertex.text.clone())
+                .find(|shown| shown.contains(text))
+        })
+    }
+
+    /// Kills everything that works in our folder.
+    pub fn kill_all(&self) {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(10) {
+            let processes = processes::working_in(self.root.path());
+            if processes.is_empty() {
+                return;
+            }
+            for pid in processes {
+                // It may have ended meanwhile.
+                drop(zsched::sys::send_signal(pid, 9));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.kill_all();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(60)..];
+            println!("--- the end of the log:\n{}", last.join("\n"));
+            for folder in ["transport", "queue", "postman"] {
+                let files = self.files(folder);
+                let some = &files[..files.len().min(20)];
+                println!("--- {} files in {folder}: {some:?}", files.len());
+            }
+            println!("--- output:\n{}", self.read("output"));
+        }
+    }
+}
+
+fn collect(top: &Path, folder: &Path, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(top, &path, found);
+        } else {
+            let name = path.strip_prefix(top).expect("below the folder");
+            found.push(name.to_string_lossy().into_owned());
+        }
+    }
+}
+
+/// The text of a control file for message `name` with the given recipients (`channel host user`),
+/// each with an optional `N` line behind ` | `.
+pub fn control_file(name: &str, recipients: &[&str]) -> String {
+    let mut text = format!("@ 0x00000007\ni {name}\no 15\nl <id@x>\ns local - sender@x 0\n");
+    for recipient in recipients {
+        let (address, notify) = recipient.split_once(" | ").unwrap_or((recipient, ""));
+        text.push_str(&format!("r           {address} 0\n"));
+        if !notify.is_empty() {
+            text.push_str(&format!("N {notify}\n"));
+        }
+    }
+    text + "m\nSubject: test\n\n"
+}
+
+/// A search path on which there is a python3 that every user can run.
+fn path_for_python() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let usual = "/usr/bin:/bin".to_string();
+        if Path::new("/usr/bin/python3").exists() {
+            return usual;
+        }
+        let ask = "import os, sys; print(os.path.dirname(sys.executable))";
+        let output = Command::new("python3").args(["-c", ask]).output();
+        let output = output.expect("these tests need python3");
+        format!("{}:{usual}", String::from_utf8_lossy(&output.stdout).trim())
+    })
+}

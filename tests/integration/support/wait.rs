@@ -1,0 +1,47 @@
+//! Waiting for something to happen, with a deadline.
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up. Four may share a slow machine.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+/// How often a condition is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(4);
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(DEADLINE, what, condition);
+}
+
+/// Waits until `condition` holds, for at most `limit`. Returns how long that took.
+#[track_caller]
+pub fn until_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Duration {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < limit, "waited {limit:?} until {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    started.elapsed()
+}
+
+/// Waits until there is something to find.
+#[track_caller]
+pub fn until_some<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    until(what, || {
+        found = find();
+        found.is_some()
+    });
+    found.expect("until has waited for it")
+}
+
+/// Looks on for a while: `condition` must hold all the time. For what must not happen; wherever an
+/// event can tell that it has not, that is better.
+#[track_caller]
+pub fn hold_for(time: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while started.elapsed() < time {
+        assert!(condition(), "after {:?} it is no longer so that {what}", started.elapsed());
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}

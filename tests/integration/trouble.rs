@@ -1,0 +1,284 @@
+//! Agents that misbehave. Each costs the work it has a deferral, with a diagnostic that says why; its
+//! locks are cleared, and everybody else goes on.
+
+use crate::support::{Daemon, Site, allow, hold_for, processes, until};
+use std::time::Duration;
+
+/// A site with a bad agent for the channel `bad`, and a good one for `good`.
+fn site(mode: &str, keywords: &str) -> Site {
+    Site::new(&format!(
+        "bad/*\n\tinterval=5s {keywords} command=\"${{AGENTS}}/bad.py {mode} bad\"\n\
+         good/*\n\tidlemax=1h command=\"${{AGENTS}}/count.py good\"\n"
+    ))
+}
+
+/// Other mail is delivered, and quickly.
+#[track_caller]
+fn assert_others_are_served(site: &Site) {
+    let good = |site: &Site| site.events().of("count").filter(|e| e.agent == "good").count();
+    let before = good(site);
+    site.put(&["good a.test u", "good b.test u"]);
+    until("others are served", || good(site) == before + 2);
+}
+
+/// No recipient of any control file is locked.
+#[track_caller]
+fn until_unlocked(site: &Site) {
+    until("all locks are cleared", || {
+        let files = site.files("transport");
+        let mut texts = files.iter().map(|name| site.read(&format!("postoffice/transport/{name}")));
+        texts.all(|text| !text.contains("\nr~"))
+    });
+}
+
+/// What becomes of one message whose agent fails in some way: it waits, and MAILQ says why.
+#[track_caller]
+fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
+    let site = site(mode, keywords);
+    let mut daemon = site.start();
+    site.put(&["bad a.test u"]);
+    let shown = site.until_shown(diagnostic);
+    assert!(shown.contains(" (retry in ") && shown.contains("tries="), "{shown}");
+    until_unlocked(&site);
+    assert_others_are_served(&site);
+    daemon.assert_runs();
+    until("only this message is left", || site.files("transport").len() == 1);
+    drop(daemon);
+    site
+}
+
+#[test]
+fn one_that_exits_with_a_status() {
+    let site = assert_deferred(
+        "status",
+        "",
+        "the transport agent ended with status 75 while it had this job (it said: # cannot open the \
+         frobnicator)",
+    );
+    assert!(site.logged("of bad/a.test ended with status 75") > 0, "{}", site.log());
+}
+
+#[test]
+fn one_that_is_ended_by_a_signal() {
+    assert_deferred(
+        "crash",
+        "",
+        "the transport agent was ended by signal 11 while it had this job",
+    );
+}
+
+/// What is not a whole line does not count, however good it looks.
+#[test]
+fn one_that_does_not_finish_its_last_line() {
+    let site = assert_deferred("partial", "", "ended with status 0 while it had this job");
+    assert!(site.logged("left a line unfinished") > 0, "{}", site.log());
+}
+
+#[test]
+fn one_that_talks_nonsense() {
+    assert_deferred("garbage", "", "the agent ended the job without a word about this recipient");
+}
+
+/// A status word that nobody knows is an attempt, and no delivery. MAILQ must have something to say.
+#[test]
+fn one_that_reports_in_words_of_its_own() {
+    let site = site("unknown", "");
+    let _daemon = site.start();
+    site.put(&["bad a.test u"]);
+    site.until_shown("tries=1");
+    let shown = site.until_shown("retry in");
+    assert!(!shown.starts_with('('), "why does it wait? {shown}");
+}
+
+#[test]
+fn one_that_writes_a_line_of_ten_megabytes() {
+    let site = site("long_line", "");
+    let daemon = site.start();
+    let before = processes::memory(daemon.pid());
+    site.put(&["bad a.test u"]);
+    assert_others_are_served(&site);
+    site.until_empty();
+    assert_eq!(site.logged("too long by 9934464 bytes"), 1, "{}", site.log());
+    let grown = processes::memory(daemon.pid()).saturating_sub(before);
+    assert!(grown < 8_000_000, "its memory has grown by {grown} bytes");
+}
+
+#[test]
+fn one_that_writes_chance() {
+    let site = site("binary", "");
+    let mut daemon = site.start();
+    for _ in 0..5 {
+        site.put(&["bad a.test u"]);
+    }
+    assert_others_are_served(&site);
+    site.until_empty();
+    daemon.assert_runs();
+    assert!(site.read("log").len() < 1_000_000, "the log has not been flooded");
+}
+
+/// It makes no progress, so its time runs out although it talks all the time.
+#[test]
+fn one_that_writes_for_ever() {
+    let site = site("flood", "agent-timeout=3s");
+    let daemon = site.start();
+    let before = processes::memory(daemon.pid());
+    site.put(&["bad a.test u"]);
+    until("it writes", || site.events().count("flood") == 1);
+    for _ in 0..3 {
+        assert_others_are_served(&site);
+        site.mailq();
+    }
+    let shown = site.until_shown("the transport agent");
+    assert!(shown.contains("was ended by signal 9 while it had this job"), "{shown}");
+    let grown = processes::memory(daemon.pid()).saturating_sub(before);
+    assert!(grown < 16_000_000, "its memory has grown by {grown} bytes");
+    assert!(site.read("log").len() < 100_000, "the log has not been flooded");
+}
+
+#[test]
+fn one_that_never_says_a_word() {
+    assert_deferred(
+        "mute",
+        "agent-timeout=2s",
+        "the transport agent was silent for too long, and was ended by signal 9 before it asked for work",
+    );
+}
+
+#[test]
+fn one_that_falls_silent_over_a_job() {
+    assert_deferred(
+        "stop_talking",
+        "agent-timeout=2s",
+        "the transport agent was silent for too long, and was ended by signal 9 while it had this job",
+    );
+}
+
+/// It is given hundreds of jobs and takes none of them. When it is killed, only one has to wait.
+#[test]
+fn one_that_never_reads_its_jobs() {
+    let site = site("deaf", "agent-timeout=2s overfeed=1000");
+    for _ in 0..600 {
+        site.put_quietly(&["bad a.test user-with-a-long-name-so-that-the-socket-fills@a.test"]);
+    }
+    let mut daemon = site.start_with(&["-S"]);
+    assert_others_are_served(&site);
+    let shown = site.until_shown("was silent for too long, and was ended by signal 9");
+    assert!(shown.contains("while it had this job"), "{shown}");
+    daemon.assert_runs();
+    assert_others_are_served(&site);
+    until("nothing else is left, and nothing is lost", || site.files("transport").len() == 600);
+}
+
+/// It closes its end, but its process goes on: it has 10 s to exit.
+#[test]
+fn one_that_hangs_up_but_lives_on() {
+    let site = site("close", "");
+    let daemon = site.start();
+    site.put(&["bad a.test u"]);
+    until("it has its job", || site.events().count("job") == 1);
+    assert_others_are_served(&site);
+    let cpu = processes::cpu_time(daemon.pid());
+    site.until_shown("was ended by signal 9 while it had this job");
+    until_unlocked(&site);
+    let used = processes::cpu_time(daemon.pid()) - cpu;
+    assert!(used < Duration::from_millis(1500), "it was waited for patiently: {used:?}");
+}
+
+#[test]
+fn one_that_ends_at_once() {
+    assert_deferred(
+        "early",
+        "",
+        "the transport agent ended with status 3 before it asked for work (it said: the licence has \
+         expired)",
+    );
+}
+
+#[test]
+fn one_that_asks_for_work_too_often() {
+    let site = site("glutton", "");
+    let mut daemon = site.start();
+    for _ in 0..10 {
+        site.put(&["bad a.test u"]);
+    }
+    site.until_shown("the agent ended the job without a word about this recipient");
+    assert_others_are_served(&site);
+    daemon.assert_runs();
+    // It goes on, but the log is worth reading all the same.
+    until("others were served meanwhile", || {
+        assert_others_are_served(&site);
+        site.events().count("count") >= 20
+    });
+    let size = site.read("log").len();
+    assert!(size < 1_000_000, "the log has grown to {size} bytes");
+}
+
+#[test]
+fn one_that_speaks_of_what_is_not_his() {
+    let site = site("stranger", "");
+    let mut daemon = site.start();
+    site.put(&["bad a.test u"]);
+    site.until_empty();
+    daemon.assert_runs();
+    site.events().assert_once_each(["u".to_string()]);
+    assert_eq!(site.read("statistics").lines().count(), 1, "{}", site.read("statistics"));
+    assert_eq!(site.logged("report about 4711, which is not loaded"), 1, "{}", site.log());
+    assert!(site.logged(": no such recipient") >= 2, "{}", site.log());
+    assert_others_are_served(&site);
+}
+
+/// It ends, but a child of its own keeps the socket and writes to it for ever.
+#[test]
+fn one_that_leaves_a_child_behind() {
+    let site = site("orphan", "idlemax=1h");
+    let mut daemon = site.start();
+    for number in 0..3 {
+        site.put(&["bad a.test u"]);
+        until("it is delivered", || site.events().of("count").any(|e| e.agent == "bad"));
+        until("the agent is gone", || site.events().count("end") > number);
+        site.until_empty();
+    }
+    assert_others_are_served(&site);
+    daemon.assert_runs();
+    until("only the good one is left", || site.mailq().total("Kids") <= 2);
+    let cpu = processes::cpu_time(daemon.pid());
+    hold_for(Duration::from_secs(1), "it runs", || processes::is_alive(daemon.pid()));
+    let used = processes::cpu_time(daemon.pid()) - cpu;
+    assert!(used < Duration::from_millis(200), "nobody listens to the children: {used:?}");
+    assert_eq!(daemon.end(libc::SIGQUIT).code(), Some(0));
+}
+
+/// Programs that cannot be started.
+#[test]
+fn none_at_all() {
+    let site = Site::new(
+        "gone/*\n\tcommand=\"${SITE}/gone\"\n\
+         plain/*\n\tcommand=\"${SITE}/plain\"\n\
+         folder/*\n\tcommand=\"${SITE}/mail\"\n\
+         unknown/*\n\tcommand=\"no-such-agent\"\n\
+         good/*\n\tcommand=\"${AGENTS}/count.py good\"\n",
+    );
+    site.write("plain", "#!/bin/sh\n");
+    allow(site.path("plain"), 0o644);
+    let daemon: Daemon<'_> = site.start();
+    for (channel, reason) in [
+        ("gone", "/gone: No such file or directory"),
+        ("plain", "/plain: Permission denied"),
+        ("folder", "/mail: Permission denied"),
+        ("unknown", "/no-such-agent: No such file or directory"),
+    ] {
+        site.put(&[&format!("{channel} a.test u")]);
+        let shown = site.until_shown(reason);
+        let begin = "the transport agent could not be started: /";
+        assert!(shown.starts_with(begin) && shown.contains(" (retry in "), "{shown}");
+    }
+    // A channel that nothing is said about.
+    site.put(&["nowhere a.test u"]);
+    until("the report says so", || {
+        let dump = site.mailq();
+        let thread = dump.thread("nowhere/a.test");
+        thread.is_some_and(|thread| thread.contains(" pend=ConfBUG:NoCmdDefined!"))
+    });
+    assert_others_are_served(&site);
+    until("there are no half-started agents", || daemon.agents().len() <= 2);
+}
