@@ -1,6 +1,7 @@
 //! What applies to a destination: the effective clause, and how it comes about.
 
 use super::{Command, Context};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
@@ -110,6 +111,19 @@ pub struct Clause {
     /// How long an agent with work may be silent before it is killed. `agent-timeout=`, default 1h,
     /// never zero.
     pub agent_timeout: Duration,
+    /// How old an agent may become before it is retired, as soon as it has ended its jobs.
+    /// `agent-life=`, default none, never zero.
+    pub agent_life: Option<Duration>,
+    /// The keywords that the matching clauses name, each with the line that decided.
+    pub lines: BTreeMap<&'static str, u32>,
+}
+
+impl Clause {
+    /// Where a keyword is set for this clause; where none names it, where the clause begins.
+    pub fn place_of(&self, keyword: &str) -> Place {
+        let line = self.lines.get(keyword).copied().unwrap_or(self.place.line);
+        Place { file: Rc::clone(&self.place.file), line }
+    }
 }
 
 /// A user and a group to run agents as, where the file names none.
@@ -173,6 +187,8 @@ impl Draft {
             delivery_form: None,
             expiry_form: None,
             agent_timeout: Duration::from_secs(3_600),
+            agent_life: None,
+            lines: BTreeMap::new(),
         };
         Draft { clause, idle_max: None, max_channel: None, max_ring: None }
     }

@@ -107,12 +107,15 @@ const fn not_yet(
 }
 
 static KEYWORDS: &[Keyword] = &[
-    not_yet(
-        "agent-life",
-        "an interval",
-        "none",
-        "Retire an agent after this time, when its current work is done.",
-    ),
+    Keyword {
+        name: "agent-life",
+        aliases: &[],
+        default: "none",
+        about: "Retire an agent after this time, when its current work is done.",
+        status: Status::Supported,
+        kind: Kind::NonzeroInterval(|draft, span| draft.clause.agent_life = Some(span)),
+        get: |clause| clause.agent_life.map(Value::Interval),
+    },
     Keyword {
         name: "agent-timeout",
         aliases: &[],
@@ -461,7 +464,7 @@ mod tests {
     use super::super::parameters::parameters;
     use super::super::{Config, Context, EXAMPLE, Zenv};
     use super::*;
-    use std::collections::HashSet;
+    use std::collections::{BTreeMap, HashSet};
     use std::path::Path;
 
     const MANUAL: &str = include_str!("../../man/scheduler.cf.5");
@@ -580,7 +583,7 @@ mod tests {
         for channel in ["local", "hold", "discard", "bitbucket", "smtp"] {
             let clause = |config: &Config| {
                 let clause = config.select(channel.as_bytes(), b"host").expect(channel);
-                Clause { place: config.place(0), ..(*clause).clone() }
+                Clause { place: config.place(0), lines: BTreeMap::new(), ..(*clause).clone() }
             };
             assert_eq!(clause(&config), clause(&again), "{channel}");
         }

@@ -12,10 +12,11 @@
 //! what each clause inherits from those that match everything.
 
 use super::Config;
+use super::clause::Clause;
 use super::keywords::{Keyword, Status, keywords};
 use super::parameters::parameters;
 use super::select::WrittenClause;
-use super::value::{Setting, Value};
+use super::value::Value;
 
 /// The column that comments about the source of a value begin in, in characters.
 const SOURCE_COLUMN: usize = 48;
@@ -51,7 +52,7 @@ impl Config {
             match (keyword.get)(&clause) {
                 Some(value) => {
                     let text = format!("\t{}", shown(keyword, &value));
-                    push_line(&mut out, &text, &self.source(keyword, &chain));
+                    push_line(&mut out, &text, &self.source(keyword, &clause));
                 }
                 None => push_line(&mut out, &format!("\t#{}", keyword.name), "not set"),
             }
@@ -109,7 +110,7 @@ impl Config {
             match (keyword.get)(&clause) {
                 Some(value) => {
                     let text = format!("\t#{}", shown(keyword, &value));
-                    push_line(out, &text, &self.source(keyword, &chain));
+                    push_line(out, &text, &self.source(keyword, &clause));
                 }
                 None => {
                     let default = format!("default: {}", keyword.default);
@@ -120,13 +121,9 @@ impl Config {
     }
 
     /// Where the value of a keyword comes from.
-    fn source(&self, keyword: &Keyword, chain: &[u32]) -> String {
-        let is_it = |setting: &&Setting| std::ptr::eq(setting.keyword, keyword);
-        let settings = |index: &u32| self.clauses[*index as usize].settings.iter().rfind(is_it);
-        match chain.iter().rev().find_map(settings) {
-            Some(setting) => self.place(setting.line).to_string(),
-            None => "default".to_string(),
-        }
+    fn source(&self, keyword: &Keyword, clause: &Clause) -> String {
+        let line = clause.lines.get(keyword.name);
+        line.map_or("default".to_string(), |line| self.place(*line).to_string())
     }
 }
 

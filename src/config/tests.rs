@@ -1,6 +1,7 @@
 use super::*;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// A world with the users root (0), daemon (1) and mail (8), in which we are root or `mail`.
@@ -214,6 +215,10 @@ fn defaults_are_those_of_the_manual_page() {
             delivery_form: None,
             expiry_form: None,
             agent_timeout: 3600s,
+            agent_life: None,
+            lines: {
+                "bychannel": 1,
+            },
         }
     "#]]
     .assert_debug_eq(&*clause);
@@ -608,7 +613,10 @@ fn meaning(config: &Config, destinations: &[&str]) -> String {
     for destination in destinations {
         let clause = select(config, destination);
         let place = Place { file: Path::new("").into(), line: 0 };
-        out += &format!("{destination} {:?}\n", Clause { place, ..(*clause).clone() });
+        out += &format!(
+            "{destination} {:?}\n",
+            Clause { place, lines: BTreeMap::new(), ..(*clause).clone() }
+        );
     }
     out
 }
@@ -659,6 +667,7 @@ fn what_is_shown_names_its_sources() {
 
         */*                                             # cf:1
         	interval=5s                             # cf:1
+        	#agent-life                             # default: none
         	#agent-timeout=1h                       # default
         	#ageorder                               # default: off
         	#command                                # default: none
@@ -684,6 +693,7 @@ fn what_is_shown_names_its_sources() {
         	maxring=3                               # cf:3
         	queueonly                               # cf:3
         	command="a b"                           # cf:3
+        	#agent-life                             # default: none
         	#agent-timeout=1h                       # default
         	#ageorder                               # default: off
         	#expiry=3d                              # default
@@ -708,6 +718,7 @@ fn what_is_shown_names_its_sources() {
         # */*                                           # cf:1
         # smtp/*.test                                   # cf:2
         smtp/*.test
+        	#agent-life                             # not set
         	agent-timeout=1h                        # default
         	#ageorder                               # not set
         	command="a b"                           # cf:3
@@ -731,7 +742,7 @@ fn what_is_shown_names_its_sources() {
         	#wakeuprestartonly                      # not set
     "##]]
     .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(23));
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(24));
 }
 
 #[test]

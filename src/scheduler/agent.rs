@@ -29,6 +29,10 @@ pub struct Agent {
     pub ring: RingId,
     /// The thread it works on.
     pub thread: Option<ThreadId>,
+    /// When it was started.
+    pub born: Timestamp,
+    /// When it came to the thread it works on.
+    pub turn_began: Timestamp,
     /// The thread it worked on last: its connections are to that host.
     pub last_thread: ThreadId,
     /// What it is doing.
@@ -86,6 +90,8 @@ impl Agent {
             pid: None,
             ring,
             thread: Some(thread),
+            born: now,
+            turn_began: now,
             last_thread: thread,
             state: State::Larva,
             owed: VecDeque::from([Owed::Start]),

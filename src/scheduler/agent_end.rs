@@ -28,7 +28,11 @@ impl Scheduler {
             State::Larva | State::Stuffing | State::Parking => {
                 Some(agent.progress_at + clause.agent_timeout)
             }
-            State::Idle(since) => Some(since + clause.idle_max),
+            State::Idle(since) => {
+                let end_of_life = clause.agent_life.map(|life| agent.born + life);
+                let enough = since + clause.idle_max;
+                Some(end_of_life.map_or(enough, |end| end.min(enough)))
+            }
             State::Stopping(since) => Some(since + TIME_TO_END),
             State::Killed => None,
         }

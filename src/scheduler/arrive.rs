@@ -52,11 +52,14 @@ impl Scheduler {
     }
 
     /// Whether what arrives for a thread has to wait, although nobody has tried it yet: because the
-    /// host as a whole is not to be tried now, or is tried only when somebody asks for it.
+    /// host as a whole is not to be tried now, all that was tried last was tried in vain, or the host is
+    /// tried only when somebody asks for it.
     fn arrivals_wait(&self, thread: ThreadId) -> bool {
         let thread = &self.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;
-        thread.retry.blocked || (queue_only && thread.agents.is_empty())
+        let rests = thread.agents.is_empty() && thread.due.is_empty();
+        let in_vain = rests && thread.retry.was_in_vain();
+        thread.retry.blocked || in_vain || (queue_only && thread.agents.is_empty())
     }
 
     /// What waits must have a time at which it ends waiting, unless only a request starts it.

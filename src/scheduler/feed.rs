@@ -9,6 +9,11 @@ use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::Answer;
 use crate::time::Timestamp;
 use log::Level;
+use std::time::Duration;
+
+/// How long an agent works on one thread while others of its ring wait for an agent. A thread that never
+/// runs dry would starve them otherwise; less would waste connections.
+const TURN: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     pub(super) fn agent_started(&mut self, agent: AgentId, pid: u32) {
@@ -84,13 +89,13 @@ impl Scheduler {
     /// Gives something to do to an agent that has nothing. This is where a hungry agent gets its next
     /// job.
     fn give_work(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = &self.agents[&agent];
-        let ring = agent_ref.ring;
-        if self.rings[ring].is_retired || self.is_draining {
+        if self.has_served(now, agent) {
             self.detach(agent);
             self.retire_agent(now, agent);
             return;
         }
+        let agent_ref = &self.agents[&agent];
+        let ring = agent_ref.ring;
         // Its own thread first: the connection is warm. A new agent has to show with one job that it
         // works; then it gets bursts.
         let burst = match agent_ref.state {
@@ -98,16 +103,15 @@ impl Scheduler {
             _ => 1,
         };
         if let Some(thread) = agent_ref.thread {
-            // A new configuration may have moved the thread to another ring.
-            let is_ours = self.threads[thread].ring == ring;
-            if is_ours && self.feed(now, agent, thread, burst) {
+            let stays = self.may_stay(now, agent, thread);
+            if stays && self.feed(now, agent, thread, burst) {
                 return;
             }
             self.detach(agent);
         }
         match self.next_ready(ring) {
             Some(thread) if !self.rings[ring].clause.queue_only => {
-                self.attach(agent, thread);
+                self.attach(now, agent, thread);
                 self.feed(now, agent, thread, 1);
             }
             _ => {
@@ -117,6 +121,27 @@ impl Scheduler {
                 self.act(Action::SayIdle(agent));
             }
         }
+    }
+
+    /// Whether an agent gets no work any more.
+    fn has_served(&self, now: Timestamp, agent: AgentId) -> bool {
+        let agent = &self.agents[&agent];
+        let ring = &self.rings[agent.ring];
+        let lived = now.since(agent.born);
+        let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
+        ring.is_retired || self.is_draining || is_old
+    }
+
+    /// Whether an agent may go on with the thread it works on. A new configuration may have moved the
+    /// thread to another ring; or the agent has had its turn, while others of the ring wait for one.
+    fn may_stay(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
+        let agent = &self.agents[&agent];
+        let is_ours = self.threads[thread].ring == agent.ring;
+        let others_wait = || {
+            let next = self.next_ready(agent.ring).filter(|next| *next != thread);
+            next.is_some() && !self.rings[agent.ring].clause.queue_only
+        };
+        is_ours && (now.since(agent.turn_began) < TURN || !others_wait())
     }
 
     /// Gives an agent up to `burst` jobs of a thread. Tells whether there was any.
@@ -156,7 +181,7 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.state = State::Idle(now);
         let ring = agent_ref.ring;
-        if self.rings[ring].is_retired || self.is_draining {
+        if self.has_served(now, agent) {
             self.retire_agent(now, agent);
             return;
         }
@@ -172,7 +197,7 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
         agent_ref.progress_at = now;
         agent_ref.state = State::Larva;
-        self.attach(agent, thread);
+        self.attach(now, agent, thread);
         self.feed(now, agent, thread, 1);
         self.arm_agent(agent);
     }

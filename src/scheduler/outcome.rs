@@ -89,6 +89,7 @@ impl Scheduler {
             Status::Ok => self.note_report(now, message, report, Occasion::Success),
             _ => {}
         }
+        self.answered(vertex);
         let outcome = Final { state: report.status.word(), failed: false };
         self.finish_recipient(vertex, report.offset, outcome);
     }
@@ -99,8 +100,14 @@ impl Scheduler {
             Status::Error => self.note_report(now, message, report, Occasion::Failure),
             _ => self.messages[message].owes_report = true,
         }
+        self.answered(vertex);
         let outcome = Final { state: report.status.word(), failed: true };
         self.finish_recipient(vertex, report.offset, outcome);
+    }
+
+    /// A final word about a recipient shows that its host can be reached.
+    fn answered(&mut self, vertex: VertexId) {
+        self.threads[self.vertices[vertex].thread].retry.answered = true;
     }
 
     fn note_report(

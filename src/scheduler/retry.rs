@@ -58,6 +58,7 @@ impl Scheduler {
         let thread_ref = &mut self.threads[thread];
         thread_ref.retry.wakeup = None;
         thread_ref.retry.blocked = false;
+        thread_ref.retry.answered = false;
         for vertex in thread_ref.waiting.to_vec(&self.vertices) {
             thread_ref.move_vertex(&mut self.vertices, vertex, Place::Due);
         }

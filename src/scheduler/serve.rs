@@ -134,19 +134,20 @@ impl Scheduler {
         let (clause, channel) = (clause.clone(), channel.clone());
         *self.channel_agents.entry(channel.clone()).or_default() += 1;
         let host = self.threads[thread].destination.host().into();
-        self.attach(agent, thread);
+        self.attach(now, agent, thread);
         self.arm_agent(agent);
         self.act(Action::StartAgent { agent, clause, channel, host });
     }
 
     /// Binds an agent to a thread.
-    pub(super) fn attach(&mut self, agent: AgentId, thread: ThreadId) {
+    pub(super) fn attach(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
         if self.threads[thread].agents.is_empty() {
             self.order_due(thread);
         }
         self.threads[thread].agents.push(agent);
         let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
         agent_ref.thread = Some(thread);
+        agent_ref.turn_began = now;
         agent_ref.last_thread = thread;
         // If it could use yet another agent, the others come first.
         self.unready(thread);

@@ -56,8 +56,10 @@ pub struct Retry {
     pub planned: Option<Timestamp>,
     /// Index of the next entry of the clause's `retries`.
     pub index: usize,
-    /// The host as a whole is not to be tried before the wake-up: what arrives waits, too.
+    /// The host as a whole is not to be tried before the wake-up, nothing of what is due.
     pub blocked: bool,
+    /// A recipient was delivered or refused since the last wake-up: the host answers.
+    pub answered: bool,
 }
 
 /// The links of a ring's list of threads that want an agent.
@@ -72,6 +74,13 @@ impl Chain for InReady {
 
     fn links_mut(thread: &mut Thread) -> &mut Links<Thread> {
         &mut thread.in_ready
+    }
+}
+
+impl Retry {
+    /// Whether everything was tried in vain since the last wake-up, and the next one is planned.
+    pub fn was_in_vain(&self) -> bool {
+        self.wakeup.is_some() && !self.answered
     }
 }
 

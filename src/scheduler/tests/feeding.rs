@@ -172,3 +172,54 @@ fn a_synchronous_start_waits_until_all_is_loaded() {
     world.tell(Event::InitialScanDone);
     assert_eq!(world.started.len(), 1);
 }
+
+/// A thread that never runs dry: its agent has a message more whenever it asks.
+#[test]
+fn a_busy_thread_does_not_starve_its_neighbours() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=0\n\tcommand=x\n");
+    world.messages(1..=2, "c/busy.test");
+    world.message(1000, &["c/quiet.test"]);
+    let (agent, mut jobs) = world.newborn();
+    let mut served = Vec::new();
+    for number in 3..40 {
+        world.message(number, &["c/busy.test"]);
+        served.push(jobs[0].clone());
+        world.pass_seconds(1);
+        let number = jobs[0].split('\t').next().expect("a job").to_string();
+        world.says(agent, &format!("{number}/100\t\tok3 done"));
+        world.hungry(agent);
+        jobs = world.heard_by(agent);
+    }
+    let turn = served.iter().position(|job| job == "1000\tquiet.test");
+    assert_eq!(turn, Some(10), "after ten seconds of the other: {served:?}");
+    assert!(served[11..].iter().all(|job| job.ends_with("busy.test")), "{served:?}");
+    assert_eq!(world.started.len(), 1);
+}
+
+#[test]
+fn an_agent_is_retired_when_it_is_old() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=0 agent-life=10s\n\tcommand=x\n");
+    world.messages(1..=3, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.pass_seconds(9);
+    world.says(agent, "1/100\t\tok3 done");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    world.pass_seconds(2);
+    world.says(agent, "2/100\t\tok3 done");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["(retire)"], "after its job, not in the middle of it");
+    assert_eq!(world.started.len(), 1, "its place is taken until it is gone");
+    world.dies(agent, AgentEnd::Exited(0));
+    let (next, jobs) = world.newborn();
+    assert_ne!(next, agent);
+    assert_eq!(jobs, ["3\ta.test"]);
+    // One that has nothing to do is retired at the same age.
+    world.says(next, "3/100\t\tok3 done");
+    world.hungry(next);
+    world.hungry(next);
+    assert_eq!(world.heard_by(next), ["#idle"]);
+    world.pass_seconds(11);
+    assert_eq!(world.heard_by(next), ["(retire)"]);
+}

@@ -98,14 +98,48 @@ fn a_deferred_recipient_waits_for_the_wakeup_of_its_thread() {
 }
 
 #[test]
-fn new_mail_is_not_held_up_by_one_deferred_recipient() {
+fn new_mail_waits_where_everything_was_tried_in_vain() {
     let (mut world, agent) = at_work(ONE);
-    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    world.says(agent, "1/100\tn\tdeferred come again");
     world.hungry(agent);
     world.hungry(agent);
     world.heard_by(agent);
     world.message(2, &["c/a.test"]);
+    assert_eq!(world.shows(2), ["c/a.test Retry(60) tries=0 "]);
+    world.pass_seconds(59);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    world.says(agent, "1/100\tn\tok2 at last");
+    world.hungry(agent);
     assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+}
+
+#[test]
+fn who_asks_for_a_host_does_not_wait() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tn\tdeferred come again");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.message(2, &["c/a.test"]);
+    world.tell(Event::Turn(b"a.test"));
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+}
+
+#[test]
+fn new_mail_is_not_held_up_by_one_full_mailbox_among_others() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    world.hungry(agent);
+    world.says(agent, "2/100\tn\tok3 fine");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.message(3, &["c/a.test"]);
+    assert_eq!(world.heard_by(agent), ["3\ta.test"]);
     assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 mailbox full"]);
 }
 
