@@ -78,6 +78,14 @@ impl Builder<'_, '_, '_> {
             return None;
         }
         let mut warnings = Vec::new();
+        if keywords::find(text.as_str()).is_some_and(|keyword| keyword.is_flag()) {
+            let name = quote(text.as_str());
+            let message = format!(
+                "in the first column {name} is the pattern of a channel; the keyword needs a blank \
+                 before it"
+            );
+            warnings.push(ValueError::new(0, message));
+        }
         let pattern = Pattern::parse(text.as_str(), &mut warnings);
         self.warn(text, warnings);
         pattern.map_err(|error| self.refuse(text, error)).ok()

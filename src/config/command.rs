@@ -68,8 +68,8 @@ impl Command {
 
     /// The command for one destination.
     pub fn expand(&self, channel: &[u8], host: &[u8], zenv: &Zenv) -> Expanded {
-        let expand = |word: &str| expand_word(word, channel, host, zenv);
-        let set = self.assignments.iter().map(|(name, value)| (name.into(), expand(value)));
+        let put_in = |text: &str| put_variables_in(text, channel, host, zenv);
+        let set = self.assignments.iter().map(|(name, value)| (name.into(), put_in(value)));
         let is_set = |name: &str| self.assignments.iter().any(|(set, _)| set == name);
         let passed_on = PASSED_ON
             .into_iter()
@@ -77,7 +77,7 @@ impl Command {
             .filter_map(|name| Some((name.into(), zenv.get(name)?.into())));
         Expanded {
             environment: set.chain(passed_on).collect(),
-            words: self.words.iter().map(|word| expand(word)).collect(),
+            words: self.words.iter().map(|word| expand_word(word, channel, host, zenv)).collect(),
         }
     }
 }
@@ -92,21 +92,22 @@ impl fmt::Display for Command {
 }
 
 fn expand_word(word: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
-    let expanded = match word {
-        HOST_WORD => host.to_vec(),
-        CHANNEL_WORD => channel.to_vec(),
-        _ => pieces(word)
-            .into_iter()
-            .flat_map(|(_, piece)| match piece {
-                Piece::Plain(text) => text.as_bytes(),
-                Piece::Variable("host") => host,
-                Piece::Variable("channel") => channel,
-                Piece::Variable(name) => zenv.get(name).unwrap_or_default().as_bytes(),
-            })
-            .copied()
-            .collect(),
-    };
-    OsString::from_vec(expanded)
+    match word {
+        HOST_WORD => OsString::from_vec(host.to_vec()),
+        CHANNEL_WORD => OsString::from_vec(channel.to_vec()),
+        _ => put_variables_in(word, channel, host, zenv),
+    }
+}
+
+/// Puts in what `${...}` stands for.
+fn put_variables_in(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
+    let bytes = pieces(text).into_iter().flat_map(|(_, piece)| match piece {
+        Piece::Plain(text) => text.as_bytes(),
+        Piece::Variable("host") => host,
+        Piece::Variable("channel") => channel,
+        Piece::Variable(name) => zenv.get(name).unwrap_or_default().as_bytes(),
+    });
+    OsString::from_vec(bytes.copied().collect())
 }
 
 /// Variables of a word that nothing is, or would be, put in for.
@@ -181,6 +182,8 @@ mod tests {
                 "A_1=smtp:/var/log/my mail PATH=/x B= ZCONFIG=/z a|b=c",
             ),
             ("1=2 a", "PATH=/bin ZCONFIG=/z 1=2|a"),
+            // Only a word that is nothing else is the host; this one is not.
+            ("C=$host a", "C=$host PATH=/bin ZCONFIG=/z a"),
             ("${LOGDIR}${PATH}", "PATH=/bin ZCONFIG=/z /var/log/my mail/bin"),
         ] {
             assert_eq!(expanded(text), expected, "{text}");

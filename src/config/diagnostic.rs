@@ -20,6 +20,8 @@ const MOST_WARNINGS: usize = 100;
 const EXCERPT_REACH: usize = 80;
 /// How much of a word from the file is repeated in a message, in characters.
 const LONGEST_QUOTE: usize = 60;
+/// The beginning of a word that is enough to guess it is at least so long, in bytes.
+const TELLING_PREFIX: usize = 4;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,10 +241,21 @@ pub(super) fn nearest(
     let tolerance = 1 + word.chars().count() / 4;
     candidates
         .into_iter()
-        .map(|candidate| (edit_distance(&word, &candidate.to_ascii_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= tolerance)
+        .filter_map(|candidate| {
+            let known = candidate.to_ascii_lowercase();
+            let distance = edit_distance(&word, &known);
+            // `retry` for `retries`: all but the last letter is right.
+            let enough = TELLING_PREFIX.max(word.len().saturating_sub(1));
+            let is_near = distance <= tolerance || common_prefix(&word, &known) >= enough;
+            is_near.then_some((distance, candidate))
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// How many bytes two words have in common at their beginnings.
+fn common_prefix(one: &str, other: &str) -> usize {
+    one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
 
 /// How many letters must be put in, taken out or exchanged to make one word of the other
@@ -314,6 +327,7 @@ mod tests {
             ("MAXRINGG", Some("maxring")),
             ("intervall", Some("interval")),
             ("retrys", Some("retries")),
+            ("retry", Some("retries")),
             ("usr", Some("user")),
             ("frob", None),
             ("", None),

@@ -46,6 +46,11 @@ impl Keyword {
         self.kind.takes()
     }
 
+    /// Whether it stands alone, without a value.
+    pub(super) fn is_flag(&self) -> bool {
+        matches!(self.kind, Kind::Flag(_))
+    }
+
     /// Whether an effective clause has a value for it.
     pub(super) fn concerns_clauses(&self) -> bool {
         let concerns_scheduler = matches!(self.kind, Kind::SchedulerNice | Kind::SchedulerPriority);

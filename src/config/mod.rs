@@ -54,6 +54,8 @@ pub const EXAMPLE: &str = include_str!("../../scheduler.cf.example");
 
 /// The largest configuration file we read, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A configuration: one file, read and checked.
 #[derive(Debug)]
@@ -130,6 +132,8 @@ impl Config {
         if text.len() as u64 > LARGEST_FILE {
             return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 1 MiB")]);
         }
+        // Some editors begin a file with a mark that nobody sees.
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let file: Rc<Path> = file_name.into();
         let mut report = Report::new(Rc::clone(&file), text);
         let entries = syntax::read(text, &mut report);

@@ -95,7 +95,8 @@ impl Config {
         let particular = || chain.iter().rfind(|clause| !clause.pattern.matches_everything());
         let deciding = with_command.or_else(particular).or(chain.last());
         let line = deciding.map_or(0, |clause| clause.line);
-        let mut draft = Draft::new(self.place(line), self.identity);
+        let mut draft = self.draft();
+        draft.clause.place = self.place(line);
         if let Some(deciding) = deciding {
             draft.clause.channel_pattern.clone_from(&deciding.pattern.channel.text);
             draft.clause.host_pattern.clone_from(&deciding.pattern.host.text);
@@ -104,6 +105,11 @@ impl Config {
             setting.apply(&mut draft);
         }
         draft.finish()
+    }
+
+    /// A clause in the making, with nothing but defaults.
+    pub(super) fn draft(&self) -> Draft {
+        Draft::new(self.place(0), self.identity)
     }
 
     pub(super) fn place(&self, line: u32) -> Place {

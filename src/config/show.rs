@@ -12,7 +12,7 @@
 //! what each clause inherits from those that match everything.
 
 use super::Config;
-use super::clause::Clause;
+use super::clause::{Clause, Draft};
 use super::keywords::{Keyword, Status, keywords};
 use super::parameters::parameters;
 use super::select::WrittenClause;
@@ -31,8 +31,12 @@ impl Config {
         push_line(&mut out, "# The effective configuration", &self.file.display().to_string());
         out.push_str("# What is commented out is inherited, or the default.\n\n");
         self.show_parameters(&mut out);
-        for (index, clause) in self.clauses.iter().enumerate() {
-            self.show_clause(index, clause, &mut out);
+        let mut inherited = self.draft();
+        for clause in &self.clauses {
+            self.show_clause(clause, inherited.clone(), &mut out);
+            if clause.pattern.matches_everything() {
+                clause.settings.iter().for_each(|setting| setting.apply(&mut inherited));
+            }
         }
         out
     }
@@ -78,7 +82,7 @@ impl Config {
         }
     }
 
-    fn show_clause(&self, index: usize, written: &WrittenClause, out: &mut String) {
+    fn show_clause(&self, written: &WrittenClause, inherited: Draft, out: &mut String) {
         out.push('\n');
         push_line(out, &pattern_of(written), &self.place(written.line).to_string());
         for (position, setting) in written.settings.iter().enumerate() {
@@ -90,18 +94,13 @@ impl Config {
                 push_line(out, &text, &self.place(setting.line).to_string());
             }
         }
-        self.show_inherited(index, written, out);
+        self.show_inherited(written, inherited, out);
     }
 
-    /// What holds for a clause without its saying so.
-    fn show_inherited(&self, index: usize, written: &WrittenClause, out: &mut String) {
-        let gives_defaults = |earlier: &usize| {
-            let clause = &self.clauses[*earlier];
-            clause.pattern.matches_everything() && !clause.settings.is_empty()
-        };
-        let earlier = (0..index).filter(gives_defaults);
-        let chain: Vec<u32> = earlier.chain([index]).map(|index| index as u32).collect();
-        let clause = self.resolve(&chain);
+    /// What holds for a clause without its saying so: `draft` is what earlier clauses come to.
+    fn show_inherited(&self, written: &WrittenClause, mut draft: Draft, out: &mut String) {
+        written.settings.iter().for_each(|setting| setting.apply(&mut draft));
+        let clause = draft.finish();
         let is_own = |keyword: &Keyword| {
             written.settings.iter().any(|setting| std::ptr::eq(setting.keyword, keyword))
         };

@@ -496,7 +496,7 @@ fn a_diagnostic_shows_the_place() {
 fn what_can_hardly_be_meant_is_a_warning() {
     check_verdict(
         "c/[127.0.0.1]\tcommand=\"x $LOGDIR ${NO}\"\nc/*.Test\nc/{a,b}c\tcommand=x deliveryform=${NO}\n\
-         c\tcommand=x\nc/a.test\tmaxring=3\n*\n",
+         c\tcommand=x\nc/a.test\tmaxring=3\nqueueonly\n*\n",
         expect![[r#"
             ok
             cf:1:3: warning: this is any one of these characters; an address is written `\[127.0.0.1\]`
@@ -506,9 +506,17 @@ fn what_can_hardly_be_meant_is_a_warning() {
             cf:3:8: warning: `c` behind the braces is ignored
             cf:3:33: warning: the ZENV file has no `${NO}`; nothing is put in for it
             cf:5:1: warning: this is never reached: the clause of line 4 matches all of it, and has a command
+            cf:6:1: warning: in the first column `queueonly` is the pattern of a channel; the keyword needs a blank before it
             cf:6:1: warning: this clause is empty, and so is all that follows it
+            cf:7:1: warning: this clause is empty, and so is all that follows it
         "#]],
     );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_pattern() {
+    let config = config("\u{feff}c/h\tcommand=x\n");
+    assert!(config.select(b"c", b"h").is_some());
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! Standard output, and what of foreign text a terminal may be sent.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
 /// Where everything is printed.
 ///
-/// Texts of agents and addresses may hold anything, also what a terminal would obey. A file or pipe
-/// gets them byte for byte, as the original prints them; a terminal gets them made [`visible`].
+/// Texts of agents and addresses may hold anything, also what a terminal would obey. A terminal gets
+/// them made [`visible`]. A file or pipe gets them as the original prints them, but for control
+/// characters: who knows where the pipe ends.
 pub struct Screen<W> {
     out: W,
     is_terminal: bool,
@@ -22,7 +24,7 @@ impl<W: Write> Screen<W> {
     pub fn text(&mut self, text: &[u8]) -> io::Result<()> {
         match self.is_terminal {
             true => self.out.write_all(visible(text).as_bytes()),
-            false => self.out.write_all(text),
+            false => self.out.write_all(&without_controls(text)),
         }
     }
 
@@ -75,6 +77,19 @@ pub fn visible(text: &[u8]) -> String {
     shown
 }
 
+/// Text as it is, but for control characters other than CR and TAB, which become `^[` and the like.
+fn without_controls(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_harmless = |byte: &u8| matches!(byte, b'\t' | b'\r' | b' '..=b'~' | 0x80..);
+    if text.iter().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.iter().flat_map(|byte| match is_harmless(byte) {
+        true => vec![*byte],
+        false => vec![b'^', byte ^ 0x40],
+    });
+    Cow::Owned(shown.collect())
+}
+
 /// The beginning of a foreign text, visible, on one line and in quotes, for a message about it.
 pub fn quote(text: &[u8]) -> String {
     const LONGEST: usize = 60;
@@ -103,9 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_every_byte() {
-        for (is_terminal, expected) in [(false, &b"a\r\x1b\xff\n"[..]), (true, &b"a ^[\\xff\n"[..])]
-        {
+    fn a_pipe_gets_every_byte_but_controls() {
+        for (is_terminal, expected) in [(false, &b"a\r^[\xff\n"[..]), (true, &b"a ^[\\xff\n"[..])] {
             let mut screen = Screen::new(Vec::new(), is_terminal);
             screen.line(&[b"a\r", b"\x1b\xff"]).expect("a Vec takes everything");
             assert_eq!(screen.out, expected);
