@@ -1,10 +1,11 @@
-//! Connections of MAILQ clients.
+//! Connections of clients: of MAILQ, and of the control socket.
 //!
 //! What a client is sent is written into a bounded buffer, and on from there only as it reads. A
 //! client that takes nothing for a while loses its connection. Nothing it does is waited for.
 
-use super::listen::Stream;
+use super::listen::{Audience, Stream};
 use super::outbox::Outbox;
+use crate::mailq::control::{self, Conversation};
 use crate::mailq::v1::Dump;
 use crate::scheduler::Scheduler;
 use crate::time::Timestamp;
@@ -50,12 +51,26 @@ pub struct Clients {
 struct Client {
     stream: Stream,
     outbox: Outbox,
-    /// What it is being sent; `None` when all of it is in the outbox.
-    dump: Option<Dump>,
-    /// When it last took something, or came.
+    /// What else it is to be sent.
+    task: Task,
+    /// When it last took or said something, or came.
     progress: Instant,
     /// It has everything, and is expected to close its end.
     is_served: bool,
+}
+
+/// What a client came for.
+enum Task {
+    /// A dump of the queue.
+    Dump(Box<Dump>),
+    /// To ask, and be answered.
+    Conversation {
+        conversation: Conversation,
+        /// It may have said something that was not read yet.
+        speaks: bool,
+    },
+    /// Nothing any more.
+    Done,
 }
 
 impl Clients {
@@ -68,6 +83,7 @@ impl Clients {
     pub fn welcome(
         &mut self,
         mut stream: Stream,
+        audience: Audience,
         registry: &Registry,
         token: impl Fn(usize) -> Token,
     ) -> io::Result<()> {
@@ -76,13 +92,21 @@ impl Clients {
         }
         stream.register(registry, token(self.next))?;
         let mut outbox = Outbox::default();
-        let dump = if self.settings.refuse {
-            outbox.push(REFUSAL);
-            None
-        } else {
-            Some(Dump::new(self.settings.started, self.settings.with_vertices))
+        let task = match audience {
+            Audience::Control => {
+                outbox.push(control::GREETING.as_bytes());
+                Task::Conversation { conversation: Conversation::default(), speaks: true }
+            }
+            Audience::Mailq if self.settings.refuse => {
+                outbox.push(REFUSAL);
+                Task::Done
+            }
+            Audience::Mailq => {
+                let ClientSettings { started, with_vertices, .. } = self.settings;
+                Task::Dump(Box::new(Dump::new(started, with_vertices)))
+            }
         };
-        let client = Client { stream, outbox, dump, progress: Instant::now(), is_served: false };
+        let client = Client { stream, outbox, task, progress: Instant::now(), is_served: false };
         self.clients.insert(self.next, client);
         self.next += 1;
         Ok(())
@@ -93,6 +117,11 @@ impl Clients {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };
+        if let Task::Conversation { speaks, .. } = &mut client.task {
+            // It is read when there is room for it.
+            *speaks = true;
+            return;
+        }
         // Version 1 has no requests: what they say is passed over.
         let mut unheard = [0; 4096];
         loop {
@@ -146,21 +175,13 @@ impl Client {
     /// Fills the outbox and sends what is in it. Returns how many bytes were written into it.
     fn serve(&mut self, scheduler: &Scheduler, now: Timestamp) -> io::Result<usize> {
         let before = self.outbox.len();
-        if let Some(dump) = &mut self.dump
-            && before < BUFFERED
-        {
-            let buffer = self.outbox.buffer();
-            let enough = buffer.len() + BUFFERED - before;
-            dump.write(scheduler, now, buffer, enough);
-            if dump.is_over() {
-                self.dump = None;
-            }
-        }
+        self.work(scheduler, now)?;
         let written = self.outbox.len() - before;
         if self.outbox.flush(&mut self.stream)? > 0 {
             self.progress = Instant::now();
         }
-        if self.outbox.is_empty() && self.dump.is_none() && !self.is_served {
+        let is_done = matches!(self.task, Task::Done);
+        if self.outbox.is_empty() && is_done && !self.is_served {
             self.is_served = true;
             self.progress = Instant::now();
             self.stream.close_sending()?;
@@ -168,8 +189,41 @@ impl Client {
         Ok(written)
     }
 
+    /// Goes on with what it came for, as far as there is room in the outbox.
+    fn work(&mut self, scheduler: &Scheduler, now: Timestamp) -> io::Result<()> {
+        let before = self.outbox.len();
+        let buffer = self.outbox.buffer();
+        let enough = buffer.len() + BUFFERED.saturating_sub(before);
+        let is_over = match &mut self.task {
+            Task::Dump(dump) => {
+                dump.write(scheduler, now, buffer, enough);
+                dump.is_over()
+            }
+            Task::Conversation { conversation, speaks } => {
+                if *speaks {
+                    *speaks = hear(&mut self.stream, conversation)?;
+                    self.progress = Instant::now();
+                }
+                while buffer.len() < enough && conversation.has_request() {
+                    conversation.answer(scheduler, now, buffer);
+                }
+                conversation.is_over()
+            }
+            Task::Done => false,
+        };
+        if is_over {
+            self.task = Task::Done;
+        }
+        Ok(())
+    }
+
     fn has_room(&self) -> bool {
-        self.dump.is_some() && self.outbox.is_empty()
+        let has_more = match &self.task {
+            Task::Dump(_) => true,
+            Task::Conversation { conversation, speaks } => *speaks || conversation.has_request(),
+            Task::Done => false,
+        };
+        has_more && self.outbox.is_empty()
     }
 
     fn patience(&self) -> Duration {
@@ -179,4 +233,23 @@ impl Client {
     fn has_run_out_of_time(&self) -> bool {
         self.progress.elapsed() >= self.patience()
     }
+}
+
+/// Hears what a client says, as far as there is room for it. Tells whether there may be more.
+fn hear(stream: &mut Stream, conversation: &mut Conversation) -> io::Result<bool> {
+    let mut said = [0; 4096];
+    while conversation.room() > 0 {
+        let room = conversation.room().min(said.len());
+        match stream.read(&mut said[..room]) {
+            Ok(0) => {
+                conversation.end();
+                return Ok(false);
+            }
+            Ok(count) => conversation.take_in(&said[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }

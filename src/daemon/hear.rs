@@ -169,10 +169,15 @@ impl Daemon {
     fn take_connections(&mut self, number: usize) -> bool {
         let token = |client| Source::Client(client).token();
         for _ in 0..CONNECTIONS_A_TURN {
-            let accepted = self.listeners.get(number).map_or(Ok(None), |socket| socket.accept());
+            let Some((audience, listener)) = self.listeners.get(number) else {
+                return false;
+            };
+            let (accepted, audience) = (listener.accept(), *audience);
             let welcomed = match accepted {
                 Ok(None) => return false,
-                Ok(Some(stream)) => self.clients.welcome(stream, self.poll.registry(), token),
+                Ok(Some(stream)) => {
+                    self.clients.welcome(stream, audience, self.poll.registry(), token)
+                }
                 Err(error) => {
                     // Out of descriptors, most likely: the client waits in line.
                     log::error!("no MAILQ client can be taken in: {error}");

@@ -13,12 +13,23 @@ use std::path::Path;
 
 /// The umask under which a MAILQ socket is made: anybody may ask.
 const ASKED_BY_ALL: u32 = 0o111;
+/// The umask under which the control socket is made: only we and root may ask.
+const ASKED_BY_OWNER: u32 = 0o177;
 /// The umask under which the notify socket is made: only we and root may send.
 const SENT_BY_OWNER: u32 = 0o577;
 /// The longest datagram that is looked at, in bytes.
 const LONGEST_NOTICE: usize = 1000;
 
-/// A socket that MAILQ clients connect to.
+/// Whom a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Everybody who may see the queue: MAILQ.
+    Mailq,
+    /// The scheduler's own user, and root.
+    Control,
+}
+
+/// A socket that clients connect to.
 pub enum Listener {
     /// On a TCP port.
     Tcp(TcpListener),
@@ -42,7 +53,7 @@ pub fn open_mailq(socket: Option<&MailqSocket>) -> (Vec<(Listener, String)>, Vec
         address: BindAddress::Loopback,
     };
     match socket.unwrap_or(&default) {
-        MailqSocket::Unix(path) => match open_unix(path) {
+        MailqSocket::Unix(path) => match open_unix(path, ASKED_BY_ALL) {
             Ok(listener) => (vec![(listener, path.display().to_string())], Vec::new()),
             Err(error) => (Vec::new(), vec![format!("{}: {error}", path.display())]),
         },
@@ -50,9 +61,14 @@ pub fn open_mailq(socket: Option<&MailqSocket>) -> (Vec<(Listener, String)>, Vec
     }
 }
 
-fn open_unix(path: &Path) -> io::Result<Listener> {
+/// Opens the control socket.
+pub fn open_control(path: &Path) -> io::Result<Listener> {
+    open_unix(path, ASKED_BY_OWNER)
+}
+
+fn open_unix(path: &Path, umask: u32) -> io::Result<Listener> {
     remove_socket(path)?;
-    let former = sys::set_umask(ASKED_BY_ALL);
+    let former = sys::set_umask(umask);
     let listener = UnixListener::bind(path);
     sys::set_umask(former);
     Ok(Listener::Unix(listener?))
@@ -237,10 +253,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("mailq");
         fs::write(&path, "precious").expect("written");
-        assert!(open_unix(&path).is_err());
+        assert!(open_control(&path).is_err());
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
         fs::remove_file(&path).expect("removed");
-        drop(open_unix(&path).expect("a socket"));
-        open_unix(&path).expect("the old socket makes way");
+        drop(open_control(&path).expect("a socket"));
+        open_control(&path).expect("the old socket makes way");
     }
 }

@@ -44,7 +44,7 @@ use agents::AgentProcesses;
 use clients::Clients;
 use files::Files;
 use intake::Intake;
-use listen::{Listener, NotifySocket};
+use listen::{Audience, Listener, NotifySocket};
 use logs::{LogFile, StatisticsLog};
 use mio::{Events, Poll};
 use pid_file::PidFile;
@@ -65,9 +65,10 @@ pub struct Daemon {
     intake: Intake,
     agents: AgentProcesses,
     clients: Clients,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Audience, Listener)>,
     notify: Option<NotifySocket>,
     notify_path: PathBuf,
+    control_path: PathBuf,
     /// When to try again to open what could not be opened.
     open_again: Option<Instant>,
     /// Sources that had more to give than their share of the last turn.

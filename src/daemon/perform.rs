@@ -3,10 +3,11 @@
 use super::Daemon;
 use super::files::WriteRequest;
 use super::hear::OPEN_AGAIN;
-use super::listen::{self, NotifySocket};
+use super::listen::{self, Audience, Listener, NotifySocket};
 use super::tokens::Source;
 use crate::scheduler::{Action, AgentEnd, AgentId, Event};
 use crate::time::Timestamp;
+use std::io;
 use std::time::Instant;
 
 impl Daemon {
@@ -67,7 +68,7 @@ impl Daemon {
             return;
         }
         self.open_again = None;
-        let opened = self.open_mailq() & self.open_notify();
+        let opened = self.open_mailq() & self.open_control() & self.open_notify();
         if !opened {
             self.open_again = Some(Instant::now() + OPEN_AGAIN);
         }
@@ -77,22 +78,42 @@ impl Daemon {
     }
 
     fn open_mailq(&mut self) -> bool {
-        if !self.listeners.is_empty() {
+        if self.listens_to(Audience::Mailq) {
             return true;
         }
         let (opened, errors) = listen::open_mailq(self.config.parameters.mailq_socket.as_ref());
         errors.iter().for_each(|error| log::error!("MAILQ cannot be served on {error}"));
-        for (mut listener, name) in opened {
-            let token = Source::Listener(self.listeners.len()).token();
-            match listener.register(self.poll.registry(), token) {
-                Ok(()) => {
-                    log::info!("MAILQ is served on {name}");
-                    self.listeners.push(listener);
-                }
+        for (listener, name) in opened {
+            match self.listen_on(Audience::Mailq, listener) {
+                Ok(()) => log::info!("MAILQ is served on {name}"),
                 Err(error) => log::error!("MAILQ cannot be served on {name}: {error}"),
             }
         }
-        !self.listeners.is_empty()
+        self.listens_to(Audience::Mailq)
+    }
+
+    fn open_control(&mut self) -> bool {
+        if self.listens_to(Audience::Control) {
+            return true;
+        }
+        let opened = listen::open_control(&self.control_path)
+            .and_then(|listener| self.listen_on(Audience::Control, listener));
+        if let Err(error) = opened {
+            let path = self.control_path.display();
+            log::error!("{path}: nobody can ask over the control socket: {error}");
+        }
+        self.listens_to(Audience::Control)
+    }
+
+    fn listens_to(&self, audience: Audience) -> bool {
+        self.listeners.iter().any(|(other, _)| *other == audience)
+    }
+
+    fn listen_on(&mut self, audience: Audience, mut listener: Listener) -> io::Result<()> {
+        let token = Source::Listener(self.listeners.len()).token();
+        listener.register(self.poll.registry(), token)?;
+        self.listeners.push((audience, listener));
+        Ok(())
     }
 
     fn open_notify(&mut self) -> bool {

@@ -258,6 +258,7 @@ impl Plan {
             listeners: Vec::new(),
             notify: None,
             notify_path: self.notify,
+            control_path: self.spool.control_socket(),
             open_again: Some(Instant::now()),
             again: Vec::new(),
             new_names: Vec::new(),

@@ -8,7 +8,7 @@ use super::Scheduler;
 use super::action::{Action, Manner};
 use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
-use super::thread::ThreadId;
+use super::thread::{Block, ThreadId};
 use super::timers::Timer;
 use super::vertex::{Diagnosis, Place};
 use crate::time::Timestamp;
@@ -160,7 +160,7 @@ impl Scheduler {
         // From the last to the first, so that they stand at the head in the order they had.
         for vertex in untouched.iter().rev() {
             let thread = self.vertices[*vertex].thread;
-            if self.threads[thread].retry.blocked {
+            if self.threads[thread].retry.block.is_some() {
                 self.let_wait(now, *vertex);
             } else {
                 self.threads[thread].move_vertex_to_head(&mut self.vertices, *vertex);
@@ -185,7 +185,7 @@ impl Scheduler {
             self.vertices[*vertex].diagnosis = Some(diagnosis.clone());
         }
         self.threads[thread].deaths = 0;
-        self.block_thread(now, thread, now, due);
+        self.block_thread(now, thread, now, Block::AgentsDie, due);
     }
 }
 

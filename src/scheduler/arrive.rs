@@ -59,7 +59,7 @@ impl Scheduler {
         let queue_only = self.rings[thread.ring].clause.queue_only;
         let rests = thread.agents.is_empty() && thread.due.is_empty();
         let in_vain = rests && thread.retry.was_in_vain();
-        thread.retry.blocked || in_vain || (queue_only && thread.agents.is_empty())
+        thread.retry.block.is_some() || in_vain || (queue_only && thread.agents.is_empty())
     }
 
     /// What waits must have a time at which it ends waiting, unless only a request starts it.

@@ -24,7 +24,8 @@
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`] | the rarer events, one each |
-//! | [`view`] | nothing: it is what MAILQ may see |
+//! | [`remark`] | how much of what agents do wrong is logged |
+//! | [`view`], [`why`] | nothing: it is what MAILQ may see, and what something waits for |
 #![deny(clippy::disallowed_methods)]
 
 mod action;
@@ -54,6 +55,7 @@ mod timers;
 mod turn;
 mod vertex;
 pub mod view;
+pub mod why;
 
 #[cfg(test)]
 mod tests;
@@ -62,7 +64,9 @@ pub use action::{Action, Manner, Note, NoteTicket, Statistics};
 pub use agent::AgentId;
 pub use destination::Destination;
 pub use event::{AgentEnd, Event, Reread};
+pub use ring::Refusal;
 pub use settings::{Selection, Settings};
+pub use thread::Block;
 
 use crate::config::Config;
 use crate::time::Timestamp;

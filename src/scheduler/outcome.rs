@@ -5,7 +5,7 @@ use super::Scheduler;
 use super::agent::AgentId;
 use super::message::MessageId;
 use super::retry::HOST_DOWN_WAIT;
-use super::thread::ThreadId;
+use super::thread::{Block, ThreadId};
 use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::{Report, Status};
 use crate::spool::note::Occasion;
@@ -143,7 +143,7 @@ impl Scheduler {
             None => now,
         };
         let due = self.due_with_time_left(now, thread);
-        self.block_thread(now, thread, until, due);
+        self.block_thread(now, thread, until, Block::AgentAsked, due);
     }
 
     /// The host cannot be reached: what has been said of this recipient holds for all behind it.
@@ -156,7 +156,7 @@ impl Scheduler {
             self.count_attempt(*other);
             self.record(*other, diagnosis.clone());
         }
-        self.block_thread(now, thread, now + HOST_DOWN_WAIT, due);
+        self.block_thread(now, thread, now + HOST_DOWN_WAIT, Block::HostDown, due);
     }
 
     /// What is due in a thread, but for what is past its expiry: that gets its one attempt all the

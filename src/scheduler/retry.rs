@@ -6,7 +6,7 @@
 //! threads of one clause come to be tried together.
 
 use super::Scheduler;
-use super::thread::{Retry, ThreadId};
+use super::thread::{Block, Retry, ThreadId};
 use super::vertex::{Place, VertexId};
 use crate::config::Clause;
 use crate::time::Timestamp;
@@ -36,6 +36,7 @@ impl Scheduler {
         now: Timestamp,
         thread: ThreadId,
         until: Timestamp,
+        block: Block,
         due: Vec<VertexId>,
     ) {
         self.plan_retry(now, thread);
@@ -46,7 +47,7 @@ impl Scheduler {
         if self.rings[thread_ref.ring].clause.queue_only {
             return self.update_readiness(thread);
         }
-        thread_ref.retry.blocked = true;
+        thread_ref.retry.block = Some(block);
         thread_ref.retry.wakeup = thread_ref.retry.wakeup.max(Some(until));
         thread_ref.retry.planned = thread_ref.retry.wakeup;
         self.set_thread_timer(thread);
@@ -57,7 +58,7 @@ impl Scheduler {
     pub(super) fn wake_thread(&mut self, thread: ThreadId) {
         let thread_ref = &mut self.threads[thread];
         thread_ref.retry.wakeup = None;
-        thread_ref.retry.blocked = false;
+        thread_ref.retry.block = None;
         thread_ref.retry.answered = false;
         for vertex in thread_ref.waiting.to_vec(&self.vertices) {
             thread_ref.move_vertex(&mut self.vertices, vertex, Place::Due);

@@ -49,8 +49,12 @@ pub enum Refusal {
     MaxRing,
     /// `-R`: too many were started in this second.
     ForkRate,
-    /// `-F`, or the scheduler is about to stop.
+    /// `-F`.
     Frozen,
+    /// `-S`: what was there at the start is not loaded yet.
+    Loading,
+    /// The scheduler is about to end.
+    Ending,
     /// `-p`: another thread was selected.
     NotSelected,
     /// The clause has no command.

@@ -170,8 +170,12 @@ impl Scheduler {
         let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let of_channel = self.channel_agents.get(channel).copied().unwrap_or_default();
-        if self.settings.frozen || self.is_holding || self.is_draining {
+        if self.settings.frozen {
             Err(Refusal::Frozen)
+        } else if self.is_holding {
+            Err(Refusal::Loading)
+        } else if self.is_draining {
+            Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
         } else if self.agents.len() >= limit(clause.max_agents).min(self.settings.max_agents) {
@@ -194,7 +198,11 @@ impl Scheduler {
             // Its own agents come to serve the thread.
             Refusal::MaxRing => {}
             // Somebody must change the configuration or the mode first.
-            Refusal::NoCommand | Refusal::Frozen | Refusal::NotSelected => {}
+            Refusal::NoCommand
+            | Refusal::Frozen
+            | Refusal::Loading
+            | Refusal::Ending
+            | Refusal::NotSelected => {}
             Refusal::MaxAgents => {
                 self.starve(ring);
                 self.make_room(now, |_| true);

@@ -1,5 +1,7 @@
 //! What the scheduler is told once, when it starts.
 
+use std::fmt;
+
 /// Settings that no configuration file changes: command line and limits of the process.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -41,6 +43,16 @@ impl Selection {
     pub fn matches(&self, channel: &[u8], host: &[u8]) -> bool {
         self.channel.as_deref().is_none_or(|selected| selected == channel)
             && self.host.as_deref().is_none_or(|selected| selected == host)
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |part: &Option<Box<[u8]>>| match part {
+            Some(name) => String::from_utf8_lossy(name).into_owned(),
+            None => "*".to_string(),
+        };
+        write!(f, "{}/{}", part(&self.channel), part(&self.host))
     }
 }
 

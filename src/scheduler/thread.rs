@@ -56,10 +56,21 @@ pub struct Retry {
     pub planned: Option<Timestamp>,
     /// Index of the next entry of the clause's `retries`.
     pub index: usize,
-    /// The host as a whole is not to be tried before the wake-up, nothing of what is due.
-    pub blocked: bool,
+    /// The host as a whole is not to be tried before the wake-up, nothing of what is due; and why.
+    pub block: Option<Block>,
     /// A recipient was delivered or refused since the last wake-up: the host answers.
     pub answered: bool,
+}
+
+/// Why a host as a whole is not tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// An agent said that it cannot be reached (`deferall`).
+    HostDown,
+    /// An agent said when to try it again (`retryat`).
+    AgentAsked,
+    /// Agents die over it.
+    AgentsDie,
 }
 
 /// The links of a ring's list of threads that want an agent.
@@ -168,6 +179,11 @@ impl Threads {
     pub fn find(&mut self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
         let key = Destination::key(channel, host, &mut self.key);
         self.by_destination.get(key).copied()
+    }
+
+    /// The same, for whoever must not change anything.
+    pub fn find_existing(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
+        self.by_destination.get(Destination::key(channel, host, &mut Vec::new())).copied()
     }
 
     pub fn insert(&mut self, thread: Thread) -> ThreadId {

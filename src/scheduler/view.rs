@@ -304,7 +304,7 @@ impl Refusal {
             Refusal::MaxRing => (Some(">MaxRing"), Some(Slot::Ring)),
             Refusal::ForkRate => (Some("ForkRateLimit"), None),
             // The original means to show it, but an earlier test hides it.
-            Refusal::Frozen => (None, None),
+            Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),
             Refusal::NotSelected => (Some("procsel-mismatch"), None),
             Refusal::NoCommand => (Some("ConfBUG:NoCmdDefined!"), None),
         };

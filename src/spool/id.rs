@@ -18,6 +18,23 @@ pub struct SpoolId {
     pub modified: Timestamp,
 }
 
+/// How long the time in a spool id may be: in seconds, or in nanoseconds.
+const TIME_LENGTHS: [usize; 2] = [8, 13];
+
+impl SpoolId {
+    /// The number in a text that looks like a spool id. The time begins with the high bits of the year,
+    /// which make an `A` for another two thousand years.
+    pub fn number_in(text: &str) -> Option<u64> {
+        let rest = text.strip_prefix('S')?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, time) = rest.split_at(digits);
+        let is_time = TIME_LENGTHS.contains(&time.len())
+            && time.starts_with('A')
+            && time.bytes().all(|byte| ALPHABET.contains(&byte));
+        number.parse().ok().filter(|_| is_time)
+    }
+}
+
 impl fmt::Display for SpoolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.modified.subsec_nanoseconds() as i32;

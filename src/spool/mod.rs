@@ -82,6 +82,11 @@ impl Spool {
         self.postoffice.join(".pid.scheduler")
     }
 
+    /// The socket over which the scheduler's own user asks (`mailq --why`).
+    pub fn control_socket(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.control")
+    }
+
     /// The control file of a message.
     pub fn control_file(&self, name: &SpoolName) -> PathBuf {
         self.transport.join(name.path())

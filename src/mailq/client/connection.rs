@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::installation::Installation;
 use super::pid::{DaemonState, daemon_state};
 use super::server::{Addresses, Server, within};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -76,6 +76,20 @@ impl Connection {
             }
         }
         Err(Refusal { attempts })
+    }
+
+    /// Says something, which must not take longer than to connect.
+    pub fn say(&mut self, text: &[u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_write_timeout(Some(self.patience.connect))?;
+                stream.write_all(text)
+            }
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(Some(self.patience.connect))?;
+                stream.write_all(text)
+            }
+        }
     }
 
     fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
@@ -169,7 +183,6 @@ impl Refusal {
 mod tests {
     use super::*;
     use crate::mailq::client::lines::{LIMITS, Lines};
-    use std::io::Write;
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
 

@@ -30,6 +30,7 @@ mod server;
 mod status;
 mod summary;
 mod v1;
+mod why;
 
 pub use options::Options;
 
@@ -66,6 +67,9 @@ pub fn main(options: &Options) -> i32 {
 fn run<W: Write>(options: &Options, screen: &mut Screen<W>) -> Result<(), Failure> {
     let owner = owner(options)?;
     let installation = Installation::read(options.zenv.as_deref())?;
+    if let Some(subject) = &options.why {
+        return why::print(subject, &installation, screen);
+    }
     if options.shared_memory {
         complain("this scheduler has no shared memory segment; asking it for its queue");
     }

@@ -77,6 +77,10 @@ pub struct Options {
     #[arg(short = 'v', long, action = ArgAction::Count, overrides_with = "terse")]
     pub verbose: u8,
 
+    /// Say why something waits: a channel/host, a spool id, or a control file
+    #[arg(long, value_name = "SUBJECT", conflicts_with_all = ["report", "sizes", "summary", "status"])]
+    pub why: Option<String>,
+
     /// The ZENV file, which says where everything is
     #[arg(short = 'Z', long, value_name = "FILE")]
     pub zenv: Option<PathBuf>,

@@ -19,7 +19,7 @@ pub mod wait;
 pub use daemon::Daemon;
 pub use mailq::Dump;
 pub use site::{Site, control_file};
-pub use wait::{DEADLINE, hold_for, until, until_some, until_within};
+pub use wait::{DEADLINE, hold_for, holds_in_time, until, until_some, until_within};
 
 use std::fs;
 use std::io::Write;

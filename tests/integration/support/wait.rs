@@ -17,11 +17,24 @@ pub fn until(what: &str, condition: impl FnMut() -> bool) {
 #[track_caller]
 pub fn until_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
+    assert!(holds_within(limit, &mut condition), "waited {limit:?} until {what}");
+    started.elapsed()
+}
+
+/// Waits until `condition` holds, and tells whether it came to that. For who has more to say about it.
+pub fn holds_in_time(condition: impl FnMut() -> bool) -> bool {
+    holds_within(DEADLINE, condition)
+}
+
+fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < limit, "waited {limit:?} until {what}");
+        if started.elapsed() > limit {
+            return false;
+        }
         std::thread::sleep(LOOK_AGAIN);
     }
-    started.elapsed()
+    true
 }
 
 /// Waits until there is something to find.

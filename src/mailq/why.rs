@@ -1,0 +1,169 @@
+//! Why something waits, in one sentence for each thing that is waited for: with the name of the limit,
+//! and the file and line that set it.
+
+use crate::scheduler::why::{Limit, Wait, Why};
+use crate::scheduler::{Block, Refusal, Scheduler};
+use crate::spool::SpoolId;
+use crate::time::{ShortDuration, Timestamp};
+
+/// What `SHOW WHY` names: a thread, or a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A channel and a host, in lower case.
+    Thread(Vec<u8>, Vec<u8>),
+    /// The number that the names of the message's files begin with.
+    Message(u64),
+}
+
+impl Subject {
+    /// Reads `channel/host`, a spool id, or the name of a control file with or without its folder. `None`
+    /// if it is none of these.
+    pub fn parse(text: &str) -> Option<Subject> {
+        if let Some(number) = message_number(text) {
+            return Some(Subject::Message(number));
+        }
+        let (channel, host) = text.split_once('/')?;
+        let lower = |text: &str| text.to_ascii_lowercase().into_bytes();
+        (!channel.is_empty()).then(|| Subject::Thread(lower(channel), lower(host)))
+    }
+}
+
+/// The number in `4711`, `F/4711-23` or `S4711AbmKUKEJuveqC`.
+fn message_number(text: &str) -> Option<u64> {
+    SpoolId::number_in(text).or_else(|| {
+        let (folders, base) = text.rsplit_once('/').unwrap_or(("", text));
+        let is_folder =
+            |name: &str| name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());
+        let are_folders = folders.is_empty() || folders.split('/').all(is_folder);
+        let digits = base.bytes().take_while(u8::is_ascii_digit).count();
+        let is_whole = base.len() == digits || base.as_bytes()[digits] == b'-';
+        base[..digits].parse().ok().filter(|_| are_folders && is_whole)
+    })
+}
+
+/// The sentences about a subject; `None` if nothing of it is queued.
+pub fn sentences(scheduler: &Scheduler, now: Timestamp, subject: &Subject) -> Option<Vec<String>> {
+    let waits = match subject {
+        Subject::Thread(channel, host) => scheduler.why_thread(channel, host)?,
+        Subject::Message(number) => scheduler.why_message(*number)?,
+    };
+    Some(waits.iter().map(|wait| sentence(scheduler, now, subject, wait)).collect())
+}
+
+fn sentence(scheduler: &Scheduler, now: Timestamp, subject: &Subject, wait: &Wait<'_>) -> String {
+    let who = match (subject, wait.vertices) {
+        (Subject::Message(_), _) => wait.destination.to_string(),
+        (_, 1) => format!("{}: 1 message", wait.destination),
+        (_, count) => format!("{}: {count} messages", wait.destination),
+    };
+    let is_one = matches!(subject, Subject::Message(_)) || wait.vertices == 1;
+    let tries = match wait.tries {
+        0 => "not tried yet".to_string(),
+        1 => "tried once".to_string(),
+        tries => format!("tried {tries} times"),
+    };
+    let text = match wait.text {
+        Some(text) if !text.is_empty() => format!("; last: {}", one_line(text)),
+        _ => String::new(),
+    };
+    format!("{who} {} ({tries}{text})", predicate(scheduler, now, &wait.why, is_one))
+}
+
+/// What it does, and why.
+fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> String {
+    let waits = if is_one { "waits" } else { "wait" };
+    match why {
+        Why::AtWork { pid, since, jobs } => {
+            let since =
+                since.map_or(String::new(), |since| format!(" since {}", clock(since, now)));
+            let others = if *jobs > 1 { format!(", with {jobs} jobs") } else { String::new() };
+            let are = if is_one { "is" } else { "are" };
+            format!("{are} with the agent of process {pid}{since}{others}")
+        }
+        Why::AgentStarting { pid } => {
+            format!(
+                "{waits} for the agent of process {pid}, which was started and has not asked for work yet"
+            )
+        }
+        Why::InLine { agents, most, line, before } => {
+            let before = match before {
+                None => String::new(),
+                Some(0) => ", next in line".to_string(),
+                Some(before) => format!(", behind {before} others"),
+            };
+            format!(
+                "{waits} in line{before}: {agents} of at most {most} agents are at work on this thread (maxthr, {line})"
+            )
+        }
+        Why::Retry { at, block, line } => {
+            let left = ShortDuration(at.seconds_since(now).max(0));
+            let why = match block {
+                None => "",
+                Some(Block::HostDown) => "; an agent said that the whole host cannot be reached",
+                Some(Block::AgentAsked) => "; an agent asked not to try the host before",
+                Some(Block::AgentsDie) => "; agents die over it",
+            };
+            format!(
+                "{waits} until {}, in {left}, to be tried again (retries, {line}){why}",
+                clock(*at, now)
+            )
+        }
+        Why::Request { line } => {
+            format!(
+                "{waits} for somebody to ask for the host's mail, as with ETRN (queueonly, {line})"
+            )
+        }
+        Why::Refused { refusal, limit, line } => {
+            format!("{waits} for an agent: {}", refused(scheduler, *refusal, *limit, line))
+        }
+        Why::Turn => "is about to be given to an agent".to_string(),
+    }
+}
+
+fn refused(
+    scheduler: &Scheduler,
+    refusal: Refusal,
+    limit: Option<Limit>,
+    line: &crate::config::Place,
+) -> String {
+    let Limit { most, used, is_of_process } = limit.unwrap_or_default();
+    let of_limit = |name: &str, whose: &str| match is_of_process {
+        true => format!("the process has descriptors for {most} agents, and {used} run"),
+        false => format!("{used} of at most {most} agents {whose} run ({name}, {line})"),
+    };
+    match refusal {
+        Refusal::MaxAgents => of_limit("maxta", "in all"),
+        Refusal::MaxChannel => of_limit("maxchannel", "of the channel"),
+        Refusal::MaxRing => of_limit("maxring", "of the ring"),
+        Refusal::ForkRate => format!("no more than {most} are started in a second (option -R)"),
+        Refusal::Frozen => "the scheduler starts none (option -F)".to_string(),
+        Refusal::Loading => {
+            "what was in the spool at the start is still being loaded (option -S)".to_string()
+        }
+        Refusal::Ending => "the scheduler is about to end".to_string(),
+        Refusal::NotSelected => {
+            let selected = scheduler.settings().selection.as_ref();
+            let shown = selected.map_or(String::new(), ToString::to_string);
+            format!("only {shown} is served (option -p)")
+        }
+        Refusal::NoCommand => format!("no clause says how to start one (command, {line})"),
+    }
+}
+
+/// A time as people read it: of today, the time of day; else the date, too.
+fn clock(time: Timestamp, now: Timestamp) -> String {
+    let local = |time: Timestamp| {
+        let time = jiff::Timestamp::from_second(time.seconds()).unwrap_or_default();
+        time.to_zoned(jiff::tz::TimeZone::system())
+    };
+    let (time, now) = (local(time), local(now));
+    let format = if time.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    time.strftime(format).to_string()
+}
+
+/// Text of an agent on one line, with nothing in it that a terminal would obey.
+fn one_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let visible = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    visible.collect::<String>().trim().to_string()
+}

@@ -1,0 +1,238 @@
+//! Why something waits: what was decided about it, and by which setting.
+//!
+//! Nothing is found out here that did not lead to the decision: a vertex waits where [`Place`] says, a
+//! thread until the wake-up of its retry state, a ring for the reason that it was refused an agent.
+
+use super::Scheduler;
+use super::agent::{AgentId, State};
+use super::destination::Destination;
+use super::list::List;
+use super::ring::{Refusal, Ring};
+use super::thread::{Block, Thread};
+use super::vertex::{InThread, Place, Vertex, VertexId};
+use crate::config::Place as Line;
+use crate::time::Timestamp;
+
+/// So many vertices before one are counted; for whoever waits longer it makes no difference.
+const COUNTED: usize = 1000;
+
+/// What a vertex, or all vertices of a thread that share one, wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// An agent has it.
+    AtWork {
+        /// The agent's process.
+        pid: u32,
+        /// When it was given to the agent; for a whole thread, when the agent was last given a job.
+        since: Option<Timestamp>,
+        /// Jobs that the agent has.
+        jobs: usize,
+    },
+    /// An agent was started for its thread, and has not asked for work yet.
+    AgentStarting {
+        /// The agent's process.
+        pid: u32,
+    },
+    /// Agents are at work on its thread, and others come first.
+    InLine {
+        /// How many agents are at work on the thread.
+        agents: usize,
+        /// The limit: `maxthr`.
+        most: usize,
+        /// Where that is set.
+        line: Line,
+        /// How many vertices come first, up to a bound; `None` for a whole thread.
+        before: Option<usize>,
+    },
+    /// The wake-up of its thread.
+    Retry {
+        /// When that is.
+        at: Timestamp,
+        /// Why the thread waits as a whole, if it does.
+        block: Option<Block>,
+        /// Where `retries` is set.
+        line: Line,
+    },
+    /// Somebody's request: `queueonly`.
+    Request {
+        /// Where that is set.
+        line: Line,
+    },
+    /// An agent, which may not be started.
+    Refused {
+        /// Why not.
+        refusal: Refusal,
+        /// The limit, where there is one.
+        limit: Option<Limit>,
+        /// Where the limit is set, or else the clause.
+        line: Line,
+    },
+    /// The next turn of the scheduler.
+    Turn,
+}
+
+/// A number of agents that is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// How many there may be.
+    pub most: usize,
+    /// How many there are.
+    pub used: usize,
+    /// No setting says so: the process has no more descriptors.
+    pub is_of_process: bool,
+}
+
+/// Why some vertices of a thread wait.
+#[derive(Debug)]
+pub struct Wait<'s> {
+    /// Where they go.
+    pub destination: &'s Destination,
+    /// How many vertices.
+    pub vertices: usize,
+    /// What they wait for.
+    pub why: Why,
+    /// Tries so far; for a whole thread, those of the first vertex.
+    pub tries: u32,
+    /// What was last said of the first of them.
+    pub text: Option<&'s [u8]>,
+}
+
+impl Scheduler {
+    /// Why the vertices of a thread wait, those with agents first; `None` if nothing is queued for it.
+    /// Channel and host are in lower case.
+    pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
+        let thread = self.threads.find_existing(channel, host)?;
+        let thread_ref = &self.threads[thread];
+        let with_agents = thread_ref.agents.iter().filter_map(|agent| self.why_agent(*agent));
+        let wait = |list: &List<InThread>, why: Why| {
+            let first = list.first().map(|vertex| &self.vertices[vertex]);
+            self.wait(thread_ref, list.len(), first, why)
+        };
+        let due = (!thread_ref.due.is_empty())
+            .then(|| wait(&thread_ref.due, self.why_due(thread_ref, None)));
+        let waiting = (!thread_ref.waiting.is_empty())
+            .then(|| wait(&thread_ref.waiting, self.why_waiting(thread_ref)));
+        Some(with_agents.chain(due).chain(waiting).collect())
+    }
+
+    /// Why each vertex of a message waits; `None` if it is not queued.
+    pub fn why_message(&self, number: u64) -> Option<Vec<Wait<'_>>> {
+        let message = &self.messages[self.messages.find(number)?];
+        let vertices = message.vertices.iter(&self.vertices);
+        Some(vertices.map(|vertex| self.why_vertex(vertex)).collect())
+    }
+
+    fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
+        let vertex_ref = &self.vertices[vertex];
+        let thread = &self.threads[vertex_ref.thread];
+        let why = match vertex_ref.place {
+            Place::Due => self.why_due(thread, Some(vertex)),
+            Place::Waiting => self.why_waiting(thread),
+            Place::Fed | Place::Spent => self.why_fed(vertex),
+        };
+        self.wait(thread, 1, Some(vertex_ref), why)
+    }
+
+    fn wait<'s>(
+        &'s self,
+        thread: &'s Thread,
+        vertices: usize,
+        first: Option<&'s Vertex>,
+        why: Why,
+    ) -> Wait<'s> {
+        let diagnosis = first.and_then(|vertex| vertex.diagnosis.as_ref());
+        Wait {
+            destination: &thread.destination,
+            vertices,
+            why,
+            tries: first.map_or(0, |vertex| vertex.attempts),
+            text: diagnosis.map(|diagnosis| &diagnosis.message[..]),
+        }
+    }
+
+    /// What an agent has of its thread; `None` if it has nothing yet.
+    fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
+        let agent_ref = &self.agents[&agent];
+        let jobs = agent_ref.jobs().filter(|job| self.vertices[*job].place == Place::Fed).count();
+        let first = agent_ref.jobs().next().map(|job| &self.vertices[job])?;
+        let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
+        let thread = &self.threads[agent_ref.thread?];
+        (jobs > 0).then(|| self.wait(thread, jobs, Some(first), Why::AtWork { pid, since, jobs }))
+    }
+
+    fn why_fed(&self, vertex: VertexId) -> Why {
+        let mut agents = self.threads[self.vertices[vertex].thread].agents.iter();
+        let has_it = |agent: &&AgentId| self.agents[agent].jobs().any(|job| job == vertex);
+        // An agent that was told to end may be bound to no thread any more.
+        let Some(agent) = agents.find(has_it).map(|agent| &self.agents[agent]) else {
+            return Why::Turn;
+        };
+        let since = self.vertices[vertex].last_fed;
+        let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
+        Why::AtWork { pid: agent.pid.unwrap_or_default(), since, jobs: agent.jobs().count() }
+    }
+
+    fn why_waiting(&self, thread: &Thread) -> Why {
+        let clause = &self.rings[thread.ring].clause;
+        match thread.retry.wakeup {
+            Some(at) => {
+                Why::Retry { at, block: thread.retry.block, line: clause.place_of("retries") }
+            }
+            None => Why::Request { line: clause.place_of("queueonly") },
+        }
+    }
+
+    fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
+        let ring = &self.rings[thread.ring];
+        if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
+            return self.refused(ring, Refusal::NotSelected);
+        }
+        if let Some(agent) = thread.agents.last() {
+            let agent_ref = &self.agents[agent];
+            if agent_ref.state == State::Larva && agent_ref.fed_at.is_none() {
+                return Why::AgentStarting { pid: agent_ref.pid.unwrap_or_default() };
+            }
+            let before = vertex.map(|vertex| {
+                let mut due = thread.due.iter(&self.vertices).take(COUNTED);
+                due.position(|other| other == vertex).unwrap_or(COUNTED)
+            });
+            let most = ring.clause.max_thread as usize;
+            let line = ring.clause.place_of("maxthr");
+            return Why::InLine { agents: thread.agents.len(), most, line, before };
+        }
+        match ring.refusal {
+            Some(refusal) => self.refused(ring, refusal),
+            None => Why::Turn,
+        }
+    }
+
+    fn refused(&self, ring: &Ring, refusal: Refusal) -> Why {
+        let clause = &ring.clause;
+        let of_process = self.settings.max_agents;
+        let limit = |limit: Option<u32>, used: usize| {
+            let most = limit.map_or(of_process, |limit| limit as usize);
+            Some(Limit { most, used, is_of_process: limit.is_none() })
+        };
+        // A limit that is not given is that of all agents.
+        let line_of = |keyword: &str| match clause.lines.contains_key(keyword) {
+            true => clause.place_of(keyword),
+            false => clause.place_of("maxta"),
+        };
+        let of_channel = || self.channel_agents.get(&ring.channel).copied().unwrap_or_default();
+        let (limit, line) = match refusal {
+            Refusal::MaxRing => (limit(clause.max_ring, ring.agents), line_of("maxring")),
+            Refusal::MaxChannel => (limit(clause.max_channel, of_channel()), line_of("maxchannel")),
+            Refusal::MaxAgents => {
+                let given = clause.max_agents.filter(|most| (*most as usize) < of_process);
+                (limit(given, self.agents.len()), line_of("maxta"))
+            }
+            Refusal::ForkRate => {
+                let most = self.settings.fork_rate.max(1) as usize;
+                let rate = Limit { most, used: most, is_of_process: false };
+                (Some(rate), clause.place.clone())
+            }
+            _ => (None, clause.place.clone()),
+        };
+        Why::Refused { refusal, limit, line }
+    }
+}

@@ -1,0 +1,199 @@
+//! `mailq --why`: each thing that is waited for, in a sentence with the setting that decides.
+
+use crate::support::{Daemon, Site, holds_in_time};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use zsched::spool::{SpoolId, SpoolName};
+use zsched::time::Timestamp;
+
+/// What `mailq --why` says, or its complaint; and whether it was an answer.
+fn why(site: &Site, subject: &str) -> (String, bool) {
+    let output = Command::new(env!("CARGO_BIN_EXE_mailq"))
+        .arg("-Z")
+        .arg(site.path("zmailer.conf"))
+        .args(["--why", subject])
+        .output()
+        .expect("mailq starts");
+    let said = if output.status.success() { &output.stdout } else { &output.stderr };
+    (String::from_utf8_lossy(said).into_owned(), output.status.success())
+}
+
+/// Where the configuration has a text, as messages name it.
+fn place(site: &Site, text: &str) -> String {
+    let config = site.read("scheduler.cf");
+    let line = config
+        .lines()
+        .collect::<Vec<_>>()
+        .iter()
+        .rposition(|line| line.contains(text))
+        .expect("it is in there")
+        + 1;
+    format!("{}:{line})", site.path("scheduler.cf").display())
+}
+
+/// Waits until all of `parts` are in the answer.
+fn until_said(site: &Site, subject: &str, parts: &[&str]) {
+    let mut last = String::new();
+    let is_said = holds_in_time(|| {
+        let (said, is_answer) = why(site, subject);
+        let is_it = is_answer && parts.iter().all(|part| said.contains(part));
+        last = said;
+        is_it
+    });
+    assert!(is_said, "{subject} waits because of {parts:?}; mailq says: {last}");
+}
+
+const CF: &str = "\
+*/*
+\tinterval=1h retries=\"2 4\"
+ring/*
+\tmaxring=1 overfeed=0
+\tcommand=\"${AGENTS}/count.py ring\"
+channel/a*
+\tmaxchannel=1 command=\"${AGENTS}/count.py channel\"
+channel/*
+\tcommand=\"${AGENTS}/count.py channel\"
+\tmaxchannel=1
+all/*
+\tmaxta=1 command=\"${AGENTS}/count.py all\"
+queue/*
+\tqueueonly
+\tcommand=\"${AGENTS}/count.py queue\"
+bare/*
+";
+
+#[test]
+fn each_reason_has_a_sentence() {
+    let site = Site::new(CF);
+    let _daemon = site.start();
+    let put = |recipient: &str| site.put(&[recipient]).path();
+    put("ring deferred.test deferred!1");
+    until_said(
+        &site,
+        "ring/deferred.test",
+        &[
+            "ring/deferred.test: 1 message waits until ",
+            "to be tried again (retries, ",
+            &place(&site, "retries="),
+            "(tried once; last: as told: deferred)",
+        ],
+    );
+    put("ring down.test deferall!1");
+    until_said(&site, "RING/down.test", &["an agent said that the whole host cannot be reached"]);
+    put("ring later.test retryat+7200!1");
+    until_said(&site, "ring/later.test", &["an agent asked not to try the host before"]);
+
+    let slow = put("ring a.test wait!1");
+    until_said(&site, "ring/a.test", &["1 message is with the agent of process "]);
+    until_said(&site, &slow, &["ring/a.test is with the agent of process "]);
+    let behind = put("ring a.test wait!2");
+    until_said(
+        &site,
+        "ring/a.test",
+        &["waits in line: 1 of at most 1 agents are at work on this \
+        thread (maxthr, "],
+    );
+    until_said(&site, &behind, &["waits in line, next in line: "]);
+    put("ring b.test wait!3");
+    until_said(
+        &site,
+        "ring/b.test",
+        &[
+            "waits for an agent: 1 of at most 1 agents of the ring run (maxring, ",
+            &place(&site, "maxring=1"),
+            " (not tried yet)",
+        ],
+    );
+    put("channel a.test wait!4");
+    until_said(&site, "channel/a.test", &["is with the agent"]);
+    put("channel b.test wait!5");
+    until_said(
+        &site,
+        "channel/b.test",
+        &["1 of at most 1 agents of the channel run (maxchannel, ", &place(&site, "maxchannel=1")],
+    );
+    put("all b.test wait!6");
+    until_said(
+        &site,
+        "all/b.test",
+        &[" of at most 1 agents in all run (maxta, ", &place(&site, "maxta=1")],
+    );
+    put("queue a.test u");
+    until_said(
+        &site,
+        "queue/a.test",
+        &[
+            "waits for somebody to ask for the host's mail, as with ETRN \
+        (queueonly, ",
+            &place(&site, "\tqueueonly"),
+        ],
+    );
+    put("bare a.test u");
+    until_said(&site, "bare/a.test", &["no clause says how to start one (command, "]);
+
+    // The same by spool id, and by number.
+    let name = SpoolName::from_notified(behind.as_bytes()).expect("a name");
+    let message = std::fs::metadata(site.spool.message_file(&name)).expect("it is there");
+    let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
+    let id = SpoolId { number: name.number(), modified }.to_string();
+    assert_eq!(why(&site, &id), why(&site, &behind));
+    let (said, is_answer) = why(&site, "ring/nowhere.test");
+    assert!(!is_answer && said.contains("nothing is queued for ring/nowhere.test"), "{said}");
+    let (said, is_answer) = why(&site, "nonsense");
+    assert!(!is_answer && said.contains("give a channel/host, a spool id or"), "{said}");
+    site.write("go", "");
+}
+
+#[test]
+fn options_of_the_scheduler_are_reasons_too() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    site.put_quietly(&["c a.test u"]);
+    for (option, reason) in [
+        (&["-F"][..], "the scheduler starts none (option -F)"),
+        (&["-p", "c/b.test"], "only c/b.test is served (option -p)"),
+    ] {
+        let daemon: Daemon<'_> = site.start_with(option);
+        until_said(&site, "c/a.test", &["c/a.test: 1 message waits for an agent: ", reason]);
+        assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    }
+    let (said, is_answer) = why(&site, "c/a.test");
+    assert!(!is_answer && said.contains("the scheduler has to be started"), "{said}");
+}
+
+/// The control socket is for the scheduler's own user; whoever says nonsense does no harm.
+#[test]
+fn the_control_socket_bears_everything() {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let mut daemon = site.start();
+    let path = site.path("postoffice/.scheduler.control");
+    let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let talk = |said: &[u8]| {
+        let mut stream = UnixStream::connect(&path).expect("connected");
+        stream.write_all(said).expect("said");
+        stream.shutdown(std::net::Shutdown::Write).expect("closed");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer
+    };
+    let greeting = "version zsched 1.0\n";
+    assert_eq!(talk(b""), greeting);
+    assert_eq!(talk(b"SHOW WHY c/a.test"), greeting, "a line cut short is no request");
+    let refused = "-nothing is queued for c/a.test\n";
+    assert_eq!(talk(b"SHOW WHY c/a.test\r\n"), format!("{greeting}{refused}"));
+    let many = "SHOW WHY c/a.test\n".repeat(5000);
+    assert_eq!(talk(many.as_bytes()), format!("{greeting}{}", refused.repeat(5000)));
+    assert!(talk(b"HELP\n\xff\0\nQUIT\nSHOW WHY c/a.test\n").ends_with("SHOW WHY and QUIT are\n"));
+    let long = [b'x'; 5000];
+    assert_eq!(talk(&long), format!("{greeting}-the request is too long\n"));
+    daemon.assert_runs();
+    let output = Command::new(env!("CARGO_BIN_EXE_mailq"))
+        .args(["--why", "c/a.test\nQUIT"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("mailq starts");
+    assert_eq!(output.status.code(), Some(64));
+}
