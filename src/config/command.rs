@@ -66,6 +66,14 @@ impl Command {
         self.words.iter().any(|word| word == HOST_WORD)
     }
 
+    /// The program, if it is the same for all destinations.
+    pub fn program(&self, zenv: &Zenv) -> Option<OsString> {
+        let word = self.words.first()?;
+        let depends = matches!(word.as_str(), HOST_WORD | CHANNEL_WORD)
+            || ["${host}", "${channel}"].iter().any(|variable| word.contains(variable));
+        (!depends).then(|| put_variables_in(word, b"", b"", zenv))
+    }
+
     /// The command for one destination.
     pub fn expand(&self, channel: &[u8], host: &[u8], zenv: &Zenv) -> Expanded {
         let put_in = |text: &str| put_variables_in(text, channel, host, zenv);

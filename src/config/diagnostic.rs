@@ -20,6 +20,8 @@ const MOST_WARNINGS: usize = 100;
 const EXCERPT_REACH: usize = 80;
 /// How much of a word from the file is repeated in a message, in characters.
 const LONGEST_QUOTE: usize = 60;
+/// How the warning about a variable without a value begins.
+pub(super) const NO_VARIABLE: &str = "the ZENV file has no ";
 /// The beginning of a word that is enough to guess it is at least so long, in bytes.
 const TELLING_PREFIX: usize = 4;
 
@@ -80,15 +82,28 @@ impl Diagnostic {
     }
 }
 
+impl Diagnostic {
+    /// `file:line:column: message`, for a log that has a severity of its own.
+    pub fn in_one_line(&self) -> String {
+        format!("{}: {}", self.place(), self.message)
+    }
+
+    /// Whether it is about a variable that the ZENV file does not have.
+    pub fn misses_variable(&self) -> bool {
+        self.message.starts_with(NO_VARIABLE)
+    }
+
+    fn place(&self) -> String {
+        let file = self.file.display();
+        self.position.map_or(file.to_string(), |at| format!("{file}:{}:{}", at.line, at.column))
+    }
+}
+
 impl fmt::Display for Diagnostic {
     /// `file:line:column: error: message`, then the source line, then a caret under the column.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if let Some(Position { line, column }) = self.position {
-            write!(f, ":{line}:{column}")?;
-        }
         let severity = if self.is_error() { "error" } else { "warning" };
-        write!(f, ": {severity}: {}", self.message)?;
+        write!(f, "{}: {severity}: {}", self.place(), self.message)?;
         if let Some(Excerpt { line, indent }) = &self.excerpt {
             write!(f, "\n{line}\n{indent}^")?;
         }

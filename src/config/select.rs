@@ -12,10 +12,10 @@
 //!
 //! The original looks at the first match only, `*/*` aside; see `docs/zmailer.md`.
 
-use super::Config;
 use super::clause::{Clause, ClauseId, Draft, Place};
 use super::pattern::{Name, Pattern};
 use super::value::{Setting, Value};
+use super::{Command, Config};
 use std::rc::Rc;
 
 /// A clause as it is in the file, with the contents it has taken over if it was empty.
@@ -105,6 +105,16 @@ impl Config {
             setting.apply(&mut draft);
         }
         draft.finish()
+    }
+
+    /// All commands, with where they are.
+    pub fn commands(&self) -> Vec<(Place, &Command)> {
+        let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
+        let commands = settings.filter_map(|setting| match &setting.value {
+            Value::Command(command) => Some((self.place(setting.line), command)),
+            _ => None,
+        });
+        commands.collect()
     }
 
     /// A clause in the making, with nothing but defaults.

@@ -7,7 +7,7 @@
 //!
 //! `${LOGDIR}` in a value stands for what the file gives; without braces it is plain text.
 
-use super::diagnostic::{ValueError, quote};
+use super::diagnostic::{NO_VARIABLE, ValueError, quote};
 use super::syntax::Text;
 use nom::branch::alt;
 use nom::bytes::complete::{is_not, tag, take_while};
@@ -135,7 +135,7 @@ pub(super) fn expand_value(
 /// The warning about a variable that has no value.
 pub(super) fn unknown_variable(at: usize, name: &str) -> ValueError {
     let variable = quote(&format!("${{{name}}}"));
-    ValueError::new(at, format!("the ZENV file has no {variable}; nothing is put in for it"))
+    ValueError::new(at, format!("{NO_VARIABLE}{variable}; nothing is put in for it"))
 }
 
 #[cfg(test)]

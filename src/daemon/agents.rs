@@ -9,7 +9,7 @@ use crate::sys::{ChildEnd, ChildProcess, ProcessPriority, send_signal};
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -82,6 +82,11 @@ impl AgentProcesses {
         }
     }
 
+    /// Where programs are looked for that are named without a path.
+    pub fn programs(&self) -> &[PathBuf] {
+        &self.settings.programs
+    }
+
     /// Starts an agent, and has its socket watched under `token`. Returns its pid; the error says
     /// what failed with which program.
     pub fn start(
@@ -96,7 +101,7 @@ impl AgentProcesses {
         let command = clause.command.as_ref().ok_or("no command")?;
         let expanded = command.expand(channel, host, &self.settings.zenv);
         let (program, arguments) = expanded.words.split_first().ok_or("the command is empty")?;
-        let program = self.find_program(program);
+        let program = find_program(program, &self.settings.programs);
         let mut environment = expanded.environment;
         environment.extend(std::env::var_os("TZ").map(|zone| ("TZ".into(), zone)));
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
@@ -142,19 +147,6 @@ impl AgentProcesses {
         };
         self.processes.insert(agent, process);
         Ok(())
-    }
-
-    /// A program named without a path is one of our agents.
-    fn find_program(&self, word: &OsString) -> PathBuf {
-        let word = Path::new(word);
-        if word.is_absolute() {
-            return word.to_path_buf();
-        }
-        let candidates = || self.settings.programs.iter().map(|folder| folder.join(word));
-        candidates()
-            .find(|path| path.is_file())
-            .or_else(|| candidates().next())
-            .unwrap_or_else(|| word.to_path_buf())
     }
 
     /// Reads what an agent has written, up to its share of a turn. Tells whether there may be more.
@@ -295,6 +287,18 @@ impl AgentProcesses {
             Some((process, TIME_TO_EXIT.saturating_sub(process.closed?.elapsed())))
         })
     }
+}
+
+/// The program of a command: one named without a path is one of our agents. Where there is none of its
+/// name, where it was looked for last.
+pub fn find_program(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
+    let word = Path::new(word);
+    if word.is_absolute() {
+        return word.to_path_buf();
+    }
+    let in_folder = |folder: &PathBuf| folder.join(word);
+    let found = folders.iter().map(in_folder).find(|path| path.is_file());
+    found.or_else(|| folders.last().map(in_folder)).unwrap_or_else(|| word.to_path_buf())
 }
 
 fn priority(niceness: Niceness) -> ProcessPriority {

@@ -6,10 +6,11 @@ use crate::spool::SpoolName;
 use crate::sys;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The umask under which a MAILQ socket is made: anybody may ask.
 const ASKED_BY_ALL: u32 = 0o111;
@@ -45,19 +46,79 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// Opens the sockets for MAILQ clients. Returns those that could be opened, with what they are called
-/// in the log, and the errors of the others.
-pub fn open_mailq(socket: Option<&MailqSocket>) -> (Vec<(Listener, String)>, Vec<String>) {
-    let default = MailqSocket::Tcp {
-        port: TcpPort::Service("mailq".to_string()),
-        address: BindAddress::Loopback,
-    };
-    match socket.unwrap_or(&default) {
-        MailqSocket::Unix(path) => match open_unix(path, ASKED_BY_ALL) {
-            Ok(listener) => (vec![(listener, path.display().to_string())], Vec::new()),
-            Err(error) => (Vec::new(), vec![format!("{}: {error}", path.display())]),
-        },
-        MailqSocket::Tcp { port, address } => open_tcp(port_number(port), *address),
+/// Where MAILQ clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MailqPlace {
+    /// A path.
+    Unix(PathBuf),
+    /// An address and a port.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for MailqPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MailqPlace::Unix(path) => write!(f, "{}", path.display()),
+            MailqPlace::Tcp(address) => write!(f, "TCP {address}"),
+        }
+    }
+}
+
+impl MailqPlace {
+    /// All places that a configuration asks for.
+    pub fn all(socket: Option<&MailqSocket>) -> Vec<MailqPlace> {
+        let default = MailqSocket::Tcp {
+            port: TcpPort::Service("mailq".to_string()),
+            address: BindAddress::Loopback,
+        };
+        let (port, addresses): (&TcpPort, Vec<IpAddr>) = match socket.unwrap_or(&default) {
+            MailqSocket::Unix(path) => return vec![MailqPlace::Unix(path.clone())],
+            MailqSocket::Tcp { port, address } => (port, addresses(*address)),
+        };
+        let port = port_number(port);
+        let place = |address| MailqPlace::Tcp(SocketAddr::new(address, port));
+        addresses.into_iter().map(place).collect()
+    }
+
+    /// Opens it. If the system is to choose the port, the place knows afterwards which it is.
+    pub fn open(&mut self) -> io::Result<Listener> {
+        match self {
+            MailqPlace::Unix(path) => open_unix(path, ASKED_BY_ALL),
+            MailqPlace::Tcp(address) => {
+                let listener = TcpListener::bind(*address)?;
+                *address = listener.local_addr()?;
+                Ok(Listener::Tcp(listener))
+            }
+        }
+    }
+
+    /// Lets it have the same port as another place, if the system is to choose it.
+    pub fn follow(&mut self, other: &MailqPlace) {
+        if let (MailqPlace::Tcp(address), MailqPlace::Tcp(other)) = (self, other)
+            && address.port() == 0
+        {
+            address.set_port(other.port());
+        }
+    }
+
+    /// Whether the host can do without this place, although it was asked for: it has no IPv6, or its
+    /// IPv6 socket serves IPv4, too.
+    pub fn can_be_missing(&self, error: &io::Error) -> bool {
+        let MailqPlace::Tcp(address) = self else {
+            return false;
+        };
+        let is_unknown_family = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+        let is_served =
+            address.ip() == Ipv4Addr::UNSPECIFIED && error.kind() == ErrorKind::AddrInUse;
+        is_unknown_family || error.kind() == ErrorKind::AddrNotAvailable || is_served
+    }
+}
+
+fn addresses(address: BindAddress) -> Vec<IpAddr> {
+    match address {
+        BindAddress::Loopback => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        BindAddress::Any => vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
+        BindAddress::Address(address) => vec![address],
     }
 }
 
@@ -72,37 +133,6 @@ fn open_unix(path: &Path, umask: u32) -> io::Result<Listener> {
     let listener = UnixListener::bind(path);
     sys::set_umask(former);
     Ok(Listener::Unix(listener?))
-}
-
-fn open_tcp(port: u16, address: BindAddress) -> (Vec<(Listener, String)>, Vec<String>) {
-    let addresses: Vec<IpAddr> = match address {
-        BindAddress::Loopback => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-        BindAddress::Any => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
-        BindAddress::Address(address) => vec![address],
-    };
-    let mut port = port;
-    let (mut opened, mut errors) = (Vec::new(), Vec::new());
-    for address in addresses {
-        match bind(SocketAddr::new(address, port)) {
-            Ok((listener, bound)) => {
-                // If the system was to choose the port, it is the same for both families.
-                port = bound.port();
-                opened.push((Listener::Tcp(listener), format!("TCP {bound}")));
-            }
-            Err(error) => errors.push(format!("TCP {}: {error}", SocketAddr::new(address, port))),
-        }
-    }
-    // A host without IPv6, or one whose IPv6 sockets serve IPv4 too, needs only one of them.
-    if !opened.is_empty() {
-        errors.clear();
-    }
-    (opened, errors)
-}
-
-fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address)?;
-    let bound = listener.local_addr()?;
-    Ok((listener, bound))
 }
 
 fn port_number(port: &TcpPort) -> u16 {
@@ -241,11 +271,16 @@ mod tests {
 
     #[test]
     fn a_port_of_the_system_s_choice_is_the_same_for_both_families() {
-        let (opened, errors) = open_tcp(0, BindAddress::Loopback);
-        assert_eq!(errors, [""; 0]);
-        let ports: Vec<&str> =
-            opened.iter().filter_map(|(_, name)| Some(name.rsplit_once(':')?.1)).collect();
-        assert!(ports.windows(2).all(|pair| pair[0] == pair[1]), "{ports:?}");
+        let socket = MailqSocket::Tcp { port: TcpPort::Number(0), address: BindAddress::Loopback };
+        let mut places = MailqPlace::all(Some(&socket));
+        let _first = places[0].open().expect("a port");
+        let (first, second) = places.split_at_mut(1);
+        second[0].follow(&first[0]);
+        let port = |place: &MailqPlace| {
+            place.to_string().rsplit_once(':').map(|(_, port)| port.to_string())
+        };
+        assert_eq!(port(&first[0]), port(&second[0]));
+        assert_ne!(port(&first[0]).as_deref(), Some("0"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// text. `verbosity` is how often `-v` was given.
 pub fn start(verbosity: u8) {
     env_logger::Builder::new()
-        .filter_level(level(verbosity))
+        .filter_module(env!("CARGO_PKG_NAME"), level(verbosity))
         .format(|out, record| {
             let now = jiff::Zoned::now().strftime("%Y%m%d%H%M%S");
             match record.level() {

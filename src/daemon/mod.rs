@@ -15,6 +15,7 @@
 //! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
 
 mod agents;
+mod check;
 mod clients;
 mod files;
 mod hear;
@@ -44,7 +45,7 @@ use agents::AgentProcesses;
 use clients::Clients;
 use files::Files;
 use intake::Intake;
-use listen::{Audience, Listener, NotifySocket};
+use listen::{Audience, Listener, MailqPlace, NotifySocket};
 use logs::{LogFile, StatisticsLog};
 use mio::{Events, Poll};
 use pid_file::PidFile;
@@ -66,6 +67,8 @@ pub struct Daemon {
     agents: AgentProcesses,
     clients: Clients,
     listeners: Vec<(Audience, Listener)>,
+    /// Where MAILQ is still to be served; `None` before the first try.
+    mailq_missing: Option<Vec<MailqPlace>>,
     notify: Option<NotifySocket>,
     notify_path: PathBuf,
     control_path: PathBuf,

@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::files::WriteRequest;
 use super::hear::OPEN_AGAIN;
-use super::listen::{self, Audience, Listener, NotifySocket};
+use super::listen::{self, Audience, Listener, MailqPlace, NotifySocket};
 use super::tokens::Source;
 use crate::scheduler::{Action, AgentEnd, AgentId, Event};
 use crate::time::Timestamp;
@@ -78,18 +78,28 @@ impl Daemon {
     }
 
     fn open_mailq(&mut self) -> bool {
-        if self.listens_to(Audience::Mailq) {
-            return true;
-        }
-        let (opened, errors) = listen::open_mailq(self.config.parameters.mailq_socket.as_ref());
-        errors.iter().for_each(|error| log::error!("MAILQ cannot be served on {error}"));
-        for (listener, name) in opened {
-            match self.listen_on(Audience::Mailq, listener) {
-                Ok(()) => log::info!("MAILQ is served on {name}"),
-                Err(error) => log::error!("MAILQ cannot be served on {name}: {error}"),
+        let is_first_time = self.mailq_missing.is_none();
+        let all = || MailqPlace::all(self.config.parameters.mailq_socket.as_ref());
+        let mut failed = Vec::new();
+        let mut opened: Option<MailqPlace> = None;
+        for mut place in self.mailq_missing.take().unwrap_or_else(all) {
+            opened.iter().for_each(|opened| place.follow(opened));
+            match place.open().and_then(|listener| self.listen_on(Audience::Mailq, listener)) {
+                Ok(()) => {
+                    log::info!("MAILQ is served on {place}");
+                    opened = Some(place);
+                }
+                Err(error) => failed.push((place, error)),
             }
         }
-        self.listens_to(Audience::Mailq)
+        let is_served = self.listens_to(Audience::Mailq);
+        failed.retain(|(place, error)| !is_served || !place.can_be_missing(error));
+        for (place, error) in failed.iter().filter(|_| is_first_time) {
+            let again = OPEN_AGAIN.as_secs();
+            log::error!("MAILQ cannot be served on {place}: {error}; tried again every {again} s");
+        }
+        self.mailq_missing = Some(failed.into_iter().map(|(place, _)| place).collect());
+        self.mailq_missing.as_ref().is_some_and(Vec::is_empty)
     }
 
     fn open_control(&mut self) -> bool {

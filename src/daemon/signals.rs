@@ -1,8 +1,8 @@
 //! What signals ask for.
 
-use super::Daemon;
 use super::hear::tell_core;
 use super::logs;
+use super::{Daemon, check};
 use crate::config::Config;
 use crate::scheduler::Event;
 use crate::sys;
@@ -80,14 +80,17 @@ impl Daemon {
     fn reload(&mut self, now: Timestamp) {
         match Config::load(&self.config_path, &self.context) {
             Ok(loaded) => {
-                loaded.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+                loaded.warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
+                let programs = self.agents.programs();
+                let missing = check::warnings(&loaded.config, &self.context.zenv, programs);
+                missing.iter().for_each(|warning| log::warn!("{warning}"));
                 self.report_unchangeable(&loaded.config);
                 self.config = Rc::new(loaded.config);
                 self.core.handle(now, Event::Configured(self.config.clone()));
                 log::info!("{}: in force from now on", self.config_path.display());
             }
             Err(errors) => {
-                errors.iter().for_each(|error| log::error!("{error}"));
+                errors.iter().for_each(|error| log::error!("{}", error.in_one_line()));
                 let path = self.config_path.display();
                 log::error!("{path}: not usable; the former configuration stays in force");
             }

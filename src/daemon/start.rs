@@ -9,8 +9,8 @@ use super::options::Options;
 use super::pid_file::PidFile;
 use super::rendezvous::Rendezvous;
 use super::tokens::Source;
-use super::{Daemon, quick_start, signals};
-use crate::config::{Config, Context, Diagnostic, Niceness, Zenv};
+use super::{Daemon, check, quick_start, signals};
+use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
 use crate::scheduler::{Scheduler, Settings};
 use crate::spool::scan::ScanLimits;
 use crate::spool::{HashLevel, Spool};
@@ -67,10 +67,13 @@ fn run(mut options: Options) -> Result<(), Refusal> {
         options.zenv.get_or_insert(places.zenv);
         options.config.get_or_insert(places.config);
     }
-    let zenv = read_zenv(options.zenv.as_deref())?;
+    let (zenv, note) = read_zenv(options.zenv.as_deref())?;
     let config_path = absolute(&config_path(&options, &zenv))?;
     let context = Context::of_this_process(zenv);
-    let config = load_config(&config_path, &context)?;
+    let config = load_config(&config_path, &context, &note)?;
+    for warning in check::warnings(&config, &context.zenv, &program_folders(&context.zenv)) {
+        eprintln!("{warning}");
+    }
     if options.check {
         print!("{}", config.show());
         return Ok(());
@@ -79,12 +82,13 @@ fn run(mut options: Options) -> Result<(), Refusal> {
     plan.carry_out()
 }
 
-fn read_zenv(named: Option<&Path>) -> Result<Zenv, Refusal> {
+/// The variables of the ZENV file, and what must be said if one of them is missed.
+fn read_zenv(named: Option<&Path>) -> Result<(Zenv, String), Refusal> {
     let path = named.unwrap_or(Path::new(DEFAULT_ZENV));
     match Zenv::read(path) {
-        Ok(zenv) => Ok(zenv),
+        Ok(zenv) => Ok((zenv, format!("the ZENV file is {}", path.display()))),
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            Ok(Zenv::default())
+            Ok((Zenv::default(), format!("there is no {DEFAULT_ZENV}; -Z names another ZENV file")))
         }
         // The error names the file.
         Err(error) => Err(Refusal(error.to_string())),
@@ -101,11 +105,17 @@ fn config_path(options: &Options, zenv: &Zenv) -> PathBuf {
     if !documented.exists() && original.exists() { original } else { documented }
 }
 
-fn load_config(path: &Path, context: &Context) -> Result<Config, Refusal> {
+fn load_config(path: &Path, context: &Context, note: &str) -> Result<Config, Refusal> {
     let in_lines = |all: &[Diagnostic]| {
         all.iter().map(Diagnostic::to_string).collect::<Vec<String>>().join("\n")
     };
-    match Config::load(path, context) {
+    let misses_variable = |all: &[Diagnostic]| all.iter().any(Diagnostic::misses_variable);
+    let loaded = Config::load(path, context);
+    let (Ok(Loaded { warnings: said, .. }) | Err(said)) = &loaded;
+    if misses_variable(said) {
+        eprintln!("{note}");
+    }
+    match loaded {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
             Ok(loaded.config)
@@ -256,6 +266,7 @@ impl Plan {
             agents,
             clients: Clients::new(ClientSettings { started, with_vertices, refuse: wants_login }),
             listeners: Vec::new(),
+            mailq_missing: None,
             notify: None,
             notify_path: self.notify,
             control_path: self.spool.control_socket(),

@@ -122,7 +122,9 @@ impl Scheduler {
         let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
         let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
         let destination = thread.unwrap_or(channel);
-        let pid = agent.pid.unwrap_or_default();
+        let Some(pid) = agent.pid else {
+            return self.log(level, format!("an agent of {destination} {end}"));
+        };
         if agent.remarks.left_out() > 0 {
             self.log_left_out(pid, agent.remarks.left_out());
         }
@@ -209,7 +211,8 @@ fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
     format!("the transport agent{killed} {end}{circumstance}{}", last_words(agent))
 }
 
-fn last_words(agent: &Agent) -> String {
+/// What an agent said last that was no part of the protocol, in parentheses.
+pub(super) fn last_words(agent: &Agent) -> String {
     match &agent.last_words[..] {
         [] => String::new(),
         words => format!(" (it said: {})", String::from_utf8_lossy(words)),

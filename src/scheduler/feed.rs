@@ -4,6 +4,7 @@
 use super::Scheduler;
 use super::action::{Action, Manner};
 use super::agent::{AgentId, Owed, State};
+use super::agent_end::last_words;
 use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::Answer;
@@ -44,9 +45,11 @@ impl Scheduler {
         };
         agent_ref.hungry_at = now;
         agent_ref.progress_at = now;
-        agent_ref.last_words = Box::default();
         if let Owed::Job(vertex) = answered {
             self.job_over(now, agent, vertex);
+        }
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.last_words = Box::default();
         }
         let agent_ref = &self.agents[&agent];
         // It is fed again when it has answered for everything it was given.
@@ -67,13 +70,17 @@ impl Scheduler {
             return;
         }
         if found_nothing {
-            let text = "the agent found nothing to do in the control file, which is read again";
-            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(text));
+            let said = last_words(&self.agents[&agent]);
+            let text = format!(
+                "the agent found nothing to do in the control file, which is read again{said}"
+            );
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             self.read_message_again(self.vertices[vertex].message);
         } else if !self.vertices[vertex].reported {
             self.vertices[vertex].attempts += 1;
-            let text = "the agent ended the job without a word about this recipient";
-            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(text));
+            let said = last_words(&self.agents[&agent]);
+            let text = format!("the agent ended the job without a word about this recipient{said}");
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         self.let_wait(now, vertex);
     }

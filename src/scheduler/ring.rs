@@ -30,6 +30,8 @@ pub struct Ring {
     pub agents: usize,
     /// Why the first of its ready threads has no agent.
     pub refusal: Option<Refusal>,
+    /// The log says that its clause has no command.
+    pub complained: bool,
     /// It is in the line of rings to be served.
     pub is_unserved: bool,
     /// It is in the line for the next agent that may be started.
@@ -72,6 +74,7 @@ impl Ring {
             idle: Vec::new(),
             agents: 0,
             refusal: None,
+            complained: false,
             is_unserved: false,
             is_starved: false,
             is_retired: false,

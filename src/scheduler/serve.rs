@@ -8,6 +8,7 @@ use super::ring::{Refusal, Ring, RingId};
 use super::thread::{InReady, ThreadId};
 use super::timers::Timer;
 use crate::time::Timestamp;
+use log::Level;
 
 /// How many agents were started in the present second.
 #[derive(Default)]
@@ -198,11 +199,8 @@ impl Scheduler {
             // Its own agents come to serve the thread.
             Refusal::MaxRing => {}
             // Somebody must change the configuration or the mode first.
-            Refusal::NoCommand
-            | Refusal::Frozen
-            | Refusal::Loading
-            | Refusal::Ending
-            | Refusal::NotSelected => {}
+            Refusal::NoCommand => self.complain_of_command(ring),
+            Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
             Refusal::MaxAgents => {
                 self.starve(ring);
                 self.make_room(now, |_| true);
@@ -216,6 +214,18 @@ impl Scheduler {
                 self.starve(ring);
                 self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
             }
+        }
+    }
+
+    /// Mail that nobody can deliver must not wait unnoticed.
+    fn complain_of_command(&mut self, ring: RingId) {
+        if std::mem::replace(&mut self.rings[ring].complained, true) {
+            return;
+        }
+        if let Some(thread) = self.next_ready(ring) {
+            let destination = &self.threads[thread].destination;
+            let text = format!("{destination}: no clause has a command for it; its mail stays");
+            self.log(Level::Error, text);
         }
     }
 

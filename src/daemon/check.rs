@@ -1,0 +1,39 @@
+//! What the configuration alone does not tell: whether there is what it names.
+
+use super::agents::find_program;
+use crate::config::{Config, Zenv};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// What the author of a configuration should look at, each in one line. `programs` are the folders in
+/// which agents are looked for that are named without a path.
+pub fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
+    let commands = config.commands();
+    if commands.is_empty() {
+        return vec!["no clause has a command: nothing will ever be delivered".to_string()];
+    }
+    let mut warnings = Vec::new();
+    for (place, command) in commands {
+        let Some(word) = command.program(zenv) else {
+            continue;
+        };
+        let program = find_program(&word, programs);
+        if let Some(fault) = fault(&program) {
+            warnings.push(format!("{place}: warning: the agent {}: {fault}", program.display()));
+        }
+    }
+    warnings
+}
+
+/// Why a program cannot be started.
+fn fault(program: &Path) -> Option<String> {
+    match fs::metadata(program) {
+        Err(error) => Some(error.to_string()),
+        Ok(metadata) if !metadata.is_file() => Some("it is no regular file".to_string()),
+        Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
+            Some("nobody may execute it".to_string())
+        }
+        Ok(_) => None,
+    }
+}
