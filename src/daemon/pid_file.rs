@@ -3,9 +3,11 @@
 //! A running scheduler holds a lock on it, which ends with the process however it ends. So the number
 //! in it is never trusted alone: it may be that of another process by now.
 
+use crate::sys;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The lock on the pid file. The file is removed when this is dropped.
 pub struct PidFile {
@@ -25,10 +27,17 @@ pub enum PidFileError {
     Failed(PathBuf, io::Error),
 }
 
+/// How long the lock of a scheduler that is gone is waited for. A scheduler that was killed just when it
+/// started an agent has left a child that holds the lock until it has become the agent.
+const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(5);
+/// How often it is tried meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 impl PidFile {
     /// Takes the spool: writes the pid of this process.
     pub fn take(path: &Path) -> Result<PidFile, PidFileError> {
         let failed = |error| PidFileError::Failed(path.to_path_buf(), error);
+        let mut patience = PATIENCE_WITH_THE_DEAD;
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -42,6 +51,11 @@ impl PidFile {
             let former = former.trim();
             match file.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if is_gone(former) && !patience.is_zero() => {
+                    std::thread::sleep(LOOK_AGAIN);
+                    patience = patience.saturating_sub(LOOK_AGAIN);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Err(PidFileError::Running(former.into())),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
@@ -66,6 +80,11 @@ impl Drop for PidFile {
             log::warn!("{}: {error}", self.path.display());
         }
     }
+}
+
+/// Whether a pid is that of nobody.
+fn is_gone(pid: &str) -> bool {
+    pid.parse().is_ok_and(|pid| !sys::process_exists(pid))
 }
 
 fn is_same_file(path: &Path, file: &File) -> bool {
