@@ -11,6 +11,7 @@ use super::rendezvous::Rendezvous;
 use super::tokens::Source;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
+use crate::processes;
 use crate::scheduler::{Scheduler, Settings};
 use crate::spool::scan::ScanLimits;
 use crate::spool::{HashLevel, Spool};
@@ -212,6 +213,7 @@ impl Plan {
         let log_file = self.log.as_deref().map(open_log).transpose()?;
         let transport = self.spool.transport().to_path_buf();
         std::env::set_current_dir(&transport).map_err(failed("transport"))?;
+        processes::remember_boot_time();
         logs::start(self.options.verbose);
         if self.options.verbose_after_load {
             log::set_max_level(logs::level(0));
