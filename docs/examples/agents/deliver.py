@@ -10,6 +10,7 @@ for the protocol.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,22 +18,45 @@ import time
 TEMPORARY = 75  # EX_TEMPFAIL
 
 
+at_work = ending = False
+
+
 def main(channel, command):
+    global at_work
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end)
     say(b"#hungry")
     for line in sys.stdin.buffer:
         # An empty line means "end"; a line without its end was cut short, and is not for us to guess.
         if line == b"\n" or not line.endswith(b"\n"):
             break
+        at_work = True
         if line != b"#idle\n":
             path, _, host = line[:-1].partition(b"\t")
             if not work(path, host, channel, command):
                 # What the scheduler believes is not what the file says: ask it to look again.
                 say(b"#resync " + path)
+        at_work = False
+        if ending:
+            break
         say(b"#hungry")
 
 
+def end(*_):
+    """A signal asks us to end: at once while we wait for a job, else when the job at hand is done."""
+    global ending
+    ending = True
+    if not at_work:
+        sys.exit(0)
+
+
 def say(line):
-    os.write(1, line + b"\n")  # at once: nothing may wait in a buffer
+    """Tells the scheduler something. If it is gone, the job is finished all the same."""
+    try:
+        os.write(1, line + b"\n")  # at once: nothing may wait in a buffer
+    except OSError:
+        pass
 
 
 def work(path, host, channel, command):

@@ -99,6 +99,9 @@ deliver() {                     # FILE OFFSET NOTIFY HEADERS USER MESSAGE-FILE B
     printf '%s/%s\t%s\t%s %s\n' "$number" "$offset" "$notary" "$word" "$text"
 }
 
+# A signal asks us to end: at once while we wait for a job (then "read" fails), else when it is done.
+trap 'ending=yes' HUP INT QUIT TERM
+ending=
 echo '#hungry'
 # "read" fails for a line without its end, too: one that was cut short is not for us to guess.
 while IFS= read -r line && [ -n "$line" ]; do
@@ -118,5 +121,6 @@ LIST
         # What the scheduler believes is not what the file says: ask it to look again.
         [ -n "$taken" ] || printf '#resync %s\n' "$path"
     fi
+    [ -z "$ending" ] || break
     echo '#hungry'
 done
