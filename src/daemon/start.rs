@@ -2,6 +2,7 @@
 
 use super::agents::{AgentProcesses, AgentSettings};
 use super::clients::{ClientSettings, Clients};
+use super::clock::Clock;
 use super::files::Files;
 use super::intake::Intake;
 use super::logs::{self, LogFile, StatisticsLog};
@@ -261,6 +262,7 @@ impl Plan {
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
         Ok(Daemon {
             poll,
+            clock: Clock::new(),
             core: Scheduler::new(core_settings(&self.options, descriptors), config.clone()),
             signals,
             files,
