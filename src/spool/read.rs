@@ -5,7 +5,7 @@ use super::{Arrival, HashFolder, HashLevel, LockOwner, Spool, SpoolName, owner_o
 use crate::control_file::{self, ControlFile, ControlFileError, Tag, mark};
 use crate::time::Timestamp;
 use std::fs::{self, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -93,13 +93,13 @@ pub fn read_again(spool: &Spool, name: SpoolName) -> Found {
 /// Clears the locks that dead processes hold in a control file, among them the given one.
 pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()> {
     let path = spool.control_file(name);
-    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+    let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let modified = modified(&file.metadata()?);
-    let mut text = Vec::new();
-    (&file).read_to_end(&mut text)?;
+    let metadata = file.metadata()?;
+    let modified = modified(&metadata);
+    let text = control_file::contents(&mut file, metadata.len())?;
     let Ok(parsed) = control_file::parse(text) else {
         return Ok(());
     };
@@ -196,22 +196,21 @@ fn parse_and_clear(
     Ok((file, received))
 }
 
-/// What is in a control file: mostly one system call, since its size is known.
-fn contents(path: &Path, look: &Look) -> io::Result<Vec<u8>> {
+/// What is in a control file.
+fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
     // It may have been replaced by something else meanwhile; that must not hold us up.
     let mut file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
-    let size = usize::try_from(look.size).map_err(|_| ErrorKind::FileTooLarge)?;
-    // One byte more: if that stays free, the end has been reached.
-    let mut text = vec![0; size + 1];
-    let count = file.read(&mut text)?;
-    text.truncate(count);
-    if count > size {
-        file.read_to_end(&mut text)?;
-    }
-    Ok(text)
+    control_file::contents(&mut file, look.size).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            let limit = control_file::LARGEST >> 20;
+            let reason = format!("the file is larger than {limit} MiB");
+            Problem::Malformed(ControlFileError::new(0, reason))
+        }
+        _ => error.into(),
+    })
 }
 
 /// The message file that a control file must have, unless it only asks for a host to be tried.

@@ -133,6 +133,28 @@ fn a_message_that_is_no_file_or_is_missing_makes_the_control_file_useless() {
     assert_eq!(site.events().0.len(), 0);
 }
 
+/// A sparse file takes no room on the disk, but would in memory.
+#[test]
+fn a_file_of_an_absurd_size_is_not_read() {
+    const LIMIT: u64 = 256 << 20;
+    let site = Site::new(COUNT);
+    let sizes = [("221", LIMIT + 1), ("222", 4 << 40)];
+    for (name, size) in sizes {
+        site.put_file(name, control_file(name, &["c a.test u"]).as_bytes());
+        let path = site.path("postoffice/transport").join(name);
+        let file = fs::File::options().write(true).open(path).expect("it is there");
+        file.set_len(size).expect("a sparse file");
+    }
+    let mut daemon = site.start();
+    for name in ["221", "222"] {
+        let reason = "malformed control file, offset 0: the file is larger than 256 MiB";
+        until("the log says so", || site.logged(&format!("{name}: {reason}")) == 1);
+        assert!(site.files("postman").contains(&format!("{name}:malformed:message")));
+    }
+    site.until_empty();
+    daemon.assert_runs();
+}
+
 #[test]
 fn files_with_little_in_them_are_delivered() {
     let site = Site::new(COUNT);
