@@ -85,7 +85,7 @@ fn run(options: &Options) -> io::Result<String> {
     let group = Group {
         sender: Address::new("local", "", &options.sender, 0),
         recipients: options.recipients.iter().map(|user| recipient(options, user)).collect(),
-        headers: message.headers.clone(),
+        headers: message.headers.clone().into_bytes(),
     };
     let name = submitter.submit(message.text().as_bytes(), &message.id, vec![group])?;
     submitter.notify(&notify_socket, &name)?;

@@ -1,7 +1,7 @@
 //! Taking messages out of the spool: removed when they are finished, moved aside when they cannot be
 //! handled or when somebody is still owed a report.
 
-use super::{Spool, SpoolName, note};
+use super::{Spool, SpoolName, folder, note};
 use crate::control_file::{self, Tag};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -62,7 +62,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// a crash in between leaves a message in the queue as it was, or a needless second name.
 pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let postman = spool.postman();
-    fs::create_dir_all(&postman)?;
+    folder::make(&postman, folder::OURS)?;
     let wanted = postman.join(format!("{}:{}", name.base(), reason.suffix()));
     let original = spool.message_file(name);
     let (control, message) = free_names(&wanted)
