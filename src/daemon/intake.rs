@@ -39,6 +39,8 @@ pub struct Intake {
     again: HashMap<u64, SpoolName>,
     /// Files that cannot be used and could not be moved aside.
     refused: HashSet<u64>,
+    /// When somebody was last told that all message files are missing.
+    told_of_queue: Timestamp,
     next_scan: Timestamp,
     is_scanning: bool,
     /// Somebody asked for a scan while there was one, which may have missed what is meant.
@@ -57,6 +59,7 @@ impl Intake {
             held_numbers: HashSet::new(),
             again: HashMap::new(),
             refused: HashSet::new(),
+            told_of_queue: Timestamp::EPOCH,
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
             is_asked_again: false,
@@ -98,6 +101,17 @@ impl Intake {
     /// A file could not be read: it is to be looked at again later.
     pub fn failed(&mut self, now: Timestamp, name: SpoolName) {
         self.hold(now + FAILED_WAIT, name);
+    }
+
+    /// There is no message of a file, nor any other: it is to be looked at again later. Tells whether
+    /// somebody must hear of it; not for each of a million files.
+    pub fn without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
+        self.hold(now + FAILED_WAIT, name);
+        let must_be_told = now >= self.told_of_queue + FAILED_WAIT;
+        if must_be_told {
+            self.told_of_queue = now;
+        }
+        must_be_told
     }
 
     fn hold(&mut self, until: Timestamp, name: SpoolName) {
@@ -219,6 +233,18 @@ mod tests {
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_missing_is_told_of_once_a_minute() {
+        let mut intake = intake();
+        assert!(intake.without_queue(NOW, name(1)));
+        assert!(!intake.without_queue(NOW, name(2)));
+        assert!(!intake.found(&name(2), Known::No));
+        let later = NOW + FAILED_WAIT;
+        assert_eq!(intake.next_held(later), Some(name(1)));
+        assert_eq!(intake.next_held(later), Some(name(2)));
+        assert!(intake.without_queue(later, name(2)));
     }
 
     #[test]
