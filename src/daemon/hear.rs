@@ -21,6 +21,9 @@ const RESULTS_A_TURN: usize = 512;
 const NOTICES_A_TURN: usize = 256;
 /// So many connections are accepted in one turn.
 const CONNECTIONS_A_TURN: usize = 64;
+/// Why something in `transport/` is no control file.
+const NO_NAME: &str = "names of control files begin with a number below 2^64, have no blanks, and are at \
+                       most 48 bytes long; folders are at most two letters deep";
 /// What is said of control files while there is nothing in `queue/`.
 const NO_QUEUE: &str = "there are control files, but queue/ is empty: is it mounted? They stay, and are \
                         looked at again every minute";
@@ -64,6 +67,11 @@ impl Daemon {
             Done::ScanEnded(end) => {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
+                }
+                for name in &end.passed_over {
+                    if self.intake.passed_over(name) {
+                        log::warn!("transport/{name} is passed over: {NO_NAME}");
+                    }
                 }
                 self.files.read(std::mem::take(&mut self.new_names));
                 self.intake.end_scan(now, end.truncated);
