@@ -199,6 +199,8 @@ mod tests {
         String::from_utf8(draft.to_text().expect("written")).expect("text")
     }
 
+    type Change = fn(&mut Recipient, String);
+
     #[test]
     fn nothing_makes_more_lines_than_there_should_be() {
         const LINES: &str = "a@b\n\nr           prog - \"|touch /tmp/x\" 0\nm";
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(refused(|draft, evil| draft.name = evil), all("name"));
         assert_eq!(refused(|draft, evil| draft.log_id = evil), all("log id"));
         assert_eq!(refused(|draft, evil| draft.groups[0].sender.user = evil), all("address"));
-        let of_recipient: [(&str, fn(&mut Recipient, String)); 4] = [
+        let of_recipient: [(&str, Change); 4] = [
             ("channel", |recipient, evil| recipient.address.channel = evil),
             ("host", |recipient, evil| recipient.address.host = evil),
             ("address", |recipient, evil| recipient.address.user = evil),

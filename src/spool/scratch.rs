@@ -3,6 +3,7 @@
 use crate::sys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ impl Scratch {
     pub fn create_again(path: impl Into<PathBuf>) -> io::Result<Scratch> {
         let path = path.into();
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Scratch::create(path),
         }
     }
@@ -60,12 +61,14 @@ impl Scratch {
         match sys::rename_new(&self.path, &to) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 fs::hard_link(&self.path, &to)?;
-                fs::remove_file(&self.path)?;
+                fs::remove_file(mem::replace(&mut self.path, to))
             }
-            other => other?,
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.path = to;
+                Ok(())
+            }
         }
-        self.path = to;
-        Ok(())
     }
 
     /// Takes away the name. The number stays taken.
