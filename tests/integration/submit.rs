@@ -1,10 +1,10 @@
 //! The program `submit`: what it puts into the spool, what it refuses, and what it says when something is
 //! in its way.
 
-use crate::support::{SUBMIT, Site, until};
+use crate::support::{SUBMIT, Site, is_root, not_run, until};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::process::{Command, Output, Stdio};
 
 const COUNT: &str =
@@ -171,5 +171,27 @@ fn an_unknown_level_in_zenv_leaves_the_option_in_force() {
         };
         assert_eq!(mode(&name), 0o600);
         assert_eq!((mode(&name[..1]), mode("")), (0o2750, 0o2750));
+    }
+}
+
+/// Otherwise a scheduler that is not root could not use it.
+#[test]
+fn what_root_submits_belongs_to_the_owner_of_the_spool() {
+    const SOMEBODY: u32 = 65534;
+    if !is_root() {
+        return not_run("submitting for another user: only root can give files away");
+    }
+    let site = Site::new(COUNT);
+    for top in ["transport", "queue"] {
+        let path = site.path("postoffice").join(top);
+        chown(&path, Some(SOMEBODY), Some(SOMEBODY)).expect("given away");
+    }
+    let name = submitted(&site, &["-H", "-c", "c", "bob"], b"\nhi\n");
+    for top in ["transport", "queue"] {
+        for path in [&name, &name[..1]] {
+            let path = site.path("postoffice").join(top).join(path);
+            let metadata = fs::metadata(&path).expect("it is there");
+            assert_eq!((metadata.uid(), metadata.gid()), (SOMEBODY, SOMEBODY), "{path:?}");
+        }
     }
 }
