@@ -8,6 +8,7 @@ mod identity;
 mod limits;
 mod locks;
 mod process;
+mod rename;
 pub mod users;
 
 pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
@@ -20,6 +21,7 @@ pub use process::{
     ChildEnd, ChildProcess, ProcessPriority, clock_ticks, process_exists, reap, send_signal,
     set_priority,
 };
+pub use rename::rename_new;
 pub use users::{Account, find_account};
 
 /// The result of a call that returns 0, or -1 and an error number.
