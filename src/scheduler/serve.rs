@@ -244,7 +244,7 @@ impl Scheduler {
         if let Some(thread) = self.next_ready(ring) {
             let destination = &self.threads[thread].destination;
             let text = format!("{destination}: no clause has a command for it; its mail stays");
-            self.log(Level::Error, text);
+            self.log(Level::Warn, text);
         }
     }
 
