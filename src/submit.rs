@@ -77,19 +77,45 @@ fn run(options: &Options) -> io::Result<String> {
     };
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
-    let message = Message::complete(&text, options);
+    let letter = Letter::compose(&text, options);
     let notify_socket = match zenv.get("SCHEDULERNOTIFY") {
         Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
         None => postoffice.join(".scheduler.notify"),
     };
-    let group = Group {
-        sender: Address::new("local", "", &options.sender, 0),
-        recipients: options.recipients.iter().map(|user| recipient(options, user)).collect(),
-        headers: message.headers.clone(),
-    };
-    let name = submitter.submit(message.text().as_bytes(), &message.id, vec![group])?;
+    let name = submitter.submit(letter.text.as_bytes(), &letter.id, vec![letter.group])?;
     submitter.notify(&notify_socket, &name)?;
     Ok(name.to_string())
+}
+
+/// What is put into the spool.
+#[derive(Debug)]
+pub struct Letter {
+    /// The message: headers, empty line, body.
+    pub text: String,
+    /// Its Message-ID.
+    pub id: String,
+    /// The sender, the recipients, and the headers once more.
+    pub group: Group,
+}
+
+impl Letter {
+    /// What the command line and the text that it came with come to.
+    pub fn compose(text: &str, options: &Options) -> Letter {
+        let message = Message::complete(text, options);
+        Letter {
+            text: message.text(),
+            id: message.id,
+            group: Group {
+                sender: Address::new("local", "", &options.sender, 0),
+                recipients: options
+                    .recipients
+                    .iter()
+                    .map(|user| recipient(options, user))
+                    .collect(),
+                headers: message.headers,
+            },
+        }
+    }
 }
 
 fn recipient(options: &Options, user: &str) -> Recipient {
@@ -123,7 +149,9 @@ impl Message {
             ("Message-ID", format!("<{unique}@localhost>")),
         ] {
             if header(&headers, name).is_none() {
-                headers.push_str(&format!("{name}: {value}\n"));
+                // An empty line among them would end the headers; what follows would be read as
+                // recipients.
+                headers.push_str(&format!("{name}: {}\n", value.replace(['\r', '\n'], " ")));
             }
         }
         let id = header(&headers, "Message-ID").unwrap_or_default().to_string();
@@ -184,5 +212,14 @@ mod tests {
         assert_eq!(header(&message.headers, "From"), Some("carol@y"));
         assert_eq!(header(&message.headers, "To"), Some("bob"));
         assert_eq!(message.body, "hi\n");
+    }
+
+    #[test]
+    fn an_address_cannot_end_the_headers() {
+        let options = Options::parse_from(["submit", "-f", "a\n\nr x\r\n", "b\nc"]);
+        let message = Message::complete("hi\n", &options);
+        assert_eq!(header(&message.headers, "From"), Some("a  r x"));
+        assert_eq!(header(&message.headers, "To"), Some("b c"));
+        assert!(!message.headers.contains("\n\n"), "{}", message.headers);
     }
 }
