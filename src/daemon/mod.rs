@@ -19,7 +19,7 @@ mod clients;
 mod files;
 mod hear;
 mod intake;
-mod lines;
+pub mod lines;
 mod listen;
 mod logs;
 mod options;
