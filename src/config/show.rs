@@ -30,8 +30,12 @@ impl Config {
         push_line(&mut out, "# The effective configuration", &self.file.display().to_string());
         out.push_str("# What is commented out is inherited, or the default.\n\n");
         self.show_parameters(&mut out);
+        let mut defaults = Vec::new();
         for (index, clause) in self.clauses.iter().enumerate() {
-            self.show_clause(index, clause, &mut out);
+            self.show_clause(index, clause, &defaults, &mut out);
+            if clause.pattern.matches_everything() {
+                self.add_defaults(index, &mut defaults);
+            }
         }
         out
     }
@@ -77,7 +81,34 @@ impl Config {
         }
     }
 
-    fn show_clause(&self, index: usize, written: &WrittenClause, out: &mut String) {
+    /// Adds a clause to those that give defaults, and drops those that it leaves nothing to say: they
+    /// stay few, however many there are in the file.
+    fn add_defaults(&self, index: usize, defaults: &mut Vec<u32>) {
+        defaults.push(index as u32);
+        let mut said: Vec<&'static str> = Vec::new();
+        let mut says_something = Vec::new();
+        for earlier in defaults.iter().rev() {
+            let known = said.len();
+            for setting in self.clauses[*earlier as usize].settings.iter() {
+                if !said.contains(&setting.keyword.name) {
+                    said.push(setting.keyword.name);
+                }
+            }
+            if said.len() > known {
+                says_something.push(*earlier);
+            }
+        }
+        says_something.reverse();
+        *defaults = says_something;
+    }
+
+    fn show_clause(
+        &self,
+        index: usize,
+        written: &WrittenClause,
+        defaults: &[u32],
+        out: &mut String,
+    ) {
         out.push('\n');
         push_line(out, &pattern_of(written), &self.place(written.line).to_string());
         for (position, setting) in written.settings.iter().enumerate() {
@@ -89,18 +120,13 @@ impl Config {
                 push_line(out, &text, &self.place(setting.line).to_string());
             }
         }
-        self.show_inherited(index, written, out);
+        let chain = [defaults, &[index as u32]].concat();
+        self.show_inherited(&chain, written, out);
     }
 
-    /// What holds for a clause without its saying so.
-    fn show_inherited(&self, index: usize, written: &WrittenClause, out: &mut String) {
-        let gives_defaults = |earlier: &usize| {
-            let clause = &self.clauses[*earlier];
-            clause.pattern.matches_everything() && !clause.settings.is_empty()
-        };
-        let earlier = (0..index).filter(gives_defaults);
-        let chain: Vec<u32> = earlier.chain([index]).map(|index| index as u32).collect();
-        let clause = self.resolve(&chain);
+    /// What holds for a clause without its saying so, but because of those before it in its chain.
+    fn show_inherited(&self, chain: &[u32], written: &WrittenClause, out: &mut String) {
+        let clause = self.resolve(chain);
         let is_own = |keyword: &Keyword| {
             written.settings.iter().any(|setting| std::ptr::eq(setting.keyword, keyword))
         };
@@ -109,7 +135,7 @@ impl Config {
             match (keyword.get)(&clause) {
                 Some(value) => {
                     let text = format!("\t#{}", shown(keyword, &value));
-                    push_line(out, &text, &self.source(keyword, &chain));
+                    push_line(out, &text, &self.source(keyword, chain));
                 }
                 None => {
                     let default = format!("default: {}", keyword.default);
