@@ -12,6 +12,8 @@ const DESTINATIONS: [(&str, &str); 6] = [
     ("", ""),
     ("x", "[127.0.0.1]"),
 ];
+/// The largest file that is read, in bytes. What is shown has a line for each keyword in each clause.
+const LARGEST_FILE: usize = 1 << 20;
 /// How many of the file's words are tried as destinations.
 const WORDS: usize = 20;
 
@@ -23,6 +25,9 @@ pub fn run(bytes: &[u8]) {
         return;
     };
     let shown = config.show();
+    if shown.len() > LARGEST_FILE {
+        return;
+    }
     let again = match parse(shown.as_bytes()) {
         Ok(again) => again,
         Err(errors) => panic!("what is shown is no configuration:\n{shown}\n{}", errors.join("\n")),

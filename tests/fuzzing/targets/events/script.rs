@@ -116,7 +116,7 @@ impl Script<'_> {
             if groups.iter().any(|group| group.channel == channel && group.host == host) {
                 continue;
             }
-            let count = [1, 1, 2, 40][self.draw.below(4)];
+            let count = [1, 1, 2, 12][self.draw.below(4)];
             let offsets: Vec<u32> = (0..count).map(|index| offset + 100 * index).rev().collect();
             offset += 100 * count;
             groups.push(Group { channel, host, offsets });
@@ -149,7 +149,7 @@ impl Script<'_> {
         };
         match self.draw.below(8) {
             0 | 1 => self.world.say(agent, b"#hungry"),
-            2 => (0..20).for_each(|_| self.world.say(agent, b"#hungry")),
+            2 => self.flood(agent, b"#hungry", 20),
             3 => {
                 let line = self.draw.until(b'\n').to_vec();
                 self.world.say(agent, &line);
@@ -163,7 +163,7 @@ impl Script<'_> {
                 self.world.say(agent, &[b'x'; 3000]);
                 self.world.tell(Event::LinePassedOver { agent, bytes });
             }
-            6 => (0..120).for_each(|_| self.world.say(agent, b"# noise")),
+            6 => self.flood(agent, b"# noise", 105),
             _ => {
                 let (number, offset) = (self.draw.below(NUMBERS), 100 * self.draw.below(50));
                 let status = STATUSES[self.draw.below(STATUSES.len())];
@@ -172,11 +172,17 @@ impl Script<'_> {
         }
     }
 
+    fn flood(&mut self, agent: AgentId, line: &[u8], count: usize) {
+        self.world.check_once(|world| (0..count).for_each(|_| world.say(agent, line)));
+    }
+
     /// An agent does some of what it was told.
     fn agent_works(&mut self) {
         if let Some(agent) = self.an_agent() {
             let (status, count) = (self.draw.below(STATUSES.len()), 1 + self.draw.below(4));
-            (0..count).for_each(|_| self.world.work(agent, STATUSES[status], usize::MAX));
+            self.world.check_once(|world| {
+                (0..count).for_each(|_| world.work(agent, STATUSES[status], usize::MAX));
+            });
         }
     }
 
@@ -184,7 +190,9 @@ impl Script<'_> {
     fn agents_work(&mut self) {
         let (status, most) = (self.draw.below(STATUSES.len()), self.draw.below(4));
         let agents: Vec<AgentId> = self.world.model.agents.keys().copied().collect();
-        agents.into_iter().for_each(|agent| self.world.work(agent, STATUSES[status], most));
+        self.world.check_once(|world| {
+            agents.into_iter().for_each(|agent| world.work(agent, STATUSES[status], most));
+        });
     }
 
     fn agent_ends(&mut self) {

@@ -18,7 +18,7 @@ pub fn settle(mut world: World) {
     world.tell(Event::Configured(configuration(0)));
     wake_everything(&mut world);
     for _ in 0..MOST_ROUNDS {
-        let acted = answer(&mut world) | work(&mut world);
+        let acted = world.check_once(|world| answer(world) | work(world));
         if acted {
             continue;
         }

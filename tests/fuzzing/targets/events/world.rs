@@ -17,6 +17,8 @@ pub struct World {
     pub model: Model,
     /// Whether it was told to stop: then it starts no agent any more.
     pub is_draining: bool,
+    /// Whether the core is checked after each event, which costs far more than the event.
+    pub checks_each: bool,
     /// How agents come to life.
     birth: Birth,
 }
@@ -45,6 +47,7 @@ impl World {
             now: START,
             model: Model::default(),
             is_draining: false,
+            checks_each: true,
             birth: [Birth::AtOnce, Birth::EachOther, Birth::Later, Birth::Never][birth],
         }
     }
@@ -53,7 +56,9 @@ impl World {
     pub fn tell(&mut self, event: Event<'_>) {
         self.is_draining |= matches!(event, Event::Drain);
         self.core.handle(self.now, event);
-        self.core.check_invariants();
+        if self.checks_each {
+            self.core.check_invariants();
+        }
         while let Some(action) = self.core.poll() {
             self.perform(action);
         }
@@ -62,6 +67,15 @@ impl World {
     /// Lets agents come to life at once from now on.
     pub fn end_trouble(&mut self) {
         self.birth = Birth::AtOnce;
+    }
+
+    /// Does something that takes many events, and checks the core once.
+    pub fn check_once<T>(&mut self, act: impl FnOnce(&mut World) -> T) -> T {
+        let checks_each = std::mem::replace(&mut self.checks_each, false);
+        let result = act(self);
+        self.checks_each = checks_each;
+        self.core.check_invariants();
+        result
     }
 
     /// Time has passed, or was set.
