@@ -57,6 +57,8 @@ pub struct Puppet {
     pub is_running: bool,
     /// Whether it was told to end.
     pub is_ending: bool,
+    /// Whether it has answered `#idle`, and got nothing to do since.
+    pub is_parked: bool,
     /// What it has to answer, oldest first.
     pub told: VecDeque<Told>,
 }

@@ -62,6 +62,10 @@ impl World {
         while let Some(action) = self.core.poll() {
             self.perform(action);
         }
+        for (agent, puppet) in &self.model.agents {
+            let waits = puppet.told.is_empty() && !puppet.is_ending && !puppet.is_parked;
+            assert!(!waits, "{agent:?} is not idle, but has nothing to do");
+        }
     }
 
     /// Lets agents come to life at once from now on.
@@ -99,7 +103,7 @@ impl World {
         match Answer::parse(line) {
             Answer::Hungry => {
                 if let Some(puppet) = self.model.agents.get_mut(&agent) {
-                    puppet.told.pop_front();
+                    puppet.is_parked |= puppet.told.pop_front() == Some(Told::Idle);
                 }
             }
             Answer::Report(report) if self.model.agents.contains_key(&agent) => {
@@ -193,6 +197,7 @@ impl World {
             host: with_host.then(|| host.into()),
             is_running: false,
             is_ending: false,
+            is_parked: false,
             told: [Told::Start].into(),
         };
         assert!(self.model.agents.insert(agent, puppet).is_none(), "an agent is born twice");
@@ -240,7 +245,9 @@ impl World {
         let message = self.model.messages.get(&number).expect("a known message");
         let group = message.group(&puppet.channel, host).expect("a known destination");
         assert!(group.offsets.iter().any(|offset| message.open.contains(offset)), "{name} is over");
-        self.puppet(agent).told.push_back(told);
+        let puppet = self.puppet(agent);
+        puppet.is_parked = false;
+        puppet.told.push_back(told);
     }
 
     fn note(&mut self, note: &Note) {
