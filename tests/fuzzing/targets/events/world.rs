@@ -66,6 +66,9 @@ impl World {
             let waits = puppet.told.is_empty() && !puppet.is_ending && !puppet.is_parked;
             assert!(!waits, "{agent:?} is not idle, but has nothing to do");
         }
+        let is_idle = |puppet: &&Puppet| puppet.is_parked && !puppet.is_ending;
+        let idle = self.model.agents.values().filter(is_idle).count();
+        assert_eq!(self.core.totals().idle, idle, "idle agents, some of whom wait for nothing");
     }
 
     /// Lets agents come to life at once from now on.
