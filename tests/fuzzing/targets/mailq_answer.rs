@@ -22,7 +22,7 @@ const WISHES: [&[&str]; 10] = [
 ];
 /// Bytes shown for each byte received, at most: an escaped control character takes more room, and a
 /// table has columns.
-const GROWTH: usize = 400;
+const GROWTH: usize = 40;
 /// Bytes shown of nothing.
 const FRAME: usize = 1000;
 
