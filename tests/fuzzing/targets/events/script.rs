@@ -147,7 +147,7 @@ impl Script<'_> {
         let Some(agent) = self.an_agent() else {
             return;
         };
-        match self.draw.below(8) {
+        match self.draw.below(12) {
             0 | 1 => self.world.say(agent, b"#hungry"),
             2 => self.flood(agent, b"#hungry", 20),
             3 => {
@@ -164,11 +164,25 @@ impl Script<'_> {
                 self.world.tell(Event::LinePassedOver { agent, bytes });
             }
             6 => self.flood(agent, b"# noise", 105),
+            7..=10 => self.agent_reports_another(agent),
             _ => {
                 let (number, offset) = (self.draw.below(NUMBERS), 100 * self.draw.below(50));
                 let status = STATUSES[self.draw.below(STATUSES.len())];
                 self.world.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
             }
+        }
+    }
+
+    /// An agent reports about a recipient that may be due, waiting, or with another agent.
+    fn agent_reports_another(&mut self, agent: AgentId) {
+        let numbers: Vec<u64> = self.world.model.messages.keys().copied().collect();
+        let Some(number) = self.draw.one_of(&numbers) else {
+            return;
+        };
+        let open: Vec<u32> = self.world.model.messages[number].open.iter().copied().collect();
+        if let Some(offset) = self.draw.one_of(&open) {
+            let status = STATUSES[self.draw.below(STATUSES.len())];
+            self.world.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
         }
     }
 
