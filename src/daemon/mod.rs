@@ -21,7 +21,7 @@ mod clock;
 mod files;
 mod hear;
 mod intake;
-mod lines;
+pub mod lines;
 mod listen;
 mod logs;
 mod options;

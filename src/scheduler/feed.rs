@@ -198,13 +198,13 @@ impl Scheduler {
 
     /// An agent has answered `#idle`.
     fn park(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
-        agent_ref.state = State::Idle(now);
-        let ring = agent_ref.ring;
         if self.has_served(now, agent) {
             self.retire_agent(now, agent);
             return;
         }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.state = State::Idle(now);
+        let ring = agent_ref.ring;
         self.rings[ring].idle.push(agent);
         self.idle_agents += 1;
         self.arm_agent(agent);

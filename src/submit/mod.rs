@@ -14,6 +14,7 @@ use crate::spool::submit::Submitter;
 use crate::spool::{HashLevel, Spool, SpoolName};
 use crate::sys;
 use message::Message;
+pub use message::Unsendable;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -75,18 +76,45 @@ fn run(options: &Options) -> Result<(), Failure> {
     };
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
-    let message = Message::new(&text, options)
+    let letter = Letter::compose(&text, options)
         .map_err(|reason| Failure::new(BAD_MESSAGE, reason.to_string()))?;
-    let group = Group {
-        sender: options.sender().map_or_else(error_sender, local_sender),
-        recipients: message.recipients.iter().map(|user| recipient(options, user)).collect(),
-        headers: message.headers(),
-    };
-    let name = submitter.submit(&message.text(), &message.id(), vec![group])?;
+    let name = submitter.submit(&letter.text, &letter.id, vec![letter.group])?;
     // It is in the spool, and will be delivered. Whatever fails from here on, the caller must not try
     // again.
     tell(&submitter, &notify_socket(&zenv, &postoffice), &name);
     Ok(())
+}
+
+/// What is put into the spool.
+#[derive(Debug)]
+pub struct Letter {
+    /// The message: headers, empty line, body.
+    pub text: Vec<u8>,
+    /// Its Message-ID.
+    pub id: String,
+    /// The sender, the recipients, and the headers once more.
+    pub group: Group,
+}
+
+impl Letter {
+    /// What the command line, which has been [checked](Options::check), and the text on standard input
+    /// come to.
+    pub fn compose(text: &[u8], options: &Options) -> Result<Letter, Unsendable> {
+        let message = Message::new(text, options)?;
+        Ok(Letter {
+            text: message.text(),
+            id: message.id(),
+            group: Group {
+                sender: options.sender().map_or_else(error_sender, local_sender),
+                recipients: message
+                    .recipients
+                    .iter()
+                    .map(|user| recipient(options, user))
+                    .collect(),
+                headers: message.headers(),
+            },
+        })
+    }
 }
 
 /// Tells the scheduler and the caller of the message.
