@@ -9,6 +9,8 @@ pub mod config;
 pub mod control_file;
 pub mod daemon;
 pub mod mailq;
+pub mod recording;
+pub mod schedsim;
 pub mod scheduler;
 pub mod spool;
 pub mod submit;

@@ -4,6 +4,7 @@
 //! with modification times on disk. Nothing in this module but [`Timestamp::now`] reads a clock, and
 //! only the shell may call that; the core is given the time with each event.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// A point in wall-clock time: nanoseconds since 1970-01-01 00:00:00 UTC.
 ///
 /// Covers the years 1678 to 2262; arithmetic saturates at both ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -43,6 +44,16 @@ impl Timestamp {
     /// Nanoseconds within the second, 0 to 999,999,999.
     pub const fn subsec_nanoseconds(self) -> u32 {
         self.0.rem_euclid(NANOS_PER_SECOND) as u32
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn nanoseconds(self) -> i64 {
+        self.0
+    }
+
+    /// The point so many nanoseconds after the epoch.
+    pub const fn from_nanoseconds(nanoseconds: i64) -> Timestamp {
+        Timestamp(nanoseconds)
     }
 
     /// The time from `earlier` to `self`, or zero where `earlier` is in fact later.

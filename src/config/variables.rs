@@ -43,6 +43,14 @@ impl Zenv {
         zenv
     }
 
+    /// All of them, in the order of their names.
+    pub fn pairs(&self) -> Vec<(String, String)> {
+        let pairs = self.variables.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let mut pairs: Vec<(String, String)> = pairs.collect();
+        pairs.sort();
+        pairs
+    }
+
     fn parse(text: &[u8]) -> io::Result<Zenv> {
         let mut zenv = Zenv::default();
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {

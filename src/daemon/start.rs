@@ -11,7 +11,8 @@ use super::rendezvous::Rendezvous;
 use super::tokens::Source;
 use super::{Daemon, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Niceness, Zenv};
-use crate::scheduler::{Scheduler, Settings};
+use crate::recording::{Limits, Recorded, Recorder};
+use crate::scheduler::Settings;
 use crate::spool::scan::ScanLimits;
 use crate::spool::{HashLevel, Spool};
 use crate::sys::{self, ProcessPriority};
@@ -132,6 +133,7 @@ struct Plan {
     statistics: Option<PathBuf>,
     rendezvous: PathBuf,
     notify: PathBuf,
+    recording: Option<PathBuf>,
     level: HashLevel,
 }
 
@@ -167,6 +169,7 @@ impl Plan {
             statistics: options.statistics.as_deref().map(absolute).transpose()?,
             rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
             notify: notify_path(&config, zenv, &spool),
+            recording: options.record.as_deref().map(absolute).transpose()?,
             level,
             spool,
             options,
@@ -231,6 +234,7 @@ impl Plan {
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), Source::Files.token())?;
         let files = Files::start(&self.spool, self.level, waker)?;
+        let recorder = self.recorder()?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
             programs: program_folders(&self.context.zenv),
@@ -239,6 +243,12 @@ impl Plan {
             file_limit: self.options.agent_file_limit(),
             ignore_hangup: log_file.is_none(),
         });
+        let core = Recorded::new(
+            core_settings(&self.options, descriptors),
+            config.clone(),
+            started,
+            recorder,
+        );
         let with_vertices = !self.options.short_mailq;
         let wants_login =
             self.options.mailq_version == Some(2) || config.parameters.auth_file.is_some();
@@ -249,7 +259,7 @@ impl Plan {
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
         Ok(Daemon {
             poll,
-            core: Scheduler::new(core_settings(&self.options, descriptors), config.clone()),
+            core,
             signals,
             files,
             intake: Intake::new(),
@@ -275,6 +285,14 @@ impl Plan {
             is_draining: false,
             _pid_file: pid_file,
         })
+    }
+}
+
+impl Plan {
+    fn recorder(&self) -> io::Result<Option<Recorder>> {
+        let limits = Limits { size: self.options.record_size, keep: self.options.record_keep };
+        let create = |path: &PathBuf| Recorder::create(path, limits, self.context.clone());
+        self.recording.as_ref().map(create).transpose()
     }
 }
 

@@ -8,9 +8,10 @@ use super::ring::{Refusal, Ring, RingId};
 use super::thread::{InReady, ThreadId};
 use super::timers::Timer;
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// How many agents were started in the present second.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct ForkRate {
     second: i64,
     started: u32,
