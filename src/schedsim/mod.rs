@@ -4,9 +4,10 @@
 //! | file | subcommand |
 //! |---|---|
 //! | [`replay`] | `replay`: a recording once more, each decision verified |
-//! | [`explain`] | `explain`: the life of one message |
+//! | [`explain`], [`life`] | `explain`: the life of one message |
 
 pub mod explain;
+mod life;
 pub mod replay;
 
 use clap::{Parser, Subcommand};

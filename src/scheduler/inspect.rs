@@ -1,10 +1,11 @@
 //! What those may see of one message who explain its life: values to be shown, nothing to be changed.
 
 use super::Scheduler;
+use super::agent::AgentId;
 use super::ring::Refusal;
 use super::vertex::Place;
 use crate::config::Clause;
-use crate::spool::{Arrival, Group};
+use crate::spool::{Arrival, Group, SpoolId};
 use crate::time::Timestamp;
 use std::rc::Rc;
 
@@ -65,6 +66,21 @@ impl Scheduler {
             }
         });
         Some(vertices.collect())
+    }
+
+    /// The spool id of the message of a number, if there is one.
+    pub fn spool_id(&self, number: u64) -> Option<SpoolId> {
+        Some(self.messages[self.messages.find(number)?].spool_id())
+    }
+
+    /// The process of an agent, once it has one.
+    pub fn process_of(&self, agent: AgentId) -> Option<u32> {
+        self.agents.get(&agent)?.pid
+    }
+
+    /// The channel that an agent works for.
+    pub fn channel_of(&self, agent: AgentId) -> Option<Rc<[u8]>> {
+        Some(self.rings[self.agents.get(&agent)?.ring].channel.clone())
     }
 
     fn rest(&self, vertex: &super::vertex::Vertex) -> Rest {

@@ -129,17 +129,16 @@ fn every_changed_byte_is_noticed() {
     let recording = record_whole(2, 30);
     let whole = replay(&recording).expect("nothing differs").events;
     for index in 0..recording.len() {
-        for change in [1, 0x80, 0xff] {
-            let mut changed = recording.clone();
-            changed[index] ^= change;
-            match replay(&changed) {
-                Ok(played) => {
-                    let noticed = played.ending != Ending::Whole && played.events < whole;
-                    assert!(noticed, "byte {index} ^ {change}: {played:?}");
-                }
-                Err(Failure::Read(_)) => {}
-                Err(other) => panic!("byte {index} ^ {change}: {other}"),
+        let change = [1, 0x80, 0xff][index % 3];
+        let mut changed = recording.clone();
+        changed[index] ^= change;
+        match replay(&changed) {
+            Ok(played) => {
+                let noticed = played.ending != Ending::Whole && played.events < whole;
+                assert!(noticed, "byte {index} ^ {change}: {played:?}");
             }
+            Err(Failure::Read(_)) => {}
+            Err(other) => panic!("byte {index} ^ {change}: {other}"),
         }
     }
 }
