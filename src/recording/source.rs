@@ -2,6 +2,7 @@
 //! scheduler was, and what the accounts it names were.
 
 use crate::config::{Config, Context, Diagnostic, Zenv};
+use crate::sys::users;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -36,7 +37,8 @@ impl Source {
     pub fn of(config: &Config, context: &Context) -> Source {
         let (file, text) = (config.file(), config.text());
         // It is read once more to see which accounts it asks for.
-        let (_, accounts) = Asked::during(Accounts::default(), Some(context), || {
+        let beyond = [context.user_id, context.group_id];
+        let (_, accounts) = Asked::during(Accounts::default(), Some(beyond), || {
             drop(Config::parse(file, text, &Asked::context(context)));
         });
         Source {
@@ -57,33 +59,27 @@ impl Source {
 
     /// Reads the configuration as it was read then.
     pub fn read(&self) -> Result<Rc<Config>, Vec<Diagnostic>> {
-        self.parse(self.file(), &self.text)
+        self.parse(self.file(), &self.text, None)
     }
 
     /// Reads another configuration in the same surroundings. Accounts that nobody has asked for then are
     /// this system's; those it does not know are not refused.
     pub fn read_other(&self, file: &Path) -> Result<Rc<Config>, Vec<Diagnostic>> {
-        let context = Context::of_this_process(Zenv::default());
         let text = std::fs::read(file).map_err(|error| {
             vec![Diagnostic::of_file(file, format!("the file cannot be read: {error}"))]
         })?;
-        let known_here = Context {
-            user_id: |name| Some((context_user(name)).unwrap_or(UNKNOWN)),
-            group_id: |name| Some((context_group(name)).unwrap_or(UNKNOWN)),
-            ..context
-        };
-        self.parse_with(file, &text, Some(&known_here))
+        let beyond: [Lookup; 2] = [
+            |name| Some(users::user_id(name).unwrap_or(UNKNOWN)),
+            |name| Some(users::group_id(name).unwrap_or(UNKNOWN)),
+        ];
+        self.parse(file, &text, Some(beyond))
     }
 
-    fn parse(&self, file: &Path, text: &[u8]) -> Result<Rc<Config>, Vec<Diagnostic>> {
-        self.parse_with(file, text, None)
-    }
-
-    fn parse_with(
+    fn parse(
         &self,
         file: &Path,
         text: &[u8],
-        beyond: Option<&Context>,
+        beyond: Option<[Lookup; 2]>,
     ) -> Result<Rc<Config>, Vec<Diagnostic>> {
         let context = Context {
             zenv: Zenv::from_pairs(self.zenv.clone()),
@@ -121,13 +117,8 @@ pub mod elsewhere {
 /// The number of accounts that are unknown where a simulation runs: that of `nobody`.
 const UNKNOWN: u32 = 65534;
 
-fn context_user(name: &str) -> Option<u32> {
-    crate::sys::users::user_id(name)
-}
-
-fn context_group(name: &str) -> Option<u32> {
-    crate::sys::users::group_id(name)
-}
+/// Finds a user or a group by name.
+type Lookup = fn(&str) -> Option<u32>;
 
 /// Who answers while a configuration is read. A [`Context`] has plain functions, which cannot carry
 /// answers with them, so these are kept for the OS thread.
@@ -135,7 +126,7 @@ fn context_group(name: &str) -> Option<u32> {
 struct Asked {
     accounts: Accounts,
     /// Who knows users and groups that are not among the accounts.
-    beyond: Option<[fn(&str) -> Option<u32>; 2]>,
+    beyond: Option<[Lookup; 2]>,
 }
 
 thread_local! {
@@ -147,10 +138,9 @@ impl Asked {
     /// accounts that are known afterwards.
     fn during<T>(
         accounts: Accounts,
-        beyond: Option<&Context>,
+        beyond: Option<[Lookup; 2]>,
         read: impl FnOnce() -> T,
     ) -> (T, Accounts) {
-        let beyond = beyond.map(|context| [context.user_id, context.group_id]);
         ASKED.set(Asked { accounts, beyond });
         let result = read();
         (result, ASKED.take().accounts)
@@ -178,7 +168,7 @@ impl Asked {
 
 fn find(
     known: &mut BTreeMap<String, Option<u32>>,
-    beyond: Option<fn(&str) -> Option<u32>>,
+    beyond: Option<Lookup>,
     name: &str,
 ) -> Option<u32> {
     if let Some(id) = known.get(name) {

@@ -237,11 +237,15 @@ impl Life {
     }
 
     fn tell_rest(&mut self, now: Timestamp, name: &str, before: Option<&Rest>, vertex: &Inspected) {
+        let has_waited = matches!(before, Some(Rest::Waiting { .. }));
+        if has_waited && !matches!(vertex.rest, Rest::Waiting { .. }) {
+            self.tell_of(now, "due", name, self.cause.to_string());
+        }
         let tries = vertex.attempts;
         let place = &vertex.clause.place;
         let text = match &vertex.rest {
             // Told as `fed`, with the agent.
-            Rest::Fed => return,
+            Rest::Fed | Rest::Due => return,
             Rest::Waiting { until: Some(until), blocked } => {
                 let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
                 let whom = if *blocked { ", as does all its host has" } else { "" };
@@ -252,16 +256,7 @@ impl Life {
             }
             Rest::InLine { pid } => format!("in line for the agents of its host, newest {pid}"),
             Rest::Refused(reason) => format!("for an agent. {reason} ({place})"),
-            Rest::Due if matches!(before, Some(Rest::Waiting { .. })) => {
-                return self.tell_of(now, "due", name, self.cause.to_string());
-            }
-            Rest::Due => return,
         };
-        if matches!(before, Some(Rest::Waiting { .. }))
-            && !matches!(vertex.rest, Rest::Waiting { .. })
-        {
-            self.tell_of(now, "due", name, self.cause.to_string());
-        }
         self.tell_of(now, "waits", name, text);
     }
 
@@ -293,9 +288,9 @@ impl Life {
             }
             Action::Remove { name, aside } if name.number() == number => {
                 let text = if *aside {
-                    "complete, but somebody is owed a report: to be moved to postman/"
+                    "somebody is owed a report: to be moved to postman/"
                 } else {
-                    "complete: to be removed"
+                    "to be removed"
                 };
                 self.tell(now, "complete", text.to_string());
             }

@@ -4,11 +4,16 @@
 //! | file | subcommand |
 //! |---|---|
 //! | [`replay`] | `replay`: a recording once more, each decision verified |
+//! | [`what_if`], [`behaviour`], [`rerun`], [`tally`] | `replay --cf`: the same mail under another configuration |
 //! | [`explain`], [`life`] | `explain`: the life of one message |
 
+mod behaviour;
 pub mod explain;
 mod life;
 pub mod replay;
+mod rerun;
+mod tally;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};

@@ -29,7 +29,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
     for file in &options.files {
         match &options.config {
             None => verify(file, options.json, out)?,
-            Some(_) => return Err(Trouble::Other("not yet".into())),
+            Some(config) => super::what_if::run(file, config, options.json, out)?,
         }
     }
     Ok(())

@@ -123,7 +123,8 @@ impl Rehearsal {
             host: host.into_bytes().into(),
             offsets,
         };
-        let base = if number % 7 == 0 { format!("{number}-odd") } else { number.to_string() };
+        let base =
+            if number.is_multiple_of(7) { format!("{number}-odd") } else { number.to_string() };
         Arrival {
             name: SpoolName::new(HashFolder::TOP, base.as_bytes()).expect("a name"),
             modified: self.now - Duration::from_secs(self.random.u64(0..100)),
