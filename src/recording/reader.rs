@@ -66,6 +66,8 @@ pub struct Recording<R> {
     block_offset: u64,
     /// How much of it has been read.
     read: usize,
+    /// Where in it the last entry begins.
+    last: usize,
     time: Timestamp,
     ending: Option<Ending>,
 }
@@ -120,6 +122,7 @@ impl<R: Read> Recording<R> {
             block: Vec::new(),
             block_offset: offset,
             read: 0,
+            last: 0,
             ending: None,
         })
     }
@@ -142,6 +145,7 @@ impl<R: Read> Recording<R> {
         match entry::read(unread, self.time) {
             Ok((time, what, verdict, rest)) => {
                 self.time = time;
+                self.last = self.read;
                 self.read = self.block.len() - rest.len();
                 Ok(Some(Entry { offset, time, what, verdict }))
             }
@@ -151,6 +155,13 @@ impl<R: Read> Recording<R> {
                 Ok(None)
             }
         }
+    }
+
+    /// What the last entry says, once more.
+    pub fn last_entry(&self) -> Option<What<'_>> {
+        // Times count from the entry before, but nobody asks for it.
+        let read = entry::read(self.block.get(self.last..)?, self.time);
+        read.ok().map(|(_, what, _, _)| what)
     }
 
     fn next_block(&mut self) -> io::Result<bool> {

@@ -25,6 +25,8 @@ const BLOCK_AGE: Duration = Duration::from_millis(250);
 const SMALL_QUEUE: usize = 20_000;
 /// With more queued, a file may grow to so many times its size before a new one is begun all the same.
 const PATIENCE: u64 = 2;
+/// While nothing is recorded, it is looked at this often whether that can be changed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// After something has failed, recording goes on after this time at the earliest...
 const RESUME_AFTER: Duration = Duration::from_secs(10);
 /// ...and with much queued after this time.
@@ -254,8 +256,10 @@ impl Recorded {
     /// How long the recorder can wait for the next turn; `None` is for ever.
     pub fn until_turn(&self) -> Option<Duration> {
         let recorder = self.recorder.as_ref()?;
-        let waits = !recorder.block.is_empty();
-        (waits || recorder.paused.is_some()).then_some(BLOCK_AGE)
+        match recorder.paused {
+            Some(_) => Some(LOOK_AGAIN),
+            None => (!recorder.block.is_empty()).then_some(BLOCK_AGE),
+        }
     }
 
     /// Whether there is a recorder that cannot record at the moment.

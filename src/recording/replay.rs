@@ -116,22 +116,21 @@ impl<R: Read> Replay<R> {
         while let Some(entry) = recording.next_entry().map_err(ReadError::from)? {
             played.events += 1;
             let told = Told { number: played.events, offset: entry.offset, time: entry.time };
+            let expected = entry.verdict;
             let event = match entry.what {
                 What::Event(event) => event,
                 What::Configured(source) => configured(&source)?,
             };
             observer.before(&told, &event, core);
-            // Only a difference needs it in words, and few events are long.
-            let describe = Description::of(&event);
             core.handle(entry.time, event);
             decided.clear();
             decided.extend(std::iter::from_fn(|| core.poll()));
             let verdict = Verdict::of(decided.iter());
-            if verdict != entry.verdict {
+            if verdict != expected {
                 return Err(Failure::Different(Box::new(Difference {
                     told,
-                    event: describe.to_string(),
-                    then: entry.verdict.count,
+                    event: recording.last_entry().as_ref().map(describe).unwrap_or_default(),
+                    then: expected.count,
                     now: decided,
                 })));
             }
@@ -148,43 +147,13 @@ fn configured(source: &Source) -> Result<Event<'static>, ReadError> {
     Ok(Event::Configured(read_source(source)?))
 }
 
-/// An event in few words, without a copy of what it has in it.
-enum Description<'e> {
-    Arrived(u64),
-    Said(u64, &'e [u8]),
-    Other(&'static str, u64),
-}
-
-impl<'e> Description<'e> {
-    fn of(event: &Event<'e>) -> Description<'e> {
-        use Description::{Arrived, Other, Said};
-        match event {
-            Event::Arrived(arrival) => Arrived(arrival.name.number()),
-            Event::AgentSaid { agent, line } => Said(agent.0, line),
-            Event::InitialScanDone => Other("the initial scan is over", 0),
-            Event::ReadAgain { number, .. } => Other("control file read again:", *number),
-            Event::Noted { ticket, .. } => Other("answer to note", *ticket),
-            Event::Removed { number, .. } => Other("answer to the removal of", *number),
-            Event::AgentStarted { agent, .. } => Other("start of agent", agent.0),
-            Event::LinePassedOver { agent, .. } => Other("a line too long of agent", agent.0),
-            Event::AgentEnded { agent, .. } => Other("end of agent", agent.0),
-            Event::Configured(_) => Other("a new configuration", 0),
-            Event::Turn(_) => Other("a host's mail is asked for", 0),
-            Event::Drain => Other("the scheduler is to end", 0),
-            Event::Tick => Other("time has passed", 0),
+/// An event in words.
+fn describe(what: &What<'_>) -> String {
+    match what {
+        What::Event(Event::AgentSaid { agent, line }) => {
+            format!("agent {} says: {}", agent.0, String::from_utf8_lossy(line))
         }
-    }
-}
-
-impl fmt::Display for Description<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Description::Arrived(number) => write!(f, "arrival of {number}"),
-            Description::Said(agent, line) => {
-                write!(f, "agent {agent} says: {}", String::from_utf8_lossy(line))
-            }
-            Description::Other(what, 0) => f.write_str(what),
-            Description::Other(what, number) => write!(f, "{what} {number}"),
-        }
+        What::Event(event) => format!("{event:?}"),
+        What::Configured(source) => format!("new configuration {}", source.file().display()),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::frame;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -155,15 +155,25 @@ impl Files {
     }
 
     fn begin(&mut self, header: &[u8], checkpoint: &[u8]) -> io::Result<()> {
-        if !std::mem::take(&mut self.is_new) {
-            self.present = create(&self.path, self.keep).map_err(|error| at(&self.path, &error))?;
+        let at_path = |error| at(&self.path, &error);
+        if !self.is_new {
+            self.present = create(&self.path, self.keep).map_err(at_path)?;
         }
+        // What cannot be begun now is begun in the same file later, or attempts on a full disk would
+        // push out the older files one by one.
+        self.is_new = true;
         let mut out = BufWriter::new(&self.present);
-        frame::write_start(&mut out)
+        self.present
+            .set_len(0)
+            .and_then(|()| out.rewind())
+            .and_then(|()| frame::write_start(&mut out))
             .and_then(|()| frame::write(&mut out, header))
             .and_then(|()| frame::write(&mut out, checkpoint))
             .and_then(|()| out.flush())
-            .map_err(|error| at(&self.path, &error))
+            .map_err(at_path)?;
+        drop(out);
+        self.is_new = false;
+        Ok(())
     }
 
     fn add(&mut self, block: &[u8]) -> io::Result<()> {
@@ -187,21 +197,20 @@ fn create(path: &Path, keep: u32) -> io::Result<File> {
             PathBuf::from(name)
         }
     };
-    let if_there = |result: io::Result<()>| match result {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
-    };
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::new(
             ErrorKind::AlreadyExists,
             "it is there, but not a regular file",
         ));
     }
-    if keep == 0 {
-        if_there(fs::remove_file(path))?;
+    if keep == 0 && fs::symlink_metadata(path).is_ok() {
+        fs::remove_file(path)?;
     }
-    for number in (0..keep).rev() {
-        if_there(fs::rename(older(number), older(number + 1)))?;
+    // Up to the first that is not there: the others need not make room.
+    let is_missing = |number: &u32| fs::symlink_metadata(older(*number)).is_err();
+    let missing = (0..keep).find(is_missing).unwrap_or(keep);
+    for number in (0..missing).rev() {
+        fs::rename(older(number), older(number + 1))?;
     }
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }

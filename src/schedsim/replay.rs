@@ -78,7 +78,13 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), Trouble> 
     let played = match replay.run(&mut counts) {
         Ok(played) => played,
         Err(Failure::Different(difference)) => {
-            return Err(at(&format!("a decision differs\n{difference}")));
+            let (then, now) = (&replay.recording().header.version, env!("CARGO_PKG_VERSION"));
+            let versions = if then == now {
+                String::new()
+            } else {
+                format!(" (it was made by version {then}, this is {now})")
+            };
+            return Err(at(&format!("a decision differs{versions}\n{difference}")));
         }
         Err(other) => return Err(at(&other)),
     };

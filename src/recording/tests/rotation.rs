@@ -38,7 +38,11 @@ fn only_so_many_are_kept_and_nobody_else_may_read_them() {
 fn what_has_the_name_already_is_kept_if_it_is_a_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("r");
+    std::fs::write(folder.path().join("r.1"), "oldest").expect("written");
     let create = |keep| Recorder::create(&path, Limits { size: 1, keep }, context()).map(drop);
+    create(2).expect("a file");
+    assert!(!folder.path().join("r.2").exists(), "nothing had to make room");
+    std::fs::remove_file(folder.path().join("r.1")).expect("removed");
     std::fs::write(&path, "first").expect("written");
     create(2).expect("a file");
     create(2).expect("a file");
