@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Printed are: processor time of the core for each message (arrival, job, report, removal) without and
-//! with a recorder, that of the recorder's own OS thread, and how long the loop stands still for a
+//! with a recorder, that of the recorder's own OS thread, how fast the recording is replayed, and how long the loop stands still for a
 //! checkpoint with a million recipients queued.
 
 use std::fs;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use zsched::config::{Config, Context, Zenv};
-use zsched::recording::{Limits, Recorded, Recorder};
+use zsched::recording::{Limits, Recorded, Recorder, Recording, Replay};
 use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
 use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
 use zsched::time::Timestamp;
@@ -71,6 +71,18 @@ fn cost(folder: &Path, messages: u64) -> io::Result<()> {
     println!("  the core alone                  {:8.0} ns/message", median(|times| times.2));
     println!("  recording, on the loop          {:8.0} ns/message", median(|times| times.0));
     println!("  recording, on its own thread    {:8.0} ns/message", median(|times| times.1));
+    replay(&folder.join("recording"))
+}
+
+/// How fast a recording is verified.
+fn replay(path: &Path) -> io::Result<()> {
+    let started = Instant::now();
+    let recording = Recording::open(path).map_err(io::Error::other)?;
+    let mut replay = Replay::new(recording).map_err(io::Error::other)?;
+    let played = replay.run(&mut ()).map_err(|failure| io::Error::other(failure.to_string()))?;
+    let rate = played.events as f64 / started.elapsed().as_secs_f64();
+    let (events, length) = (played.events, fs::metadata(path)?.len());
+    println!("  replay of {events} events, {length} bytes: {rate:.0} events/s");
     Ok(())
 }
 

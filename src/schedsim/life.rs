@@ -175,17 +175,19 @@ impl Life {
 
     /// Jobs that were given out for the message.
     fn fed(&mut self, now: Timestamp, decided: &[Action], core: &Scheduler) {
-        let bursts = |wanted: AgentId| {
-            let is_same = move |action: &&Action| matches!(action, Action::Feed { agent, .. } if *agent == wanted);
-            decided.iter().filter(is_same)
-        };
+        let mut bursts: BTreeMap<AgentId, usize> = BTreeMap::new();
+        for action in decided {
+            if let Action::Feed { agent, .. } = action {
+                *bursts.entry(*agent).or_default() += 1;
+            }
+        }
         let mut places: BTreeMap<AgentId, usize> = BTreeMap::new();
         for action in decided {
             let Action::Feed { agent, job } = action else { continue };
             let place = places.entry(*agent).or_default();
             *place += 1;
             let Some(name) = self.of_job(job, *agent, core) else { continue };
-            let (place, of) = (*place, bursts(*agent).count());
+            let (place, of) = (*place, bursts[agent]);
             let pid = core.process_of(*agent);
             self.fed.insert(name.clone(), (*agent, pid));
             let text =
