@@ -6,7 +6,7 @@
 
 use crate::agent::protocol::{Answer, Status};
 use crate::recording::{Observer, Told};
-use crate::scheduler::{Action, AgentEnd, AgentId, Event, Scheduler};
+use crate::scheduler::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
 use crate::spool::{Arrival, HashFolder, SpoolName};
 use crate::time::Timestamp;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -83,7 +83,7 @@ struct Agent {
     since: Timestamp,
     is_new: bool,
     /// Messages and destinations of its jobs; `None` is no job, but `#idle` or its start.
-    owed: VecDeque<Option<(usize, Vec<u8>)>>,
+    owed: VecDeque<Option<(usize, Destination)>>,
 }
 
 impl Behaviour {
@@ -137,10 +137,12 @@ impl Behaviour {
 
     fn ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd, core: &Scheduler) {
         let Some(agent) = self.agents.remove(&agent) else { return };
-        let Some(Some((index, host))) = agent.owed.front() else { return };
+        let Some(Some((index, destination))) = agent.owed.front() else { return };
         let number = self.present.iter().find(|(_, present)| *present == index);
         let vertices = number.and_then(|(number, _)| core.inspect(*number)).unwrap_or_default();
-        let of_job = vertices.iter().filter(|vertex| *vertex.host == **host);
+        let of_job = vertices.iter().filter(|vertex| {
+            (&*vertex.channel, &*vertex.host) == (destination.channel(), destination.host())
+        });
         let took = now.since(agent.since);
         for offset in of_job.flat_map(|vertex| &vertex.offsets) {
             let attempt = Attempt { outcome: Outcome::Death(end.clone()), took };
@@ -148,8 +150,8 @@ impl Behaviour {
         }
     }
 
-    fn fed(&mut self, now: Timestamp, agent: AgentId, job: &[u8]) {
-        let agent = self.agents.entry(agent).or_insert_with(|| Agent::new(now));
+    fn fed(&mut self, now: Timestamp, id: AgentId, job: &[u8], core: &Scheduler) {
+        let agent = self.agents.entry(id).or_insert_with(|| Agent::new(now));
         if agent.owed.is_empty() {
             agent.since = now;
         }
@@ -158,8 +160,8 @@ impl Behaviour {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let name = SpoolName::new(HashFolder::TOP, base);
         let index = name.and_then(|name| self.present.get(&name.number()));
-        let host = fields.next().unwrap_or_default().to_vec();
-        agent.owed.push_back(index.map(|index| (*index, host)));
+        let destination = core.destination_of_job(id, fields.next());
+        agent.owed.push_back(index.copied().zip(destination));
     }
 }
 
@@ -189,7 +191,7 @@ impl Observer for Behaviour {
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], _: &Scheduler) {
+    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
         let now = told.time;
         for action in decided {
             match action {
@@ -197,7 +199,7 @@ impl Observer for Behaviour {
                     let owed = VecDeque::from([None]);
                     self.agents.insert(*agent, Agent { since: now, is_new: true, owed });
                 }
-                Action::Feed { agent, job } => self.fed(now, *agent, job),
+                Action::Feed { agent, job } => self.fed(now, *agent, job, core),
                 Action::SayIdle(agent) => {
                     if let Some(agent) = self.agents.get_mut(agent) {
                         agent.owed.push_back(None);

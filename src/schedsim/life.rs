@@ -207,15 +207,7 @@ impl Life {
         if number != self.wanted.number {
             return None;
         }
-        let host = fields.next();
-        let channel = core.channel_of(agent)?;
-        let is_it = |vertex: &&Inspected| {
-            vertex.rest == Rest::Fed
-                && *vertex.channel == *channel
-                && host.is_none_or(|host| *vertex.host == *host)
-        };
-        let vertices = core.inspect(number).unwrap_or_default();
-        vertices.iter().find(is_it).map(name_of)
+        core.destination_of_job(agent, fields.next()).map(|destination| destination.to_string())
     }
 
     /// Tells what has changed in where its recipients stand.

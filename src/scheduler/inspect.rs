@@ -2,6 +2,7 @@
 
 use super::Scheduler;
 use super::agent::AgentId;
+use super::destination::Destination;
 use super::ring::Refusal;
 use super::vertex::Place;
 use crate::config::Clause;
@@ -78,9 +79,11 @@ impl Scheduler {
         self.agents.get(&agent)?.pid
     }
 
-    /// The channel that an agent works for.
-    pub fn channel_of(&self, agent: AgentId) -> Option<Rc<[u8]>> {
-        Some(self.rings[self.agents.get(&agent)?.ring].channel.clone())
+    /// Channel and host of a job of an agent: the host is the one in the job line, or if there is none,
+    /// the one that the agent was started for.
+    pub fn destination_of_job(&self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
+        let ring = &self.rings[self.agents.get(&agent)?.ring];
+        Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 
     fn rest(&self, vertex: &super::vertex::Vertex) -> Rest {
