@@ -7,6 +7,7 @@ use super::files::Done;
 use super::intake::Known;
 use super::tokens::Source;
 use crate::control_file::ControlFileError;
+use crate::recording::Recorded;
 use crate::scheduler::{AgentId, Event, Reread, Scheduler};
 use crate::spool::SpoolName;
 use crate::spool::read::Found;
@@ -214,7 +215,7 @@ impl Daemon {
 }
 
 /// Tells the core what an agent wrote.
-pub fn tell_core(core: &mut Scheduler, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
+pub fn tell_core(core: &mut Recorded, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
     match heard {
         Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
         Heard::TooLong(bytes) => core.handle(now, Event::LinePassedOver { agent, bytes }),
