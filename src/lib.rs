@@ -10,6 +10,7 @@ pub mod control_file;
 pub mod daemon;
 pub mod mailq;
 pub mod scheduler;
+pub mod simulation;
 pub mod spool;
 pub mod submit;
 pub mod sys;

@@ -24,13 +24,18 @@ const START_TIME_SLACK: Duration = Duration::from_secs(2);
 /// written to cannot be the one that wrote its pid into it. Six digits may be the beginning of a
 /// longer pid, so all of these are asked for.
 pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
+    owner_among(field, |pid| may_have_written(pid, modified))
+}
+
+/// The same, where `may_hold` tells of a process whether it can be the one.
+pub(crate) fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;
     };
     let longer = if field.may_be_truncated() { pid * 10..pid * 10 + 10 } else { 0..0 };
     std::iter::once(pid)
         .chain(longer)
-        .find(|candidate| may_have_written(*candidate, modified))
+        .find(|candidate| may_hold(*candidate))
         .map_or(LockOwner::Dead, LockOwner::Alive)
 }
 

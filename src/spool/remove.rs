@@ -40,12 +40,17 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         other => other?,
     };
+    Ok(has_something_to_see(text))
+}
+
+/// The same, asked of the text of the control file.
+pub(crate) fn has_something_to_see(text: Vec<u8>) -> bool {
     // All recipients are finished, so whoever is not marked as delivered has failed.
-    Ok(control_file::parse(text).map_or(true, |file| {
+    control_file::parse(text).map_or(true, |file| {
         note::owes_report(&file)
             || note::hides_failure(&file, |tag| tag != Tag::Done)
             || !file.undeliverable.is_empty()
-    }))
+    })
 }
 
 /// Moves both files of a message to `postman/`, as `<name>:<reason>` (the control file) and
