@@ -328,15 +328,13 @@ impl Agent {
             Outcome::Failed => (Tag::Failed, Some(Occasion::Failure)),
             Outcome::Deferred(_) => (Tag::Pending, None),
         };
-        let end_unmarked = |around: &mut Around<'_>| {
-            if tag != Tag::Pending {
-                let delivered = tag == Tag::Done;
-                around.observer.unmarked(around.at, &work.file, offset, delivered);
-            }
+        let abandon = |around: &mut Around<'_>, is_marked: bool| {
+            let secret = tag == Tag::Done && !is_marked;
+            around.observer.abandoned(around.at, &work.file, offset, secret);
             true
         };
         if death == Some(Death::Delivered) {
-            return end_unmarked(around);
+            return abandon(around, false);
         }
         let noted = occasion.map(|occasion| self.note(work, offset, occasion, around));
         let (tag, status) = match (outcome, noted) {
@@ -359,9 +357,8 @@ impl Agent {
         if death == Some(Death::Half) {
             if !self.style.marks_first {
                 self.report(work, offset, status, outcome, around);
-                return end_unmarked(around);
             }
-            return true;
+            return abandon(around, self.style.marks_first);
         }
         if work.mishap == Mishap::Silence && tag == Tag::Pending {
             marks(&work.file);

@@ -206,7 +206,7 @@ impl<O: Observer> Simulation<O> {
         self.lives += 1;
         let settings = Settings { seed: self.random.u64(..), ..self.setup.settings.clone() };
         let at = self.at();
-        self.observer.started(at);
+        self.observer.started(at, &self.config);
         self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
         self.soon.push_back(Happening::Tick);
     }

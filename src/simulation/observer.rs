@@ -3,8 +3,10 @@
 use super::disk::{Disk, Left};
 use super::memory_file::MemoryFile;
 use crate::agent::protocol::Status;
+use crate::config::Config;
 use crate::scheduler::{Action, Event, Scheduler};
 use crate::time::Timestamp;
+use std::rc::Rc;
 
 /// When something happens.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +29,9 @@ pub trait Observer {
     fn decided(&mut self, _at: At, _action: &Action) {}
     /// A host has taken a message for the recipient at an offset.
     fn accepted(&mut self, _at: At, _file: &MemoryFile, _offset: u32) {}
-    /// The agent that has delivered to a recipient, or found that it cannot be, ends before it has marked
-    /// that.
-    fn unmarked(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _delivered: bool) {}
+    /// An agent dies before it has told and marked what became of a recipient. `secret`: it was
+    /// delivered to, and that is marked nowhere.
+    fn abandoned(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _secret: bool) {}
     /// An agent says what became of a recipient that it was to deliver to.
     fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _status: Status) {}
     /// The scheduler has appended diagnostics to a control file.
@@ -38,8 +40,8 @@ pub trait Observer {
     fn left(&mut self, _at: At, _number: u64, _left: &Left) {}
     /// The scheduler was killed, or has ended.
     fn stopped(&mut self, _at: At) {}
-    /// A scheduler was started.
-    fn started(&mut self, _at: At) {}
+    /// A scheduler is started with a configuration.
+    fn started(&mut self, _at: At, _config: &Rc<Config>) {}
     /// A step is over. Without a core while no scheduler runs. `is_settled` tells whether everything
     /// that was decided is carried out, or at least under way.
     fn step_over(&mut self, _at: At, _core: Option<&Scheduler>, _disk: &Disk, _is_settled: bool) {}

@@ -2,7 +2,7 @@
 //! delivered, and what each limit says.
 
 use crate::trace::Trace;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use zsched::agent::protocol::{Answer, Status};
 use zsched::config::{Clause, Config};
@@ -10,7 +10,7 @@ use zsched::control_file::diagnostic::Diagnostic;
 use zsched::control_file::notify::{Events, Notify};
 use zsched::control_file::{self, ControlFile, Recipient};
 use zsched::scheduler::view::Slot;
-use zsched::scheduler::{Action, AgentId, Event, Manner, Scheduler, Settings};
+use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
 use zsched::simulation::observer::{At, Observer};
@@ -25,7 +25,6 @@ pub struct Oracle {
     config: Rc<Config>,
     /// Counts configurations and schedulers.
     era: u64,
-    lives: u64,
     /// Messages by the serial number of their control file.
     messages: BTreeMap<u64, Message>,
     /// The file that has a number now.
@@ -50,14 +49,26 @@ pub struct Totals {
     pub agents: u64,
 }
 
+impl Totals {
+    pub fn add(&mut self, other: &Totals) {
+        self.delivered += other.delivered;
+        self.delivered_twice += other.delivered_twice;
+        self.failed += other.failed;
+        self.expired += other.expired;
+        self.messages += other.messages;
+        self.removed += other.removed;
+        self.aside += other.aside;
+        self.kills += other.kills;
+        self.agents += other.agents;
+    }
+}
+
 struct Message {
     recipients: BTreeMap<u32, Ledger>,
     /// Nobody can use it.
     is_malformed: bool,
     /// A scheduler was killed, or an agent died, while it was there.
     is_troubled: bool,
-    /// Its files were deleted by somebody.
-    is_lost: bool,
     /// Since the present scheduler has loaded it: recipients it had to do, and those it finished.
     to_do: usize,
     finished: usize,
@@ -86,6 +97,8 @@ struct Agent {
     /// It has asked for work and not been told anything.
     is_waiting: bool,
     is_stopping: bool,
+    /// It has said `#hungry` too often: nobody can tell from outside what it has answered.
+    is_greedy: bool,
     /// The destination it was fed for last, and in which era that began.
     at: Option<(Box<[u8]>, u64)>,
 }
@@ -105,7 +118,6 @@ impl Oracle {
             settings,
             config,
             era: 0,
-            lives: 0,
             messages: BTreeMap::new(),
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
@@ -114,11 +126,14 @@ impl Oracle {
         }
     }
 
+    /// Whether a message that was submitted just now can be used.
+    pub fn submitted_as(&mut self, number: u64, is_usable: bool) {
+        let message = self.message_of(number).expect("it was submitted");
+        message.is_malformed |= !is_usable;
+    }
+
     /// A file is about to be deleted by somebody who should not.
     pub fn lose(&mut self, number: u64) {
-        if let Some(message) = self.message_of(number) {
-            message.is_lost = true;
-        }
         self.present.remove(&number);
     }
 
@@ -144,6 +159,7 @@ impl Oracle {
         if let Answer::Hungry = Answer::parse(line) {
             let answered = agent.owed.pop_front();
             let parks = answered == Some(Owed::Idle);
+            agent.is_greedy |= answered.is_none();
             let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
             agent.is_waiting = has_asked && !parks;
         }
@@ -177,7 +193,10 @@ impl Oracle {
         let path = std::str::from_utf8(fields.next().unwrap_or_default()).expect("a path");
         let number: u64 = path.parse().expect("the spool is flat");
         let serial = self.present.get(&number).copied();
-        let agent = &self.agents[&id];
+        // It may have ended in the very turn in which this was decided; then its jobs were taken back.
+        let Some(agent) = self.agents.get(&id) else {
+            return;
+        };
         let host: Box<[u8]> = match fields.next() {
             Some(host) => host.into(),
             None => agent.host.clone().expect("an agent for one host knows it"),
@@ -185,7 +204,8 @@ impl Oracle {
         let channel = agent.channel.clone();
         let job = Owed::Job { serial, host: host.clone() };
         for (other, agent) in &self.agents {
-            let has_it = serial.is_some() && agent.channel == channel && agent.owed.contains(&job);
+            let can_tell = serial.is_some() && !agent.is_greedy;
+            let has_it = can_tell && agent.channel == channel && agent.owed.contains(&job);
             assert!(!has_it, "double feed: {number} for {other:?}, then for {id:?}");
         }
         let era = self.era;
@@ -203,7 +223,7 @@ impl Oracle {
         let is_here = |agent: &&Agent| {
             let here = agent.at.as_ref() == Some(&(host.clone(), era));
             let works = agent.owed.iter().any(|owed| matches!(owed, Owed::Job { .. }));
-            here && works && agent.channel == channel
+            here && works && !agent.is_greedy && agent.channel == channel
         };
         let here = self.agents.values().filter(is_here).count();
         assert!(here <= clause.max_thread as usize, "maxthr: {here} agents at one destination");
@@ -213,6 +233,7 @@ impl Oracle {
         let Some(message) = self.message_of(note.name.number()) else {
             return;
         };
+        let mut expired = 0;
         for offset in &note.offsets {
             let key = (*offset, note.occasion == Occasion::Success);
             let ticket = *message.notes.entry(key).or_insert(note.ticket);
@@ -221,9 +242,10 @@ impl Oracle {
                 && let Some(ledger) = message.recipients.get_mut(offset)
                 && !std::mem::replace(&mut ledger.expired, true)
             {
-                self.totals.expired += 1;
+                expired += 1;
             }
         }
+        self.totals.expired += expired;
     }
 
     fn check_left(&mut self, number: u64, file: &MemoryFile, is_aside: bool) {
@@ -314,7 +336,6 @@ impl Observer for Oracle {
             recipients,
             is_malformed,
             is_troubled: false,
-            is_lost: false,
             to_do: 0,
             finished: 0,
             notes: BTreeMap::new(),
@@ -362,24 +383,23 @@ impl Observer for Oracle {
                     owed: VecDeque::from([Owed::Start]),
                     is_waiting: false,
                     is_stopping: false,
+                    is_greedy: false,
                     at: None,
                 };
                 self.agents.insert(*agent, new);
             }
             Action::Feed { agent, job } => self.check_feed(*agent, job),
             Action::SayIdle(agent) => {
-                let agent = self.agents.get_mut(agent).expect("only agents are told things");
-                agent.owed.push_back(Owed::Idle);
-                agent.is_waiting = false;
-                agent.at = None;
+                if let Some(agent) = self.agents.get_mut(agent) {
+                    agent.owed.push_back(Owed::Idle);
+                    agent.is_waiting = false;
+                    agent.at = None;
+                }
             }
-            Action::StopAgent { agent, manner } => {
-                // One that is killed may have ended by itself, and not been missed yet.
+            Action::StopAgent { agent, .. } => {
                 if let Some(agent) = self.agents.get_mut(agent) {
                     agent.is_waiting = false;
                     agent.is_stopping = true;
-                } else {
-                    assert_eq!(*manner, Manner::Kill, "somebody is told to end who is not there");
                 }
             }
             Action::Note(note) => self.check_note(note),
@@ -409,10 +429,10 @@ impl Observer for Oracle {
         self.totals.delivered_twice += u64::from(deliveries > 1);
     }
 
-    fn unmarked(&mut self, at: At, file: &MemoryFile, offset: u32, delivered: bool) {
-        self.trace.add(at, || format!("unmarked file {} offset {offset}", file.serial()));
+    fn abandoned(&mut self, at: At, file: &MemoryFile, offset: u32, secret: bool) {
+        self.trace.add(at, || format!("abandoned file {} offset {offset}", file.serial()));
         self.messages.get_mut(&file.serial()).expect("submitted").is_troubled = true;
-        self.ledger(file, offset).unmarked += u32::from(delivered);
+        self.ledger(file, offset).unmarked += u32::from(secret);
     }
 
     fn concluded(&mut self, _at: At, file: &MemoryFile, offset: u32, status: Status) {
@@ -445,9 +465,9 @@ impl Observer for Oracle {
         self.messages.values_mut().for_each(|message| message.is_troubled = true);
     }
 
-    fn started(&mut self, at: At) {
+    fn started(&mut self, at: At, config: &Rc<Config>) {
         self.trace.add(at, || "a scheduler starts".to_string());
-        self.lives += 1;
+        self.config = config.clone();
         self.era += 1;
         self.forks = (0, 0);
     }
@@ -511,6 +531,14 @@ fn shown_action(action: &Action) -> String {
         Action::Feed { agent, job } => {
             format!("feed {} {:?}", agent.0, String::from_utf8_lossy(job))
         }
+        Action::Note(note) => {
+            format!("note {} {} {:?} {:?}", note.ticket, note.name, note.occasion, note.offsets)
+        }
+        Action::Log(level, text) => format!("log {level} {text}"),
+        Action::Remove { name, aside } => format!("remove {name} aside={aside}"),
+        Action::Statistics(statistics) => {
+            format!("count {} {}", statistics.spool_id.number, statistics.state)
+        }
         other => format!("{other:?}"),
     }
 }
@@ -521,9 +549,4 @@ fn shown_left(left: &Left) -> &'static str {
         Left::Aside(_) => "to postman/",
         Left::Gone => "gone already",
     }
-}
-
-/// Messages that are not what they should be.
-pub fn oddities(oracle: &Oracle) -> BTreeSet<u64> {
-    oracle.messages.iter().filter(|(_, m)| m.is_lost || m.is_malformed).map(|(s, _)| *s).collect()
 }
