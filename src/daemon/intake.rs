@@ -14,6 +14,8 @@ const FAILED_WAIT: Duration = Duration::from_secs(60);
 const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// So many files being read add one second to it, up to ten.
 const FILES_PER_SECOND: usize = 32;
+/// So the time between scans is never longer than this.
+const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(20);
 /// A scan that met a limit goes on when no more files than this are being read.
 const GO_ON_BELOW: usize = 1000;
 
@@ -120,7 +122,8 @@ impl Intake {
     /// A file that was held and is to be looked at now.
     pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
         let (time, number) = *self.held.first_key_value()?.0;
-        if time > now {
+        // Nothing is held for longer than that, but by a clock that has been set back since.
+        if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
             return None;
         }
         self.held_numbers.remove(&number);
@@ -131,7 +134,9 @@ impl Intake {
     /// Whether to begin a scan now. If so, it has begun.
     pub fn begin_scan(&mut self, now: Timestamp) -> bool {
         let may_go_on = self.is_truncated && self.reading.len() < GO_ON_BELOW;
-        if self.is_scanning || (now < self.next_scan && !may_go_on) {
+        // No scan is planned for later than that, but by a clock that has been set back since.
+        let is_planned = now < self.next_scan && self.next_scan <= now + LONGEST_SCAN_INTERVAL;
+        if self.is_scanning || (is_planned && !may_go_on) {
             return false;
         }
         self.is_scanning = true;
@@ -219,6 +224,18 @@ mod tests {
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_up_nothing() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(intake.found(&name(1), Known::No));
+        intake.locked(NOW, name(1));
+        let before = NOW - Duration::from_secs(3600);
+        assert_eq!(intake.next_held(before), Some(name(1)));
+        assert!(intake.begin_scan(before));
     }
 
     #[test]

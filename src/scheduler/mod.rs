@@ -101,6 +101,8 @@ pub struct Scheduler {
     counters: Counters,
     next_agent: u64,
     next_ticket: NoteTicket,
+    /// When the last fact was told.
+    latest: Timestamp,
     /// The initial scan is not over, and `-S` was given.
     is_holding: bool,
     /// Agents are being told to end, no new ones are started.
@@ -145,12 +147,17 @@ impl Scheduler {
             counters: Counters::default(),
             next_agent: 1,
             next_ticket: 1,
+            latest: Timestamp::EPOCH,
             is_draining: false,
         }
     }
 
     /// Tells one fact.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        if now < self.latest {
+            self.clock_set_back();
+        }
+        self.latest = now;
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
             Event::InitialScanDone => self.end_hold(),

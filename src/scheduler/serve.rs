@@ -228,6 +228,12 @@ impl Scheduler {
         self.serve_starved();
     }
 
+    /// The next second, for which rings wait that may start no more agents in this one, would come as
+    /// much later as the clock was set back: they ask again, and wait for another.
+    pub(super) fn clock_set_back(&mut self) {
+        self.serve_starved();
+    }
+
     /// Gives up the agent that has been idle longest among the rings that count, so that another
     /// ring gets its place; but no more of them than rings are in line.
     fn make_room(&mut self, now: Timestamp, counts: impl Fn(&Ring) -> bool) {

@@ -113,6 +113,19 @@ fn no_more_agents_are_started_in_a_second_than_the_fork_rate() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_does_not_lengthen_the_second() {
+    let settings = Settings { fork_rate: 1, ..Settings::default() };
+    let mut world = World::with(settings, "c/*\n\tcommand=x\n");
+    (1..=3).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
+    assert_eq!(world.started.len(), 1);
+    world.now = world.now - Duration::from_secs(3600);
+    world.tell(Event::Tick);
+    assert_eq!(world.started.len(), 2);
+    world.pass_seconds(1);
+    assert_eq!(world.started.len(), 3);
+}
+
+#[test]
 fn the_process_limit_holds_where_no_other_does() {
     let settings = Settings { max_agents: 5, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tmaxta=0 maxring=0 command=x\n");
