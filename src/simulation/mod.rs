@@ -111,6 +111,8 @@ enum Happening {
     Reap(u32),
     /// Time passes.
     Tick,
+    /// The loop wakes up although nothing is due, and tells the time.
+    WaitEnds,
 }
 
 /// What the writer tells the loop.
@@ -267,8 +269,12 @@ impl<O: Observer> Simulation<O> {
         self.clock.set_forward(by);
     }
 
-    /// Somebody sets the wall clock back.
+    /// Somebody sets the wall clock back. The loop of the scheduler has counted its wait before, and
+    /// ends it as if nothing had happened.
     pub fn set_clock_back(&mut self, by: Duration) {
+        if let Some(wakeup) = self.shell.as_ref().and_then(|shell| shell.next_wakeup(&self.setup)) {
+            self.agenda.add(self.clock.when(wakeup), Happening::WaitEnds);
+        }
         self.clock.set_back(by);
     }
 
@@ -362,6 +368,7 @@ impl<O: Observer> Simulation<O> {
             Happening::Agent(pid) => self.agent_turn(pid),
             Happening::Hear(pid) => self.hear_agent(pid),
             Happening::Reap(pid) => self.reap(pid),
+            Happening::WaitEnds => self.tell(Event::Tick),
             // A tick is told at the end of each turn; the others are of a scheduler that is gone.
             _ => {}
         }

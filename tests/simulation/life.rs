@@ -138,6 +138,8 @@ impl Life {
             let number = numbers[self.random.usize(0..numbers.len())];
             self.world.observer.lose(number);
             self.world.disk.lose(number);
+            // A scheduler that does not know of it would take the next one of this number for it.
+            self.used.retain(|used| *used != number);
         }
     }
 
