@@ -9,6 +9,7 @@ pub mod config;
 pub mod control_file;
 pub mod daemon;
 pub mod mailq;
+pub mod schedsim;
 pub mod scheduler;
 pub mod simulation;
 pub mod spool;
