@@ -141,7 +141,7 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
 
 /// A control file with some recipients, and whether anybody can use it.
 pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
-    let count = if random.u8(0..40) == 0 { random.usize(50..200) } else { random.usize(1..6) };
+    let count = if random.u8(0..100) == 0 { random.usize(50..200) } else { random.usize(1..6) };
     let recipient = |_| {
         let channel = CHANNELS[random.usize(0..CHANNELS.len())];
         let host = HOSTS[random.usize(0..HOSTS.len())];
