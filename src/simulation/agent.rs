@@ -215,12 +215,7 @@ impl Agent {
     }
 
     /// Begins a job. `None` if it is over already.
-    fn begin(
-        &mut self,
-        path: &[u8],
-        host: Option<&[u8]>,
-        around: &mut Around<'_>,
-    ) -> Option<Next> {
+    fn begin(&mut self, path: &[u8], host: Option<&[u8]>, around: &mut Around<'_>) -> Option<Next> {
         let mishap = around.habits.mishap(around.random);
         if mishap == Mishap::Death(Death::Unlocked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
@@ -254,7 +249,11 @@ impl Agent {
     }
 
     /// Gets a connection to a host, and tells how long the job takes; or why there is none.
-    fn connect(&mut self, host: HostId, around: &mut Around<'_>) -> (Duration, Option<&'static str>) {
+    fn connect(
+        &mut self,
+        host: HostId,
+        around: &mut Around<'_>,
+    ) -> (Duration, Option<&'static str>) {
         let nature = around.hosts.nature(host);
         let share = if nature.spread.is_zero() { 0.0 } else { around.random.f64() };
         let duration = nature.latency + nature.spread.mul_f64(share);
@@ -374,13 +373,7 @@ impl Agent {
         false
     }
 
-    fn note(
-        &self,
-        work: &Work,
-        offset: u32,
-        occasion: Occasion,
-        around: &mut Around<'_>,
-    ) -> Noted {
+    fn note(&self, work: &Work, offset: u32, occasion: Occasion, around: &mut Around<'_>) -> Noted {
         if !self.style.notes {
             return Noted::Left;
         }

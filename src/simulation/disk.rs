@@ -44,6 +44,29 @@ struct Files {
     message: Option<Timestamp>,
 }
 
+/// Why a control file gives no arrival.
+enum Problem {
+    Gone,
+    Failed(io::Error),
+    Malformed(ControlFileError),
+}
+
+impl Files {
+    /// When the message came, if the control file names one.
+    fn check_message(
+        &self,
+        name: &SpoolName,
+        file: &ControlFile,
+    ) -> Result<Option<Timestamp>, ControlFileError> {
+        if file.name().is_none() {
+            return Ok(None);
+        }
+        read::check_name(name, file)?;
+        let missing = || ControlFileError::new(0, "there is no message file");
+        self.message.ok_or_else(missing).map(Some)
+    }
+}
+
 /// What the writer is asked to do.
 pub enum WriteRequest {
     /// Append diagnostics.
@@ -135,56 +158,45 @@ impl Disk {
             Ok((file, arrival)) => {
                 read::holder(&file).map_or(Found::Arrival(arrival), Found::Locked)
             }
-            Err(found) => found,
+            Err(problem) => self.found(number, problem),
         }
     }
 
     /// Reads the control file of a loaded message, as `spool::read::read_again` does.
     pub fn read_again(&mut self, number: u64, is_alive: impl Fn(u32) -> bool) -> Found {
-        self.parse(number, is_alive).map_or_else(|found| found, |(_, found)| Found::Arrival(found))
+        match self.parse(number, is_alive) {
+            Ok((_, arrival)) => Found::Arrival(arrival),
+            Err(problem) => self.found(number, problem),
+        }
     }
 
     fn parse(
         &mut self,
         number: u64,
         is_alive: impl Fn(u32) -> bool,
-    ) -> Result<(ControlFile, Arrival), Found> {
-        let Some(on_disk) = self.control_file(number).cloned() else {
-            return Err(Found::Nothing);
-        };
-        if self.faults.reads > 0.0 && self.random.f64() < self.faults.reads {
-            return Err(Found::Failed(ErrorKind::PermissionDenied.into()));
+    ) -> Result<(ControlFile, Arrival), Problem> {
+        let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
+        let files = self.messages.get(&number).ok_or(Problem::Gone)?;
+        let on_disk = files.control.as_ref().ok_or(Problem::Gone)?;
+        if fails {
+            return Err(Problem::Failed(ErrorKind::PermissionDenied.into()));
         }
         let name = name(number);
         let text = on_disk.text().clone();
-        let mut file =
-            control_file::parse(text).map_err(|error| self.malformed(number, error))?;
-        let received = self.check_message(number, &name, &file)?;
-        let is_dead = |field| {
-            owner_among(field, &is_alive) == LockOwner::Dead
-        };
-        read::unlock_dead(&*on_disk, &mut file, is_dead).map_err(Found::Failed)?;
-        let changed = self.messages[&number].changed;
-        let arrival = Arrival::new(name, &file, received.unwrap_or(changed), changed);
+        let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
+        let received = files.check_message(&name, &file).map_err(Problem::Malformed)?;
+        let is_dead = |field| owner_among(field, &is_alive) == LockOwner::Dead;
+        read::unlock_dead(&**on_disk, &mut file, is_dead).map_err(Problem::Failed)?;
+        let received = received.unwrap_or(files.changed);
+        let arrival = Arrival::new(name, &file, received, files.changed);
         Ok((file, arrival))
     }
 
-    fn check_message(
-        &mut self,
-        number: u64,
-        name: &SpoolName,
-        file: &ControlFile,
-    ) -> Result<Option<Timestamp>, Found> {
-        if file.name().is_none() {
-            return Ok(None);
-        }
-        read::check_name(name, file).map_err(|error| self.malformed(number, error))?;
-        match self.messages[&number].message {
-            Some(received) => Ok(Some(received)),
-            None => {
-                let error = ControlFileError::new(0, "there is no message file");
-                Err(self.malformed(number, error))
-            }
+    fn found(&mut self, number: u64, problem: Problem) -> Found {
+        match problem {
+            Problem::Gone => Found::Nothing,
+            Problem::Failed(error) => Found::Failed(error),
+            Problem::Malformed(error) => self.malformed(number, error),
         }
     }
 

@@ -104,8 +104,7 @@ impl Habits {
 
 impl Death {
     fn draw(random: &mut fastrand::Rng) -> Death {
-        let all =
-            [Death::Unlocked, Death::Locked, Death::Delivered, Death::Half, Death::Reported];
+        let all = [Death::Unlocked, Death::Locked, Death::Delivered, Death::Half, Death::Reported];
         all[random.usize(0..all.len())]
     }
 }

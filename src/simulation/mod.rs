@@ -19,9 +19,9 @@
 //! [pass](Simulation::run_until), kill, restart, reload. `tests/simulation/` does so with an oracle
 //! watching; `schedsim run` with a statistician.
 
-pub mod agenda;
-pub mod agent;
-pub mod clock;
+mod agenda;
+mod agent;
+mod clock;
 pub mod disk;
 pub mod habits;
 pub mod hosts;
@@ -375,7 +375,11 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn pids(&self) -> Vec<u32> {
-        (FIRST_PID..).zip(&self.agents).filter(|(_, agent)| agent.is_some()).map(|(p, _)| p).collect()
+        (FIRST_PID..)
+            .zip(&self.agents)
+            .filter(|(_, agent)| agent.is_some())
+            .map(|(p, _)| p)
+            .collect()
     }
 
     fn slot(&mut self, pid: u32) -> Option<&mut Option<Box<Agent>>> {
@@ -524,8 +528,7 @@ impl<O: Observer> Simulation<O> {
             return self.kill_agent(pid);
         }
         self.tell_agent(pid, b"\n");
-        let waits =
-            self.living(pid).is_some_and(|agent| agent.hang_up(manner == Manner::Quit));
+        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == Manner::Quit));
         if waits {
             self.plan_agent(pid, Duration::ZERO);
         }

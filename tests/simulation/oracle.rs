@@ -309,7 +309,10 @@ impl Oracle {
                         let wait = wakeup.seconds_since(at.wall);
                         // It cannot know that the clock has been set back meanwhile.
                         let knows = self.told_at <= at.wall;
-                        assert!(wait <= 1 || !knows, "{destination} waits {wait} s for the fork rate");
+                        assert!(
+                            wait <= 1 || !knows,
+                            "{destination} waits {wait} s for the fork rate"
+                        );
                         continue;
                     }
                     None => continue,
@@ -329,8 +332,7 @@ impl Observer for Oracle {
         self.trace.add(at, || format!("submitted {number}"));
         self.totals.messages += 1;
         let parsed = control_file::parse(file.text().clone());
-        let is_usable =
-            |file: &ControlFile| file.name() == Some(number.to_string().as_bytes());
+        let is_usable = |file: &ControlFile| file.name() == Some(number.to_string().as_bytes());
         let (recipients, is_malformed) = match &parsed {
             Ok(file) => {
                 let ledger = |r: &Recipient| (r.offset, Ledger::new(wishes(file, r)));

@@ -15,6 +15,17 @@ const BOTTOM: f64 = 30.0;
 /// Colours that people can tell apart who see few (Okabe and Ito); black is everything together.
 const COLOURS: [&str; 6] = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
+/// What a diagram shows.
+struct Value {
+    what: &'static str,
+    of: fn(&Point) -> f64,
+}
+
+const VALUES: [Value; 2] = [
+    Value { what: "recipients in the queue", of: |point| point.queued as f64 },
+    Value { what: "agents", of: |point| point.agents as f64 },
+];
+
 /// A line of a diagram.
 struct Line<'a> {
     name: &'a str,
@@ -29,14 +40,10 @@ pub fn svg(summaries: &[Summary]) -> String {
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
-    let values: [(&str, fn(&Point) -> f64); 2] = [
-        ("recipients in the queue", |point| point.queued as f64),
-        ("agents", |point| point.agents as f64),
-    ];
-    let diagrams = summaries.iter().flat_map(|summary| values.map(|value| (summary, value)));
-    for (index, (summary, (what, value))) in diagrams.enumerate() {
+    let diagrams = summaries.iter().flat_map(|summary| VALUES.iter().map(move |v| (summary, v)));
+    for (index, (summary, Value { what, of })) in diagrams.enumerate() {
         writeln!(out, "<g transform=\"translate(0,{})\">", HEIGHT * index as f64).expect("String");
-        diagram(&mut out, summary, what, value);
+        diagram(&mut out, summary, what, *of);
         out += "</g>\n";
     }
     out + "</svg>\n"
@@ -53,9 +60,11 @@ fn diagram(out: &mut String, summary: &Summary, what: &str, value: fn(&Point) ->
     let x = |time: f64| LEFT + (WIDTH - LEFT - RIGHT) * time / summary.length;
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top;
     let title = escape(&format!("{}: {what}", summary.configuration));
-    writeln!(out, "<text x=\"{LEFT}\" y=\"16\" font-weight=\"bold\">{title}</text>").expect("String");
+    writeln!(out, "<text x=\"{LEFT}\" y=\"16\" font-weight=\"bold\">{title}</text>")
+        .expect("String");
     for part in 0..=4 {
-        let (share, hour) = (f64::from(part) / 4.0, summary.length / 3600.0 * f64::from(part) / 4.0);
+        let (share, hour) =
+            (f64::from(part) / 4.0, summary.length / 3600.0 * f64::from(part) / 4.0);
         let (level, time) = (top * share, summary.length * share);
         writeln!(
             out,
@@ -88,7 +97,11 @@ fn diagram(out: &mut String, summary: &Summary, what: &str, value: fn(&Point) ->
 /// The next number of the form 1, 2 or 4 times a power of ten, so that quarters of it read well.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.max(1.0).log10().floor());
-    [1.0, 2.0, 4.0, 10.0].map(|factor| factor * power).into_iter().find(|top| *top >= value).unwrap_or(value)
+    [1.0, 2.0, 4.0, 10.0]
+        .map(|factor| factor * power)
+        .into_iter()
+        .find(|top| *top >= value)
+        .unwrap_or(value)
 }
 
 fn escape(text: &str) -> String {

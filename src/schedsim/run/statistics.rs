@@ -76,7 +76,13 @@ impl Statistics {
         let number = *self.numbers.entry(destination.clone()).or_insert(next);
         if number == next {
             let delays = Vec::new();
-            self.destinations.push(Fate { destination, recipients: 0, failed: 0, expired: 0, delays });
+            self.destinations.push(Fate {
+                destination,
+                recipients: 0,
+                failed: 0,
+                expired: 0,
+                delays,
+            });
         }
         &mut self.destinations[number]
     }

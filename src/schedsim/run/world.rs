@@ -147,7 +147,8 @@ impl World {
     fn check(&self) -> Result<(), String> {
         for mail in &self.mail {
             let Mail { channel, host, recipients: [least, most], .. } = mail;
-            let is_lower = |text: &str| !text.chars().any(|c| c.is_uppercase() || c.is_whitespace());
+            let is_lower =
+                |text: &str| !text.chars().any(|c| c.is_uppercase() || c.is_whitespace());
             let problem = if channel.is_empty() || !is_lower(channel) || !is_lower(host) {
                 "channel and host are words in lower case"
             } else if *least == 0 || most < least || *most > 100_000 {
@@ -173,7 +174,7 @@ impl World {
 
 /// Line and column of a byte, from 1.
 fn place(text: &str, at: usize) -> String {
-    let before = &text[..text.floor_char_boundary(at)];
+    let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
     format!("{line}:{column}")
@@ -287,8 +288,14 @@ mod tests {
     fn what_is_wrong_has_its_place() {
         let error = |text: &str| World::parse("w", &format!("{MAIL}{text}")).expect_err(text);
         assert!(error("speed = 1\n").starts_with("w:5:1: unknown field `speed`"));
-        assert!(error("from = \"soon\"\n").starts_with("w:5:8: "), "{}", error("from = \"soon\"\n"));
-        assert!(error("[[host]]\nname = \"*\"\nfail = 1.5\n").starts_with("w:7:8: a part is 0 to 1"));
+        assert!(
+            error("from = \"soon\"\n").starts_with("w:5:8: "),
+            "{}",
+            error("from = \"soon\"\n")
+        );
+        assert!(
+            error("[[host]]\nname = \"*\"\nfail = 1.5\n").starts_with("w:7:8: a part is 0 to 1")
+        );
         assert!(error("recipients = [2, 1]\n").starts_with("w: mail for smtp/a.x: recipients"));
         assert!(error("x = \n").starts_with("w:5:5: "));
     }
