@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 const EXAMPLE: [&str; 8] =
-    ["--world", "world.toml", "--cf", "one-agent.cf", "--cf", "ten-agents.cf", "--hours", "0.1"];
+    ["--world", "world.toml", "--cf", "one-agent.cf", "--cf", "ten-agents.cf", "--hours", "0.05"];
 
 #[test]
 fn the_same_seed_is_the_same_output() {

@@ -2,10 +2,11 @@
 
 use crate::oracle::{Oracle, Totals};
 use crate::trace::Trace;
-use crate::world::{self, HOSTS, START};
+use crate::world::{self, HOSTS, ON_REQUEST, START};
 use fastrand::Rng;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched::scheduler::Scheduler;
 use zsched::simulation::Simulation;
 use zsched::simulation::disk::DiskFaults;
 use zsched::simulation::habits::Habits;
@@ -151,8 +152,8 @@ impl Life {
         self.world.start();
         let end = self.world.at().now + RECOVERY + self.set_back;
         while self.world.at().now < end && !self.is_over() {
-            // What is tried on request only is asked for.
-            HOSTS.iter().for_each(|host| self.world.turn(host.as_bytes()));
+            // What is tried on request only is asked for; the rest must come by itself.
+            self.world.turn(ON_REQUEST.as_bytes());
             self.world.start();
             self.world.run_until(self.world.at().now + Duration::from_secs(300));
         }
@@ -165,7 +166,11 @@ impl Life {
     }
 
     fn is_over(&self) -> bool {
-        let is_empty = |core: &zsched::scheduler::Scheduler| core.totals().messages == 0;
+        // Of a finished message there may be an agent left that has not asked for more yet.
+        let is_empty = |core: &Scheduler| {
+            let totals = core.totals();
+            (totals.messages, totals.threads) == (0, 0)
+        };
         self.world.observer.unresolved().is_empty() && self.world.core().is_some_and(is_empty)
     }
 }

@@ -14,9 +14,11 @@ use zsched::time::Timestamp;
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
-/// Channels and hosts that mail is for. The channel `later` is tried on request only.
+/// Channels and hosts that mail is for.
 const CHANNELS: [&str; 4] = ["smtp", "smtp", "local", "later"];
-pub const HOSTS: [&str; 7] = ["a.x", "b.x", "c.x", "down.x", "busy.x", "picky.x", "-"];
+pub const HOSTS: [&str; 8] = ["a.x", "b.x", "c.x", "down.x", "busy.x", "picky.x", "-", ON_REQUEST];
+/// The host of the channel `later`, which is tried on request only.
+pub const ON_REQUEST: &str = "later.x";
 
 pub fn setup(seed: u64, random: &mut Rng) -> Setup {
     let is_fast = random.u8(0..4) == 0;
@@ -144,7 +146,10 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
     let count = if random.u8(0..100) == 0 { random.usize(50..200) } else { random.usize(1..6) };
     let recipient = |_| {
         let channel = CHANNELS[random.usize(0..CHANNELS.len())];
-        let host = HOSTS[random.usize(0..HOSTS.len())];
+        let host = match channel {
+            "later" => ON_REQUEST,
+            _ => HOSTS[random.usize(0..HOSTS.len())],
+        };
         let notify = ["", "", "NOTIFY=NEVER", "NOTIFY=SUCCESS,FAILURE", "NOTIFY=FAILURE"];
         Recipient {
             address: Address::new(channel, host, "user", 65534),
