@@ -46,8 +46,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The pid of the first agent. Pids are not used again.
-const FIRST_PID: u32 = 1000;
 /// So many steps without time going on mean that something goes round in circles.
 const STEPS_AT_ONE_TIME: u64 = 3_000_000;
 
@@ -77,6 +75,8 @@ pub struct Setup {
     pub start: Timestamp,
     /// What each scheduler is told when it starts, but for the seed.
     pub settings: Settings,
+    /// The pid of the first agent; the next one has the next. Control files have room for six digits.
+    pub first_pid: u32,
     /// How long things take.
     pub delays: Delays,
     /// What agents do wrong.
@@ -375,7 +375,7 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn pids(&self) -> Vec<u32> {
-        (FIRST_PID..)
+        (self.setup.first_pid..)
             .zip(&self.agents)
             .filter(|(_, agent)| agent.is_some())
             .map(|(p, _)| p)
@@ -383,7 +383,8 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn slot(&mut self, pid: u32) -> Option<&mut Option<Box<Agent>>> {
-        self.agents.get_mut(pid.checked_sub(FIRST_PID)? as usize)
+        let index = pid.checked_sub(self.setup.first_pid)?;
+        self.agents.get_mut(index as usize)
     }
 
     fn living(&mut self, pid: u32) -> Option<&mut Agent> {

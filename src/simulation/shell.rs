@@ -4,7 +4,7 @@
 use super::agent::Agent;
 use super::disk::{Left, WriteRequest, name};
 use super::observer::Observer;
-use super::{Delays, FIRST_PID, Happening, Setup, Simulation, Written};
+use super::{Delays, Happening, Setup, Simulation, Written};
 use crate::agent::library::Scope;
 use crate::config::Config;
 use crate::daemon::intake::{Intake, Known};
@@ -184,7 +184,7 @@ impl<O: Observer> Simulation<O> {
             return self.tell(Event::AgentEnded { agent, end });
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let pid = FIRST_PID + self.agents.len() as u32;
+        let pid = self.setup.first_pid + self.agents.len() as u32;
         let scope = Scope::channel(text(channel)).with_host(host.map(text));
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
         self.agents.push(Some(Box::new(new)));
@@ -236,12 +236,7 @@ impl<O: Observer> Simulation<O> {
     }
 
     pub(super) fn read(&mut self, number: u64, again: bool) {
-        let agents = &self.agents;
-        let is_alive = |pid: u32| {
-            let index = pid.checked_sub(FIRST_PID).map(|index| index as usize);
-            let agent = index.and_then(|index| agents.get(index)?.as_ref());
-            agent.is_some_and(|agent| agent.end.is_none())
-        };
+        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         let found = match again {
             false => self.disk.read(number, is_alive),
             true => self.disk.read_again(number, is_alive),
@@ -330,12 +325,7 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn clear_locks(&mut self, number: u64, pid: u32) {
-        let agents = &self.agents;
-        let is_alive = |pid: u32| {
-            let index = pid.checked_sub(FIRST_PID).map(|index| index as usize);
-            let agent = index.and_then(|index| agents.get(index)?.as_ref());
-            agent.is_some_and(|agent| agent.end.is_none())
-        };
+        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         // Locks in memory come off without fail.
         self.disk.clear_locks(number, pid, is_alive).ok();
     }
@@ -368,6 +358,13 @@ impl<O: Observer> Simulation<O> {
             Some(WriteRequest::ClearLocks(..)) | None => {}
         }
     }
+}
+
+/// Whether an agent lives that has a pid.
+fn is_alive(agents: &[Option<Box<Agent>>], first_pid: u32, pid: u32) -> bool {
+    let index = pid.checked_sub(first_pid).map(|index| index as usize);
+    let agent = index.and_then(|index| agents.get(index)?.as_ref());
+    agent.is_some_and(|agent| agent.end.is_none())
 }
 
 impl Delays {

@@ -32,6 +32,7 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
             log_outcomes: random.bool(),
             ..Settings::default()
         },
+        first_pid: [1000, 999_990][random.usize(0..2)],
         delays: if is_fast { Delays::default() } else { slow(random) },
         habits: Habits::default(),
         crowded_turns: if random.bool() { 0.3 } else { 0.0 },

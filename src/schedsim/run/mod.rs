@@ -151,6 +151,7 @@ fn simulate(
         seed: options.seed,
         start: START,
         settings: Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() },
+        first_pid: 1000,
         delays: world.agents.delays(),
         habits: world.agents.habits(),
         crowded_turns: 0.0,
