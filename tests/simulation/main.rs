@@ -25,7 +25,7 @@ const SMALL: Size = Size { deeds: 30, burst: 4, look_every: 1 };
 /// A few large ones, with thousands of messages.
 const LARGE: Size = Size { deeds: 25, burst: 300, look_every: 1000 };
 /// So many small worlds are lived through, if nothing else is asked for.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 200;
 /// So many large ones.
 const LARGE_SEEDS: u64 = 3;
 

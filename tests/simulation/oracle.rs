@@ -379,10 +379,11 @@ impl Observer for Oracle {
     fn decided(&mut self, at: At, action: &Action) {
         self.trace.add(at, || format!("decided {}", shown_action(action)));
         match action {
-            Action::StartAgent { agent, clause, channel, host } => {
+            Action::StartAgent { agent, clause, channel, host: for_host } => {
                 let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
-                let host = with_host.then_some(&host[..]);
+                let host = with_host.then_some(&for_host[..]);
                 self.check_start(at, clause, channel, host);
+                let for_host = for_host[..].into();
                 self.totals.agents += 1;
                 let new = Agent {
                     clause: clause.clone(),
@@ -393,7 +394,7 @@ impl Observer for Oracle {
                     is_waiting: false,
                     is_stopping: false,
                     is_greedy: false,
-                    at: None,
+                    at: Some((for_host, self.era)),
                 };
                 self.agents.insert(*agent, new);
             }
