@@ -13,6 +13,7 @@ pub mod processes;
 pub mod recording;
 pub mod schedsim;
 pub mod scheduler;
+pub mod simulation;
 pub mod spool;
 pub mod submit;
 pub mod sys;

@@ -57,7 +57,7 @@ fn the_check_of_options_can_fail() {
 
 #[test]
 fn files_that_are_named_exist() {
-    for document in ["README.md", "docs/architecture.md", "docs/recording.md"] {
+    for document in ["README.md", "docs/architecture.md", "docs/recording.md", "docs/testing.md"] {
         let text = read(document);
         let quoted = text.split('`').skip(1).step_by(2);
         let words = quoted.chain(text.split_ascii_whitespace());

@@ -6,6 +6,8 @@
 //!
 //! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the scheduler
 //! gives the recipients of one message for one channel and host to one agent at a time.
+//!
+//! Anything that reads and writes at a position will do as the file; the simulation has it in memory.
 
 use super::{PidField, Tag};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -20,7 +22,13 @@ use std::time::Duration;
 /// Taking a lock (`new` is [`Tag::Locked`]) writes `pid` into the pid column, every other change
 /// blanks it. Files without that column are left as they are. The result tells whether the line was
 /// `was`; if not, nothing is written.
-pub fn change_tag(file: &File, offset: u32, was: Tag, new: Tag, pid: u32) -> io::Result<bool> {
+pub fn change_tag(
+    file: &impl FileExt,
+    offset: u32,
+    was: Tag,
+    new: Tag,
+    pid: u32,
+) -> io::Result<bool> {
     let position = u64::from(offset) + 1;
     let mut old = [0u8; 1 + PidField::WIDTH];
     match file.read_exact_at(&mut old, position) {
@@ -42,7 +50,7 @@ pub fn change_tag(file: &File, offset: u32, was: Tag, new: Tag, pid: u32) -> io:
 
 /// Writes the tag of the line at `offset`, with a blank pid column, whatever was there before: for a
 /// caller that has just read the line or holds its lock. The file must have the pid column.
-pub fn set_tag(file: &File, offset: u32, tag: Tag) -> io::Result<()> {
+pub fn set_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
     let mut bytes = [tag.byte(); 1 + PidField::WIDTH];
     bytes[1..].copy_from_slice(&PidField::BLANK.0);
     file.write_all_at(&bytes, u64::from(offset) + 1)
@@ -52,7 +60,7 @@ pub fn set_tag(file: &File, offset: u32, tag: Tag) -> io::Result<()> {
 /// has now. `owner` is what the pid column, if there is one, had in it when the process was found to be
 /// dead. If the line is not as it was then, the process has finished the recipient before it died, and
 /// nothing is written.
-pub fn unlock(file: &File, offset: u32, owner: Option<PidField>) -> io::Result<Tag> {
+pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::Result<Tag> {
     let mut lock = vec![Tag::Locked.byte()];
     lock.extend(owner.iter().flat_map(|field| field.0));
     let position = u64::from(offset) + 1;
@@ -118,7 +126,11 @@ pub fn hold_briefly(file: &File) -> bool {
 }
 
 /// A crash may have cut the last line short; then ours begin on a line of their own.
-fn after_whole_line(file: &File, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn after_whole_line(
+    file: &impl FileExt,
+    length: u64,
+    lines: &[u8],
+) -> io::Result<Vec<u8>> {
     let mut last = [b'\n'];
     if length > 0 {
         file.read_exact_at(&mut last, length - 1)?;

@@ -2,7 +2,7 @@
 
 use super::Span;
 use nom::branch::alt;
-use nom::bytes::complete::{is_not, tag, take, take_while, take_while1};
+use nom::bytes::complete::{tag, take, take_while, take_while1};
 use nom::combinator::{opt, recognize};
 use nom::multi::many1_count;
 use nom::sequence::{delimited, preceded};
@@ -53,9 +53,10 @@ impl Quad {
 /// behind a backslash. An open quote ends with the line.
 fn next_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
     let quoted_pair = || recognize(preceded(tag("\\"), take(1usize)));
-    let inside_quotes = many1_count(alt((quoted_pair(), is_not("\"\\"), tag("\\"))));
+    let inside = take_while1(|byte| !matches!(byte, b'"' | b'\\'));
+    let inside_quotes = many1_count(alt((quoted_pair(), inside, tag("\\"))));
     let quoted = recognize(delimited(tag("\""), opt(inside_quotes), opt(tag("\""))));
-    let plain = is_not(" \t\"\\");
+    let plain = take_while1(|byte| !is_blank(byte) && !matches!(byte, b'"' | b'\\'));
     let word = recognize(many1_count(alt((plain, quoted_pair(), quoted, tag("\\")))));
     preceded(take_while(is_blank), word).parse(input)
 }

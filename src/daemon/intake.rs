@@ -16,6 +16,8 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 const FILES_PER_SECOND: usize = 32;
 /// Of so many names that were passed over the log tells.
 const MOST_PASSED_OVER: usize = 1000;
+/// So the time between scans is never longer than this.
+const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(20);
 /// A scan that met a limit goes on when no more files than this are being read.
 const GO_ON_BELOW: usize = 1000;
 
@@ -145,7 +147,8 @@ impl Intake {
     /// A file that was held and is to be looked at now.
     pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
         let (time, number) = *self.held.first_key_value()?.0;
-        if time > now {
+        // Nothing is held for longer than that, but by a clock that has been set back since.
+        if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
             return None;
         }
         self.held_numbers.remove(&number);
@@ -156,7 +159,9 @@ impl Intake {
     /// Whether to begin a scan now. If so, it has begun.
     pub fn begin_scan(&mut self, now: Timestamp) -> bool {
         let may_go_on = self.is_truncated && self.reading.len() < GO_ON_BELOW;
-        if self.is_scanning || (now < self.next_scan && !may_go_on) {
+        // No scan is planned for later than that, but by a clock that has been set back since.
+        let is_planned = now < self.next_scan && self.next_scan <= now + LONGEST_SCAN_INTERVAL;
+        if self.is_scanning || (is_planned && !may_go_on) {
             return false;
         }
         self.is_scanning = true;
@@ -265,6 +270,18 @@ mod tests {
         assert!(!intake.passed_over("1 2"));
         let told = (0..2 * MOST_PASSED_OVER).filter(|n| intake.passed_over(&format!("{n} x")));
         assert_eq!(told.count(), MOST_PASSED_OVER - 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_up_nothing() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(intake.found(&name(1), Known::No));
+        intake.locked(NOW, name(1));
+        let before = NOW - Duration::from_secs(3600);
+        assert_eq!(intake.next_held(before), Some(name(1)));
+        assert!(intake.begin_scan(before));
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod clients;
 mod clock;
 mod files;
 mod hear;
-mod intake;
+pub(crate) mod intake;
 pub mod lines;
 mod listen;
 mod logs;

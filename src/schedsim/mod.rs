@@ -6,12 +6,14 @@
 //! | [`replay`] | `replay`: a recording once more, each decision verified |
 //! | [`what_if`], [`behaviour`], [`rerun`], [`tally`] | `replay --cf`: the same mail under another configuration |
 //! | [`explain`], [`life`] | `explain`: the life of one message |
+//! | [`run`] | `run`: configurations in a world that a file describes |
 
 mod behaviour;
 pub mod explain;
 mod life;
 pub mod replay;
 mod rerun;
+pub mod run;
 mod tally;
 mod what_if;
 
@@ -33,6 +35,8 @@ pub enum Command {
     Replay(replay::Options),
     /// Tell the life of one message from a recording
     Explain(explain::Options),
+    /// Simulate one configuration, or compare several, in a world of mail and hosts
+    Run(run::Options),
 }
 
 impl Options {
@@ -53,6 +57,7 @@ pub fn main(options: Options) -> i32 {
     let result = match &options.command {
         Command::Replay(options) => replay::run(options, &mut out),
         Command::Explain(options) => explain::run(options, &mut out),
+        Command::Run(options) => run::run(options, &mut out),
     };
     let result = result.and_then(|()| Ok(out.flush()?));
     match result {

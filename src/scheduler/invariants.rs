@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::agent::State;
 use super::message::MessageId;
+use super::ring::Refusal;
 use super::timers::Timer;
 use super::vertex::Place;
 use std::collections::HashMap;
@@ -106,6 +107,13 @@ impl Scheduler {
                 assert!(matches!(self.agents[agent].state, State::Idle(_)));
                 assert_eq!(self.agents[agent].thread, None);
             }
+            let in_line = self.starved.times_in_line(id, ring.line.as_ref());
+            assert_eq!(in_line, usize::from(ring.line.is_some()), "a ring's place in its line");
+            let waits_in_line = matches!(
+                ring.refusal,
+                Some(Refusal::MaxAgents | Refusal::MaxChannel | Refusal::ForkRate)
+            );
+            assert!(!waits_in_line || ring.line.is_some() || ring.ready.is_empty(), "not in line");
             let refused = ring.refusal.is_some();
             let served = ring.ready.is_empty() || refused || ring.is_unserved;
             assert!(served, "threads of a ring want agents, and nobody says why they get none");

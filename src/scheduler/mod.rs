@@ -81,7 +81,7 @@ use message::Messages;
 use pool::Pool;
 use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
-use serve::{ForkRate, Scarcity};
+use serve::{ForkRate, Starved};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use thread::Threads;
@@ -107,7 +107,7 @@ pub struct Scheduler {
     /// Rings in which a thread may be able to get an agent now.
     unserved: VecDeque<RingId>,
     /// Rings that were refused an agent for the sake of others, in the order of their turn.
-    starved: BTreeMap<Scarcity, VecDeque<RingId>>,
+    starved: Starved,
     fork_rate: ForkRate,
     /// Notes that are not on disk yet.
     notes: BTreeMap<NoteTicket, Note>,
@@ -159,7 +159,7 @@ impl Scheduler {
             idle_agents: 0,
             channel_agents: HashMap::new(),
             unserved: VecDeque::new(),
-            starved: BTreeMap::new(),
+            starved: Starved::default(),
             fork_rate: ForkRate::default(),
             notes: BTreeMap::new(),
             timers: Timers::default(),

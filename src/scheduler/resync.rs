@@ -52,6 +52,12 @@ impl Scheduler {
         self.messages[message].rereading = false;
         let id = self.messages[message].spool_id();
         match outcome {
+            // Somebody has deleted the files, and a router has given the number away again.
+            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
+                let text = "another message has its number now; forgotten, the other will be found";
+                self.log(Level::Warn, format!("{id}: {text}"));
+                self.forget(message);
+            }
             Reread::Read(arrival) => self.agree_with_disk(message, &arrival),
             Reread::Gone => {
                 self.log(Level::Warn, format!("{id}: the control file is gone; forgotten"));

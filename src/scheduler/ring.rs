@@ -4,6 +4,7 @@
 use super::agent::AgentId;
 use super::list::List;
 use super::pool::{Id, Pool};
+use super::serve::Scarcity;
 use super::thread::{InReady, ThreadId};
 use crate::config::Clause;
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,8 @@ pub struct Ring {
     pub complained: bool,
     /// It is in the line of rings to be served.
     pub is_unserved: bool,
-    /// It is in the line for the next agent that may be started.
-    pub is_starved: bool,
+    /// The line it is in for the next agent that may be started.
+    pub line: Option<Scarcity>,
     /// Its clause is no longer in force; it ends with its last agent.
     pub is_retired: bool,
 }
@@ -78,7 +79,7 @@ impl Ring {
             refusal: None,
             complained: false,
             is_unserved: false,
-            is_starved: false,
+            line: None,
             is_retired: false,
         }
     }

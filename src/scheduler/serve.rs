@@ -9,8 +9,9 @@ use super::thread::{InReady, ThreadId};
 use super::timers::Timer;
 use crate::time::Timestamp;
 use log::Level;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// So many idle agents, the newest, are asked whether they know the host.
 const IDLE_LOOKED_AT: usize = 64;
@@ -23,13 +24,59 @@ pub struct ForkRate {
     started: u32,
 }
 
-/// What rings have in common that are refused an agent for the same reasons.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Scarcity {
-    max_agents: Option<u32>,
-    channel: Rc<[u8]>,
-    max_channel: Option<u32>,
+/// What a line of rings waits for; whatever the first of them gets, the others would get, too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Scarcity {
+    /// The next second, in which agents may be started again.
+    ForkRate,
+    /// An agent less in all than this `maxta`.
+    Agents(Option<u32>),
+    /// An agent less of a channel than this `maxchannel`.
+    Channel(Rc<[u8]>, Option<u32>),
 }
+
+/// Rings that were refused an agent for the sake of others, in lines, each in the order of their turn.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Starved {
+    lines: BTreeMap<Scarcity, VecDeque<RingId>>,
+    /// The line whose turn it is to be asked first.
+    turn: usize,
+}
+
+impl Starved {
+    fn len(&self) -> usize {
+        self.lines.values().map(VecDeque::len).sum()
+    }
+
+    /// All lines, beginning with another one each time.
+    fn in_turn(&mut self) -> Vec<Scarcity> {
+        let mut lines: Vec<Scarcity> = self.lines.keys().cloned().collect();
+        if !lines.is_empty() {
+            self.turn = (self.turn + 1) % lines.len();
+            lines.rotate_left(self.turn);
+        }
+        lines
+    }
+
+    /// How often a ring is in a line.
+    pub(super) fn times_in_line(&self, ring: RingId, line: Option<&Scarcity>) -> usize {
+        let rings = line.and_then(|line| self.lines.get(line));
+        rings.map_or(0, |rings| rings.iter().filter(|other| **other == ring).count())
+    }
+
+    fn pop(&mut self, line: &Scarcity) -> Option<RingId> {
+        let rings = self.lines.get_mut(line)?;
+        let ring = rings.pop_front();
+        if rings.is_empty() {
+            self.lines.remove(line);
+        }
+        ring
+    }
+}
+
+/// So many rings are asked at a time whether they can be served again. It takes more only if rings move
+/// from line to line.
+const ASKED_AT_A_TIME: usize = 1000;
 
 impl Scheduler {
     /// Puts a thread among those of its ring that want an agent, or takes it away from them.
@@ -222,16 +269,17 @@ impl Scheduler {
             Refusal::NoCommand => self.complain_of_command(ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
             Refusal::MaxAgents => {
-                self.starve(ring);
+                self.starve(ring, Scarcity::Agents(self.rings[ring].clause.max_agents));
                 self.make_room(now, |_| true);
             }
             Refusal::MaxChannel => {
-                self.starve(ring);
                 let channel = self.rings[ring].channel.clone();
+                let max_channel = self.rings[ring].clause.max_channel;
+                self.starve(ring, Scarcity::Channel(channel.clone(), max_channel));
                 self.make_room(now, |ring| ring.channel == channel);
             }
             Refusal::ForkRate => {
-                self.starve(ring);
+                self.starve(ring, Scarcity::ForkRate);
                 self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
             }
         }
@@ -249,53 +297,48 @@ impl Scheduler {
         }
     }
 
-    fn starve(&mut self, ring: RingId) {
-        if !std::mem::replace(&mut self.rings[ring].is_starved, true) {
-            let scarcity = self.scarcity(ring);
-            self.starved.entry(scarcity).or_default().push_back(ring);
+    fn starve(&mut self, ring: RingId, line: Scarcity) {
+        // If it waited for something else until now, it would hide behind those that still do.
+        if self.rings[ring].line.as_ref() != Some(&line) {
+            self.unstarve(ring);
+            self.rings[ring].line = Some(line.clone());
+            self.starved.lines.entry(line).or_default().push_back(ring);
         }
     }
 
-    fn scarcity(&self, ring: RingId) -> Scarcity {
-        let Ring { clause, channel, .. } = &self.rings[ring];
-        Scarcity {
-            max_agents: clause.max_agents,
-            channel: channel.clone(),
-            max_channel: clause.max_channel,
-        }
-    }
-
-    /// Lets the rings that were refused an agent try again, each in its turn. Those of one line are
-    /// refused alike, so what the first of them gets tells enough.
+    /// Lets the rings that were refused an agent try again, each in its turn: of each line as many as
+    /// are not refused for the same reason.
     pub(super) fn serve_starved(&mut self, now: Timestamp) {
-        let lines: Vec<Scarcity> = self.starved.keys().cloned().collect();
-        for line in lines {
-            while let Some(ring) = self.starved.get_mut(&line).and_then(VecDeque::pop_front) {
-                self.rings[ring].is_starved = false;
+        let mut left = ASKED_AT_A_TIME;
+        for line in self.starved.in_turn() {
+            while left > 0
+                && let Some(ring) = self.starved.pop(&line)
+            {
+                left -= 1;
+                self.rings[ring].line = None;
                 self.serve(now, ring);
-                if self.rings[ring].is_starved {
+                if self.rings[ring].line.as_ref() == Some(&line) {
                     break;
                 }
             }
-            if self.starved.get(&line).is_some_and(VecDeque::is_empty) {
-                self.starved.remove(&line);
-            }
+        }
+        if left == 0 {
+            self.timers.add(now + Duration::from_millis(1), Timer::ForkRate);
         }
     }
 
     /// Takes a ring out of its line.
     pub(super) fn unstarve(&mut self, ring: RingId) {
-        if std::mem::replace(&mut self.rings[ring].is_starved, false)
-            && let Some(line) = self.starved.get_mut(&self.scarcity(ring))
-        {
-            line.retain(|other| *other != ring);
+        let line = self.rings[ring].line.take();
+        if let Some(rings) = line.and_then(|line| self.starved.lines.get_mut(&line)) {
+            rings.retain(|other| *other != ring);
         }
     }
 
     /// Empties all lines, for when everybody is asked anew.
     pub(super) fn forget_starved(&mut self) {
-        for ring in std::mem::take(&mut self.starved).into_values().flatten() {
-            self.rings[ring].is_starved = false;
+        for ring in std::mem::take(&mut self.starved).lines.into_values().flatten() {
+            self.rings[ring].line = None;
         }
     }
 
@@ -310,9 +353,8 @@ impl Scheduler {
             return;
         }
         let among = |agent: &Agent| counts(&self.rings[agent.ring]);
-        let waiting: usize = self.starved.values().map(VecDeque::len).sum();
         let ending = self.agents.values().filter(|agent| !agent.is_alive() && among(agent)).count();
-        if ending >= waiting {
+        if ending >= self.starved.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state {

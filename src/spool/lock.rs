@@ -18,13 +18,18 @@ pub enum LockOwner {
 /// A pid can have been given to another process since. Six digits may be the beginning of a longer
 /// pid, so all of these are asked for.
 pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
+    owner_among(field, |pid| may_hold(pid, modified))
+}
+
+/// The same, where `may_hold` tells of a process whether it can be the one.
+pub(crate) fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;
     };
     let longer = if field.may_be_truncated() { pid * 10..pid * 10 + 10 } else { 0..0 };
     std::iter::once(pid)
         .chain(longer)
-        .find(|candidate| may_hold(*candidate, modified))
+        .find(|candidate| may_hold(*candidate))
         .map_or(LockOwner::Dead, LockOwner::Alive)
 }
 

@@ -25,6 +25,7 @@ pub mod submit;
 
 pub use arrival::{Arrival, Group};
 pub use id::SpoolId;
+pub(crate) use lock::owner_among;
 pub use lock::{LockOwner, owner_of};
 pub use name::{HashFolder, HashLevel, SpoolName};
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 
 /// What is to be noted, for each of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
@@ -54,21 +55,32 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
     let size = on_disk.metadata()?.len();
     let file = control_file::parse(control_file::contents(&mut on_disk, size)?)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-    let mut lines = Vec::new();
-    for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
-        if remark.occasion.is_wanted(events(&file, recipient)) {
-            line(&file, recipient, remark).write_to(&mut lines);
-        }
-    }
+    let lines = lines(&file, remark);
     if !lines.is_empty() {
         mark::append_lines(&path, &lines)?;
     }
     if remark.occasion == Occasion::Expiry {
-        for offset in remark.offsets {
-            mark::change_tag(&on_disk, *offset, Tag::Pending, Tag::Failed, 0)?;
-        }
+        mark_expired(&on_disk, remark.offsets)?;
     }
     Ok(!lines.is_empty())
+}
+
+/// The `d` lines that a remark comes to, for those recipients whose senders want to hear of it.
+pub(crate) fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
+        if remark.occasion.is_wanted(events(file, recipient)) {
+            line(file, recipient, remark).write_to(&mut lines);
+        }
+    }
+    lines
+}
+
+/// Marks recipients that have expired as failed.
+pub(crate) fn mark_expired(file: &impl FileExt, offsets: &[u32]) -> io::Result<()> {
+    offsets.iter().try_for_each(|offset| {
+        mark::change_tag(file, *offset, Tag::Pending, Tag::Failed, 0).map(|_| ())
+    })
 }
 
 fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> Diagnostic<'a> {
@@ -110,7 +122,8 @@ pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bo
     failed.any(|recipient| !noted.contains(&recipient.offset) && events(file, recipient).failure)
 }
 
-fn events(file: &ControlFile, recipient: &Recipient) -> Events {
+/// What the sender wants to hear about a recipient.
+pub(crate) fn events(file: &ControlFile, recipient: &Recipient) -> Events {
     recipient
         .notify
         .map_or(Notify::default().events, |notify| Notify::parse(file.get(notify.value)).events)

@@ -2,12 +2,12 @@
 
 use super::remove::{self, Reason};
 use super::{Arrival, HashFolder, HashLevel, LockOwner, Spool, SpoolName, folder, owner_of};
-use crate::control_file::{self, ControlFile, ControlFileError, Tag, mark};
+use crate::control_file::{self, ControlFile, ControlFileError, PidField, Tag, mark};
 use crate::sys;
 use crate::time::Timestamp;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What a look at a control file brought.
@@ -104,19 +104,33 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()>
     let metadata = file.metadata()?;
     let modified = modified(&metadata);
     let text = control_file::contents(&mut file, metadata.len())?;
-    let Ok(parsed) = control_file::parse(text) else {
+    let Ok(mut parsed) = control_file::parse(text) else {
         return Ok(());
     };
-    for recipient in parsed.recipients.iter().filter(|r| r.tag == Tag::Locked) {
-        let field = recipient.lock;
-        let is_dead = field.is_none_or(|field| {
-            field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead
-        });
-        if is_dead {
-            mark::unlock(&file, recipient.offset, field)?;
+    unlock_dead(&file, &mut parsed, |field| {
+        field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead
+    })
+}
+
+/// Takes the locks of dead processes off, on disk and in what was read of it. Locks without a pid are
+/// nobody's.
+pub(crate) fn unlock_dead(
+    on_disk: &impl FileExt,
+    file: &mut ControlFile,
+    is_dead: impl Fn(PidField) -> bool,
+) -> io::Result<()> {
+    for recipient in file.recipients.iter_mut().filter(|r| r.tag == Tag::Locked) {
+        if recipient.lock.is_none_or(&is_dead) {
+            recipient.tag = mark::unlock(on_disk, recipient.offset, recipient.lock)?;
         }
     }
     Ok(())
+}
+
+/// The process that holds the first locked recipient of a file; 0 if the file does not say.
+pub(crate) fn holder(file: &ControlFile) -> Option<u32> {
+    let locked = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked)?;
+    Some(locked.lock.and_then(|field| field.pid()).unwrap_or_default())
 }
 
 enum Problem {
@@ -220,8 +234,8 @@ fn exists(path: &Path) -> bool {
 
 fn examine(spool: &Spool, name: &SpoolName, look: &Look) -> Result<Arrival, Problem> {
     let (file, received) = parse_and_clear(spool, name, look)?;
-    if let Some(locked) = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked) {
-        return Err(Problem::Locked(locked.lock.and_then(|field| field.pid()).unwrap_or_default()));
+    if let Some(pid) = holder(&file) {
+        return Err(Problem::Locked(pid));
     }
     Ok(arrival(name.clone(), &file, look, received))
 }
@@ -257,21 +271,33 @@ fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
     })
 }
 
+/// A control file must name itself, unless it names nothing.
+pub(crate) fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFileError> {
+    match file.name() {
+        Some(own_name) if own_name != name.base().as_bytes() => {
+            let shown = String::from_utf8_lossy(own_name);
+            Err(error_in_name(file, format!("the i line says {shown}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn error_in_name(file: &ControlFile, reason: String) -> ControlFileError {
+    let offset = file.name.map_or(0, |span| span.start as usize - 2);
+    ControlFileError::new(offset, reason)
+}
+
 /// The message file that a control file must have, unless it only asks for a host to be tried.
 fn check_message(
     spool: &Spool,
     name: &SpoolName,
     file: &ControlFile,
 ) -> Result<Option<Timestamp>, Problem> {
-    let Some(own_name) = file.name() else {
+    if file.name().is_none() {
         return Ok(None);
-    };
-    let offset = file.name.map_or(0, |span| span.start as usize - 2);
-    let malformed = |reason: String| Problem::Malformed(ControlFileError::new(offset, reason));
-    if own_name != name.base().as_bytes() {
-        let shown = String::from_utf8_lossy(own_name);
-        return Err(malformed(format!("the i line says {shown}")));
     }
+    check_name(name, file).map_err(Problem::Malformed)?;
+    let malformed = |reason: String| Problem::Malformed(error_in_name(file, reason));
     let error = match fs::metadata(spool.message_file(name)) {
         Ok(message) if message.is_file() => return Ok(Some(modified(&message))),
         Ok(_) => return Err(malformed("the message file is no regular file".to_string())),
@@ -312,10 +338,7 @@ fn clear_dead_locks(path: &Path, file: &mut ControlFile) -> io::Result<()> {
         return Ok(());
     }
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
-    for recipient in file.recipients.iter_mut().filter(|recipient| is_dead(recipient)) {
-        recipient.tag = mark::unlock(&on_disk, recipient.offset, recipient.lock)?;
-    }
-    Ok(())
+    unlock_dead(&on_disk, file, |field| owner_of(field, modified) == LockOwner::Dead)
 }
 
 fn arrival(

@@ -41,12 +41,17 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::FileTooLarge => return Ok(true),
         other => other?,
     };
+    Ok(has_something_to_see(text))
+}
+
+/// The same, asked of the text of the control file.
+pub(crate) fn has_something_to_see(text: Vec<u8>) -> bool {
     // All recipients are finished, so whoever is not marked as delivered has failed.
-    Ok(control_file::parse(text).map_or(true, |file| {
+    control_file::parse(text).map_or(true, |file| {
         note::owes_report(&file)
             || note::hides_failure(&file, |tag| tag != Tag::Done)
             || !file.undeliverable.is_empty()
-    }))
+    })
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -33,7 +33,7 @@ mod options;
 mod outcome;
 mod replies;
 pub mod resubmit;
-mod scope;
+pub(crate) mod scope;
 mod session;
 mod stop;
 mod verbose;

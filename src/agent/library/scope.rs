@@ -30,7 +30,7 @@ impl Scope {
 
     /// The recipients of `file` that are to do and ours, in file order. A recipient without a pid
     /// column could not be locked, and one before all senders has none: both are left alone.
-    pub(super) fn select(&self, file: &ControlFile, host: Option<&[u8]>) -> Vec<Recipient> {
+    pub(crate) fn select(&self, file: &ControlFile, host: Option<&[u8]>) -> Vec<Recipient> {
         let mut host = host.or(self.host.as_deref().map(str::as_bytes));
         let mut selected = Vec::new();
         for recipient in &file.recipients {

@@ -130,6 +130,19 @@ fn a_control_file_that_is_gone_takes_its_message_with_it() {
 }
 
 #[test]
+fn another_message_under_the_same_number_is_left_alone() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "#resync 1");
+    world.hungry(agent);
+    let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(other) });
+    assert_eq!(world.removed(), [""; 0], "it is not ours to remove");
+    assert_eq!(world.core.is_leaving(1), None, "so that a scan finds it");
+}
+
+#[test]
 fn an_agent_that_always_finds_nothing_is_paced_by_the_retries() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);

@@ -1,6 +1,7 @@
 //! How many agents there may be, and who waits for one.
 
 use super::*;
+use crate::time::ClockStep;
 
 #[test]
 fn a_ring_has_no_more_agents_than_maxring() {
@@ -113,6 +114,20 @@ fn no_more_agents_are_started_in_a_second_than_the_fork_rate() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_does_not_lengthen_the_second() {
+    let settings = Settings { fork_rate: 1, ..Settings::default() };
+    let mut world = World::with(settings, "c/*\n\tcommand=x\n");
+    (1..=3).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
+    assert_eq!(world.started.len(), 1);
+    let step = ClockStep::Back(Duration::from_secs(3600));
+    world.now = world.now + step;
+    world.tell(Event::ClockSet(step));
+    assert_eq!(world.started.len(), 2);
+    world.pass_seconds(1);
+    assert_eq!(world.started.len(), 3);
+}
+
+#[test]
 fn the_process_limit_holds_where_no_other_does() {
     let settings = Settings { max_agents: 5, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tmaxta=0 maxring=0 command=x\n");
@@ -137,4 +152,30 @@ fn without_a_command_mail_stays_and_says_why() {
         .filter_map(|thread| world.core.thread_view(world.now, thread)?.refusal?.pending)
         .collect();
     assert_eq!(pending, ["ConfBUG:NoCmdDefined!"; 2]);
+}
+
+/// Rings that wait for different things all get their turn: the second in which two agents may be started
+/// is not always given to the same one.
+#[test]
+fn all_lines_get_their_turn() {
+    let settings = Settings { fork_rate: 1, ..Settings::default() };
+    let clauses = "a/*\n\tmaxta=100 command=x\nb/*\n\tmaxta=200 command=x\nc/*\n\tcommand=x\n";
+    let mut world = World::with(settings, clauses);
+    let mut number = 0;
+    for host in 0..20 {
+        for channel in ["a", "b", "c"] {
+            number += 1;
+            world.message(number, &[&format!("{channel}/h{host}.test")]);
+        }
+    }
+    let started = |world: &World, channel: &str| {
+        let threads = world.core.why_thread(channel.as_bytes(), b"h0.test");
+        threads.is_some_and(|waits| {
+            matches!(waits[0].why, crate::scheduler::why::Why::AgentStarting { .. })
+        })
+    };
+    world.pass_seconds(6);
+    for channel in ["a", "b", "c"] {
+        assert!(started(&world, channel), "{channel} had no turn in six seconds");
+    }
 }

@@ -1,0 +1,195 @@
+//! `schedsim run`: one world, one or more configurations, and how mail fares under each.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`world`] | the file that describes hosts, agents and mail |
+//! | [`traffic`] | the mail that it comes to |
+//! | [`statistics`] | what is counted while time passes |
+//! | [`summary`] | what it comes to in the end |
+//! | [`table`], [`plot`] | how that is shown |
+
+mod plot;
+mod statistics;
+mod summary;
+mod table;
+mod traffic;
+mod world;
+
+use crate::config::{Config, Context, Zenv};
+use crate::schedsim::Trouble;
+use crate::scheduler::Settings;
+use crate::simulation::{Setup, Simulation};
+use crate::time::Timestamp;
+use clap::Args;
+use statistics::Statistics;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use summary::Summary;
+use traffic::Traffic;
+use world::World;
+
+/// When every simulation begins: midnight, 1 January 2027, UTC.
+const START: Timestamp = Timestamp::from_seconds(1_798_761_600);
+/// Queues are looked at so many times.
+const SAMPLES: u32 = 120;
+/// Default of `--hours`.
+const HOURS: f64 = 6.0;
+
+/// Options of `schedsim run`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// A configuration to simulate; given more than once, they are compared
+    #[arg(short = 'f', long = "cf", value_name = "FILE", required = true)]
+    configurations: Vec<PathBuf>,
+
+    /// The world: mail, hosts and agents
+    #[arg(short = 'w', long = "world", value_name = "FILE")]
+    world: PathBuf,
+
+    /// The ZENV file with the variables of the configurations
+    #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
+    zenv: Option<PathBuf>,
+
+    /// What is left to chance: the same seed gives the same output
+    #[arg(short = 's', long = "seed", value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// How much virtual time passes; 6 hours if the world does not say
+    #[arg(short = 'H', long = "hours", value_name = "HOURS")]
+    hours: Option<f64>,
+
+    /// How many agents the scheduler may start in a second
+    #[arg(short = 'R', long = "fork-rate", value_name = "NUMBER", default_value_t = 30)]
+    fork_rate: u32,
+
+    /// Print everything as JSON instead of tables
+    #[arg(short = 'j', long = "json")]
+    json: bool,
+
+    /// Draw queues and agents over time into this file, as SVG
+    #[arg(short = 'p', long = "plot", value_name = "FILE")]
+    plot: Option<PathBuf>,
+
+    /// Say how fast the simulation was
+    #[arg(short = 'v', long = "verbose")]
+    verbose: bool,
+}
+
+/// Runs the subcommand. The error is for people.
+pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
+    let text = outcome(options).map_err(Trouble::Other)?;
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+/// Simulates, and tells what came of it.
+fn outcome(options: &Options) -> Result<String, String> {
+    let world = World::load(&options.world)?;
+    let length = length(options, &world)?;
+    let zenv = options.zenv.as_ref().map(|path| Zenv::read(path)).transpose();
+    let zenv = zenv.map_err(|error| format!("the ZENV file cannot be read: {error}"))?;
+    let context = context(zenv.unwrap_or_default());
+    let mut summaries = Vec::new();
+    for path in &options.configurations {
+        let config = load(path, &context)?;
+        let begun = Instant::now();
+        let summary = simulate(options, &path.display().to_string(), config, &world, length);
+        if options.verbose {
+            say_speed(&summary, begun.elapsed());
+        }
+        summaries.push(summary);
+    }
+    if let Some(path) = &options.plot {
+        fs::write(path, plot::svg(&summaries))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(if options.json { summary::json(&summaries) } else { table::text(&summaries) })
+}
+
+fn length(options: &Options, world: &World) -> Result<Duration, String> {
+    let default = world.length.map_or(HOURS * 3600.0, |length| length.0.as_secs_f64());
+    let seconds = options.hours.map_or(default, |hours| hours * 3600.0);
+    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    if length.is_zero() || seconds > 366.0 * 86_400.0 {
+        return Err("the time must be more than nothing, and at most a year".to_string());
+    }
+    Ok(length)
+}
+
+/// Nobody is started, so that users and groups of the configuration need not exist here.
+fn context(zenv: Zenv) -> Context {
+    Context {
+        zenv,
+        is_root: true,
+        effective_user: 0,
+        effective_group: 0,
+        user_id: |_| Some(0),
+        group_id: |_| Some(0),
+    }
+}
+
+fn load(path: &Path, context: &Context) -> Result<Rc<Config>, String> {
+    let loaded = Config::load(path, context).map_err(|diagnostics| {
+        let lines: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
+        format!("the configuration cannot be used\n{}", lines.join("\n"))
+    })?;
+    Ok(Rc::new(loaded.config))
+}
+
+fn simulate(
+    options: &Options,
+    name: &str,
+    config: Rc<Config>,
+    world: &World,
+    length: Duration,
+) -> Summary {
+    let setup = Setup {
+        seed: options.seed,
+        start: START,
+        settings: Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() },
+        first_pid: 1000,
+        delays: world.agents.delays(),
+        habits: world.agents.habits(),
+        crowded_turns: 0.0,
+        pieces: false,
+        scans: false,
+    };
+    let mut traffic = Traffic::new(world, START, options.seed);
+    let statistics = Statistics::new(START);
+    let mut simulation = Simulation::new(setup, world.hosts(START), config, statistics);
+    simulation.start();
+    let end = START + length;
+    let interval = length / SAMPLES;
+    let mut next_sample = START;
+    loop {
+        let mail = traffic.next_time().filter(|time| *time < end);
+        let stop = mail.unwrap_or(end).min(next_sample).min(end);
+        simulation.run_until(stop);
+        if next_sample <= stop {
+            let wall = simulation.at().wall;
+            if let Some(core) = simulation.core() {
+                let sample = statistics::Sample::of(core, wall);
+                simulation.observer.add(sample);
+            }
+            next_sample += interval;
+        }
+        if mail == Some(stop) {
+            let (number, text) = traffic.take();
+            simulation.submit(number, text, true, true);
+        } else if stop >= end {
+            break;
+        }
+    }
+    Summary::new(name, options.seed, length, &simulation.observer)
+}
+
+fn say_speed(summary: &Summary, took: Duration) {
+    let seconds = took.as_secs_f64();
+    let rate = summary.totals.delivered as f64 / seconds.max(1e-9);
+    eprintln!(
+        "{}: {} deliveries in {seconds:.2} s, {rate:.0} a second",
+        summary.configuration, summary.totals.delivered
+    );
+}

@@ -1,0 +1,143 @@
+//! What is counted while a simulation runs.
+
+use crate::agent::protocol::Status;
+use crate::scheduler::{Action, Destination, Event, Scheduler};
+use crate::simulation::memory_file::MemoryFile;
+use crate::simulation::observer::{At, Observer};
+use crate::time::Timestamp;
+use std::collections::HashMap;
+
+/// Everything that was counted.
+pub struct Statistics {
+    /// When it began.
+    pub start: Timestamp,
+    /// Messages that came.
+    pub messages: u64,
+    /// Reports of agents about recipients that are to be tried again.
+    pub deferrals: u64,
+    /// Agents that were started.
+    pub agents_started: u64,
+    /// By destination, in the order in which they came up.
+    pub destinations: Vec<Fate>,
+    numbers: HashMap<Destination, usize>,
+    /// Queues and agents over time.
+    pub samples: Vec<Sample>,
+}
+
+/// What became of the recipients of one destination.
+#[derive(Clone, Debug)]
+pub struct Fate {
+    /// Channel and host.
+    pub destination: Destination,
+    /// Recipients that came.
+    pub recipients: u64,
+    /// Recipients that were refused for good.
+    pub failed: u64,
+    /// Recipients that became too old.
+    pub expired: u64,
+    /// Time from arrival to delivery of each delivered recipient, in milliseconds.
+    pub delays: Vec<u32>,
+}
+
+/// Queues and agents at one time.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// When.
+    pub time: Timestamp,
+    /// Agents, idle ones included.
+    pub agents: usize,
+    /// Recipients in the queue.
+    pub recipients: u64,
+    /// Threads: recipients in the queue, and agents at work.
+    pub threads: Vec<(Destination, u32, usize)>,
+}
+
+impl Statistics {
+    /// Nothing counted yet.
+    pub fn new(start: Timestamp) -> Statistics {
+        Statistics {
+            start,
+            messages: 0,
+            deferrals: 0,
+            agents_started: 0,
+            destinations: Vec::new(),
+            numbers: HashMap::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Keeps a sample.
+    pub fn add(&mut self, sample: Sample) {
+        self.samples.push(sample);
+    }
+
+    fn fate(&mut self, destination: Destination) -> &mut Fate {
+        let next = self.destinations.len();
+        let number = *self.numbers.entry(destination.clone()).or_insert(next);
+        if number == next {
+            let delays = Vec::new();
+            self.destinations.push(Fate {
+                destination,
+                recipients: 0,
+                failed: 0,
+                expired: 0,
+                delays,
+            });
+        }
+        &mut self.destinations[number]
+    }
+}
+
+impl Sample {
+    /// What a core shows of its queues now.
+    pub fn of(core: &Scheduler, now: Timestamp) -> Sample {
+        let totals = core.totals();
+        let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring_view(ring));
+        let threads = rings.flat_map(|ring| ring.threads);
+        let views = threads.filter_map(|thread| core.thread_view(now, thread));
+        let mut threads: Vec<_> = views
+            .map(|thread| (thread.destination.clone(), thread.recipients, thread.agents.len()))
+            .collect();
+        threads.sort();
+        Sample { time: now, agents: totals.agents, recipients: totals.recipients, threads }
+    }
+}
+
+impl Observer for Statistics {
+    fn submitted(&mut self, _at: At, _number: u64, _file: &MemoryFile) {
+        self.messages += 1;
+    }
+
+    fn told(&mut self, _at: At, event: &Event<'_>) {
+        if let Event::Arrived(arrival) = event {
+            for group in &arrival.groups {
+                let destination = Destination::new(&group.channel, &group.host);
+                self.fate(destination).recipients += group.offsets.len() as u64;
+            }
+        }
+    }
+
+    fn decided(&mut self, at: At, action: &Action) {
+        match action {
+            Action::StartAgent { .. } => self.agents_started += 1,
+            Action::Statistics(end) => {
+                let delay = at.wall.since(end.spool_id.modified).as_millis();
+                let fate = self.fate(end.destination.clone());
+                match end.state {
+                    "expire" => fate.expired += 1,
+                    "error" | "error2" => fate.failed += 1,
+                    _ => fate.delays.push(u32::try_from(delay).unwrap_or(u32::MAX)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, status: Status) {
+        let is_deferral = matches!(
+            status,
+            Status::Deferred | Status::DeferBack | Status::DeferAll | Status::RetryAt
+        );
+        self.deferrals += u64::from(is_deferral);
+    }
+}

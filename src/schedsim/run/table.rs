@@ -1,0 +1,148 @@
+//! Summaries as tables for people.
+
+use super::summary::{Delay, Point, Summary, Thread, Totals};
+use crate::time::ShortDuration;
+use std::fmt::Write as _;
+
+/// So many lines a table over time has.
+const TIMES: usize = 12;
+
+/// All tables: totals side by side, then the busiest threads of each configuration.
+pub fn text(summaries: &[Summary]) -> String {
+    let mut out = totals(summaries);
+    for summary in summaries {
+        write!(out, "\nbusiest threads under {}\n\n", summary.configuration).expect("a String");
+        out += &threads(&summary.threads);
+        writeln!(out, "\nqueue and agents over time under {}\n", summary.configuration)
+            .expect("a String");
+        out += &over_time(summary);
+    }
+    out
+}
+
+fn totals(summaries: &[Summary]) -> String {
+    let mut rows = vec![vec![String::new()]];
+    rows[0].extend(summaries.iter().map(|summary| summary.configuration.clone()));
+    let mut row = |name: &str, value: &dyn Fn(&Totals) -> String| {
+        let values = summaries.iter().map(|summary| value(&summary.totals));
+        rows.push(std::iter::once(name.to_string()).chain(values).collect());
+    };
+    row("messages", &|t| thousands(t.messages));
+    row("recipients", &|t| thousands(t.recipients));
+    row("delivered", &|t| thousands(t.delivered));
+    row("failed", &|t| thousands(t.failed));
+    row("expired", &|t| thousands(t.expired));
+    row("queued at the end", &|t| thousands(t.queued));
+    row("attempts", &|t| thousands(t.attempts));
+    row("of these deferred", &|t| thousands(t.deferrals));
+    row("agents started", &|t| thousands(t.agents_started));
+    row("agents at a time", &|t| thousands(t.most_agents as u64));
+    row("longest queue", &|t| thousands(t.longest_queue));
+    row("delay of 50 %", &|t| time(t.delay.p50));
+    row("delay of 90 %", &|t| time(t.delay.p90));
+    row("delay of 99 %", &|t| time(t.delay.p99));
+    row("longest delay", &|t| time(t.delay.longest));
+    aligned(&rows)
+}
+
+fn threads(threads: &[Thread]) -> String {
+    let head = ["", "recipients", "delivered", "failed", "expired", "50 %", "99 %", "longest"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    for thread in threads {
+        let Delay { p50, p99, longest, .. } = thread.delay;
+        rows.push(vec![
+            thread.destination.clone(),
+            thousands(thread.recipients),
+            thousands(thread.delivered),
+            thousands(thread.failed),
+            thousands(thread.expired),
+            time(p50),
+            time(p99),
+            time(longest),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// One column for everything, and one for each thread: recipients in the queue, agents.
+fn over_time(summary: &Summary) -> String {
+    let mut rows = vec![vec![String::new(), "all".to_string()]];
+    rows[0].extend(summary.threads.iter().map(|thread| thread.destination.clone()));
+    let step = summary.over_time.len().div_ceil(TIMES).max(1);
+    for index in (0..summary.over_time.len()).step_by(step) {
+        let show = |points: &[Point]| {
+            let Point { queued, agents, .. } = points[index];
+            format!("{} / {agents}", thousands(queued))
+        };
+        let minutes = (summary.over_time[index].time / 60.0).round() as u64;
+        let mut row = vec![format!("{}:{:02}", minutes / 60, minutes % 60)];
+        row.push(show(&summary.over_time));
+        row.extend(summary.threads.iter().map(|thread| show(&thread.over_time)));
+        rows.push(row);
+    }
+    aligned(&rows)
+}
+
+/// Columns of equal width: the first to the left, the others to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            match column {
+                0 => write!(line, "  {cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            }
+            .expect("a String takes everything");
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// A number with a comma between thousands.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A time in seconds: exactly where it is short, else as MAILQ shows it.
+fn time(seconds: f64) -> String {
+    if seconds < 60.0 {
+        format!("{seconds:.1}s")
+    } else {
+        ShortDuration(seconds.round() as i64).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let row = |cells: [&str; 3]| cells.map(String::from).to_vec();
+        let text = aligned(&[row(["", "a.cf", "b.cf"]), row(["delivered", "1", "12,345"])]);
+        assert_eq!(text, "             a.cf    b.cf\n  delivered     1  12,345\n");
+    }
+
+    #[test]
+    fn numbers_are_easy_to_read() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.04, 59.94, 60.0, 3725.0].map(time), ["0.0s", "59.9s", "1m", "1h2m5s"]);
+    }
+}

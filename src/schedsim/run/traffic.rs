@@ -1,0 +1,90 @@
+//! The mail of a world, one message after the other.
+
+use super::world::{Mail, World};
+use crate::control_file::compose::{Address, Draft, Group, Recipient};
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// All mail that is to come.
+pub struct Traffic {
+    streams: Vec<Stream>,
+    next_number: u64,
+}
+
+/// Mail of one kind.
+struct Stream {
+    mail: Mail,
+    random: fastrand::Rng,
+    next: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl Traffic {
+    /// The mail of a world from `start` on. Each kind has its own chance, so that one does not change
+    /// the others.
+    pub fn new(world: &World, start: Timestamp, seed: u64) -> Traffic {
+        let mut seeds = fastrand::Rng::with_seed(seed);
+        let streams = world.mail.iter().map(|mail| {
+            let until = mail.until.map(|until| start + until.0);
+            let random = fastrand::Rng::with_seed(seeds.u64(..));
+            let mut stream = Stream { mail: mail.clone(), random, next: None, until };
+            stream.next = stream.after(start + mail.from.0);
+            stream
+        });
+        Traffic { streams: streams.collect(), next_number: 1 }
+    }
+
+    /// When the next message comes.
+    pub fn next_time(&self) -> Option<Timestamp> {
+        self.streams.iter().filter_map(|stream| stream.next).min()
+    }
+
+    /// The number of the next message, and its control file.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn take(&mut self) -> (u64, Vec<u8>) {
+        let number = self.next_number;
+        self.next_number += 1;
+        let coming = self.streams.iter_mut().filter(|stream| stream.next.is_some());
+        let stream = coming.min_by_key(|stream| stream.next).expect("next_time has said when");
+        let text = stream.compose(number);
+        stream.next = stream.next.and_then(|time| stream.after(time));
+        (number, text)
+    }
+}
+
+impl Stream {
+    /// When the message after one at `time` comes: independent of all others (a Poisson process).
+    fn after(&mut self, time: Timestamp) -> Option<Timestamp> {
+        let mean = 60.0 / self.mail.per_minute;
+        let wait = -(1.0 - self.random.f64()).ln() * mean;
+        let next = time + Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
+        self.until.is_none_or(|until| next < until).then_some(next)
+    }
+
+    fn compose(&mut self, number: u64) -> Vec<u8> {
+        let [least, most] = self.mail.recipients;
+        let count = self.random.u32(least..=most);
+        let host = self.mail.host.replace('*', &self.random.u32(1..=self.mail.hosts).to_string());
+        let recipient = |index| Recipient {
+            address: Address::new(&self.mail.channel, &host, &format!("user{index}"), 65534),
+            notify: match &self.mail.notify[..] {
+                "" => String::new(),
+                when => format!("NOTIFY={when}"),
+            },
+        };
+        let group = Group {
+            sender: Address::new("local", "", "sender", 0),
+            recipients: (0..count).map(recipient).collect(),
+            headers: b"Subject: simulated\n".to_vec(),
+        };
+        let draft = Draft {
+            name: number.to_string(),
+            body_offset: 0,
+            log_id: String::from("<simulated>"),
+            groups: vec![group],
+        };
+        draft.to_text().expect("names of a world have no line ends in them")
+    }
+}

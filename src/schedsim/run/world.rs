@@ -1,0 +1,305 @@
+//! The world of a simulation, as a TOML file describes it. `man/schedsim.1` explains the keys.
+
+use crate::config::parse_interval;
+use crate::simulation::Delays;
+use crate::simulation::habits::Habits;
+use crate::simulation::hosts::{Hosts, Nature, Outage};
+use crate::time::Timestamp;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Everything around the scheduler.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct World {
+    /// How much virtual time passes, unless the command line says it.
+    pub length: Option<Span>,
+    /// How agents behave.
+    #[serde(default)]
+    pub agents: Agents,
+    /// Hosts, by pattern: the first that matches counts.
+    #[serde(default)]
+    pub host: Vec<Host>,
+    /// Mail that comes.
+    pub mail: Vec<Mail>,
+}
+
+/// How agents behave.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agents {
+    /// Time from the start of a process until it asks for work.
+    pub start: Span,
+    /// Part of all jobs over which the process dies, 0 to 1.
+    pub dies: Part,
+    /// Part of all jobs over which the process falls silent, 0 to 1.
+    pub stalls: Part,
+    /// For how long.
+    pub stall: Span,
+}
+
+/// How a host behaves.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Its name: a pattern with `*`, `?` and `[...]`.
+    pub name: Pattern,
+    /// Time until a connection is open.
+    pub connect: Option<Span>,
+    /// Time for a message.
+    pub latency: Option<Span>,
+    /// At most so much is added to it, by chance.
+    pub spread: Option<Span>,
+    /// Connections that are taken at a time.
+    pub connections: Option<usize>,
+    /// Part of all recipients that are deferred, 0 to 1.
+    #[serde(default)]
+    pub defer: Part,
+    /// Part of all recipients that are refused, 0 to 1.
+    #[serde(default)]
+    pub fail: Part,
+    /// When it is down.
+    #[serde(default)]
+    pub outage: Vec<Down>,
+}
+
+/// A time in which a host is down.
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Down {
+    /// When it begins, from the start of the simulation.
+    pub from: Span,
+    /// When it ends.
+    pub until: Span,
+    /// How long it takes to find out; without it, connections are refused.
+    #[serde(default)]
+    pub timeout: Span,
+}
+
+/// Mail of one kind.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Mail {
+    /// Channel of the recipients, in lower case.
+    pub channel: String,
+    /// Host of the recipients; an asterisk stands for a number.
+    pub host: String,
+    /// How many numbers there are.
+    #[serde(default = "one")]
+    pub hosts: u32,
+    /// How many messages come in a minute, on average.
+    pub per_minute: f64,
+    /// How many recipients a message has: from, to.
+    #[serde(default = "one_recipient")]
+    pub recipients: [u32; 2],
+    /// When the first comes, from the start of the simulation.
+    #[serde(default)]
+    pub from: Span,
+    /// When no more come.
+    pub until: Option<Span>,
+    /// What senders want to hear of, as in `N` lines.
+    #[serde(default)]
+    pub notify: String,
+}
+
+/// A length of time: a number of seconds, or a text such as `1h30m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A part of a whole, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Part(pub f64);
+
+/// A pattern for names.
+#[derive(Clone, Debug)]
+pub struct Pattern(pub glob::Pattern);
+
+const fn one() -> u32 {
+    1
+}
+
+const fn one_recipient() -> [u32; 2] {
+    [1, 1]
+}
+
+impl World {
+    /// Reads the file of a world.
+    pub fn load(path: &Path) -> Result<World, String> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+        World::parse(&name, &text)
+    }
+
+    /// Reads the text of such a file; errors come with line and column.
+    pub fn parse(name: &str, text: &str) -> Result<World, String> {
+        let world: World = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            format!("{name}:{}: {}", place(text, at), error.message().replace('\n', ", "))
+        })?;
+        world.check().map_err(|reason| format!("{name}: {reason}"))?;
+        Ok(world)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for mail in &self.mail {
+            let Mail { channel, host, recipients: [least, most], .. } = mail;
+            let is_lower = |text: &str| {
+                !text.chars().any(|c| c.is_uppercase() || c.is_whitespace() || c.is_control())
+            };
+            let problem = if channel.is_empty() || !is_lower(channel) || !is_lower(host) {
+                "channel and host are words in lower case"
+            } else if mail.notify.contains(char::is_control) {
+                "notify is a word"
+            } else if *least == 0 || most < least || *most > 100_000 {
+                "recipients is [least, most], of 1 to 100000"
+            } else if !(mail.per_minute > 0.0 && mail.per_minute <= 6e7) {
+                "per_minute is more than 0, and at most 60000000"
+            } else if mail.hosts == 0 {
+                "hosts is at least 1"
+            } else {
+                continue;
+            };
+            return Err(format!("mail for {channel}/{host}: {problem}"));
+        }
+        Ok(())
+    }
+
+    /// The hosts, in a simulation that begins at `start`.
+    pub fn hosts(&self, start: Timestamp) -> Hosts {
+        let rules = self.host.iter().map(|host| (host.name.0.clone(), host.nature(start)));
+        Hosts::new(rules.collect(), Nature::default())
+    }
+}
+
+/// Line and column of a byte, from 1.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("{line}:{column}")
+}
+
+impl Host {
+    fn nature(&self, start: Timestamp) -> Nature {
+        let usual = Nature::default();
+        let span = |given: Option<Span>, usual| given.map_or(usual, |span| span.0);
+        Nature {
+            connect: span(self.connect, usual.connect),
+            latency: span(self.latency, usual.latency),
+            spread: span(self.spread, usual.spread),
+            connections: self.connections.unwrap_or(usual.connections),
+            defer_rate: self.defer.0,
+            fail_rate: self.fail.0,
+            outages: self.outage.iter().map(|down| down.outage(start)).collect(),
+        }
+    }
+}
+
+impl Down {
+    fn outage(self, start: Timestamp) -> Outage {
+        let (from, until) = (start + self.from.0, start + self.until.0);
+        Outage { from, until, timeout: self.timeout.0 }
+    }
+}
+
+impl Default for Agents {
+    fn default() -> Agents {
+        Agents {
+            start: Span(Duration::from_millis(20)),
+            dies: Part(0.0),
+            stalls: Part(0.0),
+            stall: Span(Duration::from_secs(7200)),
+        }
+    }
+}
+
+impl Agents {
+    /// How long things take: nothing but starting agents counts.
+    pub fn delays(&self) -> Delays {
+        Delays { start: self.start.0, ..Delays::default() }
+    }
+
+    /// What they do wrong.
+    pub fn habits(&self) -> Habits {
+        let stall = self.stall.0;
+        Habits { dies: self.dies.0, stalls: self.stalls.0, stall, ..Habits::default() }
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        struct Visit;
+        impl Visitor<'_> for Visit {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("seconds, or a time such as \"1h30m\"")
+            }
+
+            fn visit_i64<E: Error>(self, seconds: i64) -> Result<Span, E> {
+                self.visit_f64(seconds as f64)
+            }
+
+            fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
+                let span = Duration::try_from_secs_f64(seconds).ok();
+                let span = span.filter(|span| span.as_secs() < 1 << 32);
+                span.map(Span).ok_or_else(|| E::custom("no such number of seconds"))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+                parse_interval(text).map(Span).map_err(|error| E::custom(error.message))
+            }
+        }
+        deserializer.deserialize_any(Visit)
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
+        let part = f64::deserialize(deserializer)?;
+        let is_part = (0.0..=1.0).contains(&part);
+        is_part.then_some(Part(part)).ok_or_else(|| D::Error::custom("a part is 0 to 1"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        glob::Pattern::new(&text).map(Pattern).map_err(|error| D::Error::custom(error.msg))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &str = "[[mail]]\nchannel = \"smtp\"\nhost = \"a.x\"\nper_minute = 1\n";
+
+    #[test]
+    fn times_are_numbers_or_words() {
+        let text = format!("{MAIL}from = \"1h30m\"\nuntil = 0.5\n");
+        let world = World::parse("w", &text).expect("a world");
+        assert_eq!(world.mail[0].from.0, Duration::from_secs(5400));
+        assert_eq!(world.mail[0].until, Some(Span(Duration::from_millis(500))));
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_place() {
+        let error = |text: &str| World::parse("w", &format!("{MAIL}{text}")).expect_err(text);
+        assert!(error("speed = 1\n").starts_with("w:5:1: unknown field `speed`"));
+        assert!(
+            error("from = \"soon\"\n").starts_with("w:5:8: "),
+            "{}",
+            error("from = \"soon\"\n")
+        );
+        assert!(
+            error("[[host]]\nname = \"*\"\nfail = 1.5\n").starts_with("w:7:8: a part is 0 to 1")
+        );
+        assert!(error("recipients = [2, 1]\n").starts_with("w: mail for smtp/a.x: recipients"));
+        assert!(error("x = \n").starts_with("w:5:5: "));
+    }
+}

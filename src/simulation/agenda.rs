@@ -1,0 +1,77 @@
+//! What happens when: the soonest first, and of two things at one time the one that was planned first.
+
+use crate::time::Timestamp;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// Things to come, soonest first.
+pub struct Agenda<T> {
+    heap: BinaryHeap<Entry<T>>,
+    planned: u64,
+}
+
+struct Entry<T> {
+    /// Time, then the order of planning: no two are equal, so a run is the same each time.
+    rank: Reverse<(Timestamp, u64)>,
+    what: T,
+}
+
+impl<T> Agenda<T> {
+    /// Nothing to come.
+    pub fn new() -> Agenda<T> {
+        Agenda { heap: BinaryHeap::new(), planned: 0 }
+    }
+
+    /// Plans something.
+    pub fn add(&mut self, time: Timestamp, what: T) {
+        self.heap.push(Entry { rank: Reverse((time, self.planned)), what });
+        self.planned += 1;
+    }
+
+    /// When the next thing happens.
+    pub fn next(&self) -> Option<Timestamp> {
+        self.heap.peek().map(|entry| entry.rank.0.0)
+    }
+
+    /// Takes out the next thing.
+    pub fn pop(&mut self) -> Option<T> {
+        self.heap.pop().map(|entry| entry.what)
+    }
+}
+
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_planned_first_comes_first_among_equals() {
+        let at = Timestamp::from_seconds;
+        let mut agenda = Agenda::new();
+        for (time, what) in [(2, 'c'), (1, 'a'), (2, 'd'), (1, 'b')] {
+            agenda.add(at(time), what);
+        }
+        assert_eq!(agenda.next(), Some(at(1)));
+        let order: String = std::iter::from_fn(|| agenda.pop()).collect();
+        assert_eq!(order, "abcd");
+    }
+}

@@ -1,0 +1,516 @@
+//! A simulated transport agent: a process with a scheduler at the other end of its socket, which locks
+//! and marks recipients in control files as a real one does.
+
+use super::disk::Disk;
+use super::habits::{Death, Habits, Mishap};
+use super::hosts::{HostId, Hosts, Welcome};
+use super::memory_file::MemoryFile;
+use super::observer::{At, Observer};
+use crate::agent::library::Scope;
+use crate::agent::protocol::{HUNGRY, Order, RESYNC, Report, Status};
+use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
+use crate::daemon::lines::Lines;
+use crate::scheduler::{AgentEnd, AgentId};
+use crate::spool::note::{self, Occasion, Remark};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The signal that ends agents that die: SIGKILL.
+const KILLED: i32 = 9;
+/// Longest time from now that `retryat` asks for, in seconds.
+const LONGEST_RETRY: u32 = 600;
+
+/// One agent.
+pub struct Agent {
+    /// Its process.
+    pub pid: u32,
+    /// The life of the scheduler that started it.
+    pub life: u64,
+    /// What that scheduler knows it by.
+    pub id: AgentId,
+    /// What it has written and nobody has read.
+    pub outbox: Vec<u8>,
+    /// The scheduler's end: what was read of it so far.
+    pub lines: Lines,
+    /// A reading of `outbox` is under way.
+    pub is_being_heard: bool,
+    /// Its next turn is planned.
+    pub is_planned: bool,
+    /// How it ended.
+    pub end: Option<AgentEnd>,
+    inbox: VecDeque<Box<[u8]>>,
+    /// There will be no more orders.
+    hung_up: bool,
+    /// It ends after the present job.
+    quits: bool,
+    state: State,
+    scope: Scope,
+    connection: Option<HostId>,
+    style: Style,
+}
+
+/// How a particular agent goes about its work. All of these ways are right.
+#[derive(Clone, Copy)]
+struct Style {
+    /// It marks recipients before it reports them.
+    marks_first: bool,
+    /// It writes diagnostics itself (`error2`).
+    notes: bool,
+}
+
+enum State {
+    Starting,
+    Waiting,
+    Working(Box<Work>),
+}
+
+/// A job that is under way.
+struct Work {
+    number: u64,
+    file: Rc<MemoryFile>,
+    control: ControlFile,
+    /// Its recipients, locked.
+    open: Vec<Recipient>,
+    host: HostId,
+    /// There was no connection to be had, for this reason.
+    refusal: Option<&'static str>,
+    mishap: Mishap,
+}
+
+/// When an agent is to have its next turn.
+pub enum Next {
+    /// After some time.
+    After(Duration),
+    /// When it is told something.
+    WhenTold,
+    /// Never: it has ended.
+    Ended(AgentEnd),
+}
+
+/// What an agent can see and touch.
+pub struct Around<'a> {
+    /// When it is.
+    pub at: At,
+    /// The spool.
+    pub disk: &'a mut Disk,
+    /// The hosts.
+    pub hosts: &'a mut Hosts,
+    /// Chance.
+    pub random: &'a mut fastrand::Rng,
+    /// What agents do wrong.
+    pub habits: &'a Habits,
+    /// Who watches.
+    pub observer: &'a mut dyn Observer,
+}
+
+/// What a host made of a recipient.
+enum Outcome {
+    Delivered,
+    Failed,
+    Deferred(&'static str),
+}
+
+impl Agent {
+    /// A process that has just been started, for a channel and perhaps one host.
+    pub fn new(
+        pid: u32,
+        life: u64,
+        id: AgentId,
+        scope: Scope,
+        random: &mut fastrand::Rng,
+    ) -> Agent {
+        Agent {
+            pid,
+            life,
+            id,
+            outbox: Vec::new(),
+            lines: Lines::default(),
+            is_being_heard: false,
+            is_planned: false,
+            end: None,
+            inbox: VecDeque::new(),
+            hung_up: false,
+            quits: false,
+            state: State::Starting,
+            scope,
+            connection: None,
+            style: Style { marks_first: random.bool(), notes: random.bool() },
+        }
+    }
+
+    /// The scheduler writes to it. Tells whether it waits for that.
+    pub fn tell(&mut self, text: &[u8]) -> bool {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        self.inbox.push_back(text.into());
+        matches!(self.state, State::Waiting)
+    }
+
+    /// The scheduler closes its end. `quits`: it is to end after the present job. Tells whether it
+    /// waits for orders.
+    pub fn hang_up(&mut self, quits: bool) -> bool {
+        self.hung_up = true;
+        self.quits |= quits;
+        matches!(self.state, State::Waiting)
+    }
+
+    /// It dies.
+    pub fn die(&mut self, around: &mut Around<'_>) {
+        self.disconnect(around);
+    }
+
+    /// It goes on with what it is doing.
+    pub fn turn(&mut self, around: &mut Around<'_>) -> Next {
+        match std::mem::replace(&mut self.state, State::Waiting) {
+            State::Starting => {
+                if around.random.f64() < around.habits.stillborn {
+                    return self.ends(around, AgentEnd::Exited(78));
+                }
+                self.say(HUNGRY);
+                self.follow_orders(around)
+            }
+            State::Waiting => self.follow_orders(around),
+            State::Working(work) => match self.finish(&work, around) {
+                Some(end) => self.ends(around, end),
+                None => self.follow_orders(around),
+            },
+        }
+    }
+
+    fn ends(&mut self, around: &mut Around<'_>, end: AgentEnd) -> Next {
+        self.disconnect(around);
+        Next::Ended(end)
+    }
+
+    fn say(&mut self, line: &str) {
+        self.outbox.extend_from_slice(line.as_bytes());
+        self.outbox.push(b'\n');
+    }
+
+    fn follow_orders(&mut self, around: &mut Around<'_>) -> Next {
+        loop {
+            if self.quits {
+                return self.ends(around, AgentEnd::Exited(0));
+            }
+            let Some(line) = self.inbox.pop_front() else {
+                if self.hung_up {
+                    return self.ends(around, AgentEnd::Exited(0));
+                }
+                return Next::WhenTold;
+            };
+            match Order::parse(&line) {
+                Order::Exit => return self.ends(around, AgentEnd::Exited(0)),
+                Order::Idle => {
+                    self.disconnect(around);
+                    self.say(HUNGRY);
+                }
+                Order::Job { path, host } => {
+                    if let Some(next) = self.begin(path, host, around) {
+                        return next;
+                    }
+                    self.say(HUNGRY);
+                }
+            }
+        }
+    }
+
+    /// Begins a job. `None` if it is over already.
+    fn begin(&mut self, path: &[u8], host: Option<&[u8]>, around: &mut Around<'_>) -> Option<Next> {
+        let mishap = around.habits.mishap(around.random);
+        if mishap == Mishap::Death(Death::Unlocked) {
+            return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
+        }
+        let resync = |path: &[u8]| format!("{RESYNC} {}", String::from_utf8_lossy(path));
+        let Some((number, file, control)) = open(path, around.disk) else {
+            self.say(&resync(path));
+            return None;
+        };
+        let mut open = self.scope.select(&control, host);
+        open.retain(|recipient| {
+            let (offset, pid) = (recipient.offset, self.pid);
+            let locked = mark::change_tag(&*file, offset, Tag::Pending, Tag::Locked, pid);
+            locked.unwrap_or(false)
+        });
+        let Some(first) = open.first() else {
+            self.say(&resync(path));
+            return None;
+        };
+        let name = control.get(first.quad.host).to_ascii_lowercase();
+        let host = around.hosts.find(&name);
+        let (wait, refusal) = self.connect(host, around);
+        self.state =
+            State::Working(Box::new(Work { number, file, control, open, host, refusal, mishap }));
+        if mishap == Mishap::Death(Death::Locked) {
+            return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
+        }
+        let stalls = around.habits.stalls > 0.0 && around.random.f64() < around.habits.stalls;
+        let stall = if stalls { around.habits.stall } else { Duration::ZERO };
+        Some(Next::After(wait + stall))
+    }
+
+    /// Gets a connection to a host, and tells how long the job takes; or why there is none.
+    fn connect(
+        &mut self,
+        host: HostId,
+        around: &mut Around<'_>,
+    ) -> (Duration, Option<&'static str>) {
+        let nature = around.hosts.nature(host);
+        let share = if nature.spread.is_zero() { 0.0 } else { around.random.f64() };
+        let duration = nature.latency + nature.spread.mul_f64(share);
+        if self.connection == Some(host) {
+            return (duration, None);
+        }
+        self.disconnect(around);
+        match around.hosts.connect(around.at.now, host) {
+            Welcome::Open(wait) => {
+                self.connection = Some(host);
+                (wait + duration, None)
+            }
+            Welcome::Full(wait) => (wait, Some("421 too many connections")),
+            Welcome::Down(wait) => (wait, Some("cannot connect")),
+        }
+    }
+
+    fn disconnect(&mut self, around: &mut Around<'_>) {
+        if let Some(host) = self.connection.take() {
+            around.hosts.disconnect(host);
+        }
+    }
+
+    /// Ends a job, as far as the agent lives to do so.
+    fn finish(&mut self, work: &Work, around: &mut Around<'_>) -> Option<AgentEnd> {
+        let refusal = match work.refusal {
+            None if around.hosts.nature(work.host).outage(around.at.now).is_some() => {
+                self.disconnect(around);
+                Some("lost connection")
+            }
+            other => other,
+        };
+        let fatal = around.random.usize(0..work.open.len());
+        for (index, recipient) in work.open.iter().enumerate() {
+            let outcome = match refusal {
+                Some(reason) => Outcome::Deferred(reason),
+                None => drawn_outcome(work, around),
+            };
+            if matches!(outcome, Outcome::Delivered) {
+                around.observer.accepted(around.at, &work.file, recipient.offset);
+            }
+            let death = match work.mishap {
+                Mishap::Death(death) if index == fatal => Some(death),
+                _ => None,
+            };
+            if self.conclude(work, recipient, &outcome, refusal.is_some(), death, around) {
+                return Some(AgentEnd::Signalled(KILLED));
+            }
+        }
+        if work.mishap == Mishap::Death(Death::Reported) {
+            return Some(AgentEnd::Exited(1));
+        }
+        self.misbehave(work, around);
+        self.say(HUNGRY);
+        None
+    }
+
+    /// Notes, reports and marks a recipient. Tells whether it dies meanwhile.
+    fn conclude(
+        &mut self,
+        work: &Work,
+        recipient: &Recipient,
+        outcome: &Outcome,
+        is_host_down: bool,
+        death: Option<Death>,
+        around: &mut Around<'_>,
+    ) -> bool {
+        let offset = recipient.offset;
+        let (tag, occasion) = match outcome {
+            Outcome::Delivered => (Tag::Done, Some(Occasion::Success)),
+            Outcome::Failed => (Tag::Failed, Some(Occasion::Failure)),
+            Outcome::Deferred(_) => (Tag::Pending, None),
+        };
+        let abandon = |around: &mut Around<'_>, is_marked: bool| {
+            let secret = tag == Tag::Done && !is_marked;
+            around.observer.abandoned(around.at, &work.file, offset, secret);
+            true
+        };
+        if death == Some(Death::Delivered) {
+            return abandon(around, false);
+        }
+        let noted = occasion.map(|occasion| self.note(work, offset, occasion, around));
+        let (tag, status) = match (outcome, noted) {
+            (Outcome::Delivered, Some(Noted::Written)) => (tag, Status::Ok2),
+            (Outcome::Delivered, Some(Noted::Needless)) => (tag, Status::Ok3),
+            (Outcome::Delivered, _) => (tag, Status::Ok),
+            (Outcome::Failed, Some(Noted::Written | Noted::Needless)) => (tag, Status::Error2),
+            (Outcome::Failed, Some(Noted::Failed)) => (Tag::Pending, Status::Deferred),
+            (Outcome::Failed, _) => (tag, Status::Error),
+            (Outcome::Deferred(_), _) => (tag, self.deferral(work, is_host_down, around)),
+        };
+        around.observer.concluded(around.at, &work.file, offset, status);
+        let marks = |file: &MemoryFile| {
+            // Somebody else may have changed it, which a real agent only complains about.
+            mark::change_tag(file, offset, Tag::Locked, tag, 0).ok();
+        };
+        if self.style.marks_first {
+            marks(&work.file);
+        }
+        if death == Some(Death::Half) {
+            if !self.style.marks_first {
+                self.report(work, offset, status, outcome, around);
+            }
+            return abandon(around, self.style.marks_first);
+        }
+        if work.mishap == Mishap::Silence && tag == Tag::Pending {
+            marks(&work.file);
+            return false;
+        }
+        self.report(work, offset, status, outcome, around);
+        if work.mishap == Mishap::Repetition {
+            self.report(work, offset, status, outcome, around);
+        }
+        if !self.style.marks_first {
+            marks(&work.file);
+        }
+        false
+    }
+
+    fn note(&self, work: &Work, offset: u32, occasion: Occasion, around: &mut Around<'_>) -> Noted {
+        if !self.style.notes {
+            return Noted::Left;
+        }
+        let remark = Remark {
+            offsets: &[offset],
+            occasion,
+            time: around.at.wall,
+            notary: notary(occasion),
+            message: b"of the agent",
+        };
+        let lines = note::lines(&work.control, &remark);
+        if lines.is_empty() {
+            return Noted::Needless;
+        }
+        match around.disk.append(&work.file, &lines) {
+            Ok(()) => Noted::Written,
+            Err(_) if occasion == Occasion::Success => Noted::Left,
+            Err(_) => Noted::Failed,
+        }
+    }
+
+    /// How a deferral is said.
+    fn deferral(&self, work: &Work, is_host_down: bool, around: &mut Around<'_>) -> Status {
+        if around.random.f64() < around.habits.retry_at {
+            return Status::RetryAt;
+        }
+        if is_host_down || work.mishap == Mishap::DeferAll {
+            return Status::DeferAll;
+        }
+        Status::Deferred
+    }
+
+    fn report(
+        &mut self,
+        work: &Work,
+        offset: u32,
+        status: Status,
+        outcome: &Outcome,
+        around: &mut Around<'_>,
+    ) {
+        let text = match outcome {
+            Outcome::Delivered => "250 taken",
+            Outcome::Failed => "550 no such user",
+            Outcome::Deferred(reason) => reason,
+        };
+        let message = match status {
+            Status::RetryAt => format!("{} {text}", around.random.u32(0..LONGEST_RETRY)),
+            _ => String::new(),
+        };
+        let message = if message.is_empty() { text.as_bytes() } else { message.as_bytes() };
+        let notary = match status {
+            Status::Ok => notary(Occasion::Success),
+            Status::Error => notary(Occasion::Failure),
+            _ => b"",
+        };
+        let report = Report { number: work.number, offset, notary, status, message };
+        report.write_to(&mut self.outbox);
+    }
+
+    /// Says what it should not.
+    fn misbehave(&mut self, work: &Work, around: &mut Around<'_>) {
+        let random = &mut *around.random;
+        match work.mishap {
+            Mishap::Lie => self.lie(work, random),
+            Mishap::Babble => {
+                let count = random.usize(0..300);
+                self.outbox.extend((0..count).map(|_| random.u8(..)).filter(|byte| *byte != b'#'));
+                self.outbox.extend_from_slice(b"\n1/\t\n/\t\t\n99999999999999999999/1\t\tok\n");
+            }
+            Mishap::Greed => self.say(HUNGRY),
+            Mishap::Resync => {
+                self.say(&format!("{RESYNC} {}", work.number));
+                self.say(&format!("{RESYNC} A/B/{}", random.u64(..100)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports about recipients of others in the same message, and about some that do not exist. It
+    /// does not say of others that they are finished: it would be believed.
+    fn lie(&mut self, work: &Work, random: &mut fastrand::Rng) {
+        let words = [Status::Deferred, Status::DeferBack, Status::DeferAll, Status::RetryAt];
+        let status = words[random.usize(0..words.len())];
+        for recipient in &work.control.recipients {
+            let (number, offset) = (work.number, recipient.offset);
+            let report = Report { number, offset, notary: b"", status, message: b"7 a lie" };
+            report.write_to(&mut self.outbox);
+        }
+        for (number, offset, status) in
+            [(work.number, 1, Status::Ok), (work.number ^ 1 << 40, 9, Status::Error)]
+        {
+            let report = Report { number, offset, notary: b"", status, message: b"a lie" };
+            report.write_to(&mut self.outbox);
+        }
+        self.say(&format!("{}/{}\t\twhatever", work.number, work.open[0].offset));
+    }
+}
+
+/// What became of a diagnostic.
+#[derive(Clone, Copy)]
+enum Noted {
+    /// Nobody wants it.
+    Needless,
+    /// It is in the control file.
+    Written,
+    /// It is left to the scheduler.
+    Left,
+    /// It could not be written.
+    Failed,
+}
+
+fn open(path: &[u8], disk: &Disk) -> Option<(u64, Rc<MemoryFile>, ControlFile)> {
+    let number: u64 = std::str::from_utf8(path).ok()?.parse().ok()?;
+    let file = disk.control_file(number)?.clone();
+    let control = control_file::parse(file.text().clone()).ok()?;
+    Some((number, file, control))
+}
+
+fn drawn_outcome(work: &Work, around: &mut Around<'_>) -> Outcome {
+    let nature = around.hosts.nature(work.host);
+    if nature.defer_rate <= 0.0 && nature.fail_rate <= 0.0 {
+        return Outcome::Delivered;
+    }
+    let drawn = around.random.f64();
+    if drawn < nature.fail_rate {
+        Outcome::Failed
+    } else if drawn < nature.fail_rate + nature.defer_rate {
+        Outcome::Deferred("450 try again later")
+    } else {
+        Outcome::Delivered
+    }
+}
+
+/// Notary data that says as much as is needed.
+fn notary(occasion: Occasion) -> &'static [u8] {
+    match occasion {
+        Occasion::Success => b"\x03\x01delivered\x012.0.0\x01smtp; 250 taken\x01",
+        _ => b"\x03\x01failed\x015.1.1\x01smtp; 550 no such user\x01",
+    }
+}

@@ -1,0 +1,166 @@
+//! The hosts that agents deliver to: how fast they are, how many connections they take, how often they
+//! refuse, and when they are down.
+
+use crate::time::Timestamp;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How a host behaves.
+#[derive(Clone, Debug)]
+pub struct Nature {
+    /// Time until a connection is open.
+    pub connect: Duration,
+    /// Time for a message, whatever the number of its recipients.
+    pub latency: Duration,
+    /// At most so much is added to `latency`, by chance.
+    pub spread: Duration,
+    /// Connections that are taken at a time; more are refused.
+    pub connections: usize,
+    /// Part of all recipients that are to be tried again later, 0 to 1.
+    pub defer_rate: f64,
+    /// Part of all recipients that are refused for good, 0 to 1.
+    pub fail_rate: f64,
+    /// When the host is down.
+    pub outages: Vec<Outage>,
+}
+
+/// A time in which a host is down.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    /// When it begins.
+    pub from: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+    /// How long one has to wait to find out; zero where connections are refused.
+    pub timeout: Duration,
+}
+
+impl Default for Nature {
+    /// A host that is always well, and takes everything in a quarter of a second.
+    fn default() -> Nature {
+        Nature {
+            connect: Duration::from_millis(50),
+            latency: Duration::from_millis(200),
+            spread: Duration::ZERO,
+            connections: usize::MAX,
+            defer_rate: 0.0,
+            fail_rate: 0.0,
+            outages: Vec::new(),
+        }
+    }
+}
+
+impl Nature {
+    /// The outage at a time, if there is one.
+    pub fn outage(&self, now: Timestamp) -> Option<&Outage> {
+        self.outages.iter().find(|outage| outage.from <= now && now < outage.until)
+    }
+}
+
+/// The number of a host.
+pub type HostId = usize;
+
+/// All hosts: each name has the nature of the first pattern that matches it.
+pub struct Hosts {
+    rules: Vec<(glob::Pattern, Rc<Nature>)>,
+    default: Rc<Nature>,
+    known: HashMap<Box<[u8]>, HostId>,
+    hosts: Vec<Host>,
+}
+
+struct Host {
+    nature: Rc<Nature>,
+    connections: usize,
+}
+
+/// What comes of the attempt to connect to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Welcome {
+    /// A connection, after some time.
+    Open(Duration),
+    /// The host takes no more connections.
+    Full(Duration),
+    /// It is down, which one knows after some time.
+    Down(Duration),
+}
+
+impl Hosts {
+    /// Hosts by pattern; `default` is for those that match none.
+    pub fn new(rules: Vec<(glob::Pattern, Nature)>, default: Nature) -> Hosts {
+        Hosts {
+            rules: rules.into_iter().map(|(pattern, nature)| (pattern, Rc::new(nature))).collect(),
+            default: Rc::new(default),
+            known: HashMap::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// The host of a name in lower case.
+    pub fn find(&mut self, name: &[u8]) -> HostId {
+        if let Some(host) = self.known.get(name) {
+            return *host;
+        }
+        let text = String::from_utf8_lossy(name);
+        let rule = self.rules.iter().find(|(pattern, _)| pattern.matches(&text));
+        let nature = rule.map_or(&self.default, |(_, nature)| nature).clone();
+        let id = self.hosts.len();
+        self.hosts.push(Host { nature, connections: 0 });
+        self.known.insert(name.into(), id);
+        id
+    }
+
+    /// From now on all hosts are well, and have always been.
+    pub fn heal(&mut self) {
+        for host in &mut self.hosts {
+            host.nature = Rc::new(Nature::default());
+        }
+        self.rules.clear();
+        self.default = Rc::new(Nature::default());
+    }
+
+    /// How a host behaves.
+    pub fn nature(&self, host: HostId) -> &Nature {
+        &self.hosts[host].nature
+    }
+
+    /// Somebody tries to connect. An open connection is to be [closed](Self::disconnect).
+    pub fn connect(&mut self, now: Timestamp, host: HostId) -> Welcome {
+        let Host { nature, connections } = &mut self.hosts[host];
+        if let Some(outage) = nature.outage(now) {
+            Welcome::Down(nature.connect.max(outage.timeout))
+        } else if *connections >= nature.connections {
+            Welcome::Full(nature.connect)
+        } else {
+            *connections += 1;
+            Welcome::Open(nature.connect)
+        }
+    }
+
+    /// A connection ends.
+    pub fn disconnect(&mut self, host: HostId) {
+        self.hosts[host].connections -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_takes_as_many_connections_as_it_takes() {
+        let at = Timestamp::from_seconds;
+        let outage = Outage { from: at(10), until: at(20), timeout: Duration::from_secs(30) };
+        let nature = Nature { connections: 1, outages: vec![outage], ..Nature::default() };
+        let pattern = glob::Pattern::new("*.x").expect("a pattern");
+        let mut hosts = Hosts::new(vec![(pattern, nature)], Nature::default());
+        let (host, other) = (hosts.find(b"a.x"), hosts.find(b"b.y"));
+        let connect = Nature::default().connect;
+        assert_eq!(hosts.connect(at(1), host), Welcome::Open(connect));
+        assert_eq!(hosts.connect(at(1), host), Welcome::Full(connect));
+        hosts.disconnect(host);
+        assert_eq!(hosts.connect(at(9), host), Welcome::Open(connect));
+        assert_eq!(hosts.connect(at(10), host), Welcome::Down(Duration::from_secs(30)));
+        assert_eq!(hosts.connect(at(10), other), Welcome::Open(connect));
+    }
+}

@@ -1,0 +1,384 @@
+//! A running scheduler: the core, and what the daemon does around it. What it had not written when it
+//! is killed is lost.
+
+use super::agent::Agent;
+use super::disk::{Left, WriteRequest, name};
+use super::observer::Observer;
+use super::{Delays, Happening, Setup, Simulation, Written};
+use crate::agent::library::Scope;
+use crate::config::Config;
+use crate::daemon::intake::{Intake, Known};
+use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
+use crate::spool::SpoolName;
+use crate::spool::read::Found;
+use crate::time::Timestamp;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+use std::rc::Rc;
+
+/// A scheduler.
+pub struct Shell {
+    /// Which of all there have been, from 1.
+    pub life: u64,
+    /// What decides.
+    pub core: Scheduler,
+    /// The processes of its agents.
+    pub pids: BTreeMap<AgentId, u32>,
+    /// It ends when its last agent has.
+    pub is_draining: bool,
+    intake: Intake,
+    /// What was there at the start is not loaded yet.
+    is_loading: bool,
+    has_scanned: bool,
+    /// When the reader is through with what it has been asked for.
+    reader_free: Timestamp,
+    /// When the writer is.
+    writer_free: Timestamp,
+    to_write: VecDeque<WriteRequest>,
+}
+
+impl Shell {
+    /// A scheduler that has just been started.
+    pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
+        Shell {
+            life,
+            core: Scheduler::new(settings, config),
+            pids: BTreeMap::new(),
+            is_draining: false,
+            intake: Intake::new(),
+            is_loading: true,
+            has_scanned: false,
+            reader_free: Timestamp::EPOCH,
+            writer_free: Timestamp::EPOCH,
+            to_write: VecDeque::new(),
+        }
+    }
+
+    /// When it wants to be called if nothing happens, by the wall clock.
+    pub fn next_wakeup(&self, setup: &Setup) -> Option<Timestamp> {
+        let core = self.core.next_wakeup();
+        if self.has_scanned && !setup.scans {
+            return core;
+        }
+        let intake = self.intake.next_wakeup();
+        core.into_iter().chain(intake).min()
+    }
+
+    fn known(&self, name: &SpoolName) -> Known {
+        match self.core.is_leaving(name.number()) {
+            None => Known::No,
+            Some(false) => Known::Queued,
+            Some(true) => Known::Leaving,
+        }
+    }
+}
+
+impl<O: Observer> Simulation<O> {
+    /// What the loop of the daemon does when it has heard what there was: look around, tell the time,
+    /// carry out what was decided.
+    pub(super) fn end_turn(&mut self) {
+        self.look_around();
+        let wall = self.clock.wall();
+        if let Some(shell) = &mut self.shell
+            && shell.core.next_wakeup().is_some_and(|wakeup| wakeup <= wall)
+        {
+            self.tell(Event::Tick);
+        }
+        self.perform_all();
+        let is_over = |shell: &Shell| shell.is_draining && !shell.core.has_agents();
+        if self.shell.as_ref().is_some_and(is_over) {
+            self.end_scheduler();
+        }
+    }
+
+    fn look_around(&mut self) {
+        let wall = self.clock.wall();
+        while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
+            self.request_read(held.number(), false);
+        }
+        let Some(shell) = &mut self.shell else {
+            return;
+        };
+        let may_scan = self.setup.scans || !shell.has_scanned;
+        if may_scan && shell.intake.begin_scan(wall) {
+            shell.has_scanned = true;
+            let (life, delay) = (shell.life, self.setup.delays.read);
+            self.after(delay, Happening::Scan { life });
+        }
+        if let Some(shell) = &mut self.shell
+            && shell.is_loading
+            && shell.intake.is_settled()
+        {
+            shell.is_loading = false;
+            self.tell(Event::InitialScanDone);
+        }
+    }
+
+    /// Ends the scheduler with everything written that was decided.
+    fn end_scheduler(&mut self) {
+        while self.shell.as_ref().is_some_and(|shell| !shell.to_write.is_empty()) {
+            self.write();
+        }
+        self.shell = None;
+        self.orphan_agents();
+    }
+
+    fn perform_all(&mut self) {
+        while let Some(shell) = &mut self.shell
+            && let Some(action) = shell.core.poll()
+        {
+            if let Some(left) = &mut self.fuse {
+                if *left == 0 {
+                    self.kill();
+                    return;
+                }
+                *left -= 1;
+            }
+            let at = self.at();
+            self.observer.decided(at, &action);
+            self.perform(action);
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::StartAgent { agent, clause, channel, host } => {
+                let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+                self.start_agent(agent, &channel, with_host.then_some(&host[..]));
+            }
+            Action::Feed { agent, job } => {
+                if let Some(pid) = self.pid(agent) {
+                    self.tell_agent(pid, &job);
+                }
+            }
+            Action::SayIdle(agent) => {
+                if let Some(pid) = self.pid(agent) {
+                    self.tell_agent(pid, b"#idle\n");
+                }
+            }
+            Action::StopAgent { agent, manner } => {
+                if let Some(pid) = self.pid(agent) {
+                    self.stop_agent(pid, manner);
+                }
+            }
+            Action::ClearLocks { name, pid } => {
+                self.request_write(WriteRequest::ClearLocks(name, pid));
+            }
+            Action::ReadAgain(name) => self.request_read(name.number(), true),
+            Action::Note(note) => self.request_write(WriteRequest::Note(Box::new(note))),
+            Action::Remove { name, aside } => {
+                self.request_write(WriteRequest::Remove(name, aside));
+            }
+            Action::Statistics(_) | Action::Log(..) => {}
+        }
+    }
+
+    fn pid(&self, agent: AgentId) -> Option<u32> {
+        self.shell.as_ref()?.pids.get(&agent).copied()
+    }
+
+    fn start_agent(&mut self, agent: AgentId, channel: &[u8], host: Option<&[u8]>) {
+        let fails = self.setup.habits.start_fails;
+        if fails > 0.0 && self.random.f64() < fails {
+            let end = AgentEnd::NotStarted("no process to be had".to_string());
+            return self.tell(Event::AgentEnded { agent, end });
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let pid = self.setup.first_pid + self.agents.len() as u32;
+        let scope = Scope::channel(text(channel)).with_host(host.map(text));
+        let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
+        self.agents.push(Some(Box::new(new)));
+        if let Some(shell) = &mut self.shell {
+            shell.pids.insert(agent, pid);
+        }
+        self.tell(Event::AgentStarted { agent, pid });
+        self.plan_agent(pid, self.setup.delays.start);
+    }
+
+    pub(super) fn hear_notice(&mut self, number: u64) {
+        let Some(shell) = &mut self.shell else {
+            return;
+        };
+        let known = shell.known(&name(number));
+        if shell.intake.found(&name(number), known) {
+            self.request_read(number, false);
+        }
+    }
+
+    pub(super) fn scan(&mut self) {
+        let wall = self.clock.wall();
+        let Some(shell) = &mut self.shell else {
+            return;
+        };
+        let mut new = Vec::new();
+        for number in self.disk.numbers() {
+            let known = shell.known(&name(number));
+            if shell.intake.found(&name(number), known) {
+                new.push((self.disk.changed(number), number));
+            }
+        }
+        shell.intake.end_scan(wall, false);
+        new.sort_unstable();
+        for (_, number) in new {
+            self.request_read(number, false);
+        }
+    }
+
+    fn request_read(&mut self, number: u64, again: bool) {
+        let delay = self.setup.delays.read;
+        if let Some(shell) = &self.shell {
+            let (life, free) = (shell.life, shell.reader_free);
+            let time = self.after_time(free, delay, Happening::Read { life, number, again });
+            if let Some(shell) = &mut self.shell {
+                shell.reader_free = time;
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, number: u64, again: bool) {
+        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
+        let found = match again {
+            false => self.disk.read(number, is_alive),
+            true => self.disk.read_again(number, is_alive),
+        };
+        let (life, name, found) = (self.lives, name(number), Box::new(found));
+        let delay = self.setup.delays.read;
+        if let Found::Malformed { moved: Ok(_), .. } = &*found
+            && let Some(file) = self.disk.postman().last().cloned()
+        {
+            let at = self.at();
+            self.observer.left(at, number, &Left::Aside(file));
+        }
+        self.after(delay, Happening::Found { life, name, found, again });
+    }
+
+    pub(super) fn hear_found(&mut self, name: SpoolName, found: Found, again: bool) {
+        let wall = self.clock.wall();
+        let Some(shell) = &mut self.shell else {
+            return;
+        };
+        let number = name.number();
+        if again {
+            let outcome = match found {
+                Found::Arrival(arrival) => Reread::Read(arrival),
+                Found::Nothing => Reread::Gone,
+                Found::Locked(_) | Found::NoQueue => Reread::Failed(ErrorKind::WouldBlock),
+                Found::Failed(error) => Reread::Failed(error.kind()),
+                Found::Malformed { error, moved } => {
+                    if moved.is_err() {
+                        shell.intake.refuse(number);
+                    }
+                    Reread::Malformed(error)
+                }
+            };
+            return self.tell(Event::ReadAgain { number, outcome });
+        }
+        shell.intake.read(number);
+        match found {
+            Found::Arrival(arrival) => self.tell(Event::Arrived(arrival)),
+            Found::Nothing => {}
+            Found::Locked(_) | Found::NoQueue => shell.intake.locked(wall, name),
+            Found::Failed(_) => shell.intake.failed(wall, name),
+            Found::Malformed { moved: Ok(_), .. } => {}
+            Found::Malformed { .. } => shell.intake.refuse(number),
+        }
+    }
+
+    fn request_write(&mut self, request: WriteRequest) {
+        let delay = self.setup.delays.write;
+        if let Some(shell) = &mut self.shell {
+            shell.to_write.push_back(request);
+            let (life, free) = (shell.life, shell.writer_free);
+            let time = self.after_time(free, delay, Happening::Write { life });
+            if let Some(shell) = &mut self.shell {
+                shell.writer_free = time;
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self) {
+        let Some(request) = self.shell.as_mut().and_then(|shell| shell.to_write.pop_front()) else {
+            return;
+        };
+        let at = self.at();
+        let event = match request {
+            WriteRequest::Note(note) => {
+                let noted = self.disk.note(&note);
+                if let Ok((file, true)) = &noted {
+                    self.observer.noted(at, file);
+                }
+                let outcome = noted.map(|(_, wrote)| wrote).map_err(|error| error.kind());
+                Written::Noted { ticket: note.ticket, outcome }
+            }
+            WriteRequest::Remove(name, aside) => {
+                let removed = self.disk.remove(name.number(), aside);
+                if let Ok(left) = &removed {
+                    self.observer.left(at, name.number(), left);
+                }
+                let outcome = removed.map(|_| ()).map_err(|error| error.kind());
+                Written::Removed { number: name.number(), outcome }
+            }
+            WriteRequest::ClearLocks(name, pid) => return self.clear_locks(name.number(), pid),
+        };
+        let (life, event, delay) = (self.lives, Box::new(event), self.setup.delays.write);
+        self.after(delay, Happening::Written { life, event });
+    }
+
+    fn clear_locks(&mut self, number: u64, pid: u32) {
+        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
+        // Locks in memory come off without fail.
+        self.disk.clear_locks(number, pid, is_alive).ok();
+    }
+
+    pub(super) fn hear_written(&mut self, written: &Written) {
+        match *written {
+            Written::Noted { ticket, outcome } => self.tell(Event::Noted { ticket, outcome }),
+            Written::Removed { number, outcome } => {
+                self.tell(Event::Removed { number, outcome });
+                let Some(shell) = self.shell.as_mut().filter(|_| outcome.is_ok()) else {
+                    return;
+                };
+                if let Some(name) = shell.intake.left(number) {
+                    self.request_read(name.number(), false);
+                }
+            }
+        }
+    }
+
+    /// A scheduler that was killed had begun to write something.
+    pub(super) fn write_half(&mut self, mut shell: Shell) {
+        let at = self.at();
+        match shell.to_write.pop_front() {
+            Some(WriteRequest::Note(note)) => self.disk.half_note(&note),
+            Some(WriteRequest::Remove(name, aside)) => {
+                if let Some(file) = self.disk.half_remove(name.number(), aside) {
+                    self.observer.left(at, name.number(), &Left::Removed(file));
+                }
+            }
+            Some(WriteRequest::ClearLocks(..)) | None => {}
+        }
+    }
+}
+
+/// Whether an agent lives that has a pid.
+fn is_alive(agents: &[Option<Box<Agent>>], first_pid: u32, pid: u32) -> bool {
+    let index = pid.checked_sub(first_pid).map(|index| index as usize);
+    let agent = index.and_then(|index| agents.get(index)?.as_ref());
+    agent.is_some_and(|agent| agent.end.is_none())
+}
+
+impl Delays {
+    /// What a small, busy machine is like.
+    pub fn usual() -> Delays {
+        use std::time::Duration;
+        let micros = Duration::from_micros;
+        Delays {
+            notice: micros(100),
+            read: micros(200),
+            write: micros(300),
+            pipe: micros(100),
+            start: micros(5000),
+            reap: micros(500),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `schedsim` as people run it, on the example of the documents.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/simulation");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedsim"));
+    command.current_dir(folder).arg("run").args(arguments).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it prints text")
+}
+
+const EXAMPLE: [&str; 8] =
+    ["--world", "world.toml", "--cf", "one-agent.cf", "--cf", "ten-agents.cf", "--hours", "0.05"];
+
+#[test]
+fn the_same_seed_is_the_same_output() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plots = ["a.svg", "b.svg"].map(|name| folder.path().join(name));
+    let outputs = plots.each_ref().map(|plot| {
+        let plot = plot.to_str().expect("a path");
+        let output = run(&[&EXAMPLE[..], &["--json", "--plot", plot]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    });
+    assert_eq!(outputs[0], outputs[1]);
+    let [a, b] = plots.map(|plot| std::fs::read_to_string(plot).expect("a plot"));
+    assert_eq!(a, b);
+    assert!(a.starts_with("<svg ") && a.contains("smtp/big.example"));
+    let other = run(&[&EXAMPLE[..], &["--json", "--seed", "2"]].concat());
+    assert_ne!(text(&other.stdout), outputs[0]);
+}
+
+#[test]
+fn more_agents_for_a_large_site_shorten_its_queue() {
+    let output = run(&[&EXAMPLE[..], &["--json"]].concat());
+    let summaries: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let number = |index: usize, name: &str| {
+        summaries[index]["totals"][name].as_f64().unwrap_or_else(|| panic!("{name} is a number"))
+    };
+    assert_eq!(number(0, "recipients"), number(1, "recipients"), "the same mail");
+    assert!(number(0, "longest_queue") > 10.0 * number(1, "longest_queue"));
+    for index in [0, 1] {
+        let ends = ["delivered", "failed", "expired", "queued"].map(|name| number(index, name));
+        assert_eq!(ends.iter().sum::<f64>(), number(index, "recipients"));
+    }
+}
+
+#[test]
+fn tables_have_the_configurations_side_by_side() {
+    let output = text(&run(&EXAMPLE).stdout);
+    let head = output.lines().next().expect("a line");
+    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["one-agent.cf", "ten-agents.cf"]);
+    assert!(output.contains("busiest threads under ten-agents.cf"));
+}
+
+#[test]
+fn what_cannot_be_used_is_said_with_its_place() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let world = folder.path().join("world.toml");
+    std::fs::write(&world, "[[mail]]\nchanel = \"smtp\"\n").expect("written");
+    let world = world.to_str().expect("a path");
+    let output = run(&["--world", world, "--cf", "one-agent.cf"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = text(&output.stderr);
+    assert!(complaint.starts_with(&format!("schedsim: {world}:2:1: unknown field `chanel`")));
+    let missing = run(&["--world", "world.toml", "--cf", "nowhere.cf"]);
+    assert_eq!(missing.status.code(), Some(1));
+}

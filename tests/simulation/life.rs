@@ -1,0 +1,176 @@
+//! The life of one world: mail comes, everything goes wrong, then nothing does any more.
+
+use crate::oracle::{Oracle, Totals};
+use crate::trace::Trace;
+use crate::world::{self, HOSTS, ON_REQUEST, START};
+use fastrand::Rng;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched::scheduler::Scheduler;
+use zsched::simulation::Simulation;
+use zsched::simulation::disk::DiskFaults;
+use zsched::simulation::habits::Habits;
+
+/// How much happens in a world.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// Things that somebody does.
+    pub deeds: usize,
+    /// Messages that come at a time, at most.
+    pub burst: usize,
+    /// All of the core is looked at every so many steps.
+    pub look_every: u64,
+}
+
+/// Once nothing goes wrong any more, everything is over after this time: the longest retry, an agent
+/// that stalls and is killed, a file that is looked at again.
+const RECOVERY: Duration = Duration::from_secs(6 * 3600);
+
+struct Life {
+    world: Simulation<Oracle>,
+    random: Rng,
+    size: Size,
+    next_number: u64,
+    /// Numbers that have been used, and may come again.
+    used: Vec<u64>,
+    /// How far the wall clock has been set back: plans made before may be so much later.
+    set_back: Duration,
+}
+
+/// Lives through the world of a seed.
+pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
+    let mut random = Rng::with_seed(seed);
+    let setup = world::setup(seed, &mut random);
+    let config = world::config(&mut random);
+    let hosts = world::hosts(&mut random);
+    let mut oracle = Oracle::new(trace.clone(), setup.settings.clone(), config.clone());
+    oracle.look_every = size.look_every;
+    let world = Simulation::new(setup, hosts, config, oracle);
+    let set_back = Duration::ZERO;
+    let mut life = Life { world, random, size, next_number: 1, used: Vec::new(), set_back };
+    life.mail_comes();
+    life.world.start();
+    for _ in 0..size.deeds {
+        life.time_passes();
+        life.something_is_done();
+    }
+    life.recovers();
+    std::mem::take(&mut life.world.observer.totals)
+}
+
+impl Life {
+    fn time_passes(&mut self) {
+        let pause = match self.random.u8(0..20) {
+            0 => Duration::from_secs(self.random.u64(0..5000)),
+            1..=4 => {
+                // In the midst of something.
+                let steps = self.random.u32(0..200);
+                let far = self.world.at().now + Duration::from_secs(3600);
+                let goes_on = |_: &u32| self.world.step(far);
+                (0..steps).take_while(goes_on).for_each(drop);
+                Duration::ZERO
+            }
+            5..=9 => Duration::from_secs(self.random.u64(0..120)),
+            _ => Duration::from_millis(self.random.u64(0..3000)),
+        };
+        self.world.run_until(self.world.at().now + pause);
+        if self.world.core().is_none() && self.random.u8(0..4) > 0 {
+            self.world.start();
+        }
+    }
+
+    fn something_is_done(&mut self) {
+        let seconds = |random: &mut Rng, most: u64| Duration::from_secs(random.u64(0..most));
+        match self.random.u8(0..40) {
+            0..=15 => self.mail_comes(),
+            16 => self.world.kill(),
+            17..=19 => self.world.kill_after(self.random.u32(0..300)),
+            20..=22 => self.world.reload(world::config(&mut self.random)),
+            23 => self.world.drain(),
+            24..=26 => self.world.turn(HOSTS[self.random.usize(0..HOSTS.len())].as_bytes()),
+            27 => self.world.set_clock_forward(seconds(&mut self.random, 4000)),
+            28 => {
+                let by = seconds(&mut self.random, 4000);
+                self.set_back += by;
+                self.world.set_clock_back(by);
+            }
+            29..=31 => {
+                let part = |random: &mut Rng| if random.bool() { 0.0 } else { random.f64() * 0.5 };
+                self.world.disk.faults = DiskFaults {
+                    is_full: self.random.u8(0..3) == 0,
+                    reads: part(&mut self.random),
+                    writes: part(&mut self.random),
+                };
+            }
+            32 | 33 => self.world.disk.faults = DiskFaults::default(),
+            34 => self.world.kill_agents(),
+            35 => self.a_file_vanishes(),
+            _ => *self.world.habits_mut() = world::habits(&mut self.random),
+        }
+    }
+
+    fn mail_comes(&mut self) {
+        for _ in 0..self.random.usize(1..=self.size.burst) {
+            let number = self.free_number();
+            let (text, is_good) = world::mail(number, &mut self.random);
+            let has_message = self.random.u8(0..100) > 0;
+            let notice = self.random.u8(0..4) > 0;
+            self.world.submit(number, text, has_message, notice);
+            self.world.observer.submitted_as(number, is_good && has_message);
+            self.used.push(number);
+        }
+    }
+
+    /// Inode numbers come again.
+    fn free_number(&mut self) -> u64 {
+        if !self.used.is_empty() && self.random.u8(0..4) == 0 {
+            let index = self.random.usize(0..self.used.len());
+            if self.world.disk.is_free(self.used[index]) {
+                return self.used.swap_remove(index);
+            }
+        }
+        self.next_number += 1;
+        self.next_number
+    }
+
+    fn a_file_vanishes(&mut self) {
+        let numbers: Vec<u64> = self.world.disk.numbers().collect();
+        if !numbers.is_empty() {
+            let number = numbers[self.random.usize(0..numbers.len())];
+            self.world.observer.lose(number);
+            self.world.disk.lose(number);
+            // A scheduler that does not know of it would take the next one of this number for it.
+            self.used.retain(|used| *used != number);
+        }
+    }
+
+    /// Nothing goes wrong any more. Then everything must come to an end.
+    fn recovers(&mut self) {
+        *self.world.habits_mut() = Habits::default();
+        self.world.disk.faults = DiskFaults::default();
+        self.world.hosts.heal();
+        self.world.start();
+        let end = self.world.at().now + RECOVERY + self.set_back;
+        while self.world.at().now < end && !self.is_over() {
+            // What is tried on request only is asked for; the rest must come by itself.
+            self.world.turn(ON_REQUEST.as_bytes());
+            self.world.start();
+            self.world.run_until(self.world.at().now + Duration::from_secs(300));
+        }
+        let left = self.world.observer.unresolved();
+        let hours = end.since(START).as_secs() / 3600;
+        assert!(left.is_empty(), "after {hours} h of it there still are messages {left:?}");
+        let core = self.world.core().expect("nobody kills it any more");
+        let totals = core.totals();
+        assert_eq!((totals.messages, totals.threads), (0, 0), "the core knows of something more");
+    }
+
+    fn is_over(&self) -> bool {
+        // Of a finished message there may be an agent left that has not asked for more yet.
+        let is_empty = |core: &Scheduler| {
+            let totals = core.totals();
+            (totals.messages, totals.threads) == (0, 0)
+        };
+        self.world.observer.unresolved().is_empty() && self.world.core().is_some_and(is_empty)
+    }
+}

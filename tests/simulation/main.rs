@@ -1,0 +1,87 @@
+//! Whole lives of the scheduler in simulated worlds, where everything goes wrong that can, and then
+//! nothing does. See `docs/testing.md`.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | which seeds |
+//! | [`life`] | what happens in a world, and that it all comes to an end |
+//! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
+//! | [`oracle`] | what must never happen |
+//! | [`trace`] | what did |
+
+mod life;
+mod oracle;
+mod trace;
+mod world;
+
+use life::{Size, live};
+use oracle::Totals;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use trace::Trace;
+
+/// Many small worlds, looked at after every step.
+const SMALL: Size = Size { deeds: 30, burst: 4, look_every: 1 };
+/// A few large ones, with thousands of messages.
+const LARGE: Size = Size { deeds: 25, burst: 300, look_every: 1000 };
+/// So many small worlds are lived through, if nothing else is asked for.
+const SEEDS: u64 = 200;
+/// So many large ones.
+const LARGE_SEEDS: u64 = 3;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Lives through a world. What must not happen ends the test, with what is needed to see it again.
+fn survives(test: &str, seed: u64, size: Size, is_kept: bool) -> (Totals, Rc<Trace>) {
+    let trace = Rc::new(Trace::new(world::START, is_kept));
+    match catch_unwind(AssertUnwindSafe(|| live(seed, size, &trace))) {
+        Ok(totals) => (totals, trace),
+        Err(_) if !is_kept => survives(test, seed, size, true),
+        Err(panic) => {
+            eprintln!("{}", trace.lines().join("\n"));
+            let why = panic.downcast_ref::<String>().map(String::as_str);
+            let why = why.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            eprintln!("{test}: seed {seed} failed at {}: {why}. Again:", trace.last());
+            eprintln!("    ZSCHED_SEED={seed} cargo test --test simulation {test} -- --nocapture");
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+fn survive_all(test: &str, count: u64, size: Size) {
+    let mut all = Totals::default();
+    let (first, count) = match number("ZSCHED_SEED") {
+        Some(seed) => (seed, 1),
+        None => (1, count),
+    };
+    for seed in first..first + count {
+        let (totals, _) = survives(test, seed, size, number("ZSCHED_SEED").is_some());
+        all.add(&totals);
+    }
+    println!("{test}: {count} seeds, {all:?}");
+    assert!(all.delivered > 0);
+}
+
+#[test]
+fn small_worlds() {
+    survive_all("small_worlds", number("ZSCHED_SEEDS").unwrap_or(SEEDS), SMALL);
+}
+
+#[test]
+fn large_worlds() {
+    let count = number("ZSCHED_SEEDS").map_or(LARGE_SEEDS, |seeds| (seeds / 100).max(1));
+    survive_all("large_worlds", count, LARGE);
+}
+
+#[test]
+fn the_same_seed_is_the_same_life() {
+    let test = "the_same_seed_is_the_same_life";
+    for seed in 1..=5 {
+        let (once, again) = (survives(test, seed, SMALL, true), survives(test, seed, SMALL, true));
+        assert_eq!(once.1.sum(), again.1.sum(), "seed {seed}");
+        let other = survives(test, seed + 1000, SMALL, true);
+        assert_ne!(once.1.sum(), other.1.sum());
+    }
+}

@@ -1,0 +1,562 @@
+//! What must never happen, known independently of the core: who has been given what, what was really
+//! delivered, and what each limit says.
+
+use crate::trace::Trace;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use zsched::agent::protocol::{Answer, Status};
+use zsched::config::{Clause, Config};
+use zsched::control_file::diagnostic::Diagnostic;
+use zsched::control_file::notify::{Events, Notify};
+use zsched::control_file::{self, ControlFile, Recipient};
+use zsched::scheduler::view::Slot;
+use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
+use zsched::simulation::disk::{Disk, Left};
+use zsched::simulation::memory_file::MemoryFile;
+use zsched::simulation::observer::{At, Observer};
+use zsched::spool::note::Occasion;
+use zsched::time::Timestamp;
+
+/// The oracle. It panics when something happens that must not.
+pub struct Oracle {
+    pub trace: Rc<Trace>,
+    /// The core's own invariants and the state of all threads are looked at every so many steps.
+    pub look_every: u64,
+    settings: Settings,
+    config: Rc<Config>,
+    /// Counts configurations and schedulers.
+    era: u64,
+    /// Messages by the serial number of their control file.
+    messages: BTreeMap<u64, Message>,
+    /// The file that has a number now.
+    present: BTreeMap<u64, u64>,
+    /// Agents of the scheduler that runs.
+    agents: BTreeMap<AgentId, Agent>,
+    forks: (i64, u32),
+    /// What the wall clock showed when the core was told something last.
+    told_at: Timestamp,
+    pub totals: Totals,
+}
+
+/// What came to pass.
+#[derive(Default, Debug)]
+pub struct Totals {
+    pub delivered: u64,
+    pub delivered_twice: u64,
+    pub failed: u64,
+    pub expired: u64,
+    pub messages: u64,
+    pub removed: u64,
+    pub aside: u64,
+    pub kills: u64,
+    pub agents: u64,
+}
+
+impl Totals {
+    pub fn add(&mut self, other: &Totals) {
+        self.delivered += other.delivered;
+        self.delivered_twice += other.delivered_twice;
+        self.failed += other.failed;
+        self.expired += other.expired;
+        self.messages += other.messages;
+        self.removed += other.removed;
+        self.aside += other.aside;
+        self.kills += other.kills;
+        self.agents += other.agents;
+    }
+}
+
+struct Message {
+    recipients: BTreeMap<u32, Ledger>,
+    /// Nobody can use it.
+    is_malformed: bool,
+    /// A scheduler was killed, or an agent died, while it was there.
+    is_troubled: bool,
+    /// Since the present scheduler has loaded it: recipients it had to do, and those it finished.
+    to_do: usize,
+    finished: usize,
+    notes: BTreeMap<(u32, bool), u64>,
+}
+
+/// What has really become of a recipient.
+#[derive(Default)]
+struct Ledger {
+    wishes: Option<Events>,
+    deliveries: u32,
+    /// Deliveries that nobody could know of.
+    unmarked: u32,
+    failed: bool,
+    expired: bool,
+}
+
+struct Agent {
+    clause: Rc<Clause>,
+    channel: Box<[u8]>,
+    host: Option<Box<[u8]>>,
+    /// The configuration under which it was started.
+    era: u64,
+    /// What it still has to answer.
+    owed: VecDeque<Owed>,
+    /// It has asked for work and not been told anything.
+    is_waiting: bool,
+    is_stopping: bool,
+    /// It has said `#hungry` too often: nobody can tell from outside what it has answered.
+    is_greedy: bool,
+    /// The destination it was fed for last, and in which era that began.
+    at: Option<(Box<[u8]>, u64)>,
+}
+
+#[derive(PartialEq)]
+enum Owed {
+    Start,
+    Job { serial: Option<u64>, host: Box<[u8]> },
+    Idle,
+}
+
+impl Oracle {
+    pub fn new(trace: Rc<Trace>, settings: Settings, config: Rc<Config>) -> Oracle {
+        Oracle {
+            trace,
+            look_every: 1,
+            settings,
+            config,
+            era: 0,
+            messages: BTreeMap::new(),
+            present: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            forks: (0, 0),
+            told_at: Timestamp::EPOCH,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Whether a message that was submitted just now can be used.
+    pub fn submitted_as(&mut self, number: u64, is_usable: bool) {
+        let message = self.message_of(number).expect("it was submitted");
+        message.is_malformed |= !is_usable;
+    }
+
+    /// A file is about to be deleted by somebody who should not.
+    pub fn lose(&mut self, number: u64) {
+        self.present.remove(&number);
+    }
+
+    /// Numbers of the messages that should have left the spool, but for those nobody can use.
+    pub fn unresolved(&self) -> Vec<u64> {
+        let usable = |serial: &u64| !self.messages[serial].is_malformed;
+        self.present.iter().filter(|(_, serial)| usable(serial)).map(|(n, _)| *n).collect()
+    }
+
+    fn message_of(&mut self, number: u64) -> Option<&mut Message> {
+        self.messages.get_mut(self.present.get(&number)?)
+    }
+
+    fn ledger(&mut self, file: &MemoryFile, offset: u32) -> &mut Ledger {
+        let message = self.messages.get_mut(&file.serial()).expect("each file was submitted");
+        message.recipients.get_mut(&offset).expect("agents deliver to recipients")
+    }
+
+    fn heard(&mut self, agent: AgentId, line: &[u8]) {
+        let Some(agent) = self.agents.get_mut(&agent) else {
+            return;
+        };
+        if let Answer::Hungry = Answer::parse(line) {
+            let answered = agent.owed.pop_front();
+            let parks = answered == Some(Owed::Idle);
+            agent.is_greedy |= answered.is_none();
+            let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
+            agent.is_waiting = has_asked && !parks;
+        }
+    }
+
+    fn check_start(&mut self, at: At, clause: &Rc<Clause>, channel: &[u8], host: Option<&[u8]>) {
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        let count = |counts: &dyn Fn(&Agent) -> bool| {
+            1 + self.agents.values().filter(|agent| counts(agent)).count()
+        };
+        let all = count(&|_| true);
+        assert!(all <= self.settings.max_agents, "max_agents: {all} agents");
+        assert!(all <= limit(clause.max_agents), "maxta: {all} agents");
+        let of_channel = count(&|agent| *agent.channel == *channel);
+        assert!(of_channel <= limit(clause.max_channel), "maxchannel: {of_channel} agents");
+        let of_ring = count(&|agent| {
+            let same_ring = agent.clause.id == clause.id && agent.host.as_deref() == host;
+            agent.era == self.era && *agent.channel == *channel && same_ring
+        });
+        assert!(of_ring <= limit(clause.max_ring), "maxring: {of_ring} agents");
+        if self.forks.0 != at.wall.seconds() {
+            self.forks = (at.wall.seconds(), 0);
+        }
+        self.forks.1 += 1;
+        assert!(self.forks.1 <= self.settings.fork_rate, "fork rate: {} in a second", self.forks.1);
+    }
+
+    fn check_feed(&mut self, id: AgentId, job: &[u8]) {
+        let line = job.strip_suffix(b"\n").expect("a job is a line");
+        let mut fields = line.split(|byte| *byte == b'\t');
+        let path = std::str::from_utf8(fields.next().unwrap_or_default()).expect("a path");
+        let number: u64 = path.parse().expect("the spool is flat");
+        let serial = self.present.get(&number).copied();
+        // It may have ended in the very turn in which this was decided; then its jobs were taken back.
+        let Some(agent) = self.agents.get(&id) else {
+            return;
+        };
+        let host: Box<[u8]> = match fields.next() {
+            Some(host) => host.into(),
+            None => agent.host.clone().expect("an agent for one host knows it"),
+        };
+        let channel = agent.channel.clone();
+        let job = Owed::Job { serial, host: host.clone() };
+        for (other, agent) in &self.agents {
+            let can_tell = serial.is_some() && !agent.is_greedy;
+            let has_it = can_tell && agent.channel == channel && agent.owed.contains(&job);
+            assert!(!has_it, "double feed: {number} for {other:?}, then for {id:?}");
+        }
+        let era = self.era;
+        let agent = self.agents.get_mut(&id).expect("it was there above");
+        agent.owed.push_back(job);
+        agent.is_waiting = false;
+        let is_new_here = agent.at.as_ref().is_none_or(|(at, _)| *at != host);
+        if is_new_here {
+            agent.at = Some((host.clone(), era));
+        }
+        let Some(clause) = self.config.select(&channel, &host) else {
+            return;
+        };
+        // After a reload, those that were there before may go on.
+        let is_here = |agent: &&Agent| {
+            let here = agent.at.as_ref() == Some(&(host.clone(), era));
+            let works = agent.owed.iter().any(|owed| matches!(owed, Owed::Job { .. }));
+            here && works && !agent.is_greedy && agent.channel == channel
+        };
+        let here = self.agents.values().filter(is_here).count();
+        assert!(here <= clause.max_thread as usize, "maxthr: {here} agents at one destination");
+    }
+
+    fn check_note(&mut self, note: &zsched::scheduler::Note) {
+        let Some(message) = self.message_of(note.name.number()) else {
+            return;
+        };
+        let mut expired = 0;
+        for offset in &note.offsets {
+            let key = (*offset, note.occasion == Occasion::Success);
+            let ticket = *message.notes.entry(key).or_insert(note.ticket);
+            assert_eq!(ticket, note.ticket, "offset {offset} is noted twice");
+            if note.occasion == Occasion::Expiry
+                && let Some(ledger) = message.recipients.get_mut(offset)
+                && !std::mem::replace(&mut ledger.expired, true)
+            {
+                expired += 1;
+            }
+        }
+        self.totals.expired += expired;
+    }
+
+    fn check_left(&mut self, number: u64, file: &MemoryFile, is_aside: bool) {
+        let message = &self.messages[&file.serial()];
+        if message.is_malformed {
+            assert!(is_aside, "{number} cannot be used, and was removed");
+            return;
+        }
+        let text = file.text().clone();
+        let notes = noted_offsets(&text);
+        for (offset, ledger) in &message.recipients {
+            let failed = ledger.failed || ledger.expired;
+            let delivered = ledger.deliveries > 0;
+            assert!(delivered || failed, "{number}/{offset} leaves, but is not final");
+            let wishes = ledger.wishes.unwrap_or(Events::NONE);
+            let hears = (!delivered && wishes.failure)
+                || (!failed && wishes.success && !message.is_troubled);
+            assert!(!hears || is_aside, "{number}/{offset} is final, and nobody will hear of it");
+            let count = notes.iter().filter(|noted| *noted == offset).count();
+            assert!(!hears || count > 0 || message.is_troubled, "{number}/{offset} is not noted");
+            assert!(count <= 1 || message.is_troubled, "{number}/{offset} is noted {count} times");
+        }
+    }
+
+    fn check_agents(&self) {
+        for (id, agent) in &self.agents {
+            assert!(!agent.is_waiting, "{id:?} asked for work, and was told nothing");
+        }
+    }
+
+    /// Whoever waits for an agent must be refused one for a reason that is true now.
+    fn check_threads(&self, at: At, core: &Scheduler) {
+        for id in core.ring_ids() {
+            let ring = core.ring_view(id).expect("a ring that is listed is there");
+            for thread in &ring.threads {
+                let thread = core.thread_view(at.wall, *thread).expect("its threads, too");
+                if thread.unfed == 0 || !thread.agents.is_empty() {
+                    continue;
+                }
+                let destination = thread.destination;
+                let refused = thread.refusal.unwrap_or_else(|| {
+                    panic!("{destination} has mail that is due, no agent, and no reason");
+                });
+                assert!(ring.idle == 0, "{destination} waits, and an agent of its ring is idle");
+                let (channel, host) = (destination.channel(), destination.host());
+                let clause = self.config.select(channel, host).expect("a clause");
+                let of_channel = self.agents.values().filter(|agent| *agent.channel == *channel);
+                let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+                let (count, limit) = match refused.slot {
+                    Some(Slot::General) => {
+                        (self.agents.len(), limit(clause.max_agents).min(self.settings.max_agents))
+                    }
+                    Some(Slot::Channel) => (of_channel.count(), limit(clause.max_channel)),
+                    Some(Slot::Ring) => (ring.agents, limit(clause.max_ring)),
+                    None if refused.pending == Some("ForkRateLimit") => {
+                        let wakeup = core.next_wakeup().expect("the next second");
+                        let wait = wakeup.seconds_since(at.wall);
+                        // It cannot know that the clock has been set back meanwhile.
+                        let knows = self.told_at <= at.wall;
+                        assert!(
+                            wait <= 1 || !knows,
+                            "{destination} waits {wait} s for the fork rate"
+                        );
+                        continue;
+                    }
+                    None => continue,
+                };
+                let why = refused.pending;
+                assert!(
+                    count >= limit,
+                    "{destination} is refused an agent for {why:?}, but {count} < {limit}"
+                );
+            }
+        }
+    }
+}
+
+impl Observer for Oracle {
+    fn submitted(&mut self, at: At, number: u64, file: &MemoryFile) {
+        self.trace.add(at, || format!("submitted {number}"));
+        self.totals.messages += 1;
+        let parsed = control_file::parse(file.text().clone());
+        let is_usable = |file: &ControlFile| file.name() == Some(number.to_string().as_bytes());
+        let (recipients, is_malformed) = match &parsed {
+            Ok(file) => {
+                let ledger = |r: &Recipient| (r.offset, Ledger::new(wishes(file, r)));
+                (file.recipients.iter().map(ledger).collect(), !is_usable(file))
+            }
+            Err(_) => (BTreeMap::new(), true),
+        };
+        let message = Message {
+            recipients,
+            is_malformed,
+            is_troubled: false,
+            to_do: 0,
+            finished: 0,
+            notes: BTreeMap::new(),
+        };
+        let former = self.present.insert(number, file.serial());
+        assert_eq!(former, None, "the world gives a number twice");
+        self.messages.insert(file.serial(), message);
+    }
+
+    fn told(&mut self, at: At, event: &Event<'_>) {
+        self.trace.add(at, || format!("told {}", shown(event)));
+        self.told_at = at.wall;
+        match event {
+            Event::Arrived(arrival) => {
+                if let Some(message) = self.message_of(arrival.name.number()) {
+                    message.to_do = arrival.pending();
+                    message.finished = 0;
+                    message.notes.clear();
+                }
+            }
+            Event::AgentSaid { agent, line } => self.heard(*agent, line),
+            Event::AgentEnded { agent, .. } => {
+                self.agents.remove(agent);
+            }
+            Event::Configured(config) => {
+                self.config = config.clone();
+                self.era += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn decided(&mut self, at: At, action: &Action) {
+        self.trace.add(at, || format!("decided {}", shown_action(action)));
+        match action {
+            Action::StartAgent { agent, clause, channel, host: for_host } => {
+                let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+                let host = with_host.then_some(&for_host[..]);
+                self.check_start(at, clause, channel, host);
+                let for_host = for_host[..].into();
+                self.totals.agents += 1;
+                let new = Agent {
+                    clause: clause.clone(),
+                    channel: channel[..].into(),
+                    host: host.map(Box::from),
+                    era: self.era,
+                    owed: VecDeque::from([Owed::Start]),
+                    is_waiting: false,
+                    is_stopping: false,
+                    is_greedy: false,
+                    at: Some((for_host, self.era)),
+                };
+                self.agents.insert(*agent, new);
+            }
+            Action::Feed { agent, job } => self.check_feed(*agent, job),
+            Action::SayIdle(agent) => {
+                if let Some(agent) = self.agents.get_mut(agent) {
+                    agent.owed.push_back(Owed::Idle);
+                    agent.is_waiting = false;
+                    agent.at = None;
+                }
+            }
+            Action::StopAgent { agent, .. } => {
+                if let Some(agent) = self.agents.get_mut(agent) {
+                    agent.is_waiting = false;
+                    agent.is_stopping = true;
+                }
+            }
+            Action::Note(note) => self.check_note(note),
+            Action::Statistics(statistics) => {
+                if let Some(message) = self.message_of(statistics.spool_id.number) {
+                    message.finished += 1;
+                    let (finished, to_do) = (message.finished, message.to_do);
+                    let number = statistics.spool_id.number;
+                    assert!(finished <= to_do, "{number}: {finished} ends of {to_do} recipients");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn accepted(&mut self, at: At, file: &MemoryFile, offset: u32) {
+        let serial = file.serial();
+        self.trace.add(at, || format!("delivered file {serial} offset {offset}"));
+        self.totals.delivered += 1;
+        let ledger = self.ledger(file, offset);
+        ledger.deliveries += 1;
+        let (deliveries, unmarked) = (ledger.deliveries, ledger.unmarked);
+        assert!(
+            deliveries <= 1 + unmarked,
+            "file {serial} offset {offset}: delivered {deliveries} times, {unmarked} unknown"
+        );
+        self.totals.delivered_twice += u64::from(deliveries > 1);
+    }
+
+    fn abandoned(&mut self, at: At, file: &MemoryFile, offset: u32, secret: bool) {
+        self.trace.add(at, || format!("abandoned file {} offset {offset}", file.serial()));
+        self.messages.get_mut(&file.serial()).expect("submitted").is_troubled = true;
+        self.ledger(file, offset).unmarked += u32::from(secret);
+    }
+
+    fn concluded(&mut self, _at: At, file: &MemoryFile, offset: u32, status: Status) {
+        if matches!(status, Status::Error | Status::Error2) {
+            self.totals.failed += 1;
+            self.ledger(file, offset).failed = true;
+        }
+    }
+
+    fn left(&mut self, at: At, number: u64, left: &Left) {
+        self.trace.add(at, || format!("left {number} {}", shown_left(left)));
+        match left {
+            Left::Removed(file) => {
+                self.totals.removed += 1;
+                self.check_left(number, file, false);
+            }
+            Left::Aside(file) => {
+                self.totals.aside += 1;
+                self.check_left(number, file, true);
+            }
+            Left::Gone => {}
+        }
+        self.present.remove(&number);
+    }
+
+    fn stopped(&mut self, at: At) {
+        self.trace.add(at, || "the scheduler is gone".to_string());
+        self.totals.kills += 1;
+        self.agents.clear();
+        self.messages.values_mut().for_each(|message| message.is_troubled = true);
+    }
+
+    fn started(&mut self, at: At, config: &Rc<Config>) {
+        self.trace.add(at, || "a scheduler starts".to_string());
+        self.config = config.clone();
+        self.era += 1;
+        self.forks = (0, 0);
+    }
+
+    fn step_over(&mut self, at: At, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {
+        let Some(core) = core else {
+            return;
+        };
+        if at.step.is_multiple_of(self.look_every) {
+            core.check_invariants();
+            if is_settled {
+                self.check_threads(at, core);
+            }
+        }
+        if is_settled {
+            self.check_agents();
+        }
+    }
+}
+
+impl Ledger {
+    fn new(wishes: Events) -> Ledger {
+        Ledger { wishes: Some(wishes), ..Ledger::default() }
+    }
+}
+
+fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {
+    let line = recipient.notify.map(|notify| file.get(notify.value));
+    line.map_or(Notify::default(), Notify::parse).events
+}
+
+/// Offsets of the recipients that the `d` lines of a control file are about.
+fn noted_offsets(text: &[u8]) -> Vec<u32> {
+    let Ok(file) = control_file::parse(text.to_vec()) else {
+        return Vec::new();
+    };
+    let parsed = file.diagnostics.iter().map(|line| file.get(line.value));
+    parsed.filter_map(|value| Some(Diagnostic::parse(value)?.recipient)).collect()
+}
+
+fn shown(event: &Event<'_>) -> String {
+    match event {
+        Event::AgentSaid { agent, line } => {
+            format!("{} says {:?}", agent.0, String::from_utf8_lossy(line))
+        }
+        Event::Configured(_) => "a configuration".to_string(),
+        Event::Turn(host) => format!("turn {}", String::from_utf8_lossy(host)),
+        Event::Arrived(arrival) => {
+            format!("arrived {} with {} to do", arrival.name, arrival.pending())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn shown_action(action: &Action) -> String {
+    match action {
+        Action::StartAgent { agent, channel, host, clause } => {
+            let (channel, host) = (String::from_utf8_lossy(channel), String::from_utf8_lossy(host));
+            format!("start {} for {channel}/{host} of {}", agent.0, clause.place)
+        }
+        Action::Feed { agent, job } => {
+            format!("feed {} {:?}", agent.0, String::from_utf8_lossy(job))
+        }
+        Action::Note(note) => {
+            format!("note {} {} {:?} {:?}", note.ticket, note.name, note.occasion, note.offsets)
+        }
+        Action::Log(level, text) => format!("log {level} {text}"),
+        Action::Remove { name, aside } => format!("remove {name} aside={aside}"),
+        Action::Statistics(statistics) => {
+            format!("count {} {}", statistics.spool_id.number, statistics.state)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn shown_left(left: &Left) -> &'static str {
+    match left {
+        Left::Removed(_) => "removed",
+        Left::Aside(_) => "to postman/",
+        Left::Gone => "gone already",
+    }
+}

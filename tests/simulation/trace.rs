@@ -1,0 +1,66 @@
+//! A record of what happened, for whoever looks into a failing seed; and its sum, by which two runs are
+//! compared.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use zsched::simulation::observer::At;
+use zsched::time::Timestamp;
+
+/// So many lines are kept.
+const KEPT: usize = 60;
+
+/// What happened last.
+pub struct Trace {
+    start: Timestamp,
+    is_kept: bool,
+    lines: RefCell<VecDeque<String>>,
+    sum: Cell<u64>,
+    at: Cell<Option<At>>,
+}
+
+impl Trace {
+    /// Nothing has happened. Unless `is_kept`, only when it did is.
+    pub fn new(start: Timestamp, is_kept: bool) -> Trace {
+        let lines = RefCell::new(VecDeque::new());
+        Trace { start, is_kept, lines, sum: Cell::new(0), at: Cell::new(None) }
+    }
+
+    /// Something happens.
+    pub fn add(&self, at: At, text: impl FnOnce() -> String) {
+        self.at.set(Some(at));
+        if !self.is_kept {
+            return;
+        }
+        let line = format!("{} {}", self.when(at), text());
+        let mut hasher = DefaultHasher::new();
+        (self.sum.get(), &line).hash(&mut hasher);
+        self.sum.set(hasher.finish());
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() == KEPT {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn when(&self, at: At) -> String {
+        let now = at.now.since(self.start).as_secs_f64();
+        let wall = at.wall.seconds_since(at.now);
+        format!("step {} at {now:.6} s (wall {wall:+} s)", at.step)
+    }
+
+    /// When the last thing happened.
+    pub fn last(&self) -> String {
+        self.at.get().map_or("the start".to_string(), |at| self.when(at))
+    }
+
+    /// What happened last, one line each.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.borrow().iter().cloned().collect()
+    }
+
+    /// Stands for everything that happened.
+    pub fn sum(&self) -> u64 {
+        self.sum.get()
+    }
+}

@@ -1,0 +1,187 @@
+//! Worlds, drawn by chance: configurations, hosts, agents' habits, and mail.
+
+use fastrand::Rng;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched::config::{Config, Context, Zenv};
+use zsched::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched::scheduler::Settings;
+use zsched::simulation::habits::Habits;
+use zsched::simulation::hosts::{Hosts, Nature, Outage};
+use zsched::simulation::{Delays, Setup};
+use zsched::time::Timestamp;
+
+pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
+
+/// Channels and hosts that mail is for.
+const CHANNELS: [&str; 4] = ["smtp", "smtp", "local", "later"];
+pub const HOSTS: [&str; 8] = ["a.x", "b.x", "c.x", "down.x", "busy.x", "picky.x", "-", ON_REQUEST];
+/// The host of the channel `later`, which is tried on request only.
+pub const ON_REQUEST: &str = "later.x";
+
+pub fn setup(seed: u64, random: &mut Rng) -> Setup {
+    let is_fast = random.u8(0..4) == 0;
+    Setup {
+        seed,
+        start: START,
+        settings: Settings {
+            fork_rate: [1, 5, 30][random.usize(0..3)],
+            max_agents: [3, 10, 1000][random.usize(0..3)],
+            wait_for_initial_scan: random.bool(),
+            log_outcomes: random.bool(),
+            ..Settings::default()
+        },
+        // Not seven digits: a lock shows six, and whoever has the same ones keeps a dead one's alive.
+        first_pid: [1000, 600_000][random.usize(0..2)],
+        delays: if is_fast { Delays::default() } else { slow(random) },
+        habits: Habits::default(),
+        crowded_turns: if random.bool() { 0.3 } else { 0.0 },
+        pieces: !is_fast && random.bool(),
+        scans: true,
+    }
+}
+
+fn slow(random: &mut Rng) -> Delays {
+    let mut delay = || Duration::from_micros(1 << random.u32(0..22));
+    Delays {
+        notice: delay(),
+        read: delay(),
+        write: delay(),
+        pipe: delay(),
+        start: delay(),
+        reap: delay(),
+    }
+}
+
+pub fn habits(random: &mut Rng) -> Habits {
+    if random.u8(0..3) == 0 {
+        return Habits::default();
+    }
+    let mut part = || if random.bool() { 0.0 } else { random.f64() * 0.1 };
+    Habits {
+        start_fails: part(),
+        stillborn: part(),
+        dies: part(),
+        stalls: part(),
+        lies: part(),
+        repeats: part(),
+        babbles: part(),
+        greedy: part(),
+        resyncs: part(),
+        silent: part(),
+        retry_at: part(),
+        defers_all: part(),
+        stall: Duration::from_secs(random.u64(1..4000)),
+    }
+}
+
+pub fn hosts(random: &mut Rng) -> Hosts {
+    let outage = |from: u64, length: u64, timeout| Outage {
+        from: START + Duration::from_secs(from),
+        until: START + Duration::from_secs(from + length),
+        timeout: Duration::from_secs(timeout),
+    };
+    let latency = Duration::from_millis(1 << random.u32(0..14));
+    let usual = Nature { latency, spread: latency, ..Nature::default() };
+    let down = Nature {
+        outages: (0..4).map(|n| outage(n * 3000, random.u64(60..2500), n * 10)).collect(),
+        ..usual.clone()
+    };
+    let busy = Nature { connections: random.usize(1..3), ..usual.clone() };
+    let picky = Nature { defer_rate: 0.2, fail_rate: 0.1, ..usual.clone() };
+    let rules = [("down.x", down), ("busy.x", busy), ("picky.x", picky)];
+    let rules = rules.map(|(name, nature)| (glob::Pattern::new(name).expect("a name"), nature));
+    Hosts::new(rules.into(), Nature { fail_rate: 0.01, ..usual })
+}
+
+/// A configuration with limits that matter.
+pub fn config(random: &mut Rng) -> Rc<Config> {
+    let text = config_text(random);
+    let context = Context {
+        zenv: Zenv::default(),
+        is_root: false,
+        effective_user: 1000,
+        effective_group: 1000,
+        user_id: |_| None,
+        group_id: |_| None,
+    };
+    let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
+    Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
+}
+
+fn config_text(random: &mut Rng) -> String {
+    let mut text = String::new();
+    let mut patterns = vec!["smtp/a.x", "smtp/*.x", "smtp/*", "local/*"];
+    random.shuffle(&mut patterns);
+    for pattern in patterns.into_iter().take(random.usize(0..4)) {
+        text += &clause(pattern, "", random);
+    }
+    text += &clause("later/*", " queueonly", random);
+    text + &clause("*/*", "", random)
+}
+
+fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
+    let mut one_of = |values: &[&str]| values[random.usize(0..values.len())].to_string();
+    let command = one_of(&["x $channel", "x -h $host", "y"]);
+    let settings = [
+        one_of(&["interval=10s", "interval=1m", "interval=2m"]),
+        one_of(&["retries=\"1 2 3 5\"", "retries=1", "retries=\"1 1 2 8 34\""]),
+        one_of(&["expiry=20m", "expiry=2h", "expiry=3d", ""]),
+        one_of(&["expiry2=10m", ""]),
+        one_of(&["maxta=1", "maxta=4", "", ""]),
+        one_of(&["maxchannel=1", "maxchannel=3", "", ""]),
+        one_of(&["maxring=1", "maxring=2", "maxring=5", ""]),
+        one_of(&["maxthr=1", "maxthr=2", "maxthr=4"]),
+        one_of(&["overfeed=0", "overfeed=1", "overfeed=20", ""]),
+        one_of(&["idlemax=5s", "idlemax=1m", ""]),
+        one_of(&["agent-timeout=1m", "agent-timeout=10m"]),
+        one_of(&["skew=1", ""]),
+        one_of(&["ageorder", "", ""]),
+        one_of(&["wakeuprestartonly", "", "", ""]),
+    ];
+    format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
+}
+
+/// A control file with some recipients, and whether anybody can use it.
+pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
+    let count = if random.u8(0..100) == 0 { random.usize(50..200) } else { random.usize(1..6) };
+    let recipient = |_| {
+        let channel = CHANNELS[random.usize(0..CHANNELS.len())];
+        let host = match channel {
+            "later" => ON_REQUEST,
+            _ => HOSTS[random.usize(0..HOSTS.len())],
+        };
+        let notify = ["", "", "NOTIFY=NEVER", "NOTIFY=SUCCESS,FAILURE", "NOTIFY=FAILURE"];
+        Recipient {
+            address: Address::new(channel, host, "user", 65534),
+            notify: notify[random.usize(0..notify.len())].to_string(),
+        }
+    };
+    let group = Group {
+        sender: Address::new("local", "", "sender", 0),
+        recipients: (0..count).map(recipient).collect(),
+        headers: b"Subject: simulated\n".to_vec(),
+    };
+    let draft = Draft {
+        name: number.to_string(),
+        body_offset: 100,
+        log_id: format!("<{number}@x>"),
+        groups: vec![group],
+    };
+    let text = draft.to_text().expect("a good draft");
+    match random.u8(0..60) {
+        0 => (spoilt(text, random), false),
+        _ => (text, true),
+    }
+}
+
+/// The same file, but useless.
+fn spoilt(text: Vec<u8>, random: &mut Rng) -> Vec<u8> {
+    match random.u8(0..4) {
+        0 => Vec::new(),
+        1 => b"i 99999999999\nthis is nothing\n".to_vec(),
+        2 => [&b"@ 0xffff\n"[..], &text].concat(),
+        _ => (0..random.usize(0..300)).map(|_| random.u8(..)).collect(),
+    }
+}
