@@ -5,7 +5,7 @@ use super::outbox::Outbox;
 use crate::agent::protocol;
 use crate::config::{Clause, Niceness, Zenv};
 use crate::scheduler::{AgentEnd, AgentId, Manner};
-use crate::sys::{ChildEnd, ChildProcess, ProcessPriority, send_signal};
+use crate::sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ pub struct AgentSettings {
 /// All running agents.
 pub struct AgentProcesses {
     settings: AgentSettings,
+    launcher: Launcher,
     processes: BTreeMap<AgentId, Process>,
     by_pid: BTreeMap<u32, AgentId>,
     /// Those that have something to be told.
@@ -52,6 +53,7 @@ pub struct AgentProcesses {
 
 struct Process {
     pid: u32,
+    program: PathBuf,
     socket: UnixStream,
     lines: Lines,
     outbox: Outbox,
@@ -71,15 +73,16 @@ pub enum Heard<'a> {
 
 impl AgentProcesses {
     /// No agents yet.
-    pub fn new(settings: AgentSettings) -> AgentProcesses {
-        AgentProcesses {
+    pub fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
+        Ok(AgentProcesses {
             settings,
+            launcher: Launcher::new()?,
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             addressed: Vec::new(),
             closing: Vec::new(),
             chunk: vec![0; SHARE_OF_TURN],
-        }
+        })
     }
 
     /// Where programs are looked for that are named without a path.
@@ -88,7 +91,8 @@ impl AgentProcesses {
     }
 
     /// Starts an agent, and has its socket watched under `token`. Returns its pid; the error says
-    /// what failed with which program.
+    /// what failed with which program. That the program cannot be run shows in its
+    /// [`end`](AgentProcesses::ended).
     pub fn start(
         &mut self,
         agent: AgentId,
@@ -118,27 +122,14 @@ impl AgentProcesses {
             file_limit: self.settings.file_limit,
             ignore_hangup: self.settings.ignore_hangup,
         };
-        let failed = |error: io::Error| format!("{}: {error}", program.display());
-        let pid = child.start().map_err(failed)?;
-        self.watch(agent, pid, ours, registry, token).map_err(failed)?;
-        Ok(pid)
-    }
-
-    fn watch(
-        &mut self,
-        agent: AgentId,
-        pid: u32,
-        socket: std::os::unix::net::UnixStream,
-        registry: &Registry,
-        token: Token,
-    ) -> io::Result<()> {
+        let failed = |error: io::Error| cannot_be_run(&program, &error);
+        let pid = self.launcher.start(child).map_err(failed)?;
         // From here on the process is ours to reap, whatever fails.
         self.by_pid.insert(pid, agent);
-        socket.set_nonblocking(true)?;
-        let mut socket = UnixStream::from_std(socket);
-        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let socket = watch(ours, registry, token).map_err(failed)?;
         let process = Process {
             pid,
+            program,
             socket,
             lines: Lines::default(),
             outbox: Outbox::default(),
@@ -146,7 +137,7 @@ impl AgentProcesses {
             closed: None,
         };
         self.processes.insert(agent, process);
-        Ok(())
+        Ok(pid)
     }
 
     /// Reads what an agent has written, up to its share of a turn. Tells whether there may be more.
@@ -257,11 +248,15 @@ impl AgentProcesses {
         self.by_pid.remove(&pid);
         self.read(agent, LAST_WILL, heard);
         self.closing.retain(|other| *other != agent);
+        let failure = self.launcher.failure(pid);
         let process = self.processes.remove(&agent);
-        let lost = process.map_or(0, |process| process.lines.unfinished());
-        let end = match end {
-            ChildEnd::Exited(status) => AgentEnd::Exited(status),
-            ChildEnd::Signalled(signal) => AgentEnd::Signalled(signal),
+        let lost = process.as_ref().map_or(0, |process| process.lines.unfinished());
+        let end = match (failure, process, end) {
+            (Some(error), Some(process), _) => {
+                AgentEnd::NotStarted(cannot_be_run(&process.program, &error))
+            }
+            (_, _, ChildEnd::Exited(status)) => AgentEnd::Exited(status),
+            (_, _, ChildEnd::Signalled(signal)) => AgentEnd::Signalled(signal),
         };
         (end, lost)
     }
@@ -287,6 +282,21 @@ impl AgentProcesses {
             Some((process, TIME_TO_EXIT.saturating_sub(process.closed?.elapsed())))
         })
     }
+}
+
+fn watch(
+    socket: std::os::unix::net::UnixStream,
+    registry: &Registry,
+    token: Token,
+) -> io::Result<UnixStream> {
+    socket.set_nonblocking(true)?;
+    let mut socket = UnixStream::from_std(socket);
+    registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+    Ok(socket)
+}
+
+fn cannot_be_run(program: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", program.display())
 }
 
 /// The program of a command: one named without a path is one of our agents. Where there is none of its

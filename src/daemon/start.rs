@@ -248,7 +248,7 @@ impl Plan {
             zenv: self.context.zenv.clone(),
             file_limit: self.options.agent_file_limit(),
             ignore_hangup: log_file.is_none(),
-        });
+        })?;
         let with_vertices = !self.options.short_mailq;
         let wants_login =
             self.options.mailq_version == Some(2) || config.parameters.auth_file.is_some();
