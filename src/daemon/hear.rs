@@ -33,7 +33,7 @@ impl Daemon {
             Source::Notify => return self.take_notices(),
             Source::Listener(number) => return self.take_connections(number),
             Source::Agent(agent) => return self.hear_agent(now, agent),
-            Source::Client(number) => self.clients.listen(number),
+            Source::Client(number) => return self.clients.listen(number),
         }
         false
     }
