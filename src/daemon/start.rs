@@ -21,6 +21,7 @@ use signal_hook_mio::v1_0::Signals;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Where the ZENV file is looked for that nobody names.
@@ -239,8 +240,8 @@ impl Plan {
         let poll = Poll::new()?;
         let mut signals = Signals::new(signals::ALL)?;
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
-        let waker = Waker::new(poll.registry(), Source::Files.token())?;
-        let files = Files::start(&self.spool, self.level, waker)?;
+        let waker = Arc::new(Waker::new(poll.registry(), Source::Files.token())?);
+        let files = Files::start(&self.spool, self.level, waker.clone())?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
             programs: program_folders(&self.context.zenv),
@@ -281,7 +282,7 @@ impl Plan {
             config,
             log_file,
             statistics,
-            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices),
+            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker),
             is_foreground: !self.options.is_daemon(),
             is_ending: false,
             is_draining: false,

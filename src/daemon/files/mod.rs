@@ -69,7 +69,7 @@ pub struct Files {
 
 /// Wakes the loop, once for all results that it has not looked at.
 struct Bell {
-    waker: Waker,
+    waker: Arc<Waker>,
     has_rung: AtomicBool,
 }
 
@@ -111,7 +111,7 @@ impl Results {
 
 impl Files {
     /// Starts the threads.
-    pub fn start(spool: &Spool, level: HashLevel, waker: Waker) -> io::Result<Files> {
+    pub fn start(spool: &Spool, level: HashLevel, waker: Arc<Waker>) -> io::Result<Files> {
         let (sender, results) = sync_channel(PORTIONS);
         let bell = Arc::new(Bell { waker, has_rung: AtomicBool::new(false) });
         let put = Results { sender, bell: bell.clone() };
