@@ -102,12 +102,13 @@ impl Daemon {
                 log::error!("{name}: the control file cannot be read: {error}");
                 self.intake.failed(now, name);
             }
-            Found::Malformed { error, moved } => self.take_malformed(&name, &error, moved),
+            Found::Malformed { error, moved } => self.take_malformed(now, &name, &error, moved),
         }
     }
 
     fn take_malformed(
         &mut self,
+        now: Timestamp,
         name: &SpoolName,
         error: &ControlFileError,
         moved: io::Result<PathBuf>,
@@ -118,7 +119,7 @@ impl Daemon {
             }
             Err(problem) => {
                 log::error!("{name}: malformed control file, {error}; cannot be moved: {problem}");
-                self.intake.refuse(name.number());
+                self.intake.refuse(now, name.number());
             }
         }
     }
@@ -130,7 +131,7 @@ impl Daemon {
             Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
             Found::Failed(error) => Reread::Failed(error.kind()),
             Found::Malformed { error, moved } => {
-                self.take_malformed(name, &error, moved);
+                self.take_malformed(now, name, &error, moved);
                 Reread::Malformed(error)
             }
         };
