@@ -186,8 +186,10 @@ impl Daemon {
                     return false;
                 }
             };
-            if let Err(error) = welcomed {
-                log::warn!("a MAILQ client was turned away: {error}");
+            if let Err(error) = welcomed
+                && let Some(more) = self.turned_away.occasion(Instant::now())
+            {
+                log::warn!("a MAILQ client was turned away: {error}{more}");
             }
         }
         true

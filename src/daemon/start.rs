@@ -8,6 +8,7 @@ use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
 use super::pid_file::PidFile;
 use super::rendezvous::Rendezvous;
+use super::seldom::Seldom;
 use super::tokens::Source;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
@@ -283,6 +284,8 @@ impl Plan {
             log_file,
             statistics,
             rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker),
+            turned_away: Seldom::default(),
+            statistics_failed: Seldom::default(),
             is_foreground: !self.options.is_daemon(),
             is_ending: false,
             is_draining: false,
