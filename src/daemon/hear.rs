@@ -5,6 +5,7 @@ use super::Daemon;
 use super::agents::Heard;
 use super::files::Done;
 use super::intake::Known;
+use super::listen;
 use super::tokens::Source;
 use crate::control_file::ControlFileError;
 use crate::scheduler::{AgentId, Event, Reread, Scheduler};
@@ -179,6 +180,7 @@ impl Daemon {
                 Ok(Some(stream)) => {
                     self.clients.welcome(stream, audience, self.poll.registry(), token)
                 }
+                Err(error) if listen::concerns_one_client(&error) => continue,
                 Err(error) => {
                     // Out of descriptors, most likely: the client waits in line.
                     log::error!("no MAILQ client can be taken in: {error}");
