@@ -59,8 +59,8 @@ struct Process {
     outbox: Outbox,
     /// What to do when the outbox is empty.
     farewell: Option<Manner>,
-    /// When it closed its end.
-    closed: Option<Instant>,
+    /// When it is to be killed, having closed its end.
+    kill_at: Option<Instant>,
 }
 
 /// Something an agent did.
@@ -134,7 +134,7 @@ impl AgentProcesses {
             lines: Lines::default(),
             outbox: Outbox::default(),
             farewell: None,
-            closed: None,
+            kill_at: None,
         };
         self.processes.insert(agent, process);
         Ok(pid)
@@ -159,8 +159,8 @@ impl AgentProcesses {
                 Err(_) => 0,
             };
             if count == 0 {
-                if process.closed.is_none() {
-                    process.closed = Some(Instant::now());
+                if process.kill_at.is_none() {
+                    process.kill_at = Some(Instant::now() + TIME_TO_EXIT);
                     self.closing.push(agent);
                 }
                 return false;
@@ -261,10 +261,15 @@ impl AgentProcesses {
         (end, lost)
     }
 
-    /// Kills agents that have closed their end long ago, but go on: nobody can hear them.
+    /// Kills agents that have closed their end long ago, but go on: nobody can hear them. One that cannot
+    /// die, as it waits for a disk that is gone, is not killed more often than another one.
     pub fn kill_the_silent(&mut self) {
-        for (process, left) in self.closing_processes() {
-            if left.is_zero() {
+        let now = Instant::now();
+        for agent in &self.closing {
+            if let Some(process) = self.processes.get_mut(agent)
+                && process.kill_at.is_some_and(|at| at <= now)
+            {
+                process.kill_at = Some(now + TIME_TO_EXIT);
                 // It may have ended by itself just now.
                 drop(send_signal(process.pid, libc::SIGKILL));
             }
@@ -273,14 +278,8 @@ impl AgentProcesses {
 
     /// How long until [`kill_the_silent`](Self::kill_the_silent) may have something to do.
     pub fn until_silent(&self) -> Option<Duration> {
-        self.closing_processes().map(|(_, left)| left).min()
-    }
-
-    fn closing_processes(&self) -> impl Iterator<Item = (&Process, Duration)> {
-        self.closing.iter().filter_map(|agent| {
-            let process = self.processes.get(agent)?;
-            Some((process, TIME_TO_EXIT.saturating_sub(process.closed?.elapsed())))
-        })
+        let closing = self.closing.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
+        closing.min().map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -315,5 +314,41 @@ fn priority(niceness: Niceness) -> ProcessPriority {
     match niceness {
         Niceness::Relative(by) => ProcessPriority::Relative(by),
         Niceness::Absolute(value) => ProcessPriority::Absolute(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_cannot_die_is_killed_now_and_then() {
+        let settings = AgentSettings {
+            programs: Vec::new(),
+            folder: PathBuf::new(),
+            zenv: Zenv::default(),
+            file_limit: 32,
+            ignore_hangup: false,
+        };
+        let mut agents = AgentProcesses::new(settings).expect("a pipe");
+        let process = Process {
+            // There is no such process, so it does not die.
+            pid: u32::MAX,
+            program: PathBuf::new(),
+            socket: UnixStream::pair().expect("a socket pair").0,
+            lines: Lines::default(),
+            outbox: Outbox::default(),
+            farewell: None,
+            kill_at: None,
+        };
+        agents.processes.insert(AgentId(1), process);
+        // The other end is closed.
+        agents.listen(AgentId(1), |_| {});
+        assert!(agents.until_silent() > Some(TIME_TO_EXIT / 2));
+        let process = agents.processes.get_mut(&AgentId(1)).expect("it is there");
+        process.kill_at = Some(Instant::now());
+        assert_eq!(agents.until_silent(), Some(Duration::ZERO));
+        agents.kill_the_silent();
+        assert!(agents.until_silent() > Some(TIME_TO_EXIT / 2));
     }
 }
