@@ -14,7 +14,7 @@
 //!
 //! It is written some at a time, as the client takes it, so that neither a large queue nor a slow
 //! client holds anything up or costs much memory: a cursor goes through the messages in the order of
-//! their numbers, and remembers four bytes for each vertex it has shown, and up to 64 for each
+//! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
 //! destination.
 
 use super::report::{ThreadReport, push};
@@ -74,7 +74,7 @@ impl Shown {
 const PER_VERTEX: usize = size_of::<u32>();
 /// Memory for a destination that was shown, in bytes: an entry in a map that is two thirds full, moved
 /// into a list.
-const PER_DESTINATION: usize = 64;
+const PER_DESTINATION: usize = 72;
 
 enum Stage {
     Greeting,
