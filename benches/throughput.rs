@@ -99,7 +99,7 @@ impl Place {
             let group = Group {
                 sender: Address::new("local", "", "sender@example.org", 0),
                 recipients: vec![Recipient { address, notify: String::new() }],
-                headers: headers.clone(),
+                headers: headers.clone().into_bytes(),
             };
             let message = format!("{headers}\nA short body.\n");
             submitter.submit(message.as_bytes(), &format!("<{index}@example.org>"), vec![group])?;

@@ -9,6 +9,7 @@ pub mod config;
 pub mod control_file;
 pub mod daemon;
 pub mod mailq;
+pub mod processes;
 pub mod scheduler;
 pub mod spool;
 pub mod submit;

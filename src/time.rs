@@ -57,6 +57,43 @@ impl Timestamp {
     }
 }
 
+/// How far a clock was set, and in which direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockStep {
+    /// It is later now than it would have been.
+    Forward(Duration),
+    /// It is earlier.
+    Back(Duration),
+}
+
+impl ClockStep {
+    /// From what the clock would show to what it shows.
+    pub fn between(expected: Timestamp, shown: Timestamp) -> ClockStep {
+        match expected <= shown {
+            true => ClockStep::Forward(shown.since(expected)),
+            false => ClockStep::Back(expected.since(shown)),
+        }
+    }
+
+    /// How far it is.
+    pub fn length(self) -> Duration {
+        match self {
+            ClockStep::Forward(by) | ClockStep::Back(by) => by,
+        }
+    }
+}
+
+impl Add<ClockStep> for Timestamp {
+    type Output = Timestamp;
+
+    fn add(self, step: ClockStep) -> Timestamp {
+        match step {
+            ClockStep::Forward(by) => self + by,
+            ClockStep::Back(by) => self - by,
+        }
+    }
+}
+
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Timestamp {
         let nanoseconds = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);

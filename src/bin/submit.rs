@@ -1,8 +1,7 @@
 //! Puts one message into the spool.
 
-use clap::Parser;
 use zsched::submit;
 
 fn main() {
-    std::process::exit(submit::main(&submit::Options::parse()));
+    std::process::exit(submit::main(&submit::Options::from_command_line()));
 }

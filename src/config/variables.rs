@@ -43,7 +43,8 @@ impl Zenv {
         zenv
     }
 
-    fn parse(text: &[u8]) -> io::Result<Zenv> {
+    /// Reads the text of a ZENV file. The error names the line where a definition is not text.
+    pub fn parse(text: &[u8]) -> io::Result<Zenv> {
         let mut zenv = Zenv::default();
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();

@@ -1,7 +1,6 @@
 //! Writing a control file, the way a router does.
 
 use super::Span;
-use std::fmt::Write as _;
 
 /// A message as a router hands it over.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +23,18 @@ pub struct Group {
     /// Who it is for.
     pub recipients: Vec<Recipient>,
     /// The message headers, each line ended by LF, no empty line among them.
-    pub headers: String,
+    pub headers: Vec<u8>,
+}
+
+/// Why a draft is no control file: what is in it would be more lines than it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unwritable {
+    /// A line feed, carriage return or NUL.
+    #[error("the {0} has a line end or NUL in it")]
+    Field(&'static str),
+    /// The block would end too early, or not at all.
+    #[error("the headers have an empty line, or do not end with a line end")]
+    Headers,
 }
 
 /// A recipient and its DSN wishes.
@@ -55,78 +65,90 @@ impl Address {
         Address { channel: channel.into(), host: host.into(), user: user.into(), privilege }
     }
 
-    fn write_to(&self, out: &mut String) {
-        for word in [&self.channel, &self.host, &self.user] {
-            push_word(out, word);
-            out.push(' ');
+    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), Unwritable> {
+        for (what, word) in
+            [("channel", &self.channel), ("host", &self.host), ("address", &self.user)]
+        {
+            push_word(out, one_line(what, word)?);
+            out.push(b' ');
         }
-        // Writing to a String cannot fail.
-        write!(out, "{}", self.privilege).expect("a String takes everything");
+        out.extend_from_slice(self.privilege.to_string().as_bytes());
+        Ok(())
     }
 }
 
 impl Draft {
-    /// The text of the control file: format line first, then the groups.
-    pub fn to_text(&self) -> String {
-        let mut out = String::from("@ 0x00000007\n");
-        push_line(&mut out, "i ", &self.name);
+    /// The text of the control file: format line first, then the groups. Nothing in the draft can make
+    /// more lines of it than there should be.
+    pub fn to_text(&self) -> Result<Vec<u8>, Unwritable> {
+        let mut out = b"@ 0x00000007\n".to_vec();
+        push_line(&mut out, "i ", one_line("name", &self.name)?);
         push_line(&mut out, "o ", &self.body_offset.to_string());
-        push_line(&mut out, "l ", &self.log_id);
+        push_line(&mut out, "l ", one_line("log id", &self.log_id)?);
         for group in &self.groups {
-            group.write_to(&mut out);
+            group.write_to(&mut out)?;
         }
-        out
+        Ok(out)
     }
 }
 
 impl Group {
-    fn write_to(&self, out: &mut String) {
-        out.push_str("s ");
-        self.sender.write_to(out);
-        out.push('\n');
+    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), Unwritable> {
+        out.extend_from_slice(b"s ");
+        self.sender.write_to(out)?;
+        out.push(b'\n');
         for recipient in &self.recipients {
-            out.push_str("r           ");
-            recipient.address.write_to(out);
-            out.push('\n');
+            out.extend_from_slice(b"r           ");
+            recipient.address.write_to(out)?;
+            out.push(b'\n');
             if !recipient.notify.is_empty() {
-                push_line(out, "N ", &recipient.notify);
+                push_line(out, "N ", one_line("notification wish", &recipient.notify)?);
             }
         }
-        out.push_str("m\n");
-        out.push_str(&self.headers);
-        out.push('\n');
+        push_line(out, "m", "");
+        out.extend_from_slice(block(&self.headers)?);
+        out.push(b'\n');
+        Ok(())
     }
 }
 
-fn push_line(out: &mut String, start: &str, value: &str) {
-    out.push_str(start);
-    out.extend(value.chars().map(|c| if c == '\n' { ' ' } else { c }));
-    out.push('\n');
+fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
+    for part in [start, value, "\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The text, if it is one line. CR is no line end here, but one for agents and reports.
+fn one_line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, Unwritable> {
+    if text.contains(['\n', '\r', '\0']) { Err(Unwritable::Field(what)) } else { Ok(text) }
+}
+
+/// The headers, if they end where they should.
+fn block(headers: &[u8]) -> Result<&[u8], Unwritable> {
+    let is_whole = headers.is_empty() || headers.ends_with(b"\n");
+    let goes_on = !headers.starts_with(b"\n") && memchr::memmem::find(headers, b"\n\n").is_none();
+    if is_whole && goes_on { Ok(headers) } else { Err(Unwritable::Headers) }
 }
 
 /// A word that would not read back as one is put in quotes.
-fn push_word(out: &mut String, word: &str) {
+fn push_word(out: &mut Vec<u8>, word: &str) {
     if word.is_empty() {
-        out.push('-');
-    } else if word.contains([' ', '\t', '\n', '"', '\\']) && !reads_back_as_one(word) {
-        out.push('"');
-        for c in word.chars() {
-            match c {
-                '"' | '\\' => out.extend(['\\', c]),
-                '\n' => out.push(' '),
-                other => out.push(other),
+        out.push(b'-');
+    } else if word.contains([' ', '\t', '"', '\\']) && !reads_back_as_one(word) {
+        out.push(b'"');
+        for byte in word.bytes() {
+            if matches!(byte, b'"' | b'\\') {
+                out.push(b'\\');
             }
+            out.push(byte);
         }
-        out.push('"');
+        out.push(b'"');
     } else {
-        out.push_str(word);
+        out.extend_from_slice(word.as_bytes());
     }
 }
 
 fn reads_back_as_one(word: &str) -> bool {
-    if word.contains('\n') {
-        return false;
-    }
     // The word must end where it ends even with something behind it.
     let line = format!("{word} h u 0");
     super::Quad::parse(line.as_bytes(), 0, line.len())
@@ -170,13 +192,65 @@ mod tests {
             From: alice@x
 
         "#]]
-        .assert_eq(&draft(&["bob@y".into()]).to_text());
+        .assert_eq(&text(&draft(&["bob@y".into()])));
+    }
+
+    fn text(draft: &Draft) -> String {
+        String::from_utf8(draft.to_text().expect("written")).expect("text")
+    }
+
+    type Change = fn(&mut Recipient, String);
+
+    #[test]
+    fn nothing_makes_more_lines_than_there_should_be() {
+        const LINES: &str = "a@b\n\nr           prog - \"|touch /tmp/x\" 0\nm";
+        let good = draft(&["bob@y".into()]);
+        let refused = |change: fn(&mut Draft, String)| {
+            [LINES, "a\nb", "a\n", "a\rb", "a\0b"].map(|evil| {
+                let mut draft = good.clone();
+                change(&mut draft, evil.to_string());
+                draft.to_text().expect_err(evil)
+            })
+        };
+        let all = |what| [Unwritable::Field(what); 5];
+        assert_eq!(refused(|draft, evil| draft.name = evil), all("name"));
+        assert_eq!(refused(|draft, evil| draft.log_id = evil), all("log id"));
+        assert_eq!(refused(|draft, evil| draft.groups[0].sender.user = evil), all("address"));
+        let of_recipient: [(&str, Change); 4] = [
+            ("channel", |recipient, evil| recipient.address.channel = evil),
+            ("host", |recipient, evil| recipient.address.host = evil),
+            ("address", |recipient, evil| recipient.address.user = evil),
+            ("notification wish", |recipient, evil| recipient.notify = evil),
+        ];
+        for (what, change) in of_recipient {
+            let mut draft = good.clone();
+            change(&mut draft.groups[0].recipients[0], LINES.to_string());
+            assert_eq!(draft.to_text(), Err(Unwritable::Field(what)));
+        }
+    }
+
+    #[test]
+    fn headers_end_where_the_block_does() {
+        for (headers, is_good) in [
+            ("", true),
+            ("A: 1\n", true),
+            ("A: 1\n \n\tb\n", true),
+            ("A: 1", false),
+            ("\n", false),
+            ("\nA: 1\n", false),
+            ("A: 1\n\n", false),
+            ("From: a@b\n\nr           prog - x 0\nm\n", false),
+        ] {
+            let mut draft = draft(&["bob@y".into()]);
+            draft.groups[0].headers = headers.into();
+            assert_eq!(draft.to_text().is_ok(), is_good, "{headers:?}");
+        }
     }
 
     proptest! {
         #[test]
-        fn every_user_comes_back_as_one_word(users in prop::collection::vec(".*", 1..4)) {
-            let text = draft(&users).to_text();
+        fn every_user_comes_back_as_one_word(users in prop::collection::vec("[^\r\n\0]*", 1..4)) {
+            let text = text(&draft(&users));
             let file = parse(text.clone().into_bytes()).expect(&text);
             prop_assert_eq!(file.recipients.len(), users.len());
             for recipient in &file.recipients {

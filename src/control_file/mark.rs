@@ -1,16 +1,19 @@
 //! The changes that are made to a control file after the router wrote it.
 //!
-//! There are only two: a recipient's tag with the pid column behind it (7 bytes in place), and lines
-//! appended at the end. Nothing else may change, because offsets are the names of recipients.
+//! A recipient's tag with the pid column behind it (7 bytes in place), lines appended at the end, and
+//! the tag of a `d` line whose report has been sent, which nothing of ours does yet. Nothing else may
+//! change, because offsets are the names of recipients.
 //!
 //! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the scheduler
 //! gives the recipients of one message for one channel and host to one agent at a time.
 
 use super::{PidField, Tag};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 /// Changes the tag of the line at `offset` from `was` to `new`.
 ///
@@ -62,29 +65,56 @@ pub fn unlock(file: &File, offset: u32, owner: Option<PidField>) -> io::Result<T
     Ok(Tag::Pending)
 }
 
-/// Marks the `d` line at `offset` as reported. Only the tag changes: what is behind it is data.
-pub fn mark_reported(file: &File, offset: u32) -> io::Result<()> {
-    file.write_all_at(&[Tag::Done.byte()], u64::from(offset) + 1)
-}
-
 /// Appends whole lines to a control file, and returns only when they are on disk.
 ///
-/// One `write`, as agents append too. If it fails or falls short (a full disk) the file gets its
-/// former length back, unless somebody else has appended since, and the error is returned.
+/// One `write`, as agents append too. If it fails or falls short (a full disk), or the lines cannot be
+/// brought to the disk, the file gets its former length back, unless somebody else has appended since,
+/// and the error is returned: whoever tries again shall not note everything twice.
 pub fn append_lines(path: &Path, lines: &[u8]) -> io::Result<()> {
+    append_and_sync(path, lines, File::sync_data)
+}
+
+fn append_and_sync(
+    path: &Path,
+    lines: &[u8],
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    // Others of ours append only while nobody else holds the lock, so nothing of theirs is cut off.
+    // Closing the file ends it.
+    hold_briefly(&file);
     let length = file.metadata()?.len();
     let lines = after_whole_line(&file, length, lines)?;
-    let written = match file.write(&lines) {
-        Ok(count) if count == lines.len() => return file.sync_data(),
-        Ok(count) => Ok(count),
+    let written = file.write(&lines);
+    let appended = *written.as_ref().unwrap_or(&0);
+    let result = match written {
+        Ok(count) if count == lines.len() => sync(&file),
+        Ok(_) => Err(ErrorKind::StorageFull.into()),
         Err(error) => Err(error),
     };
-    let appended = *written.as_ref().unwrap_or(&0) as u64;
-    if appended > 0 && file.metadata()?.len() == length + appended {
+    if result.is_err() && appended > 0 && file.metadata()?.len() == length + appended as u64 {
         file.set_len(length)?;
     }
-    Err(written.err().unwrap_or_else(|| ErrorKind::StorageFull.into()))
+    result
+}
+
+/// How often, and how far apart, we ask for the lock on a control file. Others have it for as long as
+/// it takes to write a few lines.
+const LOCKING_TRIES: u32 = 50;
+const LOCKING_PAUSE: Duration = Duration::from_millis(2);
+
+/// Takes the lock (`flock`) on a control file under which our programs lock recipients and append
+/// lines. Tells whether we have it: who keeps it for long has stopped, and some file systems have none;
+/// neither may keep others from their work.
+pub fn hold_briefly(file: &File) -> bool {
+    for _ in 0..LOCKING_TRIES {
+        match file.try_lock() {
+            Ok(()) => return true,
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCKING_PAUSE),
+            Err(TryLockError::Error(_)) => return false,
+        }
+    }
+    false
 }
 
 /// A crash may have cut the last line short; then ours begin on a line of their own.
@@ -182,6 +212,41 @@ mod tests {
         append_lines(&path, b"d 3\n").expect("append");
         append_lines(&path, b"d 4\n").expect("append");
         assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 1:2:-\nd 3\nd 4\n");
+    }
+
+    #[test]
+    fn lines_that_do_not_get_to_the_disk_are_taken_back() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, "m\n\n").expect("write");
+        let fails = |_: &File| Err(ErrorKind::StorageFull.into());
+        append_and_sync(&path, b"d 3\n", fails).expect_err("not on disk");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\n");
+        // Somebody without the lock has appended meanwhile: that must stay.
+        let interrupted = |_: &File| {
+            let mut other = OpenOptions::new().append(true).open(&path)?;
+            other.write_all(b"d 4\n")?;
+            Err(ErrorKind::StorageFull.into())
+        };
+        append_and_sync(&path, b"d 3\n", interrupted).expect_err("not on disk");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 3\nd 4\n");
+    }
+
+    #[test]
+    fn who_appends_holds_the_lock_until_it_is_done() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, "m\n\n").expect("write");
+        let other = File::open(&path).expect("open");
+        let watch = |_: &File| match other.try_lock() {
+            Err(TryLockError::WouldBlock) => Ok(()),
+            _ => panic!("nobody has the lock"),
+        };
+        append_and_sync(&path, b"d 3\n", watch).expect("append");
+        // Somebody who keeps the lock is not waited for.
+        other.lock().expect("free again");
+        append_lines(&path, b"d 4\n").expect("append");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 3\nd 4\n");
     }
 
     #[test]

@@ -21,6 +21,7 @@
 //! down in `man/control-file.5`.
 
 pub mod compose;
+mod contents;
 pub mod diagnostic;
 pub mod mark;
 pub mod notify;
@@ -28,6 +29,7 @@ mod parse;
 mod quad;
 mod tag;
 
+pub use contents::{LARGEST, contents};
 pub use parse::parse;
 pub use quad::Quad;
 pub use tag::{PidField, Tag};

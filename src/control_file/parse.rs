@@ -6,6 +6,7 @@ use super::{
     Recipient, Sender, Span, Tag,
 };
 use memchr::{memchr, memmem};
+use nom::Offset;
 
 /// Width of the reserved column behind the pid column, in bytes.
 const DELAY_COLUMN: usize = 4;
@@ -276,9 +277,9 @@ impl Reader {
 
 fn narrow_to_first_word(text: &[u8], span: Span) -> Span {
     let value = &text[span.start as usize..span.end as usize];
-    let word = first_word(value).unwrap_or_default();
-    let blanks = value.len() - value.trim_ascii_start().len();
-    let start = (span.start as usize + blanks).min(span.end as usize);
+    // A CR is no blank, and so may be the word.
+    let word = first_word(value).unwrap_or(&value[value.len()..]);
+    let start = span.start as usize + value.offset(word);
     Span::new(start, start + word.len())
 }
 

@@ -22,6 +22,12 @@ const RESULTS_A_TURN: usize = 512;
 const NOTICES_A_TURN: usize = 256;
 /// So many connections are accepted in one turn.
 const CONNECTIONS_A_TURN: usize = 64;
+/// Why something in `transport/` is no control file.
+const NO_NAME: &str = "names of control files begin with a number below 2^64, have no blanks, and are at \
+                       most 48 bytes long; folders are at most two letters deep";
+/// What is said of control files while there is nothing in `queue/`.
+const NO_QUEUE: &str = "there are control files, but queue/ is empty: is it mounted? They stay, and are \
+                        looked at again every minute";
 /// What could not be opened or accepted is tried again after this time.
 pub const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
@@ -63,6 +69,11 @@ impl Daemon {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
                 }
+                for name in &end.passed_over {
+                    if self.intake.passed_over(name) {
+                        log::warn!("transport/{name} is passed over: {NO_NAME}");
+                    }
+                }
                 self.files.read(std::mem::take(&mut self.new_names));
                 self.intake.end_scan(now, end.truncated);
             }
@@ -103,6 +114,11 @@ impl Daemon {
                 log::error!("{name}: the control file cannot be read: {error}");
                 self.intake.failed(now, name);
             }
+            Found::NoQueue => {
+                if self.intake.without_queue(now, name) {
+                    log::error!("{NO_QUEUE}");
+                }
+            }
             Found::Malformed { error, moved } => self.take_malformed(now, &name, &error, moved),
         }
     }
@@ -131,6 +147,10 @@ impl Daemon {
             Found::Nothing => Reread::Gone,
             Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
             Found::Failed(error) => Reread::Failed(error.kind()),
+            Found::NoQueue => {
+                log::error!("{name}: {NO_QUEUE}");
+                Reread::Failed(ErrorKind::NotFound)
+            }
             Found::Malformed { error, moved } => {
                 self.take_malformed(now, name, &error, moved);
                 Reread::Malformed(error)

@@ -17,6 +17,8 @@ const REFUSED_WAIT: Duration = Duration::from_secs(600);
 const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// So many files being read add one second to it, up to ten.
 const FILES_PER_SECOND: usize = 32;
+/// Of so many names that were passed over the log tells.
+const MOST_PASSED_OVER: usize = 1000;
 /// A scan that met a limit goes on when no more files than this are being read.
 const GO_ON_BELOW: usize = 1000;
 
@@ -42,6 +44,10 @@ pub struct Intake {
     again: HashMap<u64, SpoolName>,
     /// Files that cannot be used and could not be moved aside: not to be read before this time.
     refused: HashMap<u64, Timestamp>,
+    /// Names that no control file can have; somebody was told of them.
+    passed_over: HashSet<String>,
+    /// When somebody was last told that all message files are missing.
+    told_of_queue: Timestamp,
     next_scan: Timestamp,
     is_scanning: bool,
     /// Somebody asked for a scan while there was one, which may have missed what is meant.
@@ -60,6 +66,8 @@ impl Intake {
             held_numbers: HashSet::new(),
             again: HashMap::new(),
             refused: HashMap::new(),
+            passed_over: HashSet::new(),
+            told_of_queue: Timestamp::EPOCH,
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
             is_asked_again: false,
@@ -101,6 +109,23 @@ impl Intake {
     /// A file could not be read: it is to be looked at again later.
     pub fn failed(&mut self, now: Timestamp, name: SpoolName) {
         self.hold(now + FAILED_WAIT, name);
+    }
+
+    /// There is no message of a file, nor any other: it is to be looked at again later. Tells whether
+    /// somebody must hear of it; not for each of a million files.
+    pub fn without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
+        self.hold(now + FAILED_WAIT, name);
+        let must_be_told = now >= self.told_of_queue + FAILED_WAIT;
+        if must_be_told {
+            self.told_of_queue = now;
+        }
+        must_be_told
+    }
+
+    /// A scan has passed over a name that no control file can have. Tells whether somebody must hear of
+    /// it: once of each, as long as they are few.
+    pub fn passed_over(&mut self, name: &str) -> bool {
+        self.passed_over.len() < MOST_PASSED_OVER && self.passed_over.insert(name.to_string())
     }
 
     fn hold(&mut self, until: Timestamp, name: SpoolName) {
@@ -225,6 +250,27 @@ mod tests {
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_missing_is_told_of_once_a_minute() {
+        let mut intake = intake();
+        assert!(intake.without_queue(NOW, name(1)));
+        assert!(!intake.without_queue(NOW, name(2)));
+        assert!(!intake.found(&name(2), Known::No));
+        let later = NOW + FAILED_WAIT;
+        assert_eq!(intake.next_held(later), Some(name(1)));
+        assert_eq!(intake.next_held(later), Some(name(2)));
+        assert!(intake.without_queue(later, name(2)));
+    }
+
+    #[test]
+    fn names_that_are_passed_over_are_told_of_once_and_not_for_ever() {
+        let mut intake = intake();
+        assert!(intake.passed_over("1 2"));
+        assert!(!intake.passed_over("1 2"));
+        let told = (0..2 * MOST_PASSED_OVER).filter(|n| intake.passed_over(&format!("{n} x")));
+        assert_eq!(told.count(), MOST_PASSED_OVER - 1);
     }
 
     #[test]

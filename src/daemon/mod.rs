@@ -18,10 +18,11 @@
 mod agents;
 mod check;
 mod clients;
+mod clock;
 mod files;
 mod hear;
 mod intake;
-mod lines;
+pub mod lines;
 mod listen;
 mod logs;
 mod options;
@@ -45,6 +46,7 @@ use crate::spool::scan::ScanLimits;
 use crate::time::Timestamp;
 use agents::AgentProcesses;
 use clients::Clients;
+use clock::Clock;
 use files::Files;
 use intake::Intake;
 use listen::{Audience, Listener, MailqPlace, NotifySocket};
@@ -63,6 +65,7 @@ use tokens::Source;
 /// A running scheduler.
 pub struct Daemon {
     poll: Poll,
+    clock: Clock,
     core: Scheduler,
     signals: Signals,
     files: Files,
@@ -114,7 +117,11 @@ impl Daemon {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 other => other?,
             }
-            let now = Timestamp::now();
+            let (now, step) = self.clock.now();
+            if let Some(step) = step {
+                log::warn!("the clock was set: {step:?}");
+                self.core.handle(now, Event::ClockSet(step));
+            }
             let unheard = std::mem::take(&mut self.again).into_iter();
             for source in unheard.chain(ready.iter().map(|event| Source::of(event.token()))) {
                 if self.hear(now, source) {

@@ -2,6 +2,7 @@
 
 use super::agents::{AgentProcesses, AgentSettings};
 use super::clients::{ClientSettings, Clients};
+use super::clock::Clock;
 use super::files::Files;
 use super::intake::Intake;
 use super::logs::{self, LogFile, StatisticsLog};
@@ -12,6 +13,7 @@ use super::seldom::Seldom;
 use super::tokens::Source;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
+use crate::processes;
 use crate::scheduler::{Scheduler, Settings};
 use crate::spool::scan::ScanLimits;
 use crate::spool::{HashLevel, Spool};
@@ -214,6 +216,7 @@ impl Plan {
         let log_file = self.log.as_deref().map(open_log).transpose()?;
         let transport = self.spool.transport().to_path_buf();
         std::env::set_current_dir(&transport).map_err(failed("transport"))?;
+        processes::remember_boot_time();
         logs::start(self.options.verbose);
         if self.options.verbose_after_load {
             log::set_max_level(logs::level(0));
@@ -261,6 +264,7 @@ impl Plan {
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
         Ok(Daemon {
             poll,
+            clock: Clock::new(),
             core: Scheduler::new(core_settings(&self.options, descriptors), config.clone()),
             signals,
             files,

@@ -10,6 +10,7 @@
 //!   any state ──► Stopping (told to end) ──► gone;   any state ──► gone (died, was killed)
 //! ```
 
+use super::destination::Destination;
 use super::remark::Remarks;
 use super::ring::RingId;
 use super::thread::ThreadId;
@@ -33,8 +34,8 @@ pub struct Agent {
     pub born: Timestamp,
     /// When it came to the thread it works on.
     pub turn_began: Timestamp,
-    /// The thread it worked on last: its connections are to that host.
-    pub last_thread: ThreadId,
+    /// Where it delivered last: its connections are to that host.
+    pub last_destination: Option<Destination>,
     /// What it is doing.
     pub state: State,
     /// What its next `#hungry`s answer, in order.
@@ -92,7 +93,7 @@ impl Agent {
             thread: Some(thread),
             born: now,
             turn_began: now,
-            last_thread: thread,
+            last_destination: None,
             state: State::Larva,
             owed: VecDeque::from([Owed::Start]),
             resync: false,

@@ -10,7 +10,7 @@ use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
 use super::thread::{Block, ThreadId};
 use super::timers::Timer;
-use super::vertex::{Diagnosis, Place};
+use super::vertex::{Diagnosis, Place, VertexId};
 use crate::time::Timestamp;
 use log::Level;
 use std::time::Duration;
@@ -33,7 +33,11 @@ impl Scheduler {
                 let enough = since + clause.idle_max;
                 Some(end_of_life.map_or(enough, |end| end.min(enough)))
             }
-            State::Stopping(since) => Some(since + TIME_TO_END),
+            State::Stopping(since) if agent.jobs().next().is_none() => Some(since + TIME_TO_END),
+            // It may take its time with what it has, as long as something happens.
+            State::Stopping(since) => {
+                Some(since.max(agent.progress_at) + clause.agent_timeout.max(TIME_TO_END))
+            }
             State::Killed => None,
         }
     }
@@ -99,7 +103,7 @@ impl Scheduler {
             self.drop_thread_if_unused(thread);
         }
         self.count_out(agent, &agent_ref);
-        self.serve_starved();
+        self.serve_starved(now);
         self.serve_later(agent_ref.ring);
         self.drop_ring_if_unused(agent_ref.ring);
     }
@@ -107,7 +111,10 @@ impl Scheduler {
     fn count_out(&mut self, id: AgentId, agent: &Agent) {
         let ring = &mut self.rings[agent.ring];
         ring.agents -= 1;
-        ring.idle.retain(|other| *other != id);
+        if let State::Idle(_) = agent.state {
+            ring.idle.retain(|other| *other != id);
+            self.idle_agents -= 1;
+        }
         let channel = ring.channel.clone();
         let left = self.channel_agents.get_mut(&channel).expect("it was counted when it started");
         *left -= 1;
@@ -145,38 +152,46 @@ impl Scheduler {
         }
     }
 
-    /// Takes the jobs of a dead agent back. The first one was its present job and has to wait, with a
-    /// diagnosis; the others are due as they were.
+    /// Takes the jobs of a dead agent back. Its present job has to wait, with a diagnosis; those that it
+    /// had not come to are due as they were.
     fn take_jobs_back(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
-        let mut unfinished = Vec::new();
-        for vertex in agent.jobs() {
-            if self.vertices[vertex].place == Place::Spent {
-                self.vertices.remove(vertex);
-            } else {
-                unfinished.push(vertex);
-            }
-        }
-        let Some((present, untouched)) = unfinished.split_first() else {
-            return;
+        let present = match agent.owed.front() {
+            Some(Owed::Job(vertex)) => Some(*vertex),
+            _ => None,
         };
         // From the last to the first, so that they stand at the head in the order they had.
-        for vertex in untouched.iter().rev() {
-            let thread = self.vertices[*vertex].thread;
-            if self.threads[thread].retry.block.is_some() {
-                self.let_wait(now, *vertex);
+        let jobs: Vec<VertexId> = agent.jobs().collect();
+        for vertex in jobs.into_iter().rev() {
+            let is_finished = self.vertices[vertex].place == Place::Spent;
+            self.take_job_away(vertex);
+            if is_finished {
+                continue;
+            }
+            if Some(vertex) == present {
+                self.interrupt(now, vertex, agent, end);
+            } else if self.threads[self.vertices[vertex].thread].retry.block.is_some() {
+                self.let_wait(now, vertex);
             } else {
-                self.threads[thread].move_vertex_to_head(&mut self.vertices, *vertex);
-                self.watch_expiry(now, *vertex);
+                let thread = self.vertices[vertex].thread;
+                self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+                self.watch_expiry(now, vertex);
             }
         }
+    }
+
+    /// A job waits, because its agent has not lived to end it.
+    fn interrupt(&mut self, now: Timestamp, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         if is_to_blame(agent) {
-            let thread = self.vertices[*present].thread;
+            let thread = self.vertices[vertex].thread;
             self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
-            self.vertices[*present].attempts += 1;
-            let text = describe_end(agent, end, " while it had this job");
-            self.vertices[*present].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            // What the agent has said of it is worth more.
+            if !self.vertices[vertex].reported {
+                self.vertices[vertex].attempts += 1;
+                let text = describe_end(agent, end, " while it had this job");
+                self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            }
         }
-        self.let_wait(now, *present);
+        self.let_wait(now, vertex);
     }
 
     /// Lets everything that is due in a thread wait, because its agents do not live.

@@ -27,8 +27,8 @@ impl Scheduler {
         for group in &arrival.groups {
             self.queue_group(now, message, group);
         }
-        for host in &arrival.turns {
-            self.turn(host);
+        if !arrival.turns.is_empty() {
+            self.turn(&arrival.turns);
         }
         self.remove_if_complete(message);
     }

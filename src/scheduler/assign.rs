@@ -63,9 +63,7 @@ impl Scheduler {
             if ring_ref.is_unserved {
                 self.unserved.retain(|other| *other != ring);
             }
-            if ring_ref.is_starved {
-                self.starved.retain(|other| *other != ring);
-            }
+            self.unstarve(ring);
             self.rings.remove(ring);
         }
     }

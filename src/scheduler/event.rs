@@ -5,6 +5,7 @@ use super::agent::AgentId;
 use crate::config::Config;
 use crate::control_file::ControlFileError;
 use crate::spool::Arrival;
+use crate::time::ClockStep;
 use std::io;
 use std::rc::Rc;
 
@@ -70,6 +71,8 @@ pub enum Event<'a> {
     Turn(&'a [u8]),
     /// The scheduler is to stop, but its agents may finish what they are doing (SIGQUIT).
     Drain,
+    /// The clock was set since the last event: by an administrator, or because the machine has slept.
+    ClockSet(ClockStep),
     /// Time has passed, nothing else.
     Tick,
 }

@@ -65,8 +65,9 @@ impl Scheduler {
     fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         let found_nothing =
             self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
-        if self.vertices[vertex].place == Place::Spent {
-            self.vertices.remove(vertex);
+        let is_finished = self.vertices[vertex].place == Place::Spent;
+        self.take_job_away(vertex);
+        if is_finished {
             return;
         }
         if found_nothing {
@@ -83,6 +84,17 @@ impl Scheduler {
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         self.let_wait(now, vertex);
+    }
+
+    /// An agent has a job no more. If the vertex is finished, that was all that kept it, and perhaps the
+    /// message.
+    pub(super) fn take_job_away(&mut self, vertex: VertexId) {
+        let message = self.vertices[vertex].message;
+        self.messages[message].jobs -= 1;
+        if self.vertices[vertex].place == Place::Spent {
+            self.vertices.remove(vertex);
+            self.remove_if_complete(message);
+        }
     }
 
     /// Lets a vertex wait for the next wake-up of its thread.
@@ -172,6 +184,7 @@ impl Scheduler {
     fn feed_one(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, vertex: VertexId) {
         self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Fed);
         self.vertices[vertex].fed_at(now);
+        self.messages[self.vertices[vertex].message].jobs += 1;
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
@@ -185,18 +198,19 @@ impl Scheduler {
 
     /// An agent has answered `#idle`.
     fn park(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
-        agent_ref.state = State::Idle(now);
-        let ring = agent_ref.ring;
         if self.has_served(now, agent) {
             self.retire_agent(now, agent);
             return;
         }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.state = State::Idle(now);
+        let ring = agent_ref.ring;
         self.rings[ring].idle.push(agent);
+        self.idle_agents += 1;
         self.arm_agent(agent);
         self.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for another ring's.
-        self.serve_starved();
+        self.serve_starved(now);
     }
 
     /// Puts an agent to work that was idle.
@@ -234,6 +248,7 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
         if let State::Idle(_) = agent_ref.state {
             self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
+            self.idle_agents -= 1;
         }
         agent_ref.state = match manner {
             Manner::Kill => State::Killed,

@@ -109,9 +109,7 @@ impl Scheduler {
                 false
             }
             Err(error) => {
-                let wait = WRITE_AGAIN.as_secs();
-                let text = format!("{name}: cannot write a diagnostic: {error}; again in {wait} s");
-                self.log(Level::Error, text);
+                self.log_write_trouble(now, format!("{name}: cannot write a diagnostic: {error}"));
                 return self.timers.add(now + WRITE_AGAIN, Timer::Note(ticket));
             }
         };
@@ -133,6 +131,10 @@ impl Scheduler {
     pub(super) fn remove_if_complete(&mut self, message: MessageId) {
         let message_ref = &mut self.messages[message];
         if !message_ref.is_complete() || message_ref.removing {
+            return;
+        }
+        if message_ref.forgotten {
+            self.messages.remove(message);
             return;
         }
         message_ref.removing = true;
@@ -161,11 +163,27 @@ impl Scheduler {
                 self.messages.remove(message);
             }
             Err(error) => {
-                let (id, wait) = (self.messages[message].spool_id(), WRITE_AGAIN.as_secs());
-                let text = format!("{id}: cannot be removed: {error}; again in {wait} s");
-                self.log(Level::Error, text);
+                let id = self.messages[message].spool_id();
+                self.log_write_trouble(now, format!("{id}: cannot be removed: {error}"));
                 self.timers.add(now + WRITE_AGAIN, Timer::Removal(message));
             }
+        }
+    }
+
+    /// Logs that something could not be written, but not for each of many messages: a full disk has
+    /// enough to do.
+    fn log_write_trouble(&mut self, now: Timestamp, text: String) {
+        let trouble = &mut self.write_trouble;
+        if trouble.is_none_or(|(since, _)| now.since(since) >= WRITE_AGAIN || now < since) {
+            let left_out = trouble.replace((now, 0)).map_or(0, |(_, left_out)| left_out);
+            let others = match left_out {
+                0 => String::new(),
+                count => format!(" ({count} more since the last such line)"),
+            };
+            let wait = WRITE_AGAIN.as_secs();
+            self.log(Level::Error, format!("{text}; again in {wait} s{others}"));
+        } else if let Some((_, left_out)) = trouble {
+            *left_out += 1;
         }
     }
 
@@ -178,6 +196,9 @@ impl Scheduler {
         }
         let number = self.messages[message].name.number();
         self.notes.retain(|_, note| note.name.number() != number);
-        self.messages.remove(message);
+        self.messages[message].notes = 0;
+        self.messages[message].forgotten = true;
+        self.messages.release_number(message);
+        self.remove_if_complete(message);
     }
 }

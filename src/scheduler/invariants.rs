@@ -2,8 +2,10 @@
 
 use super::Scheduler;
 use super::agent::State;
+use super::message::MessageId;
 use super::timers::Timer;
 use super::vertex::Place;
+use std::collections::HashMap;
 
 impl Scheduler {
     /// Panics if the queue contradicts itself: a count that is not the length of its list, a vertex
@@ -17,6 +19,10 @@ impl Scheduler {
 
     fn check_vertices(&self) {
         let mut recipients = 0;
+        let mut jobs: HashMap<MessageId, u32> = HashMap::new();
+        for job in self.agents.values().flat_map(|agent| agent.jobs()) {
+            *jobs.entry(self.vertices[job].message).or_default() += 1;
+        }
         for (id, message) in self.messages.iter() {
             let mut pending = 0;
             for vertex in message.vertices.iter(&self.vertices) {
@@ -28,6 +34,8 @@ impl Scheduler {
                 pending += vertex.pending;
             }
             assert_eq!(message.pending, pending, "{}: pending recipients", message.name);
+            let jobs = jobs.get(&id).copied().unwrap_or_default();
+            assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name);
             let is_over = message.is_complete();
             assert!(message.removing || !is_over, "{} is complete, but stays", message.name);
             recipients += u64::from(pending);
@@ -102,6 +110,8 @@ impl Scheduler {
             let served = ring.ready.is_empty() || refused || ring.is_unserved;
             assert!(served, "threads of a ring want agents, and nobody says why they get none");
         }
+        let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
+        assert_eq!(self.idle_agents, idle, "idle agents");
         assert!(self.agents.len() <= self.settings.max_agents, "more agents than descriptors");
     }
 

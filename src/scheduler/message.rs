@@ -28,6 +28,9 @@ pub struct Message {
     pub failed: u32,
     /// Notes about it that are not on disk yet.
     pub notes: u32,
+    /// Jobs of it that agents have not ended. An agent may write to the control file until then, even if
+    /// it has reported about everybody.
+    pub jobs: u32,
     /// Somebody is to get a report about it.
     pub owes_report: bool,
     /// There are lines in it that nobody can deliver.
@@ -36,6 +39,8 @@ pub struct Message {
     pub rereading: bool,
     /// It is being taken out of the spool.
     pub removing: bool,
+    /// It is in the spool no more; only its jobs keep it in memory.
+    pub forgotten: bool,
 }
 
 impl Message {
@@ -49,10 +54,12 @@ impl Message {
             pending: 0,
             failed: arrival.failed,
             notes: 0,
+            jobs: 0,
             owes_report: arrival.owes_report,
             leftovers: arrival.leftover.is_some(),
             rereading: false,
             removing: false,
+            forgotten: false,
         }
     }
 
@@ -63,7 +70,7 @@ impl Message {
 
     /// Whether there is nothing left to wait for before it leaves the spool.
     pub fn is_complete(&self) -> bool {
-        self.pending == 0 && self.notes == 0 && !self.rereading
+        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading
     }
 }
 
@@ -86,10 +93,17 @@ impl Messages {
         id
     }
 
-    pub fn remove(&mut self, id: MessageId) -> Message {
-        let message = self.pool.remove(id);
-        self.by_number.remove(&message.name.number());
-        message
+    pub fn remove(&mut self, id: MessageId) {
+        self.release_number(id);
+        self.pool.remove(id);
+    }
+
+    /// Lets another message have the number of this one.
+    pub fn release_number(&mut self, id: MessageId) {
+        let number = self.pool[id].name.number();
+        if self.by_number.get(&number) == Some(&id) {
+            self.by_number.remove(&number);
+        }
     }
 
     pub fn find(&self, number: u64) -> Option<MessageId> {
@@ -101,8 +115,9 @@ impl Messages {
         self.by_number.range(number..).next().map(|(_, id)| *id)
     }
 
+    /// How many there are, the forgotten ones left out.
     pub fn len(&self) -> usize {
-        self.pool.len()
+        self.by_number.len()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {

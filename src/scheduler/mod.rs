@@ -23,7 +23,7 @@
 //! | [`outcome`] | what a report means |
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
-//! | [`agent_end`], [`resync`], [`turn`], [`reload`] | the rarer events, one each |
+//! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
 //! | [`remark`] | how much of what agents do wrong is logged |
 //! | [`view`], [`why`] | nothing: it is what MAILQ may see, and what something waits for |
 #![deny(clippy::disallowed_methods)]
@@ -33,6 +33,7 @@ mod agent;
 mod agent_end;
 mod arrive;
 mod assign;
+mod clock;
 mod destination;
 mod event;
 mod expiry;
@@ -74,7 +75,7 @@ use agent::Agents;
 use message::Messages;
 use pool::Pool;
 use ring::{RingId, Rings};
-use serve::ForkRate;
+use serve::{ForkRate, Scarcity};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use thread::Threads;
@@ -90,12 +91,14 @@ pub struct Scheduler {
     threads: Threads,
     rings: Rings,
     agents: Agents,
+    /// Agents in the pools of all rings.
+    idle_agents: usize,
     /// Agents of each channel, under all clauses.
     channel_agents: HashMap<Rc<[u8]>, usize>,
     /// Rings in which a thread may be able to get an agent now.
     unserved: VecDeque<RingId>,
     /// Rings that were refused an agent for the sake of others, in the order of their turn.
-    starved: VecDeque<RingId>,
+    starved: BTreeMap<Scarcity, VecDeque<RingId>>,
     fork_rate: ForkRate,
     /// Notes that are not on disk yet.
     notes: BTreeMap<NoteTicket, Note>,
@@ -103,6 +106,8 @@ pub struct Scheduler {
     actions: VecDeque<Action>,
     random: fastrand::Rng,
     counters: Counters,
+    /// When the log last said that something cannot be written, and how often it kept silent since.
+    write_trouble: Option<(Timestamp, u32)>,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not over, and `-S` was given.
@@ -139,14 +144,16 @@ impl Scheduler {
             threads: Threads::new(),
             rings: Rings::new(),
             agents: Agents::new(),
+            idle_agents: 0,
             channel_agents: HashMap::new(),
             unserved: VecDeque::new(),
-            starved: VecDeque::new(),
+            starved: BTreeMap::new(),
             fork_rate: ForkRate::default(),
             notes: BTreeMap::new(),
             timers: Timers::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
+            write_trouble: None,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
@@ -166,8 +173,9 @@ impl Scheduler {
             Event::LinePassedOver { agent, bytes } => self.line_passed_over(now, agent, bytes),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
             Event::Configured(config) => self.reconfigure(now, config),
-            Event::Turn(host) => self.turn(host),
+            Event::Turn(host) => self.turn(&[host]),
             Event::Drain => self.drain(now),
+            Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
         }
         self.serve_all(now);
@@ -204,7 +212,7 @@ impl Scheduler {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
-                Timer::ForkRate => self.fork_rate_timer(),
+                Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
             }

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// A `retryat` number above this is a time since the epoch, in seconds; below, a time from now.
 const LONGEST_RELATIVE_RETRY: i64 = 100_000;
 
+/// No agent can keep a host from being tried for longer than this, by mistake or otherwise.
+const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
+
 /// The end of a recipient.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Final {
@@ -43,6 +46,9 @@ impl Scheduler {
         thread.deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
         self.count_attempt(vertex);
+        if self.vertices[vertex].place != Place::Fed {
+            self.watch_expiry(now, vertex);
+        }
         self.log_outcome(vertex, report);
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
@@ -142,6 +148,7 @@ impl Scheduler {
             Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
             None => now,
         };
+        let until = until.min(now + LONGEST_BLOCK);
         let due = self.due_with_time_left(now, thread);
         self.block_thread(now, thread, until, Block::AgentAsked, due);
     }
@@ -155,6 +162,8 @@ impl Scheduler {
         for other in &due {
             self.count_attempt(*other);
             self.record(*other, diagnosis.clone());
+            // One that has been tried expires earlier.
+            self.watch_expiry(now, *other);
         }
         self.block_thread(now, thread, now + HOST_DOWN_WAIT, Block::HostDown, due);
     }
@@ -185,5 +194,5 @@ impl Scheduler {
 }
 
 fn diagnosis_of(report: &Report<'_>) -> Rc<Diagnosis> {
-    Rc::new(Diagnosis { notary: report.notary.into(), message: report.text().into() })
+    Diagnosis::new(report.notary, report.text())
 }

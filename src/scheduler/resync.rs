@@ -73,6 +73,7 @@ impl Scheduler {
 
     fn agree_with_disk(&mut self, message: MessageId, arrival: &Arrival) {
         self.messages[message].owes_report |= arrival.owes_report;
+        self.messages[message].leftovers |= arrival.leftover.is_some();
         self.messages[message].failed = arrival.failed;
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
@@ -91,7 +92,8 @@ impl Scheduler {
         }
         let (id, left) = (self.messages[message].spool_id(), self.messages[message].pending);
         let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
-        self.log(Level::Info, text);
+        let level = if finished > 0 { Level::Info } else { Level::Debug };
+        self.log(level, text);
         self.remove_if_complete(message);
     }
 }

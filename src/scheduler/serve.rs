@@ -9,12 +9,25 @@ use super::thread::{InReady, ThreadId};
 use super::timers::Timer;
 use crate::time::Timestamp;
 use log::Level;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// So many idle agents, the newest, are asked whether they know the host.
+const IDLE_LOOKED_AT: usize = 64;
 
 /// How many agents were started in the present second.
 #[derive(Default)]
 pub struct ForkRate {
     second: i64,
     started: u32,
+}
+
+/// What rings have in common that are refused an agent for the same reasons.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scarcity {
+    max_agents: Option<u32>,
+    channel: Rc<[u8]>,
+    max_channel: Option<u32>,
 }
 
 impl Scheduler {
@@ -36,11 +49,12 @@ impl Scheduler {
     /// Whether a thread could use an agent, or one more.
     fn wants_agent(&self, thread: ThreadId) -> bool {
         let thread = &self.threads[thread];
-        let agents = thread.agents.len();
         let maximum = self.rings[thread.ring].clause.max_thread as usize;
-        let has_unshared_work = thread.due.len() > agents;
+        // One that is being ended takes no more work, but it still counts.
+        let at_work = thread.agents.iter().filter(|agent| self.agents[agent].is_alive()).count();
+        let has_unshared_work = thread.due.len() > at_work;
         has_unshared_work
-            && agents < maximum
+            && thread.agents.len() < maximum
             && self.is_selected(thread.destination.channel(), thread.destination.host())
     }
 
@@ -119,8 +133,13 @@ impl Scheduler {
     /// else the one that was busy last.
     fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
         let idle = &self.rings[ring].idle;
-        let at_this_host = idle.iter().rposition(|agent| self.agents[agent].last_thread == thread);
-        let index = at_this_host.or(idle.len().checked_sub(1))?;
+        let newest = idle.len().checked_sub(1)?;
+        let destination = Some(&self.threads[thread].destination);
+        let knows_it =
+            |index: &usize| self.agents[&idle[*index]].last_destination.as_ref() == destination;
+        let looked_at = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
+        let index = looked_at.rev().find(knows_it).unwrap_or(newest);
+        self.idle_agents -= 1;
         Some(self.rings[ring].idle.remove(index))
     }
 
@@ -149,7 +168,7 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
         agent_ref.thread = Some(thread);
         agent_ref.turn_began = now;
-        agent_ref.last_thread = thread;
+        agent_ref.last_destination = Some(self.threads[thread].destination.clone());
         // If it could use yet another agent, the others come first.
         self.unready(thread);
         self.update_readiness_at_wakeup(thread);
@@ -225,34 +244,74 @@ impl Scheduler {
         if let Some(thread) = self.next_ready(ring) {
             let destination = &self.threads[thread].destination;
             let text = format!("{destination}: no clause has a command for it; its mail stays");
-            self.log(Level::Error, text);
+            self.log(Level::Warn, text);
         }
     }
 
     fn starve(&mut self, ring: RingId) {
         if !std::mem::replace(&mut self.rings[ring].is_starved, true) {
-            self.starved.push_back(ring);
+            let scarcity = self.scarcity(ring);
+            self.starved.entry(scarcity).or_default().push_back(ring);
         }
     }
 
-    /// Lets the rings that were refused an agent try again, each in its turn.
-    pub(super) fn serve_starved(&mut self) {
-        while let Some(ring) = self.starved.pop_front() {
+    fn scarcity(&self, ring: RingId) -> Scarcity {
+        let Ring { clause, channel, .. } = &self.rings[ring];
+        Scarcity {
+            max_agents: clause.max_agents,
+            channel: channel.clone(),
+            max_channel: clause.max_channel,
+        }
+    }
+
+    /// Lets the rings that were refused an agent try again, each in its turn. Those of one line are
+    /// refused alike, so what the first of them gets tells enough.
+    pub(super) fn serve_starved(&mut self, now: Timestamp) {
+        let lines: Vec<Scarcity> = self.starved.keys().cloned().collect();
+        for line in lines {
+            while let Some(ring) = self.starved.get_mut(&line).and_then(VecDeque::pop_front) {
+                self.rings[ring].is_starved = false;
+                self.serve(now, ring);
+                if self.rings[ring].is_starved {
+                    break;
+                }
+            }
+            if self.starved.get(&line).is_some_and(VecDeque::is_empty) {
+                self.starved.remove(&line);
+            }
+        }
+    }
+
+    /// Takes a ring out of its line.
+    pub(super) fn unstarve(&mut self, ring: RingId) {
+        if std::mem::replace(&mut self.rings[ring].is_starved, false)
+            && let Some(line) = self.starved.get_mut(&self.scarcity(ring))
+        {
+            line.retain(|other| *other != ring);
+        }
+    }
+
+    /// Empties all lines, for when everybody is asked anew.
+    pub(super) fn forget_starved(&mut self) {
+        for ring in std::mem::take(&mut self.starved).into_values().flatten() {
             self.rings[ring].is_starved = false;
-            self.serve_later(ring);
         }
     }
 
-    pub(super) fn fork_rate_timer(&mut self) {
-        self.serve_starved();
+    pub(super) fn fork_rate_timer(&mut self, now: Timestamp) {
+        self.serve_starved(now);
     }
 
     /// Gives up the agent that has been idle longest among the rings that count, so that another
     /// ring gets its place; but no more of them than rings are in line.
     fn make_room(&mut self, now: Timestamp, counts: impl Fn(&Ring) -> bool) {
+        if self.idle_agents == 0 {
+            return;
+        }
         let among = |agent: &Agent| counts(&self.rings[agent.ring]);
+        let waiting: usize = self.starved.values().map(VecDeque::len).sum();
         let ending = self.agents.values().filter(|agent| !agent.is_alive() && among(agent)).count();
-        if ending >= self.starved.len() {
+        if ending >= waiting {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state {

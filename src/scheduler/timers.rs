@@ -4,7 +4,7 @@ use super::action::NoteTicket;
 use super::agent::AgentId;
 use super::message::MessageId;
 use super::thread::ThreadId;
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
 use std::collections::BTreeSet;
 
 /// Whom a timer wakes.
@@ -47,6 +47,14 @@ impl Timers {
             return None;
         }
         self.set.pop_first().map(|(_, timer)| timer)
+    }
+
+    /// Moves all timers, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.set = std::mem::take(&mut self.set)
+            .into_iter()
+            .map(|(time, who)| (time + step, who))
+            .collect();
     }
 
     pub fn contains(&self, time: Timestamp, timer: Timer) -> bool {

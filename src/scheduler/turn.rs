@@ -2,18 +2,25 @@
 
 use super::Scheduler;
 use super::thread::ThreadId;
+use std::collections::HashSet;
 
 impl Scheduler {
-    /// Makes everything due that is queued for a host, on any channel, `queueonly` included.
-    pub(super) fn turn(&mut self, host: &[u8]) {
-        let of_host: Vec<ThreadId> = self
+    /// Makes everything due that is queued for some hosts, on any channel, `queueonly` included. One look
+    /// at all threads, however many hosts there are.
+    pub(super) fn turn(&mut self, hosts: &[impl AsRef<[u8]>]) {
+        let hosts: HashSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
+        let of_hosts: Vec<ThreadId> = self
             .threads
             .iter()
-            .filter(|(_, thread)| thread.destination.host() == host)
+            .filter(|(_, thread)| hosts.contains(thread.destination.host()))
             .map(|(id, _)| id)
             .collect();
-        let shown = String::from_utf8_lossy(host).into_owned();
-        self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_host.len()));
-        of_host.into_iter().for_each(|thread| self.wake_thread(thread));
+        let first = hosts.iter().min().copied().unwrap_or_default();
+        let shown = match hosts.len() {
+            1 => String::from_utf8_lossy(first).into_owned(),
+            count => format!("{count} hosts"),
+        };
+        self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
+        of_hosts.into_iter().for_each(|thread| self.wake_thread(thread));
     }
 }

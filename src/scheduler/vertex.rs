@@ -60,6 +60,9 @@ pub enum Place {
     Spent,
 }
 
+/// How much of a text is kept in memory, in bytes.
+const LONGEST_TEXT: usize = 2048;
+
 /// What an agent said about a recipient, or what the scheduler has to say of the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Diagnosis {
@@ -70,9 +73,16 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// What somebody has said. Very long texts are kept in part only: there may be one for each vertex,
+    /// and MAILQ shows them all.
+    pub fn new(notary: &[u8], message: &[u8]) -> Rc<Diagnosis> {
+        let kept = |text: &[u8]| Box::from(&text[..text.len().min(LONGEST_TEXT)]);
+        Rc::new(Diagnosis { notary: kept(notary), message: kept(message) })
+    }
+
     /// A diagnosis of the scheduler's own.
     pub fn of_scheduler(message: &str) -> Rc<Diagnosis> {
-        Rc::new(Diagnosis { notary: Box::default(), message: message.as_bytes().into() })
+        Diagnosis::new(b"", message.as_bytes())
     }
 }
 

@@ -1,10 +1,8 @@
 //! Who holds the lock that a `~` in a control file stands for, and is he still alive?
 
 use crate::control_file::PidField;
-use crate::sys;
+use crate::processes::Process;
 use crate::time::Timestamp;
-use std::fs;
-use std::time::Duration;
 
 /// The state of the process that a lock names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +13,10 @@ pub enum LockOwner {
     Alive(u32),
 }
 
-/// How far a process' start, known in clock ticks and whole seconds, may be from the truth.
-const START_TIME_SLACK: Duration = Duration::from_secs(2);
-
 /// Finds out who holds a lock in a control file that was last `modified` at the given time.
 ///
-/// A pid can have been given to another process since. One that started after the file was last
-/// written to cannot be the one that wrote its pid into it. Six digits may be the beginning of a
-/// longer pid, so all of these are asked for.
+/// A pid can have been given to another process since. Six digits may be the beginning of a longer
+/// pid, so all of these are asked for.
 pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;
@@ -30,54 +24,27 @@ pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
     let longer = if field.may_be_truncated() { pid * 10..pid * 10 + 10 } else { 0..0 };
     std::iter::once(pid)
         .chain(longer)
-        .find(|candidate| may_have_written(*candidate, modified))
+        .find(|candidate| may_hold(*candidate, modified))
         .map_or(LockOwner::Dead, LockOwner::Alive)
 }
 
-fn may_have_written(pid: u32, modified: Timestamp) -> bool {
-    sys::process_exists(pid)
-        && ProcessStatus::of(pid).is_none_or(|status| {
-            !status.has_ended
-                && status.started.is_none_or(|started| started <= modified + START_TIME_SLACK)
-        })
-}
-
-/// What `/proc` tells about a process.
-struct ProcessStatus {
-    /// It is a zombie, which its parent has not taken notice of yet. Agents of a scheduler that was
-    /// killed stay so where the first process of a container does not care.
-    has_ended: bool,
-    started: Option<Timestamp>,
-}
-
-impl ProcessStatus {
-    /// `None` where that cannot be told.
-    fn of(pid: u32) -> Option<ProcessStatus> {
-        let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command, field 2, is in parentheses and may hold anything; fields 3 and 22 are the state
-        // and the start.
-        let (_, after_command) = status.rsplit_once(')')?;
-        let mut fields = after_command.split_ascii_whitespace();
-        let has_ended = matches!(fields.next()?, "Z" | "X");
-        let started = fields.nth(22 - 4).and_then(|ticks| since_boot(ticks.parse().ok()?));
-        Some(ProcessStatus { has_ended, started })
-    }
-}
-
-fn since_boot(ticks: u64) -> Option<Timestamp> {
-    Some(boot_time()? + Duration::from_millis(ticks.saturating_mul(1000) / sys::clock_ticks()))
-}
-
-fn boot_time() -> Option<Timestamp> {
-    let statistics = fs::read_to_string("/proc/stat").ok()?;
-    let seconds = statistics.lines().find_map(|line| line.strip_prefix("btime "))?;
-    Some(Timestamp::from_seconds(seconds.trim().parse().ok()?))
+/// Whether a process may hold a lock: it may have written it, or looks like an agent of an earlier
+/// scheduler. These work in the folder that a scheduler works in too, and times cannot tell about
+/// them if the clock was put forward before we began to watch it. Our own agents are known by their
+/// times alone: they are often given the pids of earlier ones, above all in containers.
+fn may_hold(pid: u32, modified: Timestamp) -> bool {
+    Process::alive(pid).is_some_and(|process| {
+        process.may_have_written(modified) || (!process.is_ours() && process.works_in_our_folder())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use std::io::Read;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn our_own_lock_is_alive() {
@@ -110,5 +77,37 @@ mod tests {
         }
         child.wait().expect("true ends");
         assert_eq!(owner_of(field, Timestamp::now()), LockOwner::Dead);
+    }
+
+    /// Calls `look` with the pid of a process that works in `folder`, and whose parent has gone.
+    fn with_orphan<T>(folder: &Path, look: impl FnOnce(u32) -> T) -> T {
+        // It reads from us, and so ends when we have dropped the other end.
+        let script = "exec 3<&0; cat <&3 >/dev/null & echo $!";
+        let mut parent = Command::new("sh")
+            .args(["-c", script])
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh starts");
+        let _input = parent.stdin.take();
+        let mut pid = String::new();
+        parent.stdout.take().expect("a pipe").read_to_string(&mut pid).expect("a line");
+        parent.wait().expect("sh ends");
+        look(pid.trim().parse().expect("a pid"))
+    }
+
+    #[test]
+    fn an_agent_of_an_earlier_scheduler_is_known_by_its_folder() {
+        let long_ago = Timestamp::from_seconds(1_000_000_000);
+        let owner = |pid| owner_of(PidField::of(pid), long_ago);
+        let (pid, found) = with_orphan(Path::new("."), |pid| (pid, owner(pid)));
+        assert_eq!(found, LockOwner::Alive(pid));
+        assert_eq!(with_orphan(Path::new("/"), owner), LockOwner::Dead);
+        // What we have started ourselves has no such privilege.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
+        assert_eq!(owner(child.id()), LockOwner::Dead);
+        child.kill().expect("kill");
+        child.wait().expect("cat ends");
     }
 }

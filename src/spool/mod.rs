@@ -12,6 +12,7 @@
 //! delivered again without its message ([`remove`]).
 
 mod arrival;
+mod folder;
 mod id;
 mod lock;
 mod name;
@@ -19,6 +20,7 @@ pub mod note;
 pub mod read;
 pub mod remove;
 pub mod scan;
+pub mod scratch;
 pub mod submit;
 
 pub use arrival::{Arrival, Group};
@@ -37,9 +39,19 @@ pub struct Spool {
     queue: PathBuf,
 }
 
-/// Folders that a complete POSTOFFICE has; the scheduler needs the first three.
-const FOLDERS: [&str; 7] =
-    ["transport", "queue", "postman", "router", "public", "deferred", "freezer"];
+/// Folders that a complete POSTOFFICE has, and their modes; the scheduler needs the first three.
+const FOLDERS: [(&str, u32); 7] = [
+    ("transport", folder::OURS),
+    ("queue", folder::OURS),
+    (POSTMAN, folder::OURS),
+    ("router", folder::FOR_ALL),
+    ("public", folder::FOR_ALL),
+    ("deferred", folder::OURS),
+    ("freezer", folder::OURS),
+];
+
+/// The folder of what a person must look at.
+const POSTMAN: &str = "postman";
 
 impl Spool {
     /// The spool under `postoffice`. Nothing is looked at yet.
@@ -49,10 +61,11 @@ impl Spool {
         Spool { postoffice, transport, queue }
     }
 
-    /// Makes the folders that are missing.
+    /// Makes the folders that are missing. Those that are there keep their modes.
     pub fn create(&self) -> io::Result<()> {
-        for folder in FOLDERS {
-            std::fs::create_dir_all(self.postoffice.join(folder))?;
+        std::fs::create_dir_all(&self.postoffice)?;
+        for (name, mode) in FOLDERS {
+            folder::make(&self.postoffice.join(name), mode)?;
         }
         Ok(())
     }
@@ -74,7 +87,7 @@ impl Spool {
 
     /// Where files are moved that a person must look at.
     pub fn postman(&self) -> PathBuf {
-        self.postoffice.join("postman")
+        self.postoffice.join(POSTMAN)
     }
 
     /// The file with the pid of the running scheduler.

@@ -6,7 +6,7 @@ use crate::control_file::notify::{Events, Notify};
 use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
 use crate::time::Timestamp;
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
 
 /// What is to be noted, for each of some recipients of one message.
@@ -49,7 +49,9 @@ impl Occasion {
 /// any. When it returns, the lines are on disk.
 pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result<bool> {
     let path = spool.control_file(name);
-    let file = control_file::parse(fs::read(&path)?)
+    let mut on_disk = OpenOptions::new().read(true).write(true).open(&path)?;
+    let size = on_disk.metadata()?.len();
+    let file = control_file::parse(control_file::contents(&mut on_disk, size)?)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     let mut lines = Vec::new();
     for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
@@ -61,7 +63,6 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
         mark::append_lines(&path, &lines)?;
     }
     if remark.occasion == Occasion::Expiry {
-        let on_disk = OpenOptions::new().read(true).write(true).open(&path)?;
         for offset in remark.offsets {
             mark::change_tag(&on_disk, *offset, Tag::Pending, Tag::Failed, 0)?;
         }
@@ -118,6 +119,7 @@ fn events(file: &ControlFile, recipient: &Recipient) -> Events {
 mod tests {
     use super::*;
     use crate::spool::HashFolder;
+    use std::fs;
 
     const TEXT: &str = "@ 0x00000007\ni 1\nl x\ns l - a 0\n\
                         r           c h u1 0\n\

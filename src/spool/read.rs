@@ -1,11 +1,12 @@
 //! Reading a control file that was found in the spool.
 
 use super::remove::{self, Reason};
-use super::{Arrival, HashFolder, HashLevel, LockOwner, Spool, SpoolName, owner_of};
+use super::{Arrival, HashFolder, HashLevel, LockOwner, Spool, SpoolName, folder, owner_of};
 use crate::control_file::{self, ControlFile, ControlFileError, Tag, mark};
+use crate::sys;
 use crate::time::Timestamp;
 use std::fs::{self, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,9 @@ pub enum Found {
     },
     /// It could not be read.
     Failed(io::Error),
+    /// Its message is not there, nor is any other: most likely the folder of the message files is not
+    /// mounted. It stays as it is.
+    NoQueue,
 }
 
 /// What a look at a control file from outside tells. Taken before it is opened, it saves a second one.
@@ -66,7 +70,7 @@ pub fn read(spool: &Spool, level: HashLevel, name: SpoolName) -> Found {
 
 /// The same, for a file that has been looked at just now.
 pub fn read_looked_at(spool: &Spool, level: HashLevel, name: SpoolName, look: &Look) -> Found {
-    let name = move_down(spool, level, name);
+    let name = settle(spool, level, name);
     match examine(spool, &name, look) {
         Ok(arrival) => Found::Arrival(arrival),
         Err(problem) => problem.found(|| {
@@ -93,13 +97,13 @@ pub fn read_again(spool: &Spool, name: SpoolName) -> Found {
 /// Clears the locks that dead processes hold in a control file, among them the given one.
 pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()> {
     let path = spool.control_file(name);
-    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+    let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let modified = modified(&file.metadata()?);
-    let mut text = Vec::new();
-    (&file).read_to_end(&mut text)?;
+    let metadata = file.metadata()?;
+    let modified = modified(&metadata);
+    let text = control_file::contents(&mut file, metadata.len())?;
     let Ok(parsed) = control_file::parse(text) else {
         return Ok(());
     };
@@ -120,6 +124,7 @@ enum Problem {
     Locked(u32),
     Malformed(ControlFileError),
     Failed(io::Error),
+    NoQueue,
 }
 
 impl Problem {
@@ -129,6 +134,7 @@ impl Problem {
             Problem::Gone => Found::Nothing,
             Problem::Locked(pid) => Found::Locked(pid),
             Problem::Failed(error) => Found::Failed(error),
+            Problem::NoQueue => Found::NoQueue,
             Problem::Malformed(error) => Found::Malformed { error, moved: move_away() },
         }
     }
@@ -143,35 +149,73 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// A file found at the top, although the spool has levels, goes where it belongs: its control file
-/// first. If that fails it is used where it is.
-fn move_down(spool: &Spool, level: HashLevel, name: SpoolName) -> SpoolName {
+/// Where the files of a message are to be used: a control file found at the top, although the spool has
+/// levels, goes where it belongs, and its message with it. A move that a crash has cut short is finished.
+/// If it cannot be moved, or something is in its way, it is used where it is.
+fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> SpoolName {
     let folder = HashFolder::of(name.number(), level);
-    if name.folder() != HashFolder::TOP || folder == HashFolder::TOP {
+    if name.folder() != HashFolder::TOP {
+        finish_move(spool, &name);
+        return name;
+    }
+    if folder == HashFolder::TOP {
         return name;
     }
     let below = name.in_folder(folder);
-    let moves = || {
-        rename_into(spool.control_file(&name), spool.control_file(&below))?;
-        rename_into(spool.message_file(&name), spool.message_file(&below))
-    };
-    match moves() {
+    match move_down(spool, &name, &below) {
         Ok(()) => below,
-        // The control file may have moved all the same, or both may be there by now.
-        Err(_) if spool.control_file(&name).symlink_metadata().is_ok() => name,
-        Err(_) => below,
+        Err(error) => {
+            // What has gone away since is told by whoever reads it.
+            if error.kind() != ErrorKind::NotFound {
+                log::warn!("{name}: not moved to {below}, used where it is: {error}");
+            }
+            name
+        }
     }
 }
 
-fn rename_into(from: PathBuf, to: PathBuf) -> io::Result<()> {
-    match fs::rename(&from, &to) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let folder = to.parent().ok_or(ErrorKind::InvalidInput)?;
-            fs::create_dir_all(folder)?;
-            fs::rename(from, to)
-        }
-        other => other,
+/// Moves a control file down, then its message. Never onto a file that is there: each of the two would
+/// lose its own.
+fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> {
+    let (control, control_below) = (spool.control_file(from), spool.control_file(to));
+    let (message, message_below) = (spool.message_file(from), spool.message_file(to));
+    if exists(&message) && exists(&message_below) {
+        return Err(ErrorKind::AlreadyExists.into());
     }
+    folder::make_below(spool.transport(), to.folder(), true)?;
+    if exists(&message) {
+        folder::make_below(spool.queue(), to.folder(), true)?;
+    }
+    sys::rename_new(&control, &control_below)?;
+    match sys::rename_new(&message, &message_below) {
+        // It has none, or has it there already.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            sys::rename_new(&control_below, &control)?;
+            Err(error)
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A crash may have come between the two steps of a move: then the message is still at the top, where no
+/// control file lays claim to it.
+fn finish_move(spool: &Spool, name: &SpoolName) {
+    let at_top = name.in_folder(HashFolder::TOP);
+    let (message, message_at_top) = (spool.message_file(name), spool.message_file(&at_top));
+    if exists(&message) || !exists(&message_at_top) || exists(&spool.control_file(&at_top)) {
+        return;
+    }
+    let moved = folder::make_below(spool.queue(), name.folder(), true)
+        .and_then(|_| sys::rename_new(&message_at_top, &message));
+    match moved {
+        Ok(()) => log::warn!("{name}: its message was still at the top of queue/, and is moved"),
+        Err(error) => log::error!("{name}: its message cannot be moved down: {error}"),
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 fn examine(spool: &Spool, name: &SpoolName, look: &Look) -> Result<Arrival, Problem> {
@@ -196,22 +240,21 @@ fn parse_and_clear(
     Ok((file, received))
 }
 
-/// What is in a control file: mostly one system call, since its size is known.
-fn contents(path: &Path, look: &Look) -> io::Result<Vec<u8>> {
+/// What is in a control file.
+fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
     // It may have been replaced by something else meanwhile; that must not hold us up.
     let mut file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
-    let size = usize::try_from(look.size).map_err(|_| ErrorKind::FileTooLarge)?;
-    // One byte more: if that stays free, the end has been reached.
-    let mut text = vec![0; size + 1];
-    let count = file.read(&mut text)?;
-    text.truncate(count);
-    if count > size {
-        file.read_to_end(&mut text)?;
-    }
-    Ok(text)
+    control_file::contents(&mut file, look.size).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            let limit = control_file::LARGEST >> 20;
+            let reason = format!("the file is larger than {limit} MiB");
+            Problem::Malformed(ControlFileError::new(0, reason))
+        }
+        _ => error.into(),
+    })
 }
 
 /// The message file that a control file must have, unless it only asks for a host to be tried.
@@ -235,10 +278,21 @@ fn check_message(
         Err(error) => error,
     };
     // Somebody may have taken both away since.
-    if error.kind() == ErrorKind::NotFound && spool.control_file(name).symlink_metadata().is_ok() {
-        return Err(malformed("there is no message file".to_string()));
+    if error.kind() != ErrorKind::NotFound || !exists(&spool.control_file(name)) {
+        return Err(error.into());
     }
-    Err(error.into())
+    if is_empty(spool.queue())? {
+        return Err(Problem::NoQueue);
+    }
+    Err(malformed("there is no message file".to_string()))
+}
+
+/// Whether there is nothing at all in a folder.
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder)?.next() {
+        None => Ok(true),
+        Some(entry) => entry.map(|_| false),
+    }
 }
 
 /// Clears the locks of dead processes, in the file too.
@@ -275,4 +329,97 @@ fn arrival(
 
 fn modified(metadata: &Metadata) -> Timestamp {
     Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: &[u8] = b"4711";
+
+    fn spool() -> (tempfile::TempDir, Spool) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        (folder, spool)
+    }
+
+    /// Writes a file of the spool: a control file, if it is in `transport/`, with this log id.
+    fn put(spool: &Spool, path: &str, text: &str) {
+        let path = spool.postoffice().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        let control = format!("@ 7\ni 4711\nl {text}\ns l - a 0\nr           c h u 0\nm\n\n");
+        let is_control = path.starts_with(spool.transport());
+        fs::write(path, if is_control { control } else { text.to_string() }).expect("written");
+    }
+
+    /// Reads `4711` where it is found; returns where it is used.
+    fn used_at(spool: &Spool, folder: HashFolder) -> String {
+        let name = SpoolName::new(folder, NUMBER).expect("a name");
+        match read(spool, HashLevel::Once, name) {
+            Found::Arrival(arrival) => arrival.name.path(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text(spool: &Spool, path: &str) -> Option<String> {
+        fs::read_to_string(spool.postoffice().join(path)).ok()
+    }
+
+    #[test]
+    fn a_move_that_was_cut_short_is_finished() {
+        let (_folder, spool) = spool();
+        put(&spool, "transport/F/4711", "one");
+        put(&spool, "queue/4711", "one's message");
+        assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
+        assert_eq!(text(&spool, "queue/F/4711").as_deref(), Some("one's message"));
+        assert_eq!(text(&spool, "queue/4711"), None);
+    }
+
+    #[test]
+    fn the_message_of_another_control_file_is_left_to_it() {
+        let (_folder, spool) = spool();
+        put(&spool, "transport/F/4711", "one");
+        put(&spool, "transport/4711", "two");
+        put(&spool, "queue/4711", "two's message");
+        let below = HashFolder::of(4711, HashLevel::Once);
+        let name = SpoolName::new(below, NUMBER).expect("a name");
+        let found = read(&spool, HashLevel::Once, name);
+        assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
+        assert_eq!(text(&spool, "queue/4711").as_deref(), Some("two's message"));
+    }
+
+    #[test]
+    fn two_messages_of_one_number_both_stay() {
+        // Those that are in the way, and what is at the top with them.
+        for in_the_way in [&["transport/F/4711", "queue/F/4711"][..], &["queue/F/4711"]] {
+            let (_folder, spool) = spool();
+            let mut all = Vec::new();
+            for path in in_the_way.iter().chain(&["transport/4711", "queue/4711"]) {
+                put(&spool, path, path);
+                all.push((path, text(&spool, path)));
+            }
+            assert_eq!(used_at(&spool, HashFolder::TOP), "4711");
+            for (path, before) in all {
+                assert_eq!(text(&spool, path), before, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_message_is_at_all_none_is_declared_missing() {
+        let (_folder, spool) = spool();
+        put(&spool, "transport/F/4711", "one");
+        let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
+        let found = read(&spool, HashLevel::Once, name.clone());
+        assert!(matches!(found, Found::NoQueue), "{found:?}");
+        put(&spool, "transport/4711", "two");
+        let at_top = SpoolName::new(HashFolder::TOP, NUMBER).expect("a name");
+        let found = read(&spool, HashLevel::Once, at_top);
+        assert!(matches!(found, Found::NoQueue), "{found:?}");
+        assert!(is_empty(spool.queue()).expect("listed"), "and no folder is made");
+        put(&spool, "queue/1", "another's");
+        let found = read(&spool, HashLevel::Once, name);
+        assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Taking messages out of the spool: removed when they are finished, moved aside when they cannot be
 //! handled or when somebody is still owed a report.
 
-use super::{Spool, SpoolName, note};
+use super::{Spool, SpoolName, folder, note};
 use crate::control_file::{self, Tag};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -36,8 +36,9 @@ impl Reason {
 /// a failure that nobody noted, a line that nobody could deliver. A control file that cannot be read
 /// must be seen, too.
 pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
-    let text = match fs::read(spool.control_file(name)) {
+    let text = match read(&spool.control_file(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => return Ok(true),
         other => other?,
     };
     // All recipients are finished, so whoever is not marked as delivered has failed.
@@ -48,14 +49,20 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     }))
 }
 
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    control_file::contents(&mut file, size)
+}
+
 /// Moves both files of a message to `postman/`, as `<name>:<reason>` (the control file) and
-/// `<name>:message`. Returns where the control file is now.
+/// `<name>:<reason>:message`. Returns where the control file is now.
 ///
 /// The message gets its second name before the control file moves, and loses the first one after:
 /// a crash in between leaves a message in the queue as it was, or a needless second name.
 pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let postman = spool.postman();
-    fs::create_dir_all(&postman)?;
+    folder::make(&postman, folder::OURS)?;
     let wanted = postman.join(format!("{}:{}", name.base(), reason.suffix()));
     let original = spool.message_file(name);
     let (control, message) = free_names(&wanted)

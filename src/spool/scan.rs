@@ -28,7 +28,13 @@ pub struct ScanEnd {
     pub truncated: bool,
     /// Folders that could not be read.
     pub errors: Vec<io::Error>,
+    /// What looks like the name of a control file or of a folder of them, and is none: paths below
+    /// `transport/`, some of them if there are many.
+    pub passed_over: Vec<String>,
 }
+
+/// So many names that were passed over are told of.
+const MOST_PASSED_OVER: usize = 100;
 
 /// Names are passed on in portions of at most this many.
 const PORTION: usize = 1000;
@@ -52,7 +58,7 @@ pub fn scan(
                 continue;
             }
         };
-        let mut entries = Entries { entries, folder, below: Vec::new(), errors: Vec::new() };
+        let mut entries = Entries { entries, folder, below: Vec::new(), end: &mut end };
         let mut new_names = 0;
         loop {
             let started = Instant::now();
@@ -67,28 +73,42 @@ pub fn scan(
             }
             spent = spent.saturating_add(started.elapsed());
             if new_names > limits.new_names || spent > limits.time {
-                end.truncated = true;
+                entries.end.truncated = true;
                 break;
             }
         }
-        end.errors.append(&mut entries.errors);
+        folders.append(&mut entries.below);
         if spent > limits.time {
             return end;
         }
-        folders.append(&mut entries.below);
     }
     end
 }
 
 /// The names of control files in one folder; notes the folders below it.
-struct Entries {
+struct Entries<'e> {
     entries: ReadDir,
     folder: HashFolder,
     below: Vec<HashFolder>,
-    errors: Vec<io::Error>,
+    end: &'e mut ScanEnd,
 }
 
-impl Iterator for Entries {
+impl Entries<'_> {
+    /// Says of a name that was passed over that it was, if somebody may have meant something by it.
+    fn pass_over(&mut self, name: &[u8], is_folder: bool) {
+        let is_meant = match (name, is_folder) {
+            ([b'A'..=b'Z'], is_folder) => is_folder,
+            ([b'0'..=b'9', ..], is_folder) => !is_folder,
+            _ => false,
+        };
+        if is_meant && self.end.passed_over.len() < MOST_PASSED_OVER {
+            let name = String::from_utf8_lossy(name);
+            self.end.passed_over.push(format!("{}{}", self.folder, name.escape_debug()));
+        }
+    }
+}
+
+impl Iterator for Entries<'_> {
     type Item = SpoolName;
 
     fn next(&mut self) -> Option<SpoolName> {
@@ -96,18 +116,19 @@ impl Iterator for Entries {
             let entry = match self.entries.next()? {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.errors.push(error);
+                    self.end.errors.push(error);
                     return None;
                 }
             };
             let name = entry.file_name();
-            if let Some(below) = self.folder.below(name.as_bytes()) {
-                // Not what a symbolic link points to.
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    self.below.push(below);
-                }
-            } else if let Some(name) = SpoolName::new(self.folder, name.as_bytes()) {
+            if let Some(name) = SpoolName::new(self.folder, name.as_bytes()) {
                 return Some(name);
+            }
+            // Not what a symbolic link points to.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            match self.folder.below(name.as_bytes()) {
+                Some(below) if is_folder => self.below.push(below),
+                _ => self.pass_over(name.as_bytes(), is_folder),
             }
         }
     }
@@ -149,6 +170,21 @@ mod tests {
         let (names, truncated) = found(&spool, ScanLimits::NONE);
         assert_eq!(names, ["4711", "F/4712", "Z/F/4713"]);
         assert!(!truncated);
+    }
+
+    #[test]
+    fn what_may_have_been_meant_for_a_control_file_is_told() {
+        let long = format!("1{}", "x".repeat(48));
+        let files = ["4711", "47 11", "99999999999999999999", &long, "A/B/C/4716", ".12", "x12"];
+        let (_folder, spool) = spool_with(&files);
+        let mut end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
+        end.passed_over.sort();
+        assert_eq!(end.passed_over, [&long, "47 11", "99999999999999999999", "A/B/C"]);
+        for number in 0..2 * MOST_PASSED_OVER {
+            fs::write(spool.transport().join(format!("{number}\n")), "").expect("a file");
+        }
+        let end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
+        assert_eq!(end.passed_over.len(), MOST_PASSED_OVER);
     }
 
     #[test]

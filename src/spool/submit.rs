@@ -4,11 +4,11 @@
 //! name and synced, the message is renamed into `queue/`, and only then does the control file get
 //! its name. At each moment a crash leaves either nothing visible, or a complete message.
 
-use super::{HashFolder, HashLevel, Spool, SpoolName};
+use super::scratch::Scratch;
+use super::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use crate::control_file::compose::{Draft, Group};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,38 +24,67 @@ pub struct Submitter {
     pub sync: bool,
 }
 
+/// So many numbers that are taken are passed over; there should be none, since a number is that of an
+/// inode. A spool that was copied may have some.
+const TRIES: u32 = 100;
+
 impl Submitter {
     /// Puts `message` (headers, empty line, body) into the spool for the recipients in `groups`.
-    /// Returns its name, which tells its number.
+    /// Returns its name, which tells its number. If there is an error, nothing is left behind.
     pub fn submit(
         &self,
         message: &[u8],
         log_id: &str,
         groups: Vec<Group>,
     ) -> io::Result<SpoolName> {
-        let scratch = self.scratch_file("message");
-        let number = self.write(&scratch, message)?.ino();
+        let body_offset = body_offset(message) as u64;
+        let log_id = log_id.to_string();
+        let mut draft = Draft { name: String::new(), body_offset, log_id, groups };
+        // Those whose number is taken keep it busy, so that the next one gets another.
+        let mut passed_over = Vec::new();
+        for _ in 0..TRIES {
+            let mut scratch = self.scratch_file()?;
+            self.fill(&scratch, self.spool.queue(), message)?;
+            match self.place(&mut scratch, &mut draft) {
+                Ok(name) => {
+                    scratch.keep();
+                    return Ok(name);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    scratch.remove()?;
+                    passed_over.push(scratch);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Writes the control file, and gives both files their names. Nothing is ever replaced: if a file of
+    /// this number is there, the error is [`ErrorKind::AlreadyExists`].
+    fn place(&self, message: &mut Scratch, draft: &mut Draft) -> io::Result<SpoolName> {
+        let number = message.number()?;
         let name =
             SpoolName::new(HashFolder::of(number, self.level), number.to_string().as_bytes())
                 .expect("an inode number is a name");
-        let draft = Draft {
-            name: name.base(),
-            body_offset: body_offset(message) as u64,
-            log_id: log_id.to_string(),
-            groups,
-        };
-        let folder = name.folder().to_string();
-        let control_folder = self.spool.transport().join(&folder);
-        let message_folder = self.spool.queue().join(&folder);
-        for folder in [&control_folder, &message_folder] {
-            fs::create_dir_all(folder)?;
+        draft.name = name.base();
+        let text = draft.to_text().map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
+        let control_file = self.spool.control_file(&name);
+        // A control file that is there shall not find our message for its own.
+        if control_file.symlink_metadata().is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
         }
-        let hidden = control_folder.join(format!(".{}", name.base()));
-        self.write(&hidden, draft.to_text().as_bytes())?;
-        fs::rename(&scratch, self.spool.message_file(&name))?;
+        let below = |top| folder::make_below(top, name.folder(), self.sync);
+        let message_folder = below(self.spool.queue())?;
+        let control_folder = below(self.spool.transport())?;
+        // Only a crash can have left one of this name: the number is ours.
+        let mut control = Scratch::create_again(control_folder.join(format!(".{}", name.base())))?;
+        self.fill(&control, self.spool.transport(), &text)?;
+        message.rename(self.spool.message_file(&name))?;
         self.sync_folder(&message_folder)?;
-        fs::rename(&hidden, self.spool.control_file(&name))?;
+        control.rename(control_file)?;
         self.sync_folder(&control_folder)?;
+        control.keep();
         Ok(name)
     }
 
@@ -70,20 +99,26 @@ impl Submitter {
         }
     }
 
-    fn scratch_file(&self, what: &str) -> std::path::PathBuf {
+    /// A file under a name that is free. What a crash has left, under a pid that has come round again,
+    /// may be in the way.
+    fn scratch_file(&self) -> io::Result<Scratch> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{what}:{}:{count}", std::process::id());
-        self.spool.postoffice().join("public").join(name)
+        loop {
+            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("message:{}:{count}", std::process::id());
+            match Scratch::create(self.spool.postoffice().join("public").join(name)) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                other => return other,
+            }
+        }
     }
 
-    fn write(&self, path: &Path, contents: &[u8]) -> io::Result<fs::Metadata> {
-        let mut file = File::create_new(path)?;
+    /// Writes all of a file that is going to belong to the owner of `folder`.
+    fn fill(&self, scratch: &Scratch, folder: &Path, contents: &[u8]) -> io::Result<()> {
+        scratch.give_to_owner_of(folder)?;
+        let mut file = scratch.file();
         file.write_all(contents)?;
-        if self.sync {
-            file.sync_all()?;
-        }
-        file.metadata()
+        if self.sync { file.sync_all() } else { Ok(()) }
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
@@ -94,11 +129,119 @@ impl Submitter {
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock
     )
 }
 
 /// Offset of the body: behind the first empty line.
 fn body_offset(message: &[u8]) -> usize {
     memchr::memmem::find(message, b"\n\n").map_or(message.len(), |at| at + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control_file::compose::{Address, Recipient};
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    fn submitter(folder: &Path, level: HashLevel) -> Submitter {
+        let spool = Spool::new(folder);
+        spool.create().expect("a spool");
+        Submitter { spool, level, sync: true }
+    }
+
+    fn group(headers: &str) -> Group {
+        let address = Address::new("c", "h", "u", 0);
+        Group {
+            sender: Address::new("local", "", "a@b", 0),
+            recipients: vec![Recipient { address, notify: String::new() }],
+            headers: headers.into(),
+        }
+    }
+
+    /// All files of the spool, hidden ones included.
+    fn files(top: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![top.to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let below = path.strip_prefix(top).expect("below");
+                    found.push(below.to_string_lossy().into_owned());
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn both_files_are_for_their_owner_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let submitter = submitter(folder.path(), HashLevel::Twice);
+        let name = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("A: 1\n")]);
+        let name = name.expect("submitted");
+        assert_eq!(files(folder.path()), [format!("queue/{name}"), format!("transport/{name}")]);
+        for path in [submitter.spool.message_file(&name), submitter.spool.control_file(&name)] {
+            let metadata = fs::metadata(&path).expect("a file");
+            assert_eq!(metadata.mode() & 0o7777, 0o600, "{}", path.display());
+        }
+    }
+
+    /// Whatever is in the way of a number stays as it is, and nothing of ours is left.
+    #[test]
+    fn nothing_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let submitter = submitter(folder.path(), HashLevel::Once);
+        for top in ["queue", "transport"] {
+            let mut scratch = submitter.scratch_file().expect("a scratch file");
+            let number = scratch.number().expect("a number");
+            let below = HashFolder::of(number, HashLevel::Once);
+            let place = folder::make_below(&folder.path().join(top), below, false);
+            let path = place.expect("a folder").join(number.to_string());
+            fs::write(&path, "somebody's").expect("written");
+            let before = files(folder.path());
+            let mut draft = Draft { groups: vec![group("")], ..Draft::default() };
+            let refused = submitter.place(&mut scratch, &mut draft).expect_err("taken");
+            assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(files(folder.path()), before);
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
+            drop(scratch);
+            // And with another number it works.
+            submitter.submit(b"\nb\n", "", vec![group("")]).expect("submitted");
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
+        }
+        assert!(files(folder.path()).iter().all(|name| !name.starts_with("public")));
+    }
+
+    #[test]
+    fn what_a_crash_has_left_is_no_obstacle() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let submitter = submitter(folder.path(), HashLevel::Flat);
+        let mut scratch = submitter.scratch_file().expect("a scratch file");
+        let hidden = format!(".{}", scratch.number().expect("a number"));
+        fs::write(submitter.spool.transport().join(&hidden), "half of a li").expect("written");
+        let mut draft = Draft { groups: vec![group("")], ..Draft::default() };
+        let name = submitter.place(&mut scratch, &mut draft).expect("placed");
+        scratch.keep();
+        assert_eq!(files(folder.path()), [format!("queue/{name}"), format!("transport/{name}")]);
+    }
+
+    #[test]
+    fn an_error_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let submitter = submitter(folder.path(), HashLevel::Twice);
+        let evil = group("From: a@b\n\nr           prog - x 0\nm\n");
+        let refused = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![evil]);
+        assert_eq!(refused.expect_err("refused").kind(), ErrorKind::InvalidInput);
+        assert_eq!(files(folder.path()), [""; 0]);
+        fs::remove_dir(submitter.spool.transport()).expect("removed");
+        fs::write(submitter.spool.transport(), "in the way").expect("written");
+        submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("")]).expect_err("no folder");
+        assert_eq!(files(folder.path()), ["transport"]);
+    }
 }

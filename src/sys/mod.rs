@@ -10,6 +10,7 @@ mod launch;
 mod limits;
 mod locks;
 mod process;
+mod rename;
 pub mod users;
 
 pub use as_agent::become_agent;
@@ -23,6 +24,7 @@ pub use locks::try_posix_lock;
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
+pub use rename::rename_new;
 pub use users::{Account, find_account};
 
 /// The result of a call that returns 0, or -1 and an error number.

@@ -98,6 +98,12 @@ fn find<T>(
     }
 }
 
+/// The user who started this process.
+pub fn real_user() -> u32 {
+    // SAFETY: the call only returns a number and cannot fail.
+    unsafe { libc::getuid() }
+}
+
 /// The user this process acts as.
 pub fn effective_user() -> u32 {
     // SAFETY: the call only returns a number and cannot fail.

@@ -25,7 +25,7 @@ pub fn destination(address: &[u8]) -> Destination {
         [b'/' | b'|' | b':', ..] => Destination::Unsupported,
         _ => {
             let user = local.split_once('+').map_or(&*local, |(user, _detail)| user);
-            if is_safe(user) { Destination::User(user.into()) } else { Destination::Nobody }
+            if is_file_name(user) { Destination::User(user.into()) } else { Destination::Nobody }
         }
     }
 }
@@ -58,9 +58,16 @@ fn unquote(local: &str) -> String {
     unquoted
 }
 
-/// Whether a name can be that of a mailbox: letters, digits, and in between also `.`, `_` and `-`.
-/// `NAME.lock` would be the lock of another.
-pub fn is_safe(name: &str) -> bool {
+/// Whether a name can be that of a mailbox file at all. `NAME.lock` would be the lock of another.
+pub fn is_file_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte != b'/' && !byte.is_ascii_control();
+    let starts_well = !name.is_empty() && !name.starts_with('.');
+    starts_well && name.bytes().all(allowed) && !name.ends_with(".lock")
+}
+
+/// Whether a name is a sensible one, where every sensible name has a mailbox: letters, digits, and in
+/// between also `.`, `_` and `-`.
+pub fn is_sensible(name: &str) -> bool {
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     starts_well && name.len() <= 64 && name.bytes().all(allowed) && !name.ends_with(".lock")
@@ -80,11 +87,12 @@ mod tests {
             (r#""ga\mes+a@b"@x"#, "games"),
             ("g.a-m_es9@x@y", "g.a-m_es9@x"),
             ("a..b", "a..b"),
+            ("joe$", "joe$"),
+            ("-x", "-x"),
+            ("\"a b\"@x", "a b"),
+            ("bob\u{e9}", "bob\u{e9}"),
         ] {
-            let expected = match user.contains('@') {
-                true => Destination::Nobody,
-                false => Destination::User(user.into()),
-            };
+            let expected = Destination::User(user.into());
             assert_eq!(destination(address.as_bytes()), expected, "{address}");
         }
     }
@@ -99,18 +107,27 @@ mod tests {
             "../etc/passwd",
             ".hidden",
             "a/b",
-            "-x",
             "bob.lock@x",
-            "a b",
-            "\"a b\"@x",
-            "bob\u{e9}",
             "a\0b",
-            "$HOME",
+            "a\tb",
+            "a\x7fb",
         ] {
             assert_eq!(destination(address.as_bytes()), Destination::Nobody, "{address:?}");
         }
         assert_eq!(destination(b"b\xe9b"), Destination::Nobody);
-        assert_eq!(destination(&[b'a'; 65]), Destination::Nobody);
+    }
+
+    #[test]
+    fn not_every_file_name_is_sensible() {
+        for name in ["bob", "b.o-b_9", "_b", "9"] {
+            assert!(is_sensible(name) && is_file_name(name), "{name}");
+        }
+        for name in ["joe$", "-x", "a b", "bob\u{e9}", "$HOME", "g@x", &"a".repeat(65)] {
+            assert!(!is_sensible(name) && is_file_name(name), "{name}");
+        }
+        for name in ["", ".x", "a/b", "x.lock"] {
+            assert!(!is_sensible(name) && !is_file_name(name), "{name}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::owner::Owner;
 use crate::trouble::Trouble;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,21 +22,59 @@ pub fn create(path: &Path) -> Result<(), Trouble> {
     make_folder(path).map(drop)
 }
 
-/// Delivers `letter` into the Maildir `path`, making the folders in it where they are missing.
-pub fn deliver(path: &Path, owner: &Owner, letter: &Letter<'_>) -> Result<(), Trouble> {
-    let metadata = path.symlink_metadata().map_err(Trouble::with("cannot examine the mailbox"))?;
-    if !metadata.is_dir() {
-        return Err(Trouble::Unusable("the mailbox is not a folder"));
+/// An open mailbox.
+pub struct Maildir {
+    folder: File,
+    /// A way to it that needs no rights in the folders above, and that nobody can replace.
+    path: PathBuf,
+}
+
+impl Maildir {
+    /// Opens the mailbox of `owner`.
+    pub fn open(path: &Path, owner: &Owner) -> Result<Maildir, Trouble> {
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let folder = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let folder = folder.map_err(Trouble::with("cannot open the mailbox"))?;
+        let metadata = folder.metadata().map_err(Trouble::with("cannot examine the mailbox"))?;
+        if !owner.may_own(metadata.uid()) {
+            return Err(Trouble::Unusable("the mailbox belongs to somebody else"));
+        }
+        let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        let path = if by_descriptor.exists() { by_descriptor } else { path.to_path_buf() };
+        Ok(Maildir { folder, path })
     }
-    if !owner.may_own(metadata.uid()) {
-        return Err(Trouble::Unusable("the mailbox belongs to somebody else"));
+
+    /// Delivers `letter`, making the folders in the mailbox where they are missing.
+    pub fn deliver(&self, letter: &Letter<'_>) -> Result<(), Trouble> {
+        let mut has_new_folders = false;
+        for name in ["tmp", "new", "cur"] {
+            has_new_folders |= make_folder(&self.path.join(name))?;
+        }
+        if has_new_folders {
+            self.folder.sync_all().map_err(Trouble::with("cannot sync the mailbox"))?;
+        }
+        self.write(letter).map_err(Trouble::with("cannot copy the message to the mailbox"))
     }
-    let mut has_new_folders = false;
-    for name in ["tmp", "new", "cur"] {
-        has_new_folders |= make_folder(&path.join(name))?;
+
+    fn write(&self, letter: &Letter<'_>) -> io::Result<()> {
+        let name = unique_name(jiff::Timestamp::now())?;
+        let draft = Draft { path: self.path.join("tmp").join(&name) };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
+        let mut buffer = BufWriter::with_capacity(BUFFER, &file);
+        letter.write_to(&mut buffer)?;
+        buffer.flush()?;
+        file.sync_all()?;
+        let new = self.path.join("new");
+        let target = new.join(&name);
+        if target.symlink_metadata().is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let new = File::open(&new)?;
+        fs::rename(&draft.path, &target)?;
+        // What may not survive a crash will be delivered again, so it must not stay; but if it has
+        // been taken away already, it has been read.
+        new.sync_all().or_else(|error| fs::remove_file(&target).map_or(Ok(()), |()| Err(error)))
     }
-    let written = write(path, has_new_folders, letter);
-    written.map_err(Trouble::with("cannot copy the message to the mailbox"))
 }
 
 /// Makes a folder, unless there is one.
@@ -45,29 +84,6 @@ fn make_folder(path: &Path) -> Result<bool, Trouble> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(Trouble::System("cannot create the mailbox", error)),
     }
-}
-
-fn write(maildir: &Path, has_new_folders: bool, letter: &Letter<'_>) -> io::Result<()> {
-    let name = unique_name(jiff::Timestamp::now())?;
-    let draft = Draft { path: maildir.join("tmp").join(&name) };
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
-    let mut buffer = BufWriter::with_capacity(BUFFER, &file);
-    letter.write_to(&mut buffer)?;
-    buffer.flush()?;
-    file.sync_all()?;
-    let new = maildir.join("new");
-    let target = new.join(&name);
-    if target.symlink_metadata().is_ok() {
-        return Err(ErrorKind::AlreadyExists.into());
-    }
-    fs::rename(&draft.path, &target)?;
-    let synced = File::open(&new).and_then(|folder| folder.sync_all());
-    let synced = match has_new_folders {
-        true => synced.and_then(|()| File::open(maildir)?.sync_all()),
-        false => synced,
-    };
-    // What may not survive a crash will be delivered again, so it must not stay.
-    synced.inspect_err(|_| drop(fs::remove_file(&target)))
 }
 
 /// A message that is not complete; it goes away unless it is moved to `new/`.

@@ -1,21 +1,31 @@
 //! `mailbox`: delivers to the mailboxes of local users, as mbox files or Maildir folders.
 //!
 //! For one recipient: who is it ([`address`]), whose mailbox is that ([`owner`]), what goes into it
-//! ([`letter`]), and how does it get there and stay there ([`store`], then [`mbox`] with its
-//! [`dotlock`] and [`quoting`], or [`maildir`]). Whatever goes wrong on the way leaves the mailbox as
-//! it was and the recipient deferred; only a recipient that cannot exist fails.
+//! ([`letter`]), and how does it get there and stay there: [`store`] with the [`folder`] of all and
+//! its memory of [`busy`] mailboxes, then [`maildir`], or [`mbox`] with its [`quoting`] and its
+//! [`dotlock`]. Whatever goes wrong on the way leaves the letter out of the mailbox and the recipient
+//! deferred; only a recipient that cannot exist fails.
+//!
+//! An agent that is killed over an mbox file leaves a lock that says so ([`lock_text`]). The next one
+//! breaks it ([`stale`]), and takes back the part of a letter that is behind it ([`remains`]).
 
 mod address;
+mod busy;
 mod dotlock;
+mod folder;
 mod letter;
+mod lock_text;
 mod maildir;
 mod mbox;
 mod owner;
 mod quoting;
+mod remains;
+mod stale;
 mod store;
 mod trouble;
 
 use address::Destination;
+use busy::Busy;
 use clap::Parser;
 use letter::Letter;
 use owner::{NotFound, Users};
@@ -24,7 +34,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use store::Store;
 use zsched::agent::library::{self, Delivery, Message, Outcome, ScopeOptions, Verdict};
-use zsched::sys;
+use zsched::{processes, sys};
 
 const DEFAULT_FOLDER: &str = "/var/mail";
 
@@ -58,10 +68,11 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
-    let (users, store) = (options.users(), options.store());
+    let (users, mut store) = (options.users(), options.store());
+    processes::remember_boot_time();
     library::serve("mailbox", &options.scope.scope("local"), |job| {
         let message = job.message()?;
-        job.each(|delivery| deliver(delivery, &message, &users, &store))
+        job.each(|delivery| deliver(delivery, &message, &users, &mut store))
     })
 }
 
@@ -74,6 +85,7 @@ impl Options {
             folder,
             new_ones_are_folders: self.maildir || ends_with_slash,
             patience: Duration::from_secs(self.wait.into()),
+            busy: Busy::default(),
         }
     }
 
@@ -83,7 +95,12 @@ impl Options {
     }
 }
 
-fn deliver(delivery: &Delivery<'_>, message: &Message, users: &Users, store: &Store) -> Outcome {
+fn deliver(
+    delivery: &Delivery<'_>,
+    message: &Message,
+    users: &Users,
+    store: &mut Store,
+) -> Outcome {
     let name = match address::destination(delivery.user()) {
         Destination::Nowhere => return delivered("discarded"),
         Destination::Unsupported => {

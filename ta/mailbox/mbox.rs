@@ -1,13 +1,16 @@
-//! Appending to an mbox file: locked twice over, complete or not at all.
+//! Appending to an mbox file: locked twice over, complete or not at all. What is killed in between is
+//! taken back by whoever breaks the lock, see [`remains`](crate::remains).
 
 use crate::dotlock::DotLock;
 use crate::letter::Letter;
+use crate::lock_text::Append;
 use crate::owner::Owner;
 use crate::quoting::Quoting;
+use crate::remains::missing_line_ends;
 use crate::trouble::Trouble;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,57 +21,58 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Size of the buffer between message and mailbox, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// Appends `letter` to the mailbox `path`, and returns when it is on disk. Tells whether the mailbox
-/// is new, so that its folder has to be synced too.
+/// Makes an empty mailbox, unless there is one.
+pub fn create(path: &Path) -> Result<(), Trouble> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(Trouble::System("cannot create the mailbox", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Appends `letter` to the mailbox `path`, which `dot_lock` locks, and returns when it is on disk.
 pub fn append(
     path: &Path,
     owner: &Owner,
     letter: &Letter<'_>,
-    patience: Duration,
-) -> Result<bool, Trouble> {
-    let deadline = Instant::now() + patience;
-    let _dot_lock = DotLock::take(path, deadline)?;
-    let (file, is_new) = open(path)?;
-    lock(&file, deadline)?;
+    dot_lock: &DotLock,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let file = open(path)?;
+    lock(&file, path, deadline)?;
     check(&file, path, owner)?;
-    let length = file.metadata().map_err(Trouble::with("cannot examine the mailbox"))?.len();
-    let written = write(&file, length, letter);
-    written.map_err(|error| match file.set_len(length) {
+    let old_length = file.metadata().map_err(Trouble::with("cannot examine the mailbox"))?.len();
+    let opening_line = letter.opening_line(jiff::Timestamp::now());
+    let append = Append { old_length, opening_line };
+    dot_lock.record(&append).map_err(Trouble::with("cannot write to the lock of the mailbox"))?;
+    let written = write(&file, &append, letter).and_then(|()| dot_lock.clear_record());
+    written.map_err(|error| match file.set_len(old_length) {
         Ok(()) => Trouble::System("cannot copy the message to the mailbox", error),
         Err(_) => {
             Trouble::System("cannot copy the message to the mailbox, nor undo the beginning", error)
         }
-    })?;
-    Ok(is_new)
+    })
 }
 
-/// Opens the mailbox, or makes it. Links are not followed, and nothing is waited for.
-fn open(path: &Path) -> Result<(File, bool), Trouble> {
-    let mut options = OpenOptions::new();
-    options.read(true).append(true).mode(0o600);
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
-    match options.open(path) {
-        Ok(file) => Ok((file, false)),
-        Err(error) if error.kind() == ErrorKind::NotFound => options
-            .create_new(true)
-            .open(path)
-            .map(|file| (file, true))
-            .map_err(Trouble::with("cannot create the mailbox")),
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            Err(Trouble::Unusable("the mailbox is a symbolic link"))
-        }
-        Err(error) => Err(Trouble::System("cannot open the mailbox", error)),
-    }
+/// Opens the mailbox. Links are not followed, and nothing is waited for.
+fn open(path: &Path) -> Result<File, Trouble> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = OpenOptions::new().read(true).append(true).custom_flags(flags).open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => Trouble::Unusable("the mailbox is a symbolic link"),
+        _ => Trouble::System("cannot open the mailbox", error),
+    })
 }
 
 /// Takes the kernel's lock, for programs that do not know dot locks.
-fn lock(file: &File, deadline: Instant) -> Result<(), Trouble> {
+fn lock(file: &File, path: &Path, deadline: Instant) -> Result<(), Trouble> {
     loop {
         if sys::try_posix_lock(file).map_err(Trouble::with("cannot lock the mailbox"))? {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(Trouble::Locked);
+            return Err(Trouble::Locked(path.to_path_buf()));
         }
         thread::sleep(PAUSE);
     }
@@ -95,25 +99,12 @@ fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn write(file: &File, length: u64, letter: &Letter<'_>) -> io::Result<()> {
+fn write(file: &File, append: &Append, letter: &Letter<'_>) -> io::Result<()> {
     let mut buffer = BufWriter::with_capacity(BUFFER, file);
-    buffer.write_all(missing_line_ends(file, length)?)?;
-    buffer.write_all(&letter.opening_line(jiff::Timestamp::now()))?;
+    buffer.write_all(missing_line_ends(file, append.old_length)?)?;
+    buffer.write_all(&append.opening_line)?;
     let mut quoting = Quoting::new(buffer);
     letter.write_to(&mut quoting)?;
     quoting.finish()?.flush()?;
     file.sync_all()
-}
-
-/// What has to come first so that the new message has an empty line before it, whatever another
-/// program, or a crash, has left at the end of the mailbox.
-fn missing_line_ends(file: &File, length: u64) -> io::Result<&'static [u8]> {
-    let mut last = [b'\n'; 2];
-    let known = usize::try_from(length.min(2)).unwrap_or(2);
-    file.read_exact_at(&mut last[2 - known..], length - known as u64)?;
-    Ok(match last {
-        [b'\n', b'\n'] => b"",
-        [_, b'\n'] => b"\n",
-        _ => b"\n\n",
-    })
 }

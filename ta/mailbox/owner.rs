@@ -1,6 +1,6 @@
 //! Whose mailbox a user name means.
 
-use crate::address::is_safe;
+use crate::address::{is_file_name, is_sensible};
 use std::io;
 use std::path::Path;
 use zsched::sys::{self, Account};
@@ -42,7 +42,7 @@ impl Users {
                 let exists = folder.join(name).symlink_metadata().is_ok();
                 let name = if exists { name.to_string() } else { lower_case };
                 // `BOB.LOCK` is a name; `bob.lock` is the lock of another.
-                if !is_safe(&name) {
+                if !is_sensible(&name) {
                     return Err(NotFound::NoSuchUser);
                 }
                 Ok(Owner { name, account: None })
@@ -52,7 +52,7 @@ impl Users {
                 if found.is_none() && lower_case != name {
                     found = sys::find_account(&lower_case).map_err(NotFound::Unknown)?;
                 }
-                let account = found.filter(|account| is_safe(&account.name));
+                let account = found.filter(|account| is_file_name(&account.name));
                 let account = account.ok_or(NotFound::NoSuchUser)?;
                 Ok(Owner { name: account.name.clone(), account: Some(account) })
             }

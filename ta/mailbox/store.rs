@@ -1,15 +1,16 @@
 //! The mailboxes: where they are, of which kind, and with whose rights they are touched.
 
+use crate::busy::Busy;
+use crate::dotlock::DotLock;
+use crate::folder::Folder;
 use crate::letter::Letter;
 use crate::owner::Owner;
 use crate::trouble::Trouble;
 use crate::{maildir, mbox};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use zsched::sys::{self, Impersonation};
+use std::time::{Duration, Instant};
 
 /// A folder of mailboxes.
 #[derive(Debug)]
@@ -20,32 +21,50 @@ pub struct Store {
     pub new_ones_are_folders: bool,
     /// How long to wait for a locked mailbox.
     pub patience: Duration,
+    /// Those that we have waited for in vain.
+    pub busy: Busy,
 }
 
 impl Store {
-    /// Puts a letter into the mailbox of `owner`. Done means on disk.
-    pub fn deliver(&self, owner: &Owner, letter: &Letter<'_>) -> Result<(), Trouble> {
+    /// Puts a letter into the mailbox of `owner`. Done means on disk; and whatever can fail for
+    /// reasons outside of the mailbox comes before the letter.
+    pub fn deliver(&mut self, owner: &Owner, letter: &Letter<'_>) -> Result<(), Trouble> {
         let path = self.folder.join(&owner.name);
-        let is_new = match self.kind(&path)? {
-            Kind::File => {
-                let _acting = self.act_as(owner, Place::Folder)?;
-                mbox::append(&path, owner, letter, self.patience)?
-            }
+        let folder = Folder::open(&self.folder)
+            .map_err(Trouble::with("cannot examine the folder of mailboxes"))?;
+        match self.kind(&path)? {
+            Kind::File => self.append(&folder, &path, owner, letter),
             Kind::Folder { is_new } => {
+                let outside = folder.act_in(owner)?;
                 if is_new {
-                    let _acting = self.act_as(owner, Place::Folder)?;
                     maildir::create(&path)?;
+                    folder.settle(&path, owner)?;
                 }
-                let _acting = self.act_as(owner, Place::Mailbox)?;
-                maildir::deliver(&path, owner, letter)?;
-                is_new
+                let mailbox = maildir::Maildir::open(&path, owner)?;
+                drop(outside);
+                let _inside = folder.act_inside(owner)?;
+                mailbox.deliver(letter)
             }
-        };
-        if is_new {
-            // With our own rights again: users need not be able to read the folder of all.
-            sync(&self.folder).map_err(Trouble::with("cannot sync the folder of mailboxes"))?;
         }
-        Ok(())
+    }
+
+    /// Appends to an mbox file. A mailbox that was locked a moment ago is not waited for again, so
+    /// that it does not hold up the mail of everybody else.
+    fn append(
+        &mut self,
+        folder: &Folder,
+        path: &Path,
+        owner: &Owner,
+        letter: &Letter<'_>,
+    ) -> Result<(), Trouble> {
+        let now = Instant::now();
+        let deadline = if self.busy.contains(path, now) { now } else { now + self.patience };
+        let result = append(folder, path, owner, letter, deadline);
+        match result {
+            Err(Trouble::Locked(_)) => self.busy.insert(path, Instant::now()),
+            _ => self.busy.remove(path),
+        }
+        result
     }
 
     fn kind(&self, path: &Path) -> Result<Kind, Trouble> {
@@ -62,46 +81,31 @@ impl Store {
             Err(error) => Err(Trouble::System("cannot examine the mailbox", error)),
         }
     }
+}
 
-    /// Acts as the user whose mailbox it is, if we are root, so that all that is made is the user's
-    /// and nothing is touched that is not.
-    ///
-    /// The traditional folder of mailboxes is for its group to write to; while we work in it, we are
-    /// in that group. Not so inside a mailbox, where the user could have prepared anything.
-    fn act_as(&self, owner: &Owner, place: Place) -> Result<Option<Impersonation>, Trouble> {
-        let Some(account) = owner.account.as_ref().filter(|account| account.uid != 0) else {
-            return Ok(None);
-        };
-        if !sys::users::is_root() {
-            return Ok(None);
-        }
-        let folder = fs::metadata(&self.folder)
-            .map_err(Trouble::with("cannot examine the folder of mailboxes"))?;
-        let for_group_only = folder.mode() & 0o022 == 0o020;
-        let group = match place {
-            Place::Folder if for_group_only => folder.gid(),
-            _ => account.gid,
-        };
-        let acting = Impersonation::begin(account, group);
-        acting.map(Some).map_err(Trouble::with("cannot act as the user"))
+fn append(
+    folder: &Folder,
+    path: &Path,
+    owner: &Owner,
+    letter: &Letter<'_>,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let outside = folder.act_in(owner)?;
+    let lock = DotLock::take(path, deadline)?;
+    if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        mbox::create(path)?;
+        folder.settle(path, owner)?;
     }
+    // Ends before the lock does, which is removed with the rights that it was made with.
+    let _inside = match &outside {
+        Some(_) => None,
+        None => folder.act_inside(owner)?,
+    };
+    mbox::append(path, owner, letter, &lock, deadline)
 }
 
 /// What a mailbox is, or will be.
 enum Kind {
     File,
     Folder { is_new: bool },
-}
-
-/// Where we need rights.
-#[derive(Clone, Copy)]
-enum Place {
-    /// In the folder of mailboxes.
-    Folder,
-    /// Inside a mailbox.
-    Mailbox,
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

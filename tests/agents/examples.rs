@@ -120,3 +120,123 @@ fn the_end_is_understood() {
         Agent::start(&spool, &agent, &["demo", "true"]).abandon();
     }
 }
+
+#[test]
+fn addresses_that_look_like_options_are_refused() {
+    for agent in agents() {
+        let spool = spool();
+        let control = control_file("7", "local - a@x", &["demo h -oQ/tmp@x", "demo h ok@x"]);
+        spool.put("7", &control, "body\n");
+        let answers = session(&spool, &agent, "7\th\n");
+        assert!(
+            answers.contains("\t\terror2 addresses that begin with a dash"),
+            "{agent}: {answers}"
+        );
+        assert!(answers.contains("\tok "), "{agent}: {answers}");
+        let tags: Vec<String> = spool.lines("7", 'r').iter().map(|r| r[..2].into()).collect();
+        assert_eq!(tags, ["r-", "r+"], "{agent}");
+        let got = spool.read("transport/delivered");
+        assert!(got.contains("to: ok@x\n") && !got.contains("-oQ"), "{agent}: {got}");
+    }
+}
+
+#[test]
+fn malformed_lines_do_not_stand_in_the_way() {
+    for agent in agents() {
+        let spool = spool();
+        let recipients = ["other", "demo", "demo h", "demo h ok@x", "other h"];
+        let control = control_file("7", "local - a@x", &recipients).replace(" 0\n", "\n");
+        let control = control.replace("ok@x\n", "ok@x 0\n").replace("o 6\n", "o 6\no six\no \n");
+        spool.put("7", &control, "body\n");
+        let answers = session(&spool, &agent, "7\th\n");
+        assert_eq!(answers.matches("\tok ").count(), 1, "{agent}: {answers}");
+        assert!(answers.ends_with("#hungry\n"), "{agent}: {answers}");
+        let got = spool.read("transport/delivered");
+        assert_eq!(got, "to: ok@x\nSubject: test\n\nbody\n.\n", "{agent}");
+    }
+}
+
+#[test]
+fn without_the_place_of_the_body_mail_waits() {
+    for agent in agents() {
+        let spool = spool();
+        let control = control_file("7", "local - a@x", &["demo h ok@x"]);
+        let control = control.replace("o 6\n", "o six\n");
+        spool.put("7", &control, "body\n");
+        let answers = session(&spool, &agent, "7\th\n");
+        assert!(answers.contains("\tdeferred "), "{agent}: {answers}");
+        assert_eq!(spool.read("transport/7"), control, "{agent}");
+        assert!(!spool.path("transport/delivered").exists());
+    }
+}
+
+#[test]
+fn a_lock_names_the_agent() {
+    for agent in agents() {
+        let spool = spool();
+        spool.write("program", "#!/bin/sh\ncat >/dev/null\ngrep '^r~' 7 | cut -c 2-8 >lock\n");
+        spool.put("7", &control_file("7", "local - a@x", &["demo h u@x"]), "body\n");
+        let program = spool.path("program").to_string_lossy().into_owned();
+        let mut process = Agent::start(&spool, &agent, &["demo", &program]);
+        process.tell("7\th\n");
+        process.hear("7/");
+        let field = zsched::control_file::PidField::of(process.pid()).0;
+        let lock = format!("~{}\n", String::from_utf8_lossy(&field));
+        process.end();
+        assert_eq!(spool.read("transport/lock"), lock, "{agent}");
+    }
+}
+
+/// Runs Python with a pid of seven digits, and the given modules of ours to import.
+fn as_a_late_process(spool: &Spool, folder: &str, script: &str) {
+    let folder = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let script = format!("import os, sys; os.getpid = lambda: 4194304; {script}");
+    let status = Command::new("python3")
+        .args(["-B", "-c", &script])
+        .env("PYTHONPATH", folder)
+        .current_dir(spool.path("transport"))
+        .status();
+    assert!(status.expect("python3 starts").success());
+}
+
+#[test]
+fn of_a_long_pid_a_lock_has_the_beginning() {
+    if agents().len() < 2 {
+        return;
+    }
+    let control = control_file("7", "local - a@x", &["demo h u@x"]);
+    let place = offset(&control, 0);
+    for (folder, script) in [
+        ("docs/examples/agents", format!("import deliver; deliver.lock(os.open('7', 2), {place})")),
+        (
+            "tests/data/integration/agents",
+            format!("import wire; wire.ControlFile('7').take({place})"),
+        ),
+    ] {
+        let spool = spool();
+        spool.put("7", &control, "body\n");
+        as_a_late_process(&spool, folder, &script);
+        assert_eq!(&spool.lines("7", 'r')[0][..8], "r~419430", "{folder}");
+    }
+}
+
+#[test]
+fn a_failure_that_cannot_be_noted_is_deferred() {
+    // In sh, the signal that comes with such a write ends the agent.
+    for agent in agents().into_iter().filter(|agent| agent.ends_with(".py")) {
+        let spool = spool();
+        spool.write("program", "#!/bin/sh\necho no\nexit 1\n");
+        let control = control_file("7", "local - a@x", &["demo h u@x"]);
+        let room = 4 * 512 - 10 - control.len();
+        let control =
+            control.replace("Subject: test", &format!("Subject: {}", "x".repeat(room + 4)));
+        spool.put("7", &control, "body\n");
+        let program = spool.path("program").to_string_lossy().into_owned();
+        let mut process = Agent::start_after(&spool, "ulimit -f 4", &agent, &["demo", &program]);
+        process.tell("7\th\n");
+        let (answers, status) = process.end();
+        assert!(status.success(), "{status}: {answers}");
+        assert!(answers.contains("\tdeferred cannot note this: no\n"), "{answers}");
+        assert_eq!(spool.read("transport/7"), control);
+    }
+}

@@ -1,6 +1,6 @@
 //! `hold`.
 
-use crate::support::{HOLD, Spool, control_file, is_root, not_run, offset};
+use crate::support::{HOLD, Spool, allow, control_file, is_root, not_run, offset};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -94,4 +94,21 @@ fn without_a_router_nothing_is_lost() {
     assert!(answers.contains("\tdeferred cannot hand back to the router: "), "{answers}");
     assert_eq!(spool.read("transport/7"), control);
     assert!(spool.names("public").is_empty());
+}
+
+#[test]
+fn a_message_that_is_not_handed_over_is_not_in_the_router() {
+    let spool = Spool::new();
+    let control = control_file("7", "local - a@x", &["hold timeout:1 u@x"]);
+    spool.put("7", &control, "body\n");
+    // A folder that can be written to, but neither read nor, for that reason, synced.
+    allow(spool.path("router"), 0o333);
+    let Some(answers) = spool.ordinary_session(HOLD, &[], "7\ttimeout:1\n") else { return };
+    allow(spool.path("router"), 0o755);
+    assert!(answers.contains("\tdeferred cannot hand back to the router: "), "{answers}");
+    assert!(spool.names("router").is_empty());
+    assert!(spool.names("public").is_empty());
+    let answers = spool.session(HOLD, &[], "7\ttimeout:1\n");
+    assert!(answers.contains("\tok3 "), "{answers}");
+    assert_eq!(spool.names("router").len(), 1);
 }

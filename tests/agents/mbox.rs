@@ -1,8 +1,9 @@
 //! `mailbox` and mbox files.
 
-use crate::support::{Agent, MAILBOX, Spool, control_file, offset};
+use crate::support::{Agent, MAILBOX, Spool, allow, control_file, offset, wait_until};
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Delivers `body` from `sender` to `recipient`; returns the report.
 fn deliver(spool: &Spool, sender: &str, recipient: &str, body: &str) -> String {
@@ -90,13 +91,15 @@ fn some_recipients_cannot_exist() {
         (".profile@x", "\t\terror2 no such user"),
         ("bob.lock@x", "\t\terror2 no such user"),
         ("BOB.LOCK@x", "\t\terror2 there is no user BOB.LOCK here"),
+        ("joe$@x", "\t\terror2 there is no user joe$ here"),
+        ("-x@x", "\t\terror2 there is no user -x here"),
     ] {
         let report = deliver(&spool, "local - a@x", recipient, "body\n");
         assert!(report.contains(answer), "{recipient}: {report}");
     }
     assert!(spool.names("mail").is_empty());
     let note = &spool.lines("7", 'd')[0];
-    assert!(note.contains("\tBOB.LOCK@x\x01failed\x015.1.1 (no such user)\x01"), "{note:?}");
+    assert!(note.contains("\t-x@x\x01failed\x015.1.1 (no such user)\x01"), "{note:?}");
 }
 
 #[test]
@@ -200,4 +203,134 @@ fn recipients_are_reported_last_first() {
     let places = [1, 0]
         .map(|index| format!("7/{}\t\tok3 delivered to the mailbox\n", offset(&control, index)));
     assert_eq!(answers, format!("#hungry\n{}#hungry\n", places.concat()));
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_gets_a_message_once() {
+    for options in [&[][..], &["-M"]] {
+        let spool = Spool::new();
+        spool.put("7", &control_file("7", "local - a@x", &["local h bob@x"]), "body\n");
+        allow(spool.path("mail"), 0o333);
+        let mail = spool.mail();
+        let words = [&["-u", "-d", &mail], options].concat();
+        let Some(answers) = spool.ordinary_session(MAILBOX, &words, "7\th\n") else { return };
+        allow(spool.path("mail"), 0o755);
+        assert!(answers.contains("\tok3 "), "{answers}");
+        assert_eq!(spool.names("mail"), ["bob"]);
+    }
+}
+
+/// Makes a file as old as `seconds`.
+fn age(path: &std::path::Path, seconds: u64) {
+    let file = fs::OpenOptions::new().write(true).open(path).expect("open");
+    let time = std::time::SystemTime::now() - Duration::from_secs(seconds);
+    file.set_modified(time).expect("set the time");
+}
+
+#[test]
+fn an_old_lock_of_nobody_is_broken_unless_the_mailbox_is_in_use() {
+    let spool = Spool::new();
+    spool.write("mail/bob.lock", "0");
+    spool.write("mail/bob", "");
+    age(&spool.path("mail/bob.lock"), 1000);
+    let mailbox = fs::OpenOptions::new().write(true).open(spool.path("mail/bob")).expect("open");
+    assert!(zsched::sys::try_posix_lock(&mailbox).expect("a lock"));
+    let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
+    let place = spool.path("mail/bob.lock");
+    let expected = format!("\tdeferred the mailbox is locked: {}\n", place.display());
+    assert!(report.contains(&expected), "{report}");
+    drop(mailbox);
+    let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
+    assert!(report.contains("\tok3 "), "{report}");
+    assert_eq!(spool.names("mail"), ["bob"]);
+}
+
+#[test]
+fn a_lock_older_than_the_process_of_its_number_is_broken() {
+    let spool = Spool::new();
+    // The number is ours by now.
+    spool.write("mail/bob.lock", &format!("{}\n", std::process::id()));
+    age(&spool.path("mail/bob.lock"), 1 << 29);
+    let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
+    assert!(report.contains("\tok3 "), "{report}");
+}
+
+/// Starts an agent on a large message, and kills it when a part of that is in the mailbox. On a busy
+/// machine the agent may have ended by then: in that case, once more.
+fn kill_an_agent_at_work(spool: &Spool) {
+    let control = control_file("7", "local - a@x", &["local h bob@x"]);
+    let (mail, before) = (spool.mail(), spool.read("mail/bob"));
+    wait_until("an agent is killed at work", || {
+        spool.write("mail/bob", &before);
+        spool.put("7", &control, &"From here on\n".repeat(4_000_000));
+        let mut agent = Agent::start(spool, MAILBOX, &["-u", "-d", &mail]);
+        agent.tell("7\th\n");
+        let length = || spool.path("mail/bob").metadata().expect("a mailbox").len();
+        wait_until("a part is there", || length() > before.len() as u64 + 100_000);
+        agent.signal("KILL");
+        agent.wait();
+        spool.path("mail/bob.lock").exists()
+    });
+}
+
+#[test]
+fn what_a_killed_agent_has_begun_is_taken_back() {
+    let spool = Spool::new();
+    let before = "From b@x Sat Nov 21 10:04:09 2026\n\nold\n";
+    spool.write("mail/bob", before);
+    kill_an_agent_at_work(&spool);
+    let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
+    assert!(report.contains("\tok3 "), "{report}");
+    let after = spool.read("mail/bob");
+    assert!(after.len() < 1000, "{} bytes", after.len());
+    assert!(after.starts_with(&format!("{before}\nFrom a@x ")), "{after}");
+    assert!(after.ends_with("\nbody\n\n"), "{after}");
+    assert_eq!(spool.names("mail"), ["bob"]);
+}
+
+#[test]
+fn what_others_have_written_since_is_not_taken_back() {
+    let spool = Spool::new();
+    spool.write("mail/bob", "");
+    kill_an_agent_at_work(&spool);
+    // A program that knows no dot locks.
+    let message = "From c@x Sun Nov 22 10:04:09 2026\nSubject: other\n\n";
+    let mut mailbox =
+        fs::OpenOptions::new().append(true).open(spool.path("mail/bob")).expect("open");
+    std::io::Write::write_all(&mut mailbox, message.as_bytes()).expect("write");
+    let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
+    assert!(report.contains("\tok3 "), "{report}");
+    let after = spool.read("mail/bob");
+    assert!(after.contains(&format!("{message}From a@x ")), "{} bytes", after.len());
+}
+
+#[test]
+fn a_locked_mailbox_is_waited_for_once() {
+    let spool = Spool::new();
+    spool.write("mail/bob.lock", "");
+    let mut orders = String::new();
+    for name in ["1", "2", "3", "4", "5", "6"] {
+        spool.put(name, &control_file(name, "local - a@x", &["local h bob@x"]), "body\n");
+        orders += &format!("{name}\th\n");
+    }
+    let started = Instant::now();
+    let answers = spool.deliver(&["-w", "2"], &orders);
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_eq!(answers.matches("\tdeferred the mailbox is locked").count(), 6, "{answers}");
+}
+
+#[test]
+fn a_name_in_use_does_not_stop_a_lock() {
+    let spool = Spool::new();
+    spool.put("7", &control_file("7", "local - a@x", &["local h bob@x"]), "body\n");
+    let mail = spool.mail();
+    let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
+    // What anybody could make in a folder for all, where only its owner may remove it.
+    let host = zsched::sys::host_name().expect("a name");
+    let name = format!("mail/.lock.{}.{host}", agent.pid());
+    fs::create_dir(spool.path(&name)).expect("make it");
+    agent.tell("7\th\n");
+    let (answers, _) = agent.end();
+    assert!(answers.contains("\tok3 "), "{answers}");
+    assert!(spool.path(&name).exists());
 }

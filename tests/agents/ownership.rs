@@ -37,6 +37,11 @@ fn a_mailbox_belongs_to_its_user() {
         (0o1777, 0, &[], user.gid),
         (0o775, mail_group, &["-M"], user.gid),
         (0o1777, 0, &["-M"], user.gid),
+        // One that the user cannot look into, and one that only root may write to.
+        (0o770, mail_group, &[], mail_group),
+        (0o770, mail_group, &["-M"], user.gid),
+        (0o755, 0, &[], user.gid),
+        (0o755, 0, &["-M"], user.gid),
     ] {
         let spool = Spool::new();
         let answers = deliver(&spool, &format!("{}+x@x", user.name), mode, group, options);
@@ -56,13 +61,37 @@ fn a_mailbox_belongs_to_its_user() {
 }
 
 #[test]
+fn where_only_root_may_write_a_mailbox_is_still_its_users() {
+    let Some(user) = user() else { return };
+    let spool = Spool::new();
+    let path = spool.path("mail").join(&user.name);
+    std::fs::write(&path, "").expect("write");
+    chown(&path, Some(user.uid), Some(user.gid)).expect("chown");
+    let answers = deliver(&spool, &user.name, 0o755, 0, &[]);
+    assert!(answers.contains("\tok3 "), "{answers}");
+    // With the user's rights: what the user may not touch is not touched for the user.
+    chown(&path, Some(0), Some(0)).expect("chown");
+    allow(&path, 0o600);
+    let answers = deliver(&spool, &user.name, 0o755, 0, &[]);
+    assert!(answers.contains("\tdeferred cannot open the mailbox: Permission denied"), "{answers}");
+    assert_eq!(spool.names("mail"), [user.name.as_str()]);
+}
+
+#[test]
 fn the_rights_of_root_are_not_used_for_users() {
     let Some(user) = user() else { return };
     let spool = Spool::new();
-    let answers = deliver(&spool, &user.name, 0o755, 0, &[]);
-    assert!(answers.contains("\tdeferred cannot lock the mailbox: Permission denied"), "{answers}");
-    let answers = deliver(&spool, &user.name, 0o755, 0, &["-M"]);
-    assert!(answers.contains("\tdeferred cannot create the mailbox: "), "{answers}");
+    chown(spool.path("mail"), Some(user.uid + 1), None).expect("chown");
+    let control = control_file("7", "local - a@x", &[&format!("local h {}", user.name)]);
+    spool.put("7", &control, "body\n");
+    allow(spool.path("mail"), 0o755);
+    let mail = spool.mail();
+    for (options, trouble) in
+        [(&[][..], "cannot lock the mailbox"), (&["-M"], "cannot create the mailbox")]
+    {
+        let answers = spool.session(MAILBOX, &[&["-d", &mail], options].concat(), "7\th\n");
+        assert!(answers.contains(&format!("\tdeferred {trouble}: Permission denied")), "{answers}");
+    }
     assert!(spool.names("mail").is_empty());
 }
 
@@ -95,5 +124,8 @@ fn names_are_looked_up_as_written_then_in_lower_case() {
     assert!(answers.contains("\tok3 "), "{answers}");
     let answers = deliver(&spool, "no-such-user@x", 0o1777, 0, &[]);
     assert!(answers.contains("\t\terror2 there is no user no-such-user here"), "{answers}");
+    // Whatever the database could know is looked up.
+    let answers = deliver(&spool, "no-such-user$@x", 0o1777, 0, &[]);
+    assert!(answers.contains("\t\terror2 there is no user no-such-user$ here"), "{answers}");
     assert_eq!(spool.names("mail"), [user.name]);
 }

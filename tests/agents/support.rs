@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -86,6 +87,31 @@ impl Spool {
         answers
     }
 
+    /// The same, but not as root: if need be, everything here is given to another user first. `None`
+    /// if that one may not run the program.
+    pub fn ordinary_session(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        input: &str,
+    ) -> Option<String> {
+        let nobody = 65534;
+        if is_root() {
+            let given =
+                Command::new("chown").args(["-R", &nobody.to_string()]).arg(self.path("")).status();
+            assert!(given.expect("chown starts").success());
+        }
+        let user = is_root().then_some(nobody);
+        let Ok(mut agent) = Agent::start_as(self, user, program, arguments) else {
+            not_run(&format!("{program} as an ordinary user: it may not be run"));
+            return None;
+        };
+        agent.tell(input);
+        let (answers, status) = agent.end();
+        assert!(status.success(), "{program} ended with {status}, after {answers:?}");
+        Some(answers)
+    }
+
     /// Has `mailbox` deliver into our folder, whoever runs the tests.
     pub fn deliver(&self, arguments: &[&str], input: &str) -> String {
         let mail = self.mail();
@@ -147,18 +173,31 @@ pub struct Agent {
 
 impl Agent {
     pub fn start(spool: &Spool, program: &str, arguments: &[&str]) -> Agent {
+        Agent::start_as(spool, None, program, arguments).expect("the agent starts")
+    }
+
+    /// The same as another user, with no groups but a group of the same number.
+    fn start_as(
+        spool: &Spool,
+        user: Option<u32>,
+        program: &str,
+        arguments: &[&str],
+    ) -> std::io::Result<Agent> {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         let descriptor = || OwnedFd::from(theirs.try_clone().expect("another descriptor"));
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let child = command
             .args(arguments)
             .current_dir(spool.path("transport"))
             .stdin(descriptor())
             .stdout(descriptor())
             .stderr(descriptor())
-            .spawn()
-            .expect("the agent starts");
+            .spawn()?;
         ours.set_read_timeout(Some(DEADLINE)).expect("set a deadline");
-        Agent { child, socket: ours, unread: Vec::new() }
+        Ok(Agent { child, socket: ours, unread: Vec::new() })
     }
 
     /// The same, started by a shell that has run `preparation` first.

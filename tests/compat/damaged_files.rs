@@ -33,7 +33,10 @@ fn verdict(control: &str, has_message: bool) -> String {
     if has_message {
         spool.write("queue/1", MESSAGE);
     }
+    // Where there is no message at all, none is declared missing.
+    let other = spool.write("queue/2", b"another message");
     let found = read(&spool.spool, HashLevel::Flat, spool_name("1"));
+    std::fs::remove_file(other).expect("removed");
     let files = spool.files(&["transport", "queue", "postman"]);
     // Nothing is lost, wherever it is now.
     let contents: Vec<Vec<u8>> =
@@ -54,6 +57,7 @@ fn shown(found: &Found) -> String {
             format!("refused: {error}")
         }
         Found::Failed(error) => format!("failed: {error}"),
+        Found::NoQueue => "no message at all".to_string(),
     }
 }
 

@@ -123,6 +123,43 @@ fn agents_run_as_the_user_and_group_of_their_clause() {
     assert_eq!(site.events().of("count").filter(|event| event.agent == "d").count(), 0);
 }
 
+/// However the scheduler ends, the example agents finish the job at hand, and nothing is done twice.
+#[test]
+fn the_example_agents_finish_what_they_have_begun() {
+    for agent in ["deliver.py", "deliver.sh"] {
+        for signal in [libc::SIGQUIT, libc::SIGTERM, libc::SIGKILL] {
+            let site = Site::new(&format!(
+                "demo/*\n\tcommand=\"${{EXAMPLES}}/{agent} demo ${{SITE}}/program\"\n"
+            ));
+            site.write(
+                "program",
+                "#!/bin/sh\necho \"$1\" >>../../begun\n\
+                 while ! [ -e ../../go ]; do sleep 0.05; done\n\
+                 echo \"$1\" >>../../delivered\n",
+            );
+            allow(site.path("program"), 0o755);
+            let mut daemon = Some(site.start());
+            let name = site.put(&["demo a.test one@a.test"]);
+            until("it is at work", || site.read("begun").lines().count() == 1);
+            daemon.as_ref().expect("it runs").signal(signal);
+            if signal != libc::SIGQUIT {
+                daemon.take().expect("it runs").wait();
+            }
+            site.write("go", "");
+            let path = site.spool.control_file(&name);
+            until(&format!("{agent}, {signal}: it has its tag, or is gone"), || {
+                std::fs::read_to_string(&path).map_or(true, |text| text.contains("\nr+ "))
+            });
+            if let Some(daemon) = daemon {
+                assert_eq!(daemon.wait().code(), Some(0), "{agent}");
+            }
+            let _daemon = site.start();
+            site.until_empty();
+            assert_eq!(site.read("delivered").lines().count(), 1, "{agent}, signal {signal}");
+        }
+    }
+}
+
 #[test]
 fn the_example_agents_deliver() {
     for agent in ["deliver.py", "deliver.sh"] {

@@ -152,6 +152,12 @@ fn whatever_has_another_name_is_left_alone() {
     assert_eq!(after, before);
     assert!(Path::new(&transport.join("123")).is_dir());
     assert_eq!(site.logged("error"), 0, "{}", site.log());
+    // Somebody may have meant something by these.
+    for name in ["5 6", "5\\n", "A/B/C"] {
+        let line = format!("transport/{name} is passed over: ");
+        assert_eq!(site.logged(&line), 1, "{name:?}: {}", site.log());
+    }
+    assert_eq!(site.logged("is passed over: "), 3, "{}", site.log());
     // And the scheduler is well.
     site.put(&["count - u"]);
     until("a good one is delivered", || site.events().count("count") == 1);

@@ -1,7 +1,7 @@
 //! Control files that cannot be used: moved aside and named in the log, never deleted, never in the way.
 
 use crate::support::{
-    Daemon, Site, allow, control_file, hold_for, is_root, not_run, processes, until,
+    Daemon, Site, allow, control_file, hold_for, is_root, not_run, processes, until, until_within,
 };
 use std::fs;
 use std::os::unix::fs::chown;
@@ -131,6 +131,51 @@ fn a_message_that_is_no_file_or_is_missing_makes_the_control_file_useless() {
     assert!(queue.join("202").is_dir(), "what is in the queue stays");
     assert_eq!(site.logged("malformed"), 2, "{}", site.log());
     assert_eq!(site.events().0.len(), 0);
+}
+
+/// A spool whose message files are on a file system of their own, which is not mounted at the start.
+/// Waits for the second look, after a minute.
+#[test]
+fn control_files_stay_while_the_queue_is_not_mounted() {
+    let site = Site::new(COUNT);
+    let (queue, mounted) = (site.path("postoffice/queue"), site.path("postoffice/queue.mounted"));
+    let names: Vec<String> =
+        (0..20).map(|_| site.put_quietly(&["c a.test u"]).to_string()).collect();
+    fs::rename(&queue, &mounted).expect("unmounted");
+    fs::create_dir(&queue).expect("what is below a mount point");
+    let mut before = site.files("transport");
+    let _daemon = site.start();
+    assert_eq!(site.logged("queue/ is empty: is it mounted?"), 1, "{}", site.log());
+    before.sort();
+    assert_eq!(site.files("transport"), before);
+    assert_eq!(site.files("postman"), [""; 0]);
+    fs::remove_dir(&queue).expect("removed");
+    fs::rename(&mounted, &queue).expect("mounted");
+    until_within(Duration::from_secs(90), "all are delivered", || site.is_empty());
+    assert_eq!(site.events().count("count"), names.len());
+    assert_eq!(site.files("postman"), [""; 0]);
+}
+
+/// A sparse file takes no room on the disk, but would in memory.
+#[test]
+fn a_file_of_an_absurd_size_is_not_read() {
+    const LIMIT: u64 = 256 << 20;
+    let site = Site::new(COUNT);
+    let sizes = [("221", LIMIT + 1), ("222", 4 << 40)];
+    for (name, size) in sizes {
+        site.put_file(name, control_file(name, &["c a.test u"]).as_bytes());
+        let path = site.path("postoffice/transport").join(name);
+        let file = fs::File::options().write(true).open(path).expect("it is there");
+        file.set_len(size).expect("a sparse file");
+    }
+    let mut daemon = site.start();
+    for name in ["221", "222"] {
+        let reason = "malformed control file, offset 0: the file is larger than 256 MiB";
+        until("the log says so", || site.logged(&format!("{name}: {reason}")) == 1);
+        assert!(site.files("postman").contains(&format!("{name}:malformed:message")));
+    }
+    site.until_empty();
+    daemon.assert_runs();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::support::{Site, control_file, processes, say, until, until_within};
 use std::fs;
 use std::time::{Duration, SystemTime};
+use zsched::spool::HashLevel;
 
 /// A generator whose seed is told to whoever runs the tests; `ZSCHED_SEED` repeats a run.
 fn generator(test: &str) -> fastrand::Rng {
@@ -123,6 +124,22 @@ fn locks_that_are_taken_during_the_first_scan_count() {
     let deliveries = site.events().deliveries();
     let twice: Vec<_> = deliveries.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "delivered twice: {twice:?}");
+}
+
+/// Killed between the two steps of a move into a letter folder.
+#[test]
+fn a_message_that_was_left_at_the_top_is_fetched() {
+    let site = Site::with_level(HashLevel::Twice, "c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    for name in ["Z/F/4711", "B/I/15582"] {
+        let number = &name[4..];
+        site.put_file(name, control_file(number, &["c a.test u"]).as_bytes());
+        let queue = site.path("postoffice/queue");
+        fs::rename(queue.join(name), queue.join(number)).expect("as if it were not moved yet");
+    }
+    let _daemon = site.start();
+    site.until_empty();
+    assert_eq!(site.events().count("count"), 2);
+    assert_eq!(site.files("postman"), [""; 0], "{}", site.log());
 }
 
 /// Killed while files are moved to `postman/`: both files of each message are there afterwards.

@@ -57,7 +57,7 @@ fn submit(site: &Site, recipients: &[&str]) -> String {
     let group = Group {
         sender: Address::new("local", "", "alice@here.test", 65534),
         recipients: recipients.iter().map(recipient).collect(),
-        headers: "From: alice@here.test\n".to_string(),
+        headers: "From: alice@here.test\n".into(),
     };
     let submitter =
         Submitter { spool: Spool::new(site.spool()), level: HashLevel::Flat, sync: false };

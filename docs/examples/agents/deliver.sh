@@ -7,7 +7,8 @@
 # Its exit status decides: 0 is delivered, 75 means try again later, anything else is a failure; what
 # it prints is the reason. See transport-agent(7) for the protocol.
 #
-# Addresses with blanks in them are beyond this example: such recipients are left alone.
+# Addresses with blanks in them are beyond this example: such recipients are left alone. Those that
+# begin with a dash fail: the program could take them for options.
 
 LC_ALL=C            # offsets count bytes
 PATH=${PATH:-/usr/bin:/bin}
@@ -23,7 +24,7 @@ list() {                        # FILE HOST
         { start = offset; offset += length($0) + 1 }
         in_headers { in_headers = ($0 != ""); next }
         /^i / { name = substr($0, 3) }
-        /^o / { body = substr($0, 3) }
+        /^o [0-9]+$/ { body = substr($0, 3) }
         /^r/ { last = 0 }
         /^r / && !/"/ && split(substr($0, 13), word, " ") == 4 {
             if (word[1] == channel && tolower(word[2]) == tolower(host)) {
@@ -44,10 +45,10 @@ tag() {                         # FILE OFFSET BYTES
     printf '%s' "$3" | dd of="$1" bs=1 seek=$(($2 + 1)) conv=notrunc 2>/dev/null
 }
 
-# Takes the recipient at OFFSET, unless somebody else has.
+# Takes the recipient at OFFSET, unless somebody else has: tag, and the first 6 digits of our pid.
 lock() {                        # FILE OFFSET
     [ "$(dd if="$1" bs=1 skip=$(($2 + 1)) count=1 2>/dev/null)" = " " ] &&
-        tag "$1" "$2" "$(printf '~%6d' $(($$ % 1000000)))"
+        tag "$1" "$2" "$(printf '~%6.6s' $$)"
 }
 
 # Prints the message for one recipient: headers from the control file up to the empty line, then the
@@ -62,7 +63,12 @@ message() {                     # FILE HEADER-OFFSET MESSAGE-FILE BODY-OFFSET
 deliver() {                     # FILE OFFSET NOTIFY HEADERS USER MESSAGE-FILE BODY-OFFSET PROGRAM...
     file=$1 offset=$2 notify=$3 headers=$4 user=$5 queued=$6 body=$7
     shift 7
-    if [ -f "$queued" ]; then
+    case $user in -*) dash=yes ;; *) dash= ;; esac
+    if [ "$dash" ]; then
+        text="addresses that begin with a dash are not for us" status=1
+    elif [ -z "$body" ]; then
+        text="the control file does not say where the body is" status=75
+    elif [ -f "$queued" ]; then
         text=$(message "$file" "$headers" "$queued" "$body" | "$@" "$user" 2>&1)
         status=$?
     else
@@ -81,17 +87,21 @@ deliver() {                     # FILE OFFSET NOTIFY HEADERS USER MESSAGE-FILE B
     notary=$user$(printf '\001%s\001%s\001x-local; %s\001' $fields)
     if [ $word = error2 ]; then
         # It has to be in the control file, on disk, before we say so. If not: another day.
-        place=$offset:$headers:$notify::$(date +%s)
+        place=$offset:$headers:$notify::$(date +%s) length=$(wc -c <"$file")
         if printf 'd %s\t%s\t%s\n' "$place" "$notary" "$text" >>"$file" && sync; then
             notary=
         else
             word=deferred mark=' '
+            [ "$length" ] && dd of="$file" bs=1 seek=$((length)) count=0 2>/dev/null
         fi
     fi
     tag "$file" "$offset" "$mark      "
     printf '%s/%s\t%s\t%s %s\n' "$number" "$offset" "$notary" "$word" "$text"
 }
 
+# A signal asks us to end: at once while we wait for a job (then "read" fails), else when it is done.
+trap 'ending=yes' HUP INT QUIT TERM
+ending=
 echo '#hungry'
 # "read" fails for a line without its end, too: one that was cut short is not for us to guess.
 while IFS= read -r line && [ -n "$line" ]; do
@@ -111,5 +121,6 @@ LIST
         # What the scheduler believes is not what the file says: ask it to look again.
         [ -n "$taken" ] || printf '#resync %s\n' "$path"
     fi
+    [ -z "$ending" ] || break
     echo '#hungry'
 done

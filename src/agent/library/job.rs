@@ -9,17 +9,9 @@ use super::scope::Scope;
 use super::verbose;
 use crate::control_file::{ControlFile, Recipient, Tag, mark};
 use std::ffi::OsStr;
-use std::fs::TryLockError;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::thread;
-use std::time::Duration;
-
-/// How often, and how far apart, we ask for the right to lock recipients. Others have it for as long
-/// as it takes to write a few bytes.
-const LOCKING_TRIES: u32 = 50;
-const LOCKING_PAUSE: Duration = Duration::from_millis(2);
 
 /// Why work on a job ends before the agent has decided about its recipients. Every agent hands it
 /// on with `?`; the library has already done, or will do, what is needed.
@@ -77,7 +69,10 @@ impl<'a> Job<'a> {
             return Ok(());
         }
         self.locked = true;
-        let owns_file = begin_locking(&self.file);
+        // Of two agents that read the same blank tag only one writes. Where the lock cannot be had, the
+        // scheduler's care must do: it gives the recipients of one message, channel and host to one
+        // agent at a time.
+        let owns_file = mark::hold_briefly(&self.file.file);
         let pid = std::process::id();
         let (file, replies) = (&self.file, &mut self.replies);
         self.open.retain(|recipient| {
@@ -265,20 +260,6 @@ impl<'a> Job<'a> {
         let path = String::from_utf8_lossy(&self.file.path);
         Halt(Cause::Resync(format!("{path}: {why}")))
     }
-}
-
-/// Locks recipients only while holding a lock on the file, so that of two agents that read the same
-/// blank tag only one writes. Where that cannot be had, the scheduler's care must do: it gives the
-/// recipients of one message, channel and host to one agent at a time.
-fn begin_locking(file: &JobFile) -> bool {
-    for _ in 0..LOCKING_TRIES {
-        match file.file.try_lock() {
-            Ok(()) => return true,
-            Err(TryLockError::WouldBlock) => thread::sleep(LOCKING_PAUSE),
-            Err(TryLockError::Error(_)) => return false,
-        }
-    }
-    false
 }
 
 #[cfg(test)]

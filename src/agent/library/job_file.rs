@@ -7,7 +7,7 @@ use crate::control_file::{self, ControlFile, Recipient, mark};
 use crate::time::Timestamp;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -138,8 +138,7 @@ impl JobFile {
     }
 }
 
-/// Opens the file for changes in place and reads all of it: for a file that does not grow
-/// meanwhile, one call each to open, examine and read.
+/// Opens the file for changes in place and reads all of it.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
@@ -147,20 +146,7 @@ fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     if !metadata.is_file() {
         return Err(io::Error::other("not a file"));
     }
-    // The parser refuses what is larger; we need not read it to know that.
-    let length = u32::try_from(metadata.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let mut text = vec![0; length as usize + 1];
-    let count = loop {
-        match file.read(&mut text) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => break other?,
-        }
-    };
-    let has_grown = count == text.len();
-    text.truncate(count);
-    if has_grown {
-        file.read_to_end(&mut text)?;
-    }
+    let text = control_file::contents(&mut file, metadata.len())?;
     Ok((file, text))
 }
 

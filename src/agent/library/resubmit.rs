@@ -21,6 +21,9 @@ pub const POSTOFFICE: &str = "..";
 
 /// Writes the submission into `public/`, syncs it, and moves it to `router/`. Returns its number.
 ///
+/// An error means that the router has not got it. Once it can be seen in `router/` it is handed
+/// over, whatever else goes wrong: tried again, it would be routed once more.
+///
 /// It belongs to the owner of the message file, because what a submission may ask of the router
 /// depends on whose it is. Only root can arrange that; any other agent submits as itself.
 pub fn resubmit(postoffice: &Path, delivery: &Delivery<'_>, message: &Message) -> io::Result<u64> {
@@ -67,7 +70,7 @@ fn in_brackets(address: &[u8]) -> Vec<u8> {
     [b"<", address, b">"].concat()
 }
 
-/// A file in `public/` that goes away unless it is moved on.
+/// A file in `public/`; the name goes away with this value.
 struct Scratch {
     path: PathBuf,
     file: File,
@@ -93,23 +96,23 @@ impl Scratch {
         }
     }
 
-    /// Moves the file into `folder`, under the number of its inode.
+    /// Moves the file into `folder`, under the number of its inode. Nothing there is replaced: the
+    /// number is ours alone, but a file under a wrong name may be in the way.
     fn move_to(&self, folder: &Path) -> io::Result<u64> {
         let number = self.file.metadata()?.ino();
-        let target = folder.join(number.to_string());
-        // The number is ours alone, so only a file under a wrong name can be in the way.
-        if target.symlink_metadata().is_ok() {
-            return Err(ErrorKind::AlreadyExists.into());
-        }
-        fs::rename(&self.path, &target)?;
-        File::open(folder)?.sync_all()?;
+        let opened = File::open(folder)?;
+        // Unlike a rename, this fails if the name is taken. The old name goes with this value.
+        fs::hard_link(&self.path, folder.join(number.to_string()))?;
+        // The router has it now. A failure here, and a crash on top of it, could still lose it; to
+        // hand it over again and again, as long as the failure lasts, would be worse.
+        opened.sync_all().ok();
         Ok(number)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing is lost if it stays, and if it has been moved there is nothing to remove.
+        // Nothing is lost if it stays: nobody looks for such names in `public/`.
         fs::remove_file(&self.path).ok();
     }
 }

@@ -150,6 +150,15 @@ fn turn_files_need_nothing_but_their_hosts() {
 }
 
 #[test]
+fn a_turn_stays_on_its_line() {
+    for text in ["T \r", "T \r\n", "T \t \x0c\n"] {
+        let file = parse(text.as_bytes().to_vec()).expect("a file of turns");
+        let control = text.trim_matches(['T', ' ', '\t', '\n']);
+        assert_eq!(file.get(file.turns[0]), control.as_bytes(), "{text:?}");
+    }
+}
+
+#[test]
 fn a_recipient_that_cannot_be_read_does_not_stand_in_the_way_of_others() {
     check(
         "@ 7\ni 1\ns l - a 0\nr           c\nr           c h u 0\nr    \nN NOTIFY=NEVER\nm\n\n",

@@ -39,7 +39,6 @@ impl Complaints {
     }
 
     /// How many there are.
-    #[cfg(test)]
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -32,6 +32,7 @@ mod summary;
 mod v1;
 mod why;
 
+pub use failure::Failure;
 pub use options::Options;
 
 use crate::scheduler::Selection;
@@ -40,7 +41,6 @@ use crate::sys::users;
 use complaints::Complaints;
 use connection::{Connection, PATIENCE};
 use details::ControlFiles;
-use failure::Failure;
 use greeting::Version;
 use installation::Installation;
 use lines::{Echo, LIMITS, Lines};
@@ -96,19 +96,46 @@ fn run<W: Write>(options: &Options, screen: &mut Screen<W>) -> Result<(), Failur
         lines.echo = Some(Echo::to_stderr());
     }
     let shown = match greeting::read(&mut lines, &server)? {
-        Version::One => show_version_1(options, owner, installation.spool(), &mut lines, screen),
+        Version::One => {
+            let mut files = ControlFiles::new(installation.spool());
+            let mut complaints = Complaints::default();
+            let shown =
+                show_version_1(options, owner, &mut files, &mut lines, screen, &mut complaints);
+            // What is wrong stands behind what is shown, wherever both go.
+            screen.flush()?;
+            complaints.print();
+            shown.and_then(|()| files.verdict()).and_then(|()| complaints.verdict())
+        }
         Version::Two => Err(greeting::refuse_version_2(&mut lines, &server)),
     };
     shown.and(status)
 }
 
-/// Shows what a scheduler sends behind the greeting of version 1, then what is wrong with it.
+/// Shows an answer that is at hand, from the line behind its greeting on, as it would be shown if a
+/// scheduler had sent it; on a terminal, or not. Returns how many complaints there are about it.
+pub fn show_answer<W: Write>(
+    options: &Options,
+    spool: &Spool,
+    answer: impl Read,
+    out: W,
+    is_terminal: bool,
+) -> Result<u64, Failure> {
+    let owner = owner(options)?;
+    let (mut files, mut complaints) = (ControlFiles::new(spool), Complaints::default());
+    let (mut lines, mut screen) = (Lines::new(answer, LIMITS), Screen::new(out, is_terminal));
+    show_version_1(options, owner, &mut files, &mut lines, &mut screen, &mut complaints)?;
+    screen.flush()?;
+    Ok(complaints.count())
+}
+
+/// Shows what a scheduler sends behind the greeting of version 1.
 fn show_version_1<R: Read, W: Write>(
     options: &Options,
     owner: Option<u32>,
-    spool: &Spool,
+    files: &mut ControlFiles<'_>,
     lines: &mut Lines<R>,
     screen: &mut Screen<W>,
+    complaints: &mut Complaints,
 ) -> Result<(), Failure> {
     let wishes = Wishes {
         selection: selection(options),
@@ -120,17 +147,11 @@ fn show_version_1<R: Read, W: Write>(
         v1::skip_to_report(lines)?;
         return report::print(screen, lines, &wishes.selection, options.report);
     }
-    let (mut files, mut complaints) = (ControlFiles::new(spool), Complaints::default());
-    let shown = v1::read(lines, &mut complaints).and_then(|queue| match options.summary {
-        true => summary::print(screen, &queue, &report::oldest(lines)?, &wishes, &mut files),
-        false => listing::print(screen, &queue, &wishes, &mut files),
-    });
-    // What is wrong stands behind what is shown, wherever both go.
-    screen.flush()?;
-    complaints.print();
-    shown?;
-    files.verdict()?;
-    complaints.verdict()
+    let queue = v1::read(lines, complaints)?;
+    match options.summary {
+        true => summary::print(screen, &queue, &report::oldest(lines)?, &wishes, files),
+        false => listing::print(screen, &queue, &wishes, files),
+    }
 }
 
 /// Whose messages alone are shown, if `-i` or `-u` says so.

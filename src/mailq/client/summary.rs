@@ -18,6 +18,8 @@ use std::io::Write;
 
 /// How much of the last text is shown, in characters.
 const TEXT_WIDTH: usize = 60;
+/// No column is wider, in characters; what is longer stands out.
+const WIDEST_COLUMN: usize = 80;
 /// The columns, the first of names, the last of texts, all others of numbers.
 const TITLES: [&str; 8] =
     ["THREAD", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
@@ -107,7 +109,9 @@ fn last_text(thread: &Thread<'_>) -> String {
 }
 
 fn aligned(rows: &[[String; 8]]) -> Vec<String> {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    // One endless name must not make all other rows as long.
+    let cell = |row: &[String; 8], column: usize| row[column].chars().count().min(WIDEST_COLUMN);
+    let width = |column: usize| rows.iter().map(|row| cell(row, column)).max();
     let widths: Vec<usize> = (0..TITLES.len()).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &[String; 8]| {
         let (name, numbers, text) = (&row[0], &row[1..7], &row[7]);
@@ -118,4 +122,18 @@ fn aligned(rows: &[[String; 8]]) -> Vec<String> {
         format!("{line}  {text}").trim_end().to_string()
     };
     rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_name_does_not_make_the_table_wide() {
+        let row = |name: &str| [name, "1", "1", "0", "1", "0", "5s", "text"].map(str::to_string);
+        let lines = aligned(&[row("a/b"), row(&"x".repeat(100_000))]);
+        assert!(lines[0].len() < 200, "{}", lines[0]);
+        assert!(lines[0].starts_with("a/b  ") && lines[0].ends_with("5s  text"));
+        assert!(lines[1].ends_with("x  1  1  0  1  0  5s  text"));
+    }
 }

@@ -1,6 +1,7 @@
 //! Agents that die, hang, lie or are to end.
 
 use super::*;
+use crate::time::ClockStep;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 
@@ -181,4 +182,125 @@ fn at_the_end_agents_are_told_to_quit_and_no_new_ones_are_started() {
     assert!(!world.core.has_agents());
     assert_eq!(world.started.len(), 2);
     assert!(world.shows(1)[0].ends_with("tries=0 "), "{:?}", world.shows(1));
+}
+
+/// All of its present job is reported when it dies: the jobs behind it are not to blame.
+#[test]
+fn jobs_that_a_dead_agent_had_not_come_to_are_not_counted() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=5\n\tcommand=x\n");
+    world.messages(1..=4, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test", "4\ta.test"]);
+    world.says(agent, "2/100\t\tok3");
+    world.dies(agent, AgentEnd::Signalled(9));
+    for number in [3, 4] {
+        let shown = world.shows(number);
+        assert!(shown[0].ends_with("tries=0 "), "{shown:?}");
+    }
+    assert_eq!(world.newborn().1, ["3\ta.test"]);
+}
+
+#[test]
+fn what_an_agent_has_said_of_a_job_outlives_it() {
+    let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    world.dies(agent, AgentEnd::Exited(0));
+    let shown = world.shows(1);
+    assert!(shown[0].ends_with("tries=1 mailbox full"), "{shown:?}");
+}
+
+/// It was told to end, and has jobs: it is killed only when it stops to get on with them.
+#[test]
+fn an_agent_that_is_told_to_end_may_finish_what_it_has() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=200 agent-timeout=1h\n\tcommand=x\n");
+    world.messages(1..=100, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.tell(Event::Drain);
+    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    for number in 2..=50 {
+        world.pass_seconds(60);
+        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.hungry(agent);
+    }
+    assert_eq!(world.heard_by(agent), [""; 0], "it gets on");
+    world.pass_seconds(3599);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["(kill)"]);
+}
+
+/// An agent that cannot be killed (its disk does not answer) has the thread's only job.
+#[test]
+fn an_agent_that_will_not_die_does_not_keep_others_away() {
+    let mut world = World::new("c/*\n\tmaxthr=2 agent-timeout=10s\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.pass_seconds(11);
+    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    world.message(2, &["c/a.test"]);
+    let (next, jobs) = world.newborn();
+    assert_ne!(next, agent);
+    assert_eq!(jobs, ["2\ta.test"]);
+}
+
+#[test]
+fn an_idle_agent_that_knows_the_host_is_preferred() {
+    let mut world = World::new("c/*\n\tidlemax=1h\n\tcommand=x\n");
+    let mut agents = Vec::new();
+    world.message(1, &["c/a.test", "c/b.test"]);
+    for index in 0..2 {
+        let agent = world.started[index];
+        world.hungry(agent);
+        let jobs = world.heard_by(agent);
+        let offset = if jobs[0].ends_with("a.test") { 100 } else { 200 };
+        agents.push((agent, jobs[0].clone(), offset));
+    }
+    for (agent, _, offset) in &agents {
+        world.says(*agent, &format!("1/{offset}\t\tok3"));
+        world.hungry(*agent);
+        world.hungry(*agent);
+        assert_eq!(world.heard_by(*agent), ["#idle"]);
+    }
+    for (number, host) in [(2, "b.test"), (3, "a.test"), (4, "a.test"), (5, "b.test")] {
+        world.message(number, &[&format!("c/{host}")]);
+        let (agent, _, _) = agents.iter().find(|(_, job, _)| job.ends_with(host)).expect("one");
+        assert_eq!(world.heard_by(*agent), [format!("{number}\t{host}")]);
+        world.says(*agent, &format!("{number}/100\t\tok3"));
+        world.hungry(*agent);
+        world.hungry(*agent);
+        world.heard_by(*agent);
+    }
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn a_clock_that_is_set_changes_no_length_of_time() {
+    let config = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1 agent-timeout=1h\n\tcommand=x\n";
+    for step in [
+        ClockStep::Forward(Duration::from_secs(7200)),
+        ClockStep::Back(Duration::from_secs(36_000)),
+    ] {
+        let mut world = World::new(config);
+        world.messages(1..=2, "c/a.test");
+        let (agent, _) = world.newborn();
+        world.says(agent, "1/100\tn\tdeferred later");
+        world.hungry(agent);
+        world.heard_by(agent);
+        world.now = world.now + step;
+        world.tell(Event::ClockSet(step));
+        world.pass_seconds(10);
+        assert_eq!(world.heard_by(agent), [""; 0], "it is not killed");
+        assert_eq!(world.shows(1), ["c/a.test Retry(50) tries=1 later"]);
+        world.pass_seconds(3580);
+        assert_eq!(world.heard_by(agent), [""; 0]);
+        world.pass_seconds(20);
+        assert_eq!(world.heard_by(agent), ["(kill)"]);
+    }
 }

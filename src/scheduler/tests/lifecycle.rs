@@ -220,3 +220,46 @@ fn a_thousand_messages_leave_nothing_behind() {
     assert_eq!((totals.messages, totals.threads, totals.vertices, totals.recipients), (0, 0, 0, 0));
     assert_eq!(totals.counters.recipients_out, 1000);
 }
+
+#[test]
+fn who_was_tried_by_deferall_expires_in_time() {
+    let config = "c/*\n\tmaxring=1 interval=30m retries=1 expiry=1h expiry2=1d\n\tcommand=x\n";
+    let mut world = World::new(config);
+    world.messages(1..=2, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.pass_seconds(3000);
+    world.says(agent, "1/100\tn\tdeferall nobody there");
+    world.hungry(agent);
+    world.pass_seconds(700);
+    // Both were tried, the one by proxy, and have expired after an hour: not at the next wake-up.
+    let notes = world.done.iter().filter(|action| matches!(action, Action::Note(_))).count();
+    assert_eq!(notes, 2);
+}
+
+#[test]
+fn no_agent_keeps_a_host_from_being_tried_for_years() {
+    let mut world = World::new("c/*\n\tmaxring=1 expiry=0\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    // Milliseconds, by mistake.
+    world.says(agent, "1/100\tn\tretryat 1795255200000 later");
+    world.hungry(agent);
+    world.heard_by(agent);
+    assert_eq!(world.shows(1), ["c/a.test Retry(86400) tries=1 later"]);
+}
+
+/// Somebody has disabled the last recipient by hand, and an agent finds nothing to do.
+#[test]
+fn a_line_that_nobody_can_deliver_any_more_is_kept() {
+    let (mut world, agent) = deferred(ONE);
+    world.pass_seconds(61);
+    world.heard_by(agent);
+    world.says(agent, "#resync 1");
+    world.hungry(agent);
+    let reread = Arrival {
+        leftover: Some(ControlFileError::new(100, "recipient has an unknown tag")),
+        ..arrival(1, Vec::new(), START, START)
+    };
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(reread) });
+    assert_eq!(world.removed(), ["1*"]);
+}

@@ -37,6 +37,8 @@ fn final_words_end_the_recipient_and_the_message() {
         world.says(agent, &format!("1/100\t\t{word} some text"));
         assert_eq!(states(&world), [word]);
         assert_eq!(notes(&world), [], "{word}: the agent has noted it");
+        assert_eq!(world.removed(), [""; 0], "the agent may still have to write its tag");
+        world.hungry(agent);
         assert_eq!(world.removed(), [removed], "{word}");
         assert_eq!(world.core.totals().messages, 0);
     }
@@ -61,6 +63,7 @@ fn old_words_are_noted_by_the_scheduler_before_the_message_goes() {
 fn a_note_that_cannot_be_written_is_written_later() {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\tnotary\terror some text");
+    world.hungry(agent);
     world.tell(Event::Noted { ticket: 1, outcome: Err(std::io::ErrorKind::StorageFull) });
     assert_eq!(world.removed(), [""; 0]);
     world.pass_seconds(40);
@@ -73,6 +76,7 @@ fn a_note_that_cannot_be_written_is_written_later() {
 fn a_removal_that_fails_is_tried_again() {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
     world.done.clear();
     let outcome = Err(std::io::ErrorKind::ReadOnlyFilesystem);
     world.tell(Event::Removed { number: 1, outcome });
@@ -228,6 +232,7 @@ fn reports_about_nobody_change_nothing() {
     }
     assert_eq!(world.shows(1).len(), 1);
     world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
     assert_eq!(world.removed(), ["1"]);
     world.says(agent, "1/100\t\tok3");
 }
@@ -241,6 +246,7 @@ fn an_agent_may_report_about_the_recipients_of_others() {
     world.says(agent, "1/200\t\tok3");
     assert_eq!(world.shows(1).len(), 1);
     world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
     assert_eq!(world.removed(), ["1"]);
 }
 

@@ -195,7 +195,7 @@ impl Site {
         let group = Group {
             sender: Address::new("local", "", "sender@x", 0),
             recipients: recipients.iter().map(recipient).collect(),
-            headers: "Subject: test\n".to_string(),
+            headers: "Subject: test\n".into(),
         };
         let message = b"Subject: test\n\nThis is the body.\n";
         let name = submitter.submit(message, "<id@x>", vec![group]).expect("submitted");

@@ -71,7 +71,7 @@ class ControlFile:
         try:
             if os.pread(self.file, 1, offset + 1) != b" ":
                 return False
-            os.pwrite(self.file, b"~%6d" % (os.getpid() % 1000000), offset + 1)
+            os.pwrite(self.file, (b"~%6d" % os.getpid())[:7], offset + 1)
             return True
         finally:
             fcntl.flock(self.file, fcntl.LOCK_UN)

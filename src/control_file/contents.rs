@@ -1,0 +1,71 @@
+//! Getting the bytes of a control file into memory.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+
+/// The largest control file that is read, in bytes. A million recipients with their notification
+/// wishes need about half of it; a sparse file may pretend to any size.
+pub const LARGEST: u64 = 256 << 20;
+
+/// Reads all of a file that had this `size` a moment ago. Of a file beyond [`LARGEST`] nothing is read;
+/// the error is [`ErrorKind::FileTooLarge`].
+pub fn contents(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
+    if size as u64 > LARGEST {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    // One byte more: if that stays free, the end has been reached.
+    let mut text = vec![0; size + 1];
+    let mut count = 0;
+    while count < text.len() {
+        match file.read(&mut text[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let has_grown = count == text.len();
+    text.truncate(count);
+    if has_grown {
+        file.take(LARGEST - size as u64).read_to_end(&mut text)?;
+    }
+    if text.len() as u64 > LARGEST { Err(ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, Write};
+
+    fn file(contents: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(contents).expect("written");
+        file.rewind().expect("back to its start");
+        file
+    }
+
+    #[test]
+    fn all_of_a_file_is_read_whatever_its_size_was_thought_to_be() {
+        for size in [0, 3, 6, 7, 100] {
+            assert_eq!(contents(&mut file(b"i 4711"), size).expect("read"), b"i 4711", "{size}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_not_read() {
+        let mut sparse = file(b"i 4711\n");
+        for size in [LARGEST + 1, 15 << 40, u64::MAX] {
+            let refused = contents(&mut sparse, size);
+            assert_eq!(refused.expect_err("too large").kind(), ErrorKind::FileTooLarge);
+        }
+    }
+
+    #[test]
+    fn a_file_that_grows_beyond_the_limit_is_refused() {
+        let mut growing = file(b"i 4711\n");
+        growing.set_len(LARGEST + 1).expect("a sparse file");
+        let refused = contents(&mut growing, 7).expect_err("too large");
+        assert_eq!(refused.kind(), ErrorKind::FileTooLarge);
+    }
+}

@@ -1,0 +1,76 @@
+//! Making the folders of the spool.
+
+use super::HashFolder;
+use crate::sys;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// Mode of a folder that only the mail system writes to: files in it get the folder's group.
+pub const OURS: u32 = 0o2750;
+/// Mode of a folder that everybody may put files into.
+pub const FOR_ALL: u32 = 0o3777;
+
+/// Makes a folder if it is not there. Tells whether it was not.
+pub fn make(path: &Path, mode: u32) -> io::Result<bool> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {
+            // Neither the mask nor mkdir(2) shall take anything away.
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a folder below `top`, which may be two levels down. It gets the mode of `top`, and, if root makes
+/// it, its owner. With `sync`, a new folder is on disk before anything is put into it.
+pub fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathBuf> {
+    let mut path = top.to_path_buf();
+    for letter in Path::new(&below.to_string()) {
+        let parent = path.clone();
+        path.push(letter);
+        if path.is_dir() {
+            continue;
+        }
+        let like = fs::metadata(top)?;
+        if make(&path, like.mode() & 0o7777)? {
+            if sys::users::is_root() {
+                chown(&path, Some(like.uid()), Some(like.gid()))?;
+                // Changing the owner may have taken the set-gid bit away.
+                fs::set_permissions(&path, Permissions::from_mode(like.mode() & 0o7777))?;
+            }
+            if sync {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashLevel;
+
+    #[test]
+    fn folders_are_like_the_one_above() {
+        let top = tempfile::tempdir().expect("a folder");
+        for (name, mode) in [("ours", OURS), ("for-all", FOR_ALL), ("other", 0o711)] {
+            let top = top.path().join(name);
+            assert!(make(&top, mode).expect("made"));
+            assert!(!make(&top, 0o777).expect("there already"));
+            let below = HashFolder::of(4711, HashLevel::Twice);
+            let path = make_below(&top, below, true).expect("made");
+            assert_eq!(path, top.join("Z/F"));
+            for path in [&top, &top.join("Z"), &path] {
+                let found = fs::metadata(path).expect("a folder").mode() & 0o7777;
+                assert_eq!(found, mode, "{}", path.display());
+            }
+            assert_eq!(make_below(&top, below, true).expect("there already"), path);
+            assert_eq!(make_below(&top, HashFolder::TOP, true).expect("nothing"), top);
+        }
+    }
+}

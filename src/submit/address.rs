@@ -1,0 +1,228 @@
+//! The addresses in a To, Cc or Bcc header (RFC 5322, 3.4): names, comments, groups and routes left out.
+
+/// A list of addresses that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadList(&'static str);
+
+/// Reads the addresses of a list. Quotes stay as they are written, since they are part of an address.
+pub fn addresses(list: &[u8]) -> Result<Vec<String>, BadList> {
+    let mut reader = Reader::default();
+    for &byte in list {
+        reader.take(byte)?;
+    }
+    reader.finish()
+}
+
+/// What the next byte is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Within {
+    #[default]
+    Words,
+    Quotes,
+    /// `[192.0.2.1]`
+    Literal,
+    /// Comments may be nested.
+    Comment(u32),
+}
+
+#[derive(Default)]
+struct Reader {
+    found: Vec<String>,
+    within: Within,
+    /// The byte before was a backslash, in quotes or in a comment.
+    is_escaped: bool,
+    /// There has been a blank since the last word.
+    is_apart: bool,
+    /// What stands outside angle brackets since the last comma: an address, or somebody's name.
+    outside: Text,
+    /// What stands in them, and whether they are closed.
+    inside: Option<(Text, bool)>,
+}
+
+/// Words that may be an address.
+#[derive(Default)]
+struct Text {
+    bytes: Vec<u8>,
+    /// There are two words without a dot or at sign between: no address.
+    is_torn: bool,
+}
+
+impl Text {
+    fn push(&mut self, byte: u8, is_apart: bool) {
+        let joins = |byte: &u8| matches!(byte, b'.' | b'@');
+        let is_joined = joins(&byte) || self.bytes.last().is_none_or(joins);
+        self.is_torn |= is_apart && !is_joined;
+        self.bytes.push(byte);
+    }
+}
+
+impl Reader {
+    fn take(&mut self, byte: u8) -> Result<(), BadList> {
+        match self.within {
+            Within::Words => return self.take_word(byte),
+            Within::Comment(depth) => self.take_comment(byte, depth),
+            Within::Quotes => {
+                self.push(byte);
+                if byte == b'"' && !self.is_escaped {
+                    self.within = Within::Words;
+                }
+                self.is_escaped = byte == b'\\' && !self.is_escaped;
+            }
+            Within::Literal => {
+                self.push(byte);
+                if byte == b']' {
+                    self.within = Within::Words;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_comment(&mut self, byte: u8, depth: u32) {
+        let was_escaped = std::mem::take(&mut self.is_escaped);
+        match byte {
+            _ if was_escaped => {}
+            b'\\' => self.is_escaped = true,
+            b'(' => self.within = Within::Comment(depth + 1),
+            b')' if depth == 1 => self.within = Within::Words,
+            b')' => self.within = Within::Comment(depth - 1),
+            _ => {}
+        }
+    }
+
+    fn take_word(&mut self, byte: u8) -> Result<(), BadList> {
+        let is_in_brackets = matches!(self.inside, Some((_, false)));
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => self.is_apart = true,
+            b'(' => {
+                self.within = Within::Comment(1);
+                self.is_apart = true;
+            }
+            b'<' if self.inside.is_some() => return Err(BadList("one < behind another")),
+            b'<' => self.inside = Some((Text::default(), false)),
+            b'>' => match &mut self.inside {
+                Some((_, is_closed)) if !*is_closed => *is_closed = true,
+                _ => return Err(BadList("a > without <")),
+            },
+            b',' | b';' if !is_in_brackets => self.end_address()?,
+            // The name of a group is no address; nor is the way that a route names.
+            b':' if is_in_brackets => self.inside = Some((Text::default(), false)),
+            b':' => self.outside = Text::default(),
+            0..0x20 | 0x7f => return Err(BadList("a control character")),
+            _ if matches!(self.inside, Some((_, true))) => {
+                return Err(BadList("text behind the > of an address"));
+            }
+            _ => {
+                self.within = match byte {
+                    b'"' => Within::Quotes,
+                    b'[' => Within::Literal,
+                    _ => Within::Words,
+                };
+                self.push(byte);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, byte: u8) {
+        let is_apart = std::mem::take(&mut self.is_apart);
+        let text = match &mut self.inside {
+            Some((inside, _)) => inside,
+            None => &mut self.outside,
+        };
+        text.push(byte, is_apart);
+    }
+
+    fn end_address(&mut self) -> Result<(), BadList> {
+        let outside = std::mem::take(&mut self.outside);
+        let address = match self.inside.take() {
+            Some((_, false)) => return Err(BadList("a < without >")),
+            Some((inside, true)) if inside.bytes.is_empty() => {
+                return Err(BadList("nobody between < and >"));
+            }
+            Some((inside, true)) => inside,
+            None => outside,
+        };
+        if address.is_torn {
+            return Err(BadList("words without a comma between"));
+        }
+        if address.bytes.iter().any(u8::is_ascii_control) {
+            return Err(BadList("a control character"));
+        }
+        if !address.bytes.is_empty() {
+            let text = String::from_utf8(address.bytes);
+            self.found.push(text.map_err(|_| BadList("an address that is not in UTF-8"))?);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<String>, BadList> {
+        if self.within != Within::Words {
+            return Err(BadList("quotes, brackets or a comment without an end"));
+        }
+        self.end_address()?;
+        Ok(self.found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn addresses_come_out_of_all_that_is_around_them() {
+        for (list, expected) in [
+            ("a@b", &["a@b"][..]),
+            ("a@b, c", &["a@b", "c"]),
+            (" Bob <bob@x> ,, \"D, E\" <d.e@x>", &["bob@x", "d.e@x"]),
+            ("A. B. C. <a@b> (his \\) (old) address)", &["a@b"]),
+            ("(who?) a (comment) @ b . c", &["a@b.c"]),
+            ("\"a, \\\" b\"@c, <\"x y\"@z>", &["\"a, \\\" b\"@c", "\"x y\"@z"]),
+            ("friends: a@b, C <c@d>;, e@f", &["a@b", "c@d", "e@f"]),
+            ("undisclosed-recipients:;", &[]),
+            ("<@relay.x,@relay.y:a@b>", &["a@b"]),
+            ("a@[IPv6:2001:db8::1], b@[192.0.2.1]", &["a@[IPv6:2001:db8::1]", "b@[192.0.2.1]"]),
+            ("a@b;\n c@d", &["a@b", "c@d"]),
+            ("J\u{f6}rg <j\u{f6}rg@x>", &["j\u{f6}rg@x"]),
+            ("", &[]),
+        ] {
+            let found = addresses(list.as_bytes()).expect(list);
+            assert_eq!(found, expected, "{list}");
+        }
+        // A name in another character set is no obstacle.
+        assert_eq!(addresses(b"J\xf6rg <a@b>"), Ok(vec!["a@b".to_string()]));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for list in [
+            "alice bob",
+            "a@b c@d",
+            "<a@b",
+            "a@b>",
+            "<<a@b>>",
+            "<a@b> c",
+            "<>",
+            "<a b@c>",
+            "\"a@b",
+            "a@b (comment",
+            "a@[1",
+            "a\0@b",
+            "\"a\nb\"@c",
+        ] {
+            assert!(addresses(list.as_bytes()).is_err(), "{list:?}");
+        }
+        assert!(addresses(b"j\xf6rg@x").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_get_a_line_end_through(list in prop::collection::vec(any::<u8>(), 0..60)) {
+            for address in addresses(&list).unwrap_or_default() {
+                prop_assert!(!address.is_empty() && !address.contains(['\n', '\r', '\0']));
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The command line of `submit`: its own, and what programs give to `sendmail`.
+
+use super::USAGE;
+use clap::{ArgAction, Parser};
+use std::path::PathBuf;
+
+/// Put a message, read from standard input, into the scheduler's spool
+#[derive(Parser, Clone, Debug)]
+#[command(name = "submit", version)]
+pub struct Options {
+    /// Who it is from; `<>` or nothing for nobody
+    #[arg(short = 'f', long = "from", value_name = "ADDRESS", default_value = "postmaster")]
+    from: String,
+
+    /// The sender's name, for the From header
+    #[arg(short = 'F', long = "full-name", value_name = "NAME")]
+    pub full_name: Option<String>,
+
+    /// The delivery channel
+    #[arg(short = 'c', long = "channel", default_value = "local")]
+    pub channel: String,
+
+    /// The next host; by default none for the channel local, else what is behind the @ of each
+    /// recipient
+    #[arg(short = 'n', long = "next-host", value_name = "HOST")]
+    pub host: Option<String>,
+
+    /// When the sender wants to hear of it: NEVER, or of SUCCESS, FAILURE, DELAY
+    #[arg(short = 'N', long = "notify", value_name = "WHEN")]
+    pub notify: Option<String>,
+
+    /// Also send it to those in its To, Cc and Bcc headers
+    #[arg(short = 't')]
+    pub recipients_in_headers: bool,
+
+    /// A line with only a dot does not end the message; it never does
+    #[arg(short = 'i')]
+    _dots: bool,
+
+    /// An option of sendmail, without effect
+    #[arg(short = 'o', value_name = "OPTION")]
+    _option: Vec<String>,
+
+    /// What to do; only m, to take a message
+    #[arg(short = 'b', value_name = "MODE", value_parser = ["m"])]
+    _mode: Option<String>,
+
+    /// The ZENV file that says where the spool is
+    #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
+    pub zenv: Option<PathBuf>,
+
+    /// The spool
+    #[arg(short = 'P', long = "postoffice", value_name = "FOLDER")]
+    pub postoffice: Option<PathBuf>,
+
+    /// The spool has single-letter folders; given twice, two levels of them
+    #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
+    pub hash: u8,
+
+    /// Who it is for
+    #[arg(required_unless_present = "recipients_in_headers", value_name = "RECIPIENT")]
+    recipients: Vec<String>,
+}
+
+impl Options {
+    /// The options of this process. Prints help or what is wrong, and exits, where that is called
+    /// for.
+    pub fn from_command_line() -> Options {
+        Options::try_parse().unwrap_or_else(|error| {
+            let status = if error.use_stderr() { USAGE } else { 0 };
+            // If even that cannot be printed, the status must do.
+            drop(error.print());
+            std::process::exit(status)
+        })
+    }
+
+    /// The envelope sender; `None` if reports are to go to nobody.
+    pub fn sender(&self) -> Option<&str> {
+        Some(without_brackets(&self.from)).filter(|sender| !sender.is_empty())
+    }
+
+    /// The recipients on the command line.
+    pub fn recipients(&self) -> impl Iterator<Item = &str> {
+        self.recipients.iter().map(|recipient| without_brackets(recipient))
+    }
+
+    /// Refuses what cannot stand in a control file. A line end would make a line of its own there: a
+    /// recipient, for example.
+    pub fn check(&self) -> Result<(), String> {
+        let texts = [
+            ("sender", Some(&self.from)),
+            ("name", self.full_name.as_ref()),
+            ("channel", Some(&self.channel)),
+            ("host", self.host.as_ref()),
+            ("notification wish", self.notify.as_ref()),
+        ];
+        let recipients = self.recipients.iter().map(|recipient| ("recipient", Some(recipient)));
+        for (what, text) in texts.into_iter().chain(recipients) {
+            if let Some(text) = text.filter(|text| text.contains(char::is_control)) {
+                return Err(format!("the {what} {text:?} has control characters in it"));
+            }
+        }
+        if self.channel.is_empty() || self.recipients().any(str::is_empty) {
+            return Err("a channel or recipient is empty".to_string());
+        }
+        match &self.notify {
+            Some(when) if !is_wish(when) => Err(format!(
+                "-N {when}: NEVER, or some of SUCCESS, FAILURE and DELAY with commas between"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn without_brackets(address: &str) -> &str {
+    address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
+}
+
+/// Whether the text is what may stand behind `NOTIFY=` (RFC 3461, 4.1).
+fn is_wish(text: &str) -> bool {
+    let is_event = |word: &str| {
+        ["SUCCESS", "FAILURE", "DELAY"].iter().any(|event| word.eq_ignore_ascii_case(event))
+    };
+    text.eq_ignore_ascii_case("NEVER") || text.split(',').all(is_event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(arguments: &[&str]) -> Options {
+        Options::try_parse_from([&["submit"], arguments].concat()).expect("options")
+    }
+
+    #[test]
+    fn programs_may_take_it_for_sendmail() {
+        let given =
+            options(&["-oi", "-oem", "-i", "-t", "-bm", "-F", "A. B.", "-f", "<a@b>", "--", "-c"]);
+        assert_eq!(given.sender(), Some("a@b"));
+        assert_eq!(given.recipients().collect::<Vec<_>>(), ["-c"]);
+        assert_eq!(given.check(), Ok(()));
+        assert!(options(&["-t"]).recipients().next().is_none());
+        for wrong in [&["-bs", "x"][..], &["-x", "y"], &[]] {
+            let arguments = [&["submit"], wrong].concat();
+            assert!(Options::try_parse_from(arguments).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_may_be_the_sender() {
+        for nobody in ["", "<>"] {
+            assert_eq!(options(&["-f", nobody, "x"]).sender(), None, "{nobody:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_make_a_line_of_its_own_is_refused() {
+        for evil in ["a\nb", "a@b\n\nr           prog - x 0\nm", "a\r", "\u{7f}", "a\tb", "\u{85}"]
+        {
+            for option in ["-f", "-F", "-c", "-n", "-N"] {
+                let refused = options(&[option, evil, "bob"]).check().expect_err(evil);
+                assert!(refused.contains("control characters"), "{option} {refused}");
+            }
+            options(&["bob", evil]).check().expect_err(evil);
+        }
+        options(&["-f", "Jörg \"x\" <y>@z", "bob"]).check().expect("odd, but on one line");
+        options(&[""]).check().expect_err("nobody");
+        options(&["-c", "", "bob"]).check().expect_err("no channel");
+    }
+
+    #[test]
+    fn notification_wishes_are_known_words() {
+        for (wish, is_good) in [
+            ("NEVER", true),
+            ("never", true),
+            ("success,FAILURE,Delay", true),
+            ("NEVER,SUCCESS", false),
+            ("SUCCESS FAILURE", false),
+            ("FAILURE ORCPT=x", false),
+            ("FAILURE,", false),
+            ("", false),
+        ] {
+            assert_eq!(options(&["-N", wish, "bob"]).check().is_ok(), is_good, "{wish:?}");
+        }
+    }
+}

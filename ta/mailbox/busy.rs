@@ -1,0 +1,70 @@
+//! Mailboxes that were locked when we last waited for them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long we do not wait for such a mailbox again.
+const MEMORY: Duration = Duration::from_secs(60);
+/// How many are remembered at most.
+const MOST: usize = 1000;
+
+/// The mailboxes that we have waited for in vain, and when.
+#[derive(Debug, Default)]
+pub struct Busy {
+    since: HashMap<PathBuf, Instant>,
+}
+
+impl Busy {
+    /// Whether the mailbox was locked less than a minute before `now`.
+    pub fn contains(&self, mailbox: &Path, now: Instant) -> bool {
+        self.since.get(mailbox).is_some_and(|since| is_fresh(*since, now))
+    }
+
+    /// Remembers that a mailbox is locked. One that was remembered keeps its time, so that it is
+    /// waited for once a minute however often it is tried.
+    pub fn insert(&mut self, mailbox: &Path, now: Instant) {
+        self.since.retain(|_, since| is_fresh(*since, now));
+        if self.since.len() < MOST && !self.since.contains_key(mailbox) {
+            self.since.insert(mailbox.to_path_buf(), now);
+        }
+    }
+
+    /// Forgets a mailbox that is not locked any more.
+    pub fn remove(&mut self, mailbox: &Path) {
+        self.since.remove(mailbox);
+    }
+}
+
+fn is_fresh(since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) < MEMORY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mailboxes_are_remembered_for_a_minute() {
+        let (start, mut busy) = (Instant::now(), Busy::default());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let (ann, bob) = (Path::new("ann"), Path::new("bob"));
+        busy.insert(bob, after(0));
+        busy.insert(bob, after(50));
+        assert!(busy.contains(bob, after(59)) && !busy.contains(ann, after(59)));
+        assert!(!busy.contains(bob, after(60)));
+        busy.insert(ann, after(60));
+        assert_eq!(busy.since.len(), 1);
+        busy.remove(ann);
+        assert!(!busy.contains(ann, after(60)));
+    }
+
+    #[test]
+    fn there_is_an_end_to_memory() {
+        let (now, mut busy) = (Instant::now(), Busy::default());
+        for number in 0..2 * MOST {
+            busy.insert(Path::new(&number.to_string()), now);
+        }
+        assert_eq!(busy.since.len(), MOST);
+    }
+}

@@ -1,0 +1,190 @@
+//! Locks that a crash has left behind.
+//!
+//! | a lock made by | is broken when |
+//! |---|---|
+//! | an agent on this host | that process is gone |
+//! | a program that names itself | that process is gone, and the lock is 5 minutes old |
+//! | somebody unknown, or on another host | it is 15 minutes old |
+//!
+//! In all cases we must get the kernel's lock on the mailbox first, which nearly everybody holds who
+//! is at work on one.
+
+use crate::lock_text::{Here, LONGEST, LockText, Maker};
+use crate::remains;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use zsched::processes::Process;
+use zsched::sys;
+use zsched::time::Timestamp;
+
+/// How long the lock of a program stands that is gone. Its pid may be one of another host.
+const AGE_OF_PROGRAMS: Duration = Duration::from_secs(5 * 60);
+/// How long a lock stands of which we do not know who made it.
+const AGE_OF_UNKNOWN: Duration = Duration::from_secs(15 * 60);
+
+/// Removes the lock file `path` of `mailbox` if whoever made it is gone, and what a killed agent has
+/// left of its letter. `true` if there is no such lock any more.
+///
+/// Two agents may find the same stale lock. Only one gets the kernel's lock on it, and the other
+/// finds another file, or none, under the name afterwards.
+pub fn break_lock(path: &Path, mailbox: &Path, here: &Here) -> io::Result<bool> {
+    let mut lock = match open(OpenOptions::new().read(true), path) {
+        Ok(file) => file,
+        Err(error) => return Ok(error.kind() == ErrorKind::NotFound),
+    };
+    let metadata = lock.metadata()?;
+    if !metadata.is_file() {
+        return Ok(false);
+    }
+    let mut text = Vec::new();
+    lock.by_ref().take(LONGEST).read_to_end(&mut text)?;
+    let text = here.read(&text);
+    if !is_stale(text.maker, &metadata) || lock.try_lock().is_err() {
+        return Ok(false);
+    }
+    // Keeps the kernel's lock until the file is gone.
+    let Some(mailbox) = Mailbox::claim(mailbox)? else {
+        return Ok(false);
+    };
+    let now = fs::symlink_metadata(path);
+    if now.is_ok_and(|now| identity(&now) == identity(&metadata)) {
+        mailbox.clean(&text, &metadata)?;
+        fs::remove_file(path)?;
+    }
+    Ok(true)
+}
+
+fn is_stale(maker: Maker, lock: &Metadata) -> bool {
+    let modified = Timestamp::from_parts(lock.mtime(), lock.mtime_nsec());
+    let is_gone = |pid| !Process::alive(pid).is_some_and(|it| it.may_have_written(modified));
+    match maker {
+        Maker::Agent(pid) => is_gone(pid),
+        Maker::Program(pid) => is_older(lock, AGE_OF_PROGRAMS) && is_gone(pid),
+        Maker::Unknown => is_older(lock, AGE_OF_UNKNOWN),
+    }
+}
+
+fn is_older(lock: &Metadata, than: Duration) -> bool {
+    let age = lock
+        .modified()
+        .and_then(|modified| SystemTime::now().duration_since(modified).map_err(io::Error::other));
+    age.is_ok_and(|age| age > than)
+}
+
+/// A mailbox that nobody else has locked, or none at all.
+struct Mailbox(Option<File>);
+
+impl Mailbox {
+    /// `None` if somebody else uses it, or if it is none that could be locked.
+    fn claim(path: &Path) -> io::Result<Option<Mailbox>> {
+        let file = match open(OpenOptions::new().read(true).write(true), path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some(Mailbox(None))),
+            Err(_) => return Ok(None),
+        };
+        let is_ours = file.metadata()?.is_file() && sys::try_posix_lock(&file)?;
+        Ok(is_ours.then_some(Mailbox(Some(file))))
+    }
+
+    /// Takes back what the maker of a lock had begun. Nobody but the one whose rights we have can
+    /// have made such a lock.
+    fn clean(&self, text: &LockText, lock: &Metadata) -> io::Result<()> {
+        let (Some(file), Some(append)) = (&self.0, &text.append) else {
+            return Ok(());
+        };
+        let made_by_us = lock.uid() == sys::users::effective_user();
+        match made_by_us && file.metadata()?.nlink() == 1 {
+            true => remains::take_back(file, append),
+            false => Ok(()),
+        }
+    }
+}
+
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
+/// Device and inode of a file.
+pub fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const OLD: Duration = Duration::from_secs(400);
+    const NEW: Duration = Duration::from_secs(60);
+    const VERY_OLD: Duration = Duration::from_secs(1000);
+
+    /// A folder with a lock of the given text and age on the mailbox `bob`.
+    fn locked(text: &str, age: Duration) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("bob.lock");
+        fs::write(&path, text).expect("write");
+        let lock = OpenOptions::new().write(true).open(&path).expect("open");
+        lock.set_modified(SystemTime::now() - age).expect("set the time");
+        folder
+    }
+
+    fn break_in(folder: &Path) -> bool {
+        let (lock, mailbox) = (folder.join("bob.lock"), folder.join("bob"));
+        let broken = break_lock(&lock, &mailbox, &Here::find()).expect("it can be looked at");
+        assert_eq!(lock.exists(), !broken);
+        broken
+    }
+
+    fn dead() -> u32 {
+        let mut child = Command::new("true").spawn().expect("true starts");
+        child.wait().expect("true ends");
+        child.id()
+    }
+
+    #[test]
+    fn age_and_maker_decide() {
+        let (dead, us) = (dead().to_string(), std::process::id().to_string());
+        let agent = |pid: &str| {
+            let ours = Here::find().new_lock();
+            ours.replacen(&us, pid, 1)
+        };
+        for (text, age, broken) in [
+            (dead.clone(), OLD, true),
+            (dead.clone(), NEW, false),
+            (us.clone(), Duration::ZERO, false),
+            // We have not been here for so long: the number is that of somebody before us.
+            (us.clone(), Duration::from_secs(1 << 29), true),
+            (agent(&dead), Duration::ZERO, true),
+            (agent(&us), Duration::ZERO, false),
+            (agent(&us), Duration::from_secs(1 << 29), true),
+            (format!("{dead}\nzsched elsewhere 2a8f\n"), OLD, false),
+            (format!("{dead}\nzsched elsewhere 2a8f\n"), VERY_OLD, true),
+            (String::new(), OLD, false),
+            (String::new(), VERY_OLD, true),
+            ("0".to_string(), OLD, false),
+            ("0".to_string(), VERY_OLD, true),
+            ("nonsense".to_string(), VERY_OLD, true),
+        ] {
+            assert_eq!(break_in(locked(&text, age).path()), broken, "{text:?} of age {age:?}");
+        }
+    }
+
+    #[test]
+    fn a_zombie_holds_no_lock() {
+        let mut child = Command::new("true").spawn().expect("true starts");
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        let folder = locked(&child.id().to_string(), OLD);
+        // The process may not have ended yet, and started after that.
+        assert!(break_in(folder.path()));
+        let us = std::process::id().to_string();
+        let text = Here::find().new_lock().replacen(&us, &child.id().to_string(), 1);
+        let folder = locked(&text, Duration::ZERO);
+        while !break_in(folder.path()) {
+            assert!(std::time::Instant::now() < deadline, "a zombie holds its lock");
+        }
+        child.wait().expect("true ends");
+    }
+}

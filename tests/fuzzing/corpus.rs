@@ -1,0 +1,26 @@
+//! The saved inputs: seeds from recordings, edge cases made by hand, and what once failed.
+
+use crate::targets::Target;
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+
+/// The inputs of a target, with the names of their files, in the order of these.
+pub fn inputs(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzzing").join(target.name);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{folder:?} is empty");
+    paths.into_iter().map(|path| (path.clone(), fs::read(path).expect("an input"))).collect()
+}
+
+/// Gives a target each of its saved inputs.
+pub fn run(target: Target) {
+    for (path, input) in inputs(target) {
+        if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))) {
+            eprintln!("this was with {}", path.display());
+            panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Lines between scheduler and agent: a report that was read is written as it was read.
+
+use zsched::agent::protocol::{Answer, Order, Report, Status};
+
+/// Any number of lines.
+pub fn run(bytes: &[u8]) {
+    for line in bytes.split(|byte| *byte == b'\n') {
+        check_order(line);
+        match Answer::parse(line) {
+            Answer::Report(report) => check_report(line, &report),
+            Answer::Hungry => assert!(line.starts_with(b"#hungry")),
+            Answer::Resync(path) => assert!(line.starts_with(b"#resync") && is_part(line, path)),
+            Answer::Comment(text) => assert_eq!(text, line),
+            Answer::Misformed(missing, text) => {
+                assert_eq!(text, line);
+                assert!(!missing.is_empty());
+            }
+        }
+    }
+}
+
+fn check_report(line: &[u8], report: &Report<'_>) {
+    assert!(is_part(line, report.notary) && is_part(line, report.message));
+    assert!(report.message.ends_with(report.text()));
+    if report.status == Status::RetryAt {
+        assert!(report.retry_seconds().is_none_or(|seconds| seconds >= 0));
+    }
+    let mut written = Vec::new();
+    report.write_to(&mut written);
+    assert_eq!(written.pop(), Some(b'\n'));
+    assert_eq!(Answer::parse(&written), Answer::Report(*report));
+}
+
+fn check_order(line: &[u8]) {
+    match Order::parse(line) {
+        Order::Exit => assert!(line.is_empty()),
+        Order::Idle => assert_eq!(line, b"#idle"),
+        Order::Job { path, host } => {
+            assert!(is_part(line, path) && host.is_none_or(|host| is_part(line, host)));
+            assert!(!path.contains(&b'\t'));
+        }
+    }
+}
+
+/// Whether a text is a piece of the line that it comes from.
+fn is_part(line: &[u8], text: &[u8]) -> bool {
+    let (line, text) = (line.as_ptr_range(), text.as_ptr_range());
+    text.is_empty() || (line.start <= text.start && text.end <= line.end)
+}

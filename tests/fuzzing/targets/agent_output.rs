@@ -1,0 +1,59 @@
+//! What agents write is cut into the same lines, however the system cuts it into pieces.
+
+use super::draw::Draw;
+use zsched::daemon::lines::{LONGEST_LINE, Lines};
+
+/// Stands for many bytes: the next byte says how many kB.
+const MANY: u8 = 0xfe;
+/// The longest piece, in bytes.
+const LONGEST_PIECE: usize = 64 * 1024;
+/// The most bytes that one input stands for.
+const MOST: usize = 512 * 1024;
+
+/// The lengths of the pieces up to the first 0, then what is written.
+pub fn run(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let lengths: Vec<usize> = draw.until(0).iter().map(|length| piece_length(*length)).collect();
+    let written = written(draw);
+    let mut lengths = lengths.iter().copied().cycle();
+    let mut lines = Lines::default();
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let (mut passed_over, mut rest) = (0, &written[..]);
+    while !rest.is_empty() {
+        let length = lengths.next().unwrap_or(LONGEST_PIECE).min(rest.len());
+        let (piece, behind) = rest.split_at(length);
+        passed_over += lines.take_in(piece, |line| found.push(line.to_vec()));
+        rest = behind;
+    }
+    let (expected, too_much, unfinished) = cut_at_once(&written);
+    assert!(found == expected, "{} lines instead of {}", found.len(), expected.len());
+    assert_eq!((passed_over, lines.unfinished()), (too_much, unfinished));
+}
+
+/// From 1 byte to the longest piece.
+fn piece_length(byte: u8) -> usize {
+    match byte {
+        0..=200 => usize::from(byte.max(1)),
+        _ => (usize::from(byte) - 200) * 1190,
+    }
+}
+
+fn written(mut draw: Draw<'_>) -> Vec<u8> {
+    let mut written = Vec::new();
+    while !draw.is_over() && written.len() < MOST {
+        match draw.byte() {
+            MANY => written.resize(written.len() + 1024 * usize::from(draw.byte()), b'x'),
+            byte => written.push(byte),
+        }
+    }
+    written
+}
+
+/// The lines, how much of them is too much, and how much has no line end yet.
+fn cut_at_once(written: &[u8]) -> (Vec<Vec<u8>>, usize, usize) {
+    let mut lines: Vec<&[u8]> = written.split(|byte| *byte == b'\n').collect();
+    let unfinished = lines.pop().map_or(0, <[u8]>::len);
+    let too_much = lines.iter().map(|line| line.len().saturating_sub(LONGEST_LINE)).sum();
+    let cut = |line: &&[u8]| line[..line.len().min(LONGEST_LINE)].to_vec();
+    (lines.iter().map(cut).collect(), too_much, unfinished)
+}

@@ -1,0 +1,99 @@
+//! `scheduler.cf`: what is shown of a configuration is a configuration that means the same.
+
+use std::path::Path;
+use zsched::config::{Clause, ClauseId, Config, Context, Zenv};
+
+/// Destinations that are looked up in both, beside those made of the file's own words.
+const DESTINATIONS: [(&str, &str); 6] = [
+    ("smtp", "mx.example.net"),
+    ("local", "-"),
+    ("hold", "a"),
+    ("a", "b"),
+    ("", ""),
+    ("x", "[127.0.0.1]"),
+];
+/// The largest file that is read, in bytes. What is shown has a line for each keyword in each clause.
+const LARGEST_FILE: usize = 1 << 20;
+/// How many of the file's words are tried as destinations.
+const WORDS: usize = 20;
+
+pub fn run(bytes: &[u8]) {
+    for error in parse(bytes).err().iter().flatten() {
+        assert!(!error.to_string().is_empty());
+    }
+    let Ok(config) = parse(bytes) else {
+        return;
+    };
+    let shown = config.show();
+    if shown.len() > LARGEST_FILE {
+        return;
+    }
+    let again = match parse(shown.as_bytes()) {
+        Ok(again) => again,
+        Err(errors) => panic!("what is shown is no configuration:\n{shown}\n{}", errors.join("\n")),
+    };
+    assert_eq!(config.parameters, again.parameters);
+    assert_eq!(without_sources(&shown), without_sources(&again.show()));
+    for (channel, host) in destinations(bytes) {
+        let (before, after) = (effective(&config, channel, host), effective(&again, channel, host));
+        assert_eq!(before, after, "{channel}/{host} in\n{shown}");
+        check_destination(&config, channel, host);
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Config, Vec<String>> {
+    let context = Context {
+        zenv: Zenv::from_pairs([("LOGDIR", "/var/log/my mail"), ("N", "5"), ("EMPTY", "")]),
+        is_root: true,
+        effective_user: 0,
+        effective_group: 0,
+        user_id: |name| (name == "root").then_some(0),
+        group_id: |name| (name == "daemon").then_some(1),
+    };
+    match Config::parse(Path::new("cf"), text, &context) {
+        Ok(loaded) => {
+            assert!(loaded.warnings.iter().all(|warning| !warning.is_error()));
+            Ok(loaded.config)
+        }
+        Err(diagnostics) => {
+            assert!(diagnostics.iter().any(|diagnostic| diagnostic.is_error()));
+            Err(diagnostics.iter().map(ToString::to_string).collect())
+        }
+    }
+}
+
+/// Words of the file that may match one of its own patterns.
+fn destinations(bytes: &[u8]) -> Vec<(&str, &str)> {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let words = text.split_ascii_whitespace().filter_map(|word| word.split_once('/'));
+    DESTINATIONS.into_iter().chain(words.take(WORDS)).collect()
+}
+
+/// What applies to a destination, but for the lines it was written in and the number it has in memory.
+fn effective(config: &Config, channel: &str, host: &str) -> Option<Clause> {
+    let mut clause = Clause::clone(&*config.select(channel.as_bytes(), host.as_bytes())?);
+    clause.place.line = 0;
+    clause.lines.clear();
+    clause.id = ClauseId(0);
+    Some(clause)
+}
+
+/// A clause can be put to use, and shown by itself.
+fn check_destination(config: &Config, channel: &str, host: &str) {
+    let (channel, host) = (channel.as_bytes(), host.as_bytes());
+    let Some(clause) = config.select(channel, host) else {
+        assert!(config.show_destination(channel, host).is_none());
+        return;
+    };
+    assert!(!clause.retries.is_empty() && !clause.interval.is_zero());
+    if let Some(command) = &clause.command {
+        assert!(!command.expand(channel, host, &Zenv::default()).words.is_empty());
+    }
+    assert!(config.show_destination(channel, host).is_some());
+}
+
+/// The lines without the comments that say where a value comes from: the lines have other numbers now.
+fn without_sources(shown: &str) -> Vec<&str> {
+    let text = |line| str::rsplit_once(line, "# ").map_or(line, |(text, _)| text.trim_end());
+    shown.lines().map(text).collect()
+}

@@ -1,0 +1,352 @@
+//! What happens, as the bytes have it.
+
+use super::super::draw::Draw;
+use super::configurations::configuration;
+use super::model::Told;
+use super::world::{START, World};
+use clap::Parser;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+use zsched::control_file::ControlFileError;
+use zsched::mailq::client::{Options, show_answer};
+use zsched::mailq::v1::GREETING;
+use zsched::scheduler::{AgentEnd, AgentId, Event, Reread};
+use zsched::spool::{Arrival, Group, HashFolder, Spool, SpoolName};
+use zsched::time::Timestamp;
+
+/// Destinations of recipients.
+const DESTINATIONS: [(&str, &str); 8] = [
+    ("smtp", "a.test"),
+    ("smtp", "b.test"),
+    ("local", "-"),
+    ("hold", "a.test"),
+    ("smtp", "c.test"),
+    ("local", "a.test"),
+    ("hold", "b"),
+    ("x", "a.test"),
+];
+/// What agents say of recipients.
+const STATUSES: [&str; 14] = [
+    "ok",
+    "ok2",
+    "ok3",
+    "error",
+    "error2",
+    "deferred later",
+    "deferback later",
+    "deferall down",
+    "retryat +30 later",
+    "retryat 0",
+    "retryat 99999999999999 never",
+    "retryat 1 long ago",
+    "nonsense",
+    "",
+];
+/// What is the matter with the disk.
+const ERRORS: [ErrorKind; 4] = [
+    ErrorKind::StorageFull,
+    ErrorKind::NotFound,
+    ErrorKind::PermissionDenied,
+    ErrorKind::WouldBlock,
+];
+/// How many messages there may be at a time.
+const NUMBERS: usize = 60;
+/// How old messages are when they are found, in seconds.
+const AGES: [i64; 6] = [0, 1, 59, 86_400, 400_000, -86_400];
+/// How far the clock jumps, in seconds.
+const JUMPS: [i64; 8] = [1, -1, 60, -60, 86_400, -86_400, 300_000_000, -300_000_000];
+/// No clock is set to a time outside these, in seconds since 1970.
+const TIMES: (i64, i64) = (0, 4_000_000_000);
+
+/// The world, and what is to happen in it.
+pub struct Script<'a> {
+    pub world: World,
+    pub draw: Draw<'a>,
+}
+
+impl Script<'_> {
+    /// One thing.
+    pub fn happen(&mut self) {
+        match self.draw.byte() % 32 {
+            0..=3 => self.arrive(),
+            4 => (0..5).for_each(|_| self.arrive()),
+            5..=7 => self.agent_speaks(),
+            8..=13 => self.agent_works(),
+            14 | 15 => self.agent_ends(),
+            16 => self.agent_starts(),
+            17 => self.answer_note(),
+            18 | 19 => self.answer_removal(),
+            20 => self.answer_reread(),
+            21 => self.pass_a_little(),
+            22 | 23 => self.pass_to_wakeup(),
+            24 => self.set_clock(),
+            25 => {
+                let number = self.draw.below(256);
+                self.world.tell(Event::Configured(configuration(number)));
+            }
+            26 => {
+                let (_, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
+                self.world.tell(Event::Turn(host.as_bytes()));
+            }
+            27 => self.look(),
+            28 => self.lie(),
+            29 => self.agents_work(),
+            30 => self.world.tell(Event::InitialScanDone),
+            // Seldom, as not much happens afterwards.
+            _ if self.draw.byte() == 0xd0 => self.world.tell(Event::Drain),
+            _ => self.world.tell(Event::Tick),
+        }
+    }
+
+    fn arrive(&mut self) {
+        let number = 1 + self.draw.below(NUMBERS) as u64;
+        let shape = self.draw.byte();
+        let base = match shape >> 6 {
+            3 => format!("{number}-x"),
+            _ => number.to_string(),
+        };
+        let name = SpoolName::new(HashFolder::TOP, base.as_bytes()).expect("a name");
+        let mut groups: Vec<Group> = Vec::new();
+        let mut offset = 100;
+        for _ in 0..(shape & 3) {
+            let (channel, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
+            let (channel, host): (Box<[u8]>, Box<[u8]>) =
+                (channel.as_bytes().into(), host.as_bytes().into());
+            if groups.iter().any(|group| group.channel == channel && group.host == host) {
+                continue;
+            }
+            let count = [1, 1, 2, 12][self.draw.below(4)];
+            let offsets: Vec<u32> = (0..count).map(|index| offset + 100 * index).rev().collect();
+            offset += 100 * count;
+            groups.push(Group { channel, host, offsets });
+        }
+        let age = AGES[self.draw.below(AGES.len())];
+        let modified = Timestamp::from_seconds(self.world.now.seconds() - age);
+        let is_odd = shape & 4 != 0;
+        self.world.arrive(Arrival {
+            name,
+            modified,
+            created: self.world.now,
+            owes_report: is_odd,
+            leftover: is_odd.then(|| ControlFileError::new(7, "an X line")),
+            turns: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
+            recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
+            failed: 0,
+            groups,
+            locked: Vec::new(),
+        });
+    }
+
+    fn an_agent(&mut self) -> Option<AgentId> {
+        let agents: Vec<AgentId> = self.world.model.agents.keys().copied().collect();
+        self.draw.one_of(&agents).copied()
+    }
+
+    fn agent_speaks(&mut self) {
+        let Some(agent) = self.an_agent() else {
+            return;
+        };
+        match self.draw.below(12) {
+            0 | 1 => self.world.say(agent, b"#hungry"),
+            2 => self.flood(agent, b"#hungry", 20),
+            3 => {
+                let line = self.draw.until(b'\n').to_vec();
+                self.world.say(agent, &line);
+            }
+            4 => {
+                let number = self.draw.below(NUMBERS);
+                self.world.say(agent, format!("#resync A/{number}").as_bytes());
+            }
+            5 => {
+                let bytes = 1 << self.draw.below(40);
+                self.world.say(agent, &[b'x'; 3000]);
+                self.world.tell(Event::LinePassedOver { agent, bytes });
+            }
+            6 => self.flood(agent, b"# noise", 105),
+            7..=10 => self.agent_reports_another(agent),
+            _ => {
+                let (number, offset) = (self.draw.below(NUMBERS), 100 * self.draw.below(50));
+                let status = STATUSES[self.draw.below(STATUSES.len())];
+                self.world.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
+            }
+        }
+    }
+
+    /// An agent reports about a recipient that may be due, waiting, or with another agent.
+    fn agent_reports_another(&mut self, agent: AgentId) {
+        let numbers: Vec<u64> = self.world.model.messages.keys().copied().collect();
+        let Some(number) = self.draw.one_of(&numbers) else {
+            return;
+        };
+        let open: Vec<u32> = self.world.model.messages[number].open.iter().copied().collect();
+        if let Some(offset) = self.draw.one_of(&open) {
+            let status = STATUSES[self.draw.below(STATUSES.len())];
+            self.world.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
+        }
+    }
+
+    fn flood(&mut self, agent: AgentId, line: &[u8], count: usize) {
+        self.world.check_once(|world| (0..count).for_each(|_| world.say(agent, line)));
+    }
+
+    /// An agent does some of what it was told.
+    fn agent_works(&mut self) {
+        if let Some(agent) = self.an_agent() {
+            let (status, count) = (self.draw.below(STATUSES.len()), 1 + self.draw.below(4));
+            self.world.check_once(|world| {
+                (0..count).for_each(|_| world.work(agent, STATUSES[status], usize::MAX));
+            });
+        }
+    }
+
+    /// All agents do one thing each.
+    fn agents_work(&mut self) {
+        let (status, most) = (self.draw.below(STATUSES.len()), self.draw.below(4));
+        let agents: Vec<AgentId> = self.world.model.agents.keys().copied().collect();
+        self.world.check_once(|world| {
+            agents.into_iter().for_each(|agent| world.work(agent, STATUSES[status], most));
+        });
+    }
+
+    fn agent_ends(&mut self) {
+        if let Some(agent) = self.an_agent() {
+            let end = match self.draw.below(4) {
+                0 => AgentEnd::Exited(0),
+                1 => AgentEnd::Exited(1),
+                2 => AgentEnd::Signalled(9),
+                _ => AgentEnd::NotStarted("no such file".to_string()),
+            };
+            self.world.ends(agent, end);
+        }
+    }
+
+    fn agent_starts(&mut self) {
+        if let Some(agent) = self.an_agent() {
+            let pid = u32::from(self.draw.byte());
+            self.world.starts(agent, pid);
+        }
+    }
+
+    fn answer_note(&mut self) {
+        let notes = self.world.model.notes.clone();
+        if let Some(ticket) = self.draw.one_of(&notes) {
+            let outcome = match self.draw.below(6) {
+                0 => Ok(true),
+                1 => Ok(false),
+                other => Err(ERRORS[other - 2]),
+            };
+            self.world.noted(*ticket, outcome);
+        }
+    }
+
+    fn answer_removal(&mut self) {
+        let removals = self.world.model.removals.clone();
+        if let Some(number) = self.draw.one_of(&removals) {
+            let outcome = match self.draw.below(8) {
+                0..=3 => Ok(()),
+                other => Err(ERRORS[other - 4]),
+            };
+            self.world.removed(*number, outcome);
+        }
+    }
+
+    fn answer_reread(&mut self) {
+        let rereads = self.world.model.rereads.clone();
+        if let Some(name) = self.draw.one_of(&rereads) {
+            let outcome = self.reread(name.number());
+            self.world.read_again(name.number(), outcome);
+        }
+    }
+
+    fn reread(&mut self, number: u64) -> Reread {
+        let choice = self.draw.below(6);
+        let error = ERRORS[self.draw.below(ERRORS.len())];
+        match (self.world.model.messages.get(&number), choice) {
+            (Some(message), 0 | 1) => Reread::Read(message.again(|_| false)),
+            (Some(message), 2) => Reread::Read(message.again(|offset| offset % 200 == 0)),
+            (_, 3) => Reread::Gone,
+            (_, 4) => Reread::Malformed(ControlFileError::new(0, "spoilt")),
+            _ => Reread::Failed(error),
+        }
+    }
+
+    fn pass_a_little(&mut self) {
+        let milliseconds = 1 << self.draw.below(20);
+        self.world.pass_to(self.world.now + Duration::from_millis(milliseconds));
+    }
+
+    fn pass_to_wakeup(&mut self) {
+        if let Some(next) = self.world.core.next_wakeup() {
+            let latest = Timestamp::from_seconds(TIMES.1);
+            self.world.pass_to(next.max(self.world.now).min(latest));
+        }
+    }
+
+    /// Somebody sets the clock.
+    fn set_clock(&mut self) {
+        let by = JUMPS[self.draw.below(JUMPS.len())];
+        let seconds = (self.world.now.seconds() + by).clamp(TIMES.0, TIMES.1);
+        self.world.pass_to(Timestamp::from_seconds(seconds));
+    }
+
+    /// MAILQ: the client has no complaint about what the scheduler shows.
+    fn look(&mut self) {
+        let dump = self.world.dump();
+        let answer = dump.strip_prefix(GREETING.as_bytes()).expect("a greeting");
+        let wish = [&["mailq"][..], &["mailq", "-Q"], &["mailq", "--summary"]][self.draw.below(3)];
+        let spool = Spool::new(Path::new("/dev/null/no/spool"));
+        let mut shown = Vec::new();
+        let complaints = show_answer(&Options::parse_from(wish), &spool, answer, &mut shown, false);
+        let dump = String::from_utf8_lossy(&dump);
+        assert!(matches!(complaints, Ok(0)), "{complaints:?} about\n{dump}");
+        assert!(!shown.is_empty());
+    }
+
+    /// Something that no world would do, but that must not do harm.
+    fn lie(&mut self) {
+        let number = self.draw.below(NUMBERS) as u64;
+        let agent = AgentId(number);
+        let is_known = self.world.model.agents.contains_key(&agent);
+        match self.draw.below(7) {
+            0 => self.world.noted(number, Ok(true)),
+            1 => self.world.noted(number + 100_000, Err(ErrorKind::StorageFull)),
+            2 if self.world.core.is_leaving(number) != Some(true) => {
+                self.world.removed(number, Ok(()));
+            }
+            3 if !self.world.model.rereads.iter().any(|name| name.number() == number) => {
+                self.world
+                    .tell(Event::ReadAgain { number: number + 100_000, outcome: Reread::Gone });
+            }
+            4 if !is_known => self.world.ends(agent, AgentEnd::Exited(0)),
+            5 if !is_known => self.world.starts(agent, 1),
+            _ if !is_known => self.world.say(agent, b"1/100\t\tok"),
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    /// An agent does the next thing it was told: of a job, it reports the first `most` recipients that
+    /// are open.
+    pub fn work(&mut self, agent: AgentId, status: &str, most: usize) {
+        let Some(puppet) = self.model.agents.get(&agent) else {
+            return;
+        };
+        if let Some(Told::Job(number, host)) = puppet.told.front() {
+            let number = *number;
+            let open: Vec<u32> = self.model.messages.get(&number).map_or(Vec::new(), |message| {
+                let group = message.group(&puppet.channel, host);
+                let offsets = group.map_or(&[][..], |group| &group.offsets);
+                offsets.iter().copied().filter(|offset| message.open.contains(offset)).collect()
+            });
+            for offset in open.into_iter().take(most) {
+                self.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
+            }
+        }
+        self.say(agent, b"#hungry");
+    }
+}
+
+/// So that the times above are what they say.
+const _: () = assert!(START.seconds() > TIMES.0 && START.seconds() < TIMES.1);

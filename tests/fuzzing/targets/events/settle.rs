@@ -1,0 +1,91 @@
+//! The end of each run: the trouble is over, agents deliver whatever they are given, disks have room.
+//! Then nothing may be left.
+
+use super::configurations::configuration;
+use super::world::World;
+use std::collections::BTreeSet;
+use zsched::scheduler::{AgentEnd, AgentId, Event, Reread};
+
+/// How often everybody does what there is to do.
+const MOST_ROUNDS: usize = 3000;
+
+/// Lets everything come to an end, if the core may let it.
+pub fn settle(mut world: World) {
+    let settings = world.core.settings();
+    let may_deliver = !settings.frozen && settings.selection.is_none();
+    world.end_trouble();
+    world.tell(Event::InitialScanDone);
+    world.tell(Event::Configured(configuration(0)));
+    wake_everything(&mut world);
+    for _ in 0..MOST_ROUNDS {
+        let acted = world.check_once(|world| answer(world) | work(world));
+        if acted {
+            continue;
+        }
+        if world.model.messages.is_empty() && !world.core.has_unwritten() {
+            break;
+        }
+        let Some(next) = world.core.next_wakeup() else { break };
+        world.pass_to(next.max(world.now));
+    }
+    world.dump();
+    if !may_deliver || world.is_draining {
+        return;
+    }
+    let left: Vec<u64> = world.model.messages.keys().copied().collect();
+    let dump = String::from_utf8_lossy(&world.dump()).into_owned();
+    assert!(left.is_empty(), "{left:?} are not delivered:\n{dump}");
+    let totals = world.core.totals();
+    assert_eq!((totals.messages, totals.vertices, totals.recipients), (0, 0, 0), "{dump}");
+    assert!(!world.core.has_unwritten());
+}
+
+/// Hosts may have asked to be left alone until the year 2262.
+fn wake_everything(world: &mut World) {
+    let groups = world.model.messages.values().flat_map(|message| &message.arrival.groups);
+    let hosts: BTreeSet<Box<[u8]>> = groups.map(|group| group.host.clone()).collect();
+    for host in hosts {
+        world.tell(Event::Turn(&host));
+    }
+}
+
+/// Answers whatever the core waits for. Tells whether there was anything.
+fn answer(world: &mut World) -> bool {
+    let (notes, removals) = (world.model.notes.clone(), world.model.removals.clone());
+    let rereads = world.model.rereads.clone();
+    let acted = !(notes.is_empty() && removals.is_empty() && rereads.is_empty());
+    for ticket in notes {
+        world.noted(ticket, Ok(false));
+    }
+    for number in removals {
+        world.removed(number, Ok(()));
+    }
+    for name in rereads {
+        let message = world.model.messages.get(&name.number());
+        let outcome =
+            message.map_or(Reread::Gone, |message| Reread::Read(message.again(|_| false)));
+        world.read_again(name.number(), outcome);
+    }
+    acted
+}
+
+/// Lets each agent do one thing. Tells whether there was anything.
+fn work(world: &mut World) -> bool {
+    let agents: Vec<AgentId> = world.model.agents.keys().copied().collect();
+    let mut acted = false;
+    for agent in agents {
+        let Some(puppet) = world.model.agents.get(&agent) else { continue };
+        let is_running = puppet.is_running;
+        if !puppet.told.is_empty() {
+            if !is_running {
+                world.starts(agent, 7);
+            }
+            world.work(agent, "ok3", usize::MAX);
+            acted = true;
+        } else if puppet.is_ending {
+            world.ends(agent, AgentEnd::Exited(0));
+            acted = true;
+        }
+    }
+    acted
+}

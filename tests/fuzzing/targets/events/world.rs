@@ -1,0 +1,279 @@
+//! The world around the core: it tells facts, takes the actions, and checks what it is asked to do.
+
+use super::configurations::configuration;
+use super::model::{Model, Puppet, Spooled, Told};
+use zsched::agent::protocol::{Answer, Status};
+use zsched::config::Clause;
+use zsched::mailq::v1::Dump;
+use zsched::scheduler::{Action, AgentEnd, AgentId, Event, Note, Reread, Scheduler, Settings};
+use zsched::spool::note::Occasion;
+use zsched::spool::{Arrival, SpoolName};
+use zsched::time::Timestamp;
+
+/// The core, and what the world outside knows.
+pub struct World {
+    pub core: Scheduler,
+    pub now: Timestamp,
+    pub model: Model,
+    /// Whether it was told to stop: then it starts no agent any more.
+    pub is_draining: bool,
+    /// Whether the core is checked after each event, which costs far more than the event.
+    pub checks_each: bool,
+    /// How agents come to life.
+    birth: Birth,
+}
+
+/// How agents come to life.
+#[derive(Clone, Copy)]
+enum Birth {
+    /// At once, as the daemon does it.
+    AtOnce,
+    /// Each other one cannot be started.
+    EachOther,
+    /// When the script says so.
+    Later,
+    /// None can be started.
+    Never,
+}
+
+/// Some time in 2026.
+pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
+
+impl World {
+    pub fn new(settings: Settings, birth: usize) -> World {
+        let first = configuration(usize::from(settings.seed as u8));
+        World {
+            core: Scheduler::new(settings, first),
+            now: START,
+            model: Model::default(),
+            is_draining: false,
+            checks_each: true,
+            birth: [Birth::AtOnce, Birth::EachOther, Birth::Later, Birth::Never][birth],
+        }
+    }
+
+    /// Tells a fact, and does what the core wants done.
+    pub fn tell(&mut self, event: Event<'_>) {
+        self.is_draining |= matches!(event, Event::Drain);
+        self.core.handle(self.now, event);
+        if self.checks_each {
+            self.core.check_invariants();
+        }
+        while let Some(action) = self.core.poll() {
+            self.perform(action);
+        }
+        for (agent, puppet) in &self.model.agents {
+            let waits = puppet.told.is_empty() && !puppet.is_ending && !puppet.is_parked;
+            assert!(!waits, "{agent:?} is not idle, but has nothing to do");
+        }
+        let is_idle = |puppet: &&Puppet| puppet.is_parked && !puppet.is_ending;
+        let idle = self.model.agents.values().filter(is_idle).count();
+        assert_eq!(self.core.totals().idle, idle, "idle agents, some of whom wait for nothing");
+    }
+
+    /// Lets agents come to life at once from now on.
+    pub fn end_trouble(&mut self) {
+        self.birth = Birth::AtOnce;
+    }
+
+    /// Does something that takes many events, and checks the core once.
+    pub fn check_once<T>(&mut self, act: impl FnOnce(&mut World) -> T) -> T {
+        let checks_each = std::mem::replace(&mut self.checks_each, false);
+        let result = act(self);
+        self.checks_each = checks_each;
+        self.core.check_invariants();
+        result
+    }
+
+    /// Time has passed, or was set.
+    pub fn pass_to(&mut self, now: Timestamp) {
+        self.now = now;
+        self.tell(Event::Tick);
+        let next = self.core.next_wakeup();
+        assert!(next.is_none_or(|next| next > now), "woken up again and again");
+    }
+
+    pub fn arrive(&mut self, arrival: Arrival) {
+        let number = arrival.name.number();
+        if self.core.is_leaving(number).is_none() {
+            self.model.messages.insert(number, Spooled::new(arrival.clone()));
+        }
+        self.tell(Event::Arrived(arrival));
+    }
+
+    /// An agent writes a line. Whatever the core makes of it, the model makes of it, too.
+    pub fn say(&mut self, agent: AgentId, line: &[u8]) {
+        match Answer::parse(line) {
+            Answer::Hungry => {
+                if let Some(puppet) = self.model.agents.get_mut(&agent) {
+                    puppet.is_parked |= puppet.told.pop_front() == Some(Told::Idle);
+                }
+            }
+            Answer::Report(report) if self.model.agents.contains_key(&agent) => {
+                let is_final = matches!(
+                    report.status,
+                    Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2
+                );
+                if let Some(message) =
+                    self.model.messages.get_mut(&report.number).filter(|_| is_final)
+                {
+                    message.open.remove(&report.offset);
+                }
+            }
+            _ => {}
+        }
+        self.tell(Event::AgentSaid { agent, line });
+    }
+
+    pub fn starts(&mut self, agent: AgentId, pid: u32) {
+        if let Some(puppet) = self.model.agents.get_mut(&agent) {
+            puppet.is_running = true;
+        }
+        self.tell(Event::AgentStarted { agent, pid });
+    }
+
+    pub fn ends(&mut self, agent: AgentId, end: AgentEnd) {
+        self.model.agents.remove(&agent);
+        self.tell(Event::AgentEnded { agent, end });
+    }
+
+    pub fn noted(&mut self, ticket: u64, outcome: Result<bool, std::io::ErrorKind>) {
+        self.model.notes.retain(|other| *other != ticket);
+        self.tell(Event::Noted { ticket, outcome });
+    }
+
+    pub fn removed(&mut self, number: u64, outcome: Result<(), std::io::ErrorKind>) {
+        self.model.removals.retain(|other| *other != number);
+        if outcome.is_ok() && self.core.is_leaving(number) == Some(true) {
+            self.model.forget(number);
+        }
+        self.tell(Event::Removed { number, outcome });
+    }
+
+    pub fn read_again(&mut self, number: u64, outcome: Reread) {
+        self.model.rereads.retain(|name| name.number() != number);
+        if matches!(outcome, Reread::Gone | Reread::Malformed(_)) {
+            self.model.forget(number);
+            self.model.removals.retain(|other| *other != number);
+        }
+        self.tell(Event::ReadAgain { number, outcome });
+    }
+
+    /// What MAILQ shows, whole.
+    pub fn dump(&self) -> Vec<u8> {
+        let (mut dump, mut text) = (Dump::new(START, true), Vec::new());
+        dump.write(&self.core, self.now, &mut text, usize::MAX);
+        assert!(dump.is_over());
+        text
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::StartAgent { agent, clause, channel, host } => {
+                self.start(agent, &clause, &channel, &host);
+            }
+            Action::Feed { agent, job } => self.feed(agent, &job),
+            Action::SayIdle(agent) => self.puppet(agent).told.push_back(Told::Idle),
+            Action::StopAgent { agent, .. } => self.puppet(agent).is_ending = true,
+            Action::ClearLocks { name, .. } => self.expect_message(&name),
+            Action::ReadAgain(name) => {
+                self.expect_message(&name);
+                self.model.rereads.push(name);
+            }
+            Action::Note(note) => self.note(&note),
+            Action::Remove { name, .. } => {
+                self.expect_message(&name);
+                let number = name.number();
+                assert!(!self.model.removals.contains(&number), "{name} is removed twice");
+                self.model.removals.push(number);
+            }
+            Action::Statistics(record) => assert!(!record.state.is_empty()),
+            Action::Log(_, text) => assert!(text.len() < 10_000, "a log line of {}", text.len()),
+        }
+    }
+
+    fn start(&mut self, agent: AgentId, clause: &Clause, channel: &[u8], host: &[u8]) {
+        let command = clause.command.as_ref().expect("a clause with a command");
+        let with_host = command.with_host();
+        let puppet = Puppet {
+            channel: channel.into(),
+            host: with_host.then(|| host.into()),
+            is_running: false,
+            is_ending: false,
+            is_parked: false,
+            told: [Told::Start].into(),
+        };
+        assert!(self.model.agents.insert(agent, puppet).is_none(), "an agent is born twice");
+        self.check_limits(clause, channel);
+        match self.birth {
+            Birth::AtOnce => {}
+            Birth::EachOther if agent.0.is_multiple_of(2) => {}
+            Birth::Later => return,
+            Birth::EachOther | Birth::Never => {
+                self.model.agents.remove(&agent);
+                let end = AgentEnd::NotStarted("no such file".to_string());
+                // As the daemon does it: among the actions, and none of them is forgotten.
+                return self.core.handle(self.now, Event::AgentEnded { agent, end });
+            }
+        }
+        self.puppet(agent).is_running = true;
+        let pid = 1000 + agent.0 as u32;
+        self.core.handle(self.now, Event::AgentStarted { agent, pid });
+    }
+
+    fn check_limits(&mut self, clause: &Clause, channel: &[u8]) {
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        let all = self.model.agents.len();
+        let of_channel =
+            self.model.agents.values().filter(|other| *other.channel == *channel).count();
+        let settings = self.core.settings().clone();
+        assert!(all <= limit(clause.max_agents).min(settings.max_agents), "maxta: {all}");
+        assert!(of_channel <= limit(clause.max_channel), "maxchannel: {of_channel}");
+        assert!(!settings.frozen, "an agent, although nothing is to be started");
+        let started = self.model.count_start(self.now);
+        assert!(started <= settings.fork_rate.max(1), "fork rate: {started}");
+    }
+
+    fn feed(&mut self, agent: AgentId, job: &[u8]) {
+        let job = job.strip_suffix(b"\n").expect("a line");
+        assert!(!job.contains(&b'\n'), "more than one line");
+        let mut fields = job.split(|byte| *byte == b'\t');
+        let name = SpoolName::from_notified(fields.next().unwrap_or_default()).expect("a name");
+        let puppet = &self.model.agents[&agent];
+        let host = puppet.host.as_deref().or(fields.next()).expect("a host");
+        assert!(!puppet.is_ending, "a job for an agent that was told to end");
+        let number = name.number();
+        let told = Told::Job(number, host.into());
+        assert!(!self.model.is_with_another(agent, &told), "{name} is with two agents");
+        let message = self.model.messages.get(&number).expect("a known message");
+        let group = message.group(&puppet.channel, host).expect("a known destination");
+        assert!(group.offsets.iter().any(|offset| message.open.contains(offset)), "{name} is over");
+        let puppet = self.puppet(agent);
+        puppet.is_parked = false;
+        puppet.told.push_back(told);
+    }
+
+    fn note(&mut self, note: &Note) {
+        self.expect_message(&note.name);
+        assert!(!note.offsets.is_empty(), "a note about nobody");
+        assert!(!self.model.notes.contains(&note.ticket), "a note is written twice");
+        self.model.notes.push(note.ticket);
+        let is_new = note.ticket > self.model.last_ticket;
+        self.model.last_ticket = note.ticket.max(self.model.last_ticket);
+        let number = note.name.number();
+        if is_new && note.occasion == Occasion::Expiry {
+            let message = self.model.messages.get_mut(&number).expect("it is known");
+            for offset in &note.offsets {
+                assert!(message.open.remove(offset), "{number}/{offset} has ended already");
+            }
+        }
+    }
+
+    fn puppet(&mut self, agent: AgentId) -> &mut Puppet {
+        self.model.agents.get_mut(&agent).expect("a living agent")
+    }
+
+    fn expect_message(&self, name: &SpoolName) {
+        assert!(self.model.messages.contains_key(&name.number()), "{name} is not known");
+    }
+}

@@ -1,0 +1,51 @@
+//! Answers of MAILQ version 1, as the client reads them: whatever a server sends, a terminal gets no
+//! byte that it would obey, and not much more than was sent.
+
+use super::draw::Draw;
+use clap::Parser;
+use std::path::Path;
+use zsched::mailq::client::{Options, show_answer};
+use zsched::spool::Spool;
+
+/// What the user may have asked for.
+const WISHES: [&[&str]; 10] = [
+    &[],
+    &["-v"],
+    &["-vv"],
+    &["-Q"],
+    &["-QQ"],
+    &["-S"],
+    &["-SS"],
+    &["--summary"],
+    &["-c", "smtp"],
+    &["-Q", "-h", "a.test"],
+];
+/// Bytes shown for each byte received, at most: an escaped control character takes more room, and a
+/// table has columns.
+const GROWTH: usize = 40;
+/// Bytes shown of nothing.
+const FRAME: usize = 1000;
+
+/// What the user wants in the first byte, then the answer without its greeting.
+pub fn run(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let wish = WISHES[draw.below(WISHES.len())];
+    let answer = draw.rest();
+    let on_terminal = show(wish, answer, true);
+    for character in String::from_utf8(on_terminal.0).expect("a terminal gets text").chars() {
+        assert!(matches!(character, '\t' | '\n') || !character.is_control(), "{character:?}");
+    }
+    let on_pipe = show(wish, answer, false);
+    assert_eq!(on_terminal.1, on_pipe.1, "complaints depend on what is looking");
+    assert!(on_pipe.0.len() <= GROWTH * answer.len() + FRAME, "{} bytes", on_pipe.0.len());
+}
+
+/// What is shown, and how many complaints there are; or the exit status.
+fn show(wish: &[&str], answer: &[u8], is_terminal: bool) -> (Vec<u8>, Result<u64, i32>) {
+    let options = Options::parse_from([&["mailq"], wish].concat());
+    // Nothing may be opened that a server names, and nothing is there.
+    let spool = Spool::new(Path::new("/dev/null/no/spool"));
+    let mut out = Vec::new();
+    let shown = show_answer(&options, &spool, answer, &mut out, is_terminal);
+    (out, shown.map_err(|failure| failure.status()))
+}

@@ -1,0 +1,47 @@
+//! What is fed with arbitrary bytes: one function for each language that somebody else writes, and one
+//! for the order of events in the core.
+//!
+//! Each takes any bytes, and panics if a promise is broken. They know nothing of where the bytes come
+//! from: the saved corpus and some mutation under `cargo test`, libFuzzer under `fuzz/run`.
+//!
+//! Not there yet, because the parsers are not: requests of MAILQ version 2, the file of its accounts.
+
+mod agent_line;
+mod agent_output;
+mod configuration;
+mod control_file;
+mod draw;
+mod events;
+mod mailq_answer;
+mod spool_name;
+mod submission;
+mod zenv;
+
+/// Something that takes any bytes.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of its folder in the corpus, and of its libFuzzer program.
+    pub name: &'static str,
+    /// Takes the bytes; panics if a promise is broken.
+    pub run: fn(&[u8]),
+    /// How many mutated inputs it gets under `cargo test`: some half a second's worth.
+    pub rounds: u32,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 9] = [
+    Target { name: "configuration", run: configuration::run, rounds: 250 },
+    Target { name: "zenv", run: zenv::run, rounds: 4000 },
+    Target { name: "control_file", run: control_file::run, rounds: 1000 },
+    Target { name: "agent_line", run: agent_line::run, rounds: 8000 },
+    Target { name: "agent_output", run: agent_output::run, rounds: 600 },
+    Target { name: "mailq_answer", run: mailq_answer::run, rounds: 800 },
+    Target { name: "spool_name", run: spool_name::run, rounds: 15000 },
+    Target { name: "submission", run: submission::run, rounds: 1000 },
+    Target { name: "events", run: events::run, rounds: 400 },
+];
+
+/// The target of a name.
+pub fn find(name: &str) -> Target {
+    *TARGETS.iter().find(|target| target.name == name).expect("a target of this name")
+}

@@ -1,0 +1,79 @@
+//! `submit`: whatever addresses and text it is given, what it writes is read as one message with just
+//! these recipients.
+
+use super::draw::Draw;
+use clap::Parser;
+use zsched::control_file::compose::Draft;
+use zsched::control_file::{ControlFile, parse};
+use zsched::submit::{Letter, Options};
+
+/// Sender, channel, host, wishes and recipients, with a NUL behind each; two behind the last one, and
+/// then the message.
+pub fn run(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let mut word = || String::from_utf8_lossy(draw.until(0)).into_owned();
+    let mut arguments = vec!["submit".to_string()];
+    for option in ["from", "channel", "next-host", "notify"] {
+        let value = word();
+        if !value.is_empty() {
+            arguments.push(format!("--{option}={value}"));
+        }
+    }
+    arguments.push("--".to_string());
+    loop {
+        match word() {
+            recipient if recipient.is_empty() => break,
+            recipient => arguments.push(recipient),
+        }
+    }
+    // Without recipients, or with a channel of nothing, the command line is refused.
+    let Some(options) = Options::try_parse_from(&arguments).ok().filter(|all| all.check().is_ok())
+    else {
+        return;
+    };
+    if let Ok(letter) = Letter::compose(draw.rest(), &options) {
+        check(letter);
+    }
+}
+
+fn check(letter: Letter) {
+    let recipients: Vec<String> =
+        letter.group.recipients.iter().map(|one| one.address.user.clone()).collect();
+    let has_wishes = letter.group.recipients.iter().any(|one| !one.notify.is_empty());
+    let headers = letter.group.headers.clone();
+    assert!(letter.text.starts_with(&headers));
+    let draft = Draft {
+        name: "4711".to_string(),
+        body_offset: 0,
+        log_id: letter.id,
+        groups: vec![letter.group],
+    };
+    let bytes = draft.to_text().expect("what is checked can be written");
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let file = parse(bytes).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+    assert!(file.undeliverable.is_empty(), "{:?} in\n{text}", file.undeliverable);
+    assert_eq!((file.senders.len(), file.headers.len()), (1, 1), "{text}");
+    assert_eq!(file.recipients.len(), recipients.len(), "{text}");
+    assert_eq!(file.get(file.headers[0].text), headers);
+    for (recipient, address) in file.recipients.iter().zip(&recipients) {
+        assert_eq!(file.get(recipient.quad.privilege), b"65534", "{text}");
+        assert_eq!(recipient.notify.is_some(), has_wishes, "{text}");
+        check_address(&file, recipient.quad.user, address);
+    }
+}
+
+/// An address stands in the file as it is, or in quotes with no more than a line end replaced.
+fn check_address(file: &ControlFile, word: zsched::control_file::Span, address: &str) {
+    let word = String::from_utf8(file.get(word).to_vec()).expect("the draft is text");
+    let address = address.replace('\n', " ");
+    if word == address {
+        return;
+    }
+    let quoted = word.strip_prefix('"').and_then(|word| word.strip_suffix('"'));
+    let mut unquoted = String::new();
+    let mut characters = quoted.unwrap_or_else(|| panic!("{address:?} became {word}")).chars();
+    while let Some(character) = characters.next() {
+        unquoted.extend(if character == '\\' { characters.next() } else { Some(character) });
+    }
+    assert_eq!(unquoted, address);
+}

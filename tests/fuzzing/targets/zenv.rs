@@ -1,0 +1,30 @@
+//! ZENV files, and the places that their variables are put in.
+
+use super::draw::Draw;
+use zsched::config::Zenv;
+
+/// A text with variables in it up to the first NUL, then the file.
+pub fn run(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let text = String::from_utf8_lossy(draw.until(0));
+    let file = draw.rest();
+    let Ok(zenv) = Zenv::parse(file) else {
+        assert!(std::str::from_utf8(file).is_err() || file.contains(&0), "refused for no reason");
+        return;
+    };
+    let expanded = zenv.expand(&text);
+    if !text.contains("${") {
+        assert_eq!(expanded, text);
+    }
+    // Each definition is found under its name, unless an earlier one has the same.
+    let lines = file.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let mut seen: Vec<&str> = Vec::new();
+    for line in lines.map(str::trim_ascii).filter(|line| !line.starts_with('#')) {
+        if let Some((name, value)) = line.split_once('=')
+            && !seen.contains(&name.trim_end())
+        {
+            assert_eq!(zenv.get(name.trim_end()), Some(value.trim_start()));
+            seen.push(name.trim_end());
+        }
+    }
+}
