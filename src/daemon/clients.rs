@@ -213,7 +213,9 @@ impl Clients {
                 return;
             }
             let client = self.clients.get_mut(&number).expect("it was there a moment ago");
-            let served = if client.can_go_on() { client.serve(scheduler, now) } else { Ok(0) };
+            // No event tells of little room. One that takes a little at a time gets its due at the last moment.
+            let is_tried = client.can_go_on() || client.time_left(patience).is_zero();
+            let served = if is_tried { client.serve(scheduler, now) } else { Ok(0) };
             let is_over = served.is_err() || client.time_left(patience).is_zero();
             left = left.saturating_sub(served.unwrap_or_default());
             if is_over {
@@ -443,6 +445,22 @@ mod tests {
         assert!(world.clients.clients[&0].is_stalled && !world.clients.have_room());
         world.clients.listen(0);
         assert!(world.clients.have_room());
+    }
+
+    #[test]
+    fn a_client_that_takes_little_at_a_time_keeps_its_connection() {
+        let mut world = World::new(1);
+        let mut theirs = world.connect();
+        let client = world.clients.clients.get_mut(&0).expect("it has just come");
+        client.outbox.push(&[b'x'; 4_000_000]);
+        world.serve();
+        for (taken, is_kept) in [(70_000, true), (0, false)] {
+            theirs.read_exact(&mut vec![0; taken]).expect("so much is there");
+            let client = world.clients.clients.get_mut(&0).expect("it is there");
+            client.progress = client.progress.checked_sub(PATIENCE).expect("a minute ago");
+            world.serve();
+            assert_eq!(world.clients.clients.contains_key(&0), is_kept, "after {taken} bytes");
+        }
     }
 
     #[test]
