@@ -3,21 +3,29 @@
 //!
 //! ```text
 //! cargo bench --bench throughput -- [--messages N] [--hosts N] [--folder FOLDER]
+//! cargo bench --bench throughput -- --record ROUNDS [--rate N] [...]
 //! ```
 //!
 //! Without a folder it measures on tmpfs (`/dev/shm`) and on the disk that holds the target folder.
 //! Printed are: seconds until the first removal, messages a second from the first removal to the last,
 //! processor time of the scheduler for each message, and its memory for each queued message.
+//!
+//! With `--record` it measures what a recording costs: so many pairs of runs, one without and one with a
+//! recorder, and the ratio of their processor times. With `--rate` the messages come at so many a second,
+//! with a notice for each, instead of being there at the start; busy as it is then, a turn of the
+//! scheduler's loop has little to do, and a message costs more.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 use zsched::control_file::compose::{Address, Group, Recipient};
 use zsched::spool::submit::Submitter;
-use zsched::spool::{HashLevel, Spool};
+use zsched::spool::{HashLevel, Spool, SpoolName};
 
 const CONFIGURATION: &str = "\
 PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
@@ -43,8 +51,57 @@ fn main() -> io::Result<()> {
         None => vec![PathBuf::from("/dev/shm"), disk],
     };
     for folder in folders {
-        measure(&folder, messages, hosts)?;
+        match number("--record", 0) {
+            0 => measure(&folder, messages, hosts)?,
+            rounds => compare(&folder, messages, hosts, rounds, number("--rate", 0))?,
+        }
     }
+    Ok(())
+}
+
+/// Prints the processor time for each message without and with a recorder.
+fn compare(
+    folder: &Path,
+    messages: usize,
+    hosts: usize,
+    rounds: usize,
+    rate: usize,
+) -> io::Result<()> {
+    println!("{messages} messages to {hosts} hosts in {}, {rate}/s", folder.display());
+    let one = |recorded: bool| {
+        let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
+        let place = Place::new(folder.path())?;
+        let recording = folder.path().join("recording");
+        let options = [OsStr::new("--record"), recording.as_os_str()];
+        let options = if recorded { &options[..] } else { &[] };
+        let run = if rate == 0 {
+            place.fill(messages, hosts)?;
+            place.run(options)?
+        } else {
+            place.run_at(rate, messages, hosts, options)?
+        };
+        let size = fs::metadata(&recording).map_or(0, |data| data.len());
+        Ok::<_, io::Error>((run.processor_time.as_secs_f64() * 1e6 / messages as f64, size))
+    };
+    let mut ratios = Vec::new();
+    let mut lowest = (f64::INFINITY, f64::INFINITY);
+    for round in 0..rounds {
+        // Whoever is first has no advantage.
+        let first = round % 2 == 1;
+        let (a, b) = (one(first)?, one(!first)?);
+        let ((without, _), (with, size)) = if first { (b, a) } else { (a, b) };
+        ratios.push(with / without);
+        lowest = (lowest.0.min(without), lowest.1.min(with));
+        let bytes = size as f64 / messages as f64;
+        println!(
+            "  {without:8.2} us/message without, {with:8.2} with: {:6.4} ({bytes:.0} bytes/message)",
+            with / without
+        );
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("  median ratio {:6.4}", ratios[ratios.len() / 2]);
+    // What others do on the machine only ever adds.
+    println!("  ratio of the lowest {:6.4}", lowest.1 / lowest.0);
     Ok(())
 }
 
@@ -54,7 +111,7 @@ fn measure(folder: &Path, messages: usize, hosts: usize) -> io::Result<()> {
     let place = Place::new(folder.path())?;
     place.fill(messages, hosts)?;
     let memory = place.memory_per_message(messages)?;
-    let run = place.run()?;
+    let run = place.run(&[])?;
     let rate = messages as f64 / run.removing.as_secs_f64();
     let all = messages as f64 / (run.until_first + run.removing).as_secs_f64();
     let cpu = run.processor_time.as_secs_f64() * 1e6 / messages as f64;
@@ -89,6 +146,16 @@ impl Place {
     }
 
     fn fill(&self, messages: usize, hosts: usize) -> io::Result<()> {
+        self.submit(messages, hosts, |_, _| Ok(()))
+    }
+
+    /// Puts messages into the spool, and tells the name of each.
+    fn submit(
+        &self,
+        messages: usize,
+        hosts: usize,
+        mut tell: impl FnMut(usize, SpoolName) -> io::Result<()>,
+    ) -> io::Result<()> {
         let submitter =
             Submitter { spool: self.spool.clone(), level: HashLevel::Flat, sync: false };
         for index in 0..messages {
@@ -102,17 +169,19 @@ impl Place {
                 headers: headers.clone().into_bytes(),
             };
             let message = format!("{headers}\nA short body.\n");
-            submitter.submit(message.as_bytes(), &format!("<{index}@example.org>"), vec![group])?;
+            let id = format!("<{index}@example.org>");
+            tell(index, submitter.submit(message.as_bytes(), &id, vec![group])?)?;
         }
         Ok(())
     }
 
-    fn start(&self, option: &str) -> io::Result<Scheduler> {
+    fn start(&self, option: &str, others: &[&OsStr]) -> io::Result<Scheduler> {
         let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
             .args([option, "-Z"])
             .arg(&self.zenv)
             .arg("-f")
             .arg(&self.config)
+            .args(others)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -120,11 +189,11 @@ impl Place {
     }
 
     /// Starts the scheduler on the full spool, and waits until it is empty.
-    fn run(&self) -> io::Result<Run> {
+    fn run(&self, options: &[&OsStr]) -> io::Result<Run> {
         let changed = || fs::metadata(self.spool.transport())?.modified();
         let before = changed()?;
         let started = (Instant::now(), SystemTime::now());
-        let scheduler = self.start("-i")?;
+        let scheduler = self.start("-i", options)?;
         let mut first = None;
         loop {
             sleep(Duration::from_millis(1));
@@ -146,9 +215,42 @@ impl Place {
         }
     }
 
+    /// Puts messages in at a steady rate while the scheduler runs, and waits until the spool is empty.
+    fn run_at(
+        &self,
+        rate: usize,
+        messages: usize,
+        hosts: usize,
+        options: &[&OsStr],
+    ) -> io::Result<Run> {
+        let scheduler = self.start("-i", options)?;
+        let (started, socket) = (Instant::now(), UnixDatagram::unbound()?);
+        let address = self.spool.postoffice().join(".scheduler.notify");
+        while socket.connect(&address).is_err() {
+            assert!(started.elapsed() < PATIENCE, "the scheduler does not start");
+            sleep(Duration::from_millis(1));
+        }
+        let first = Instant::now();
+        self.submit(messages, hosts, |index, name| {
+            socket.send(format!("NEW {name}").as_bytes())?;
+            let due = Duration::from_secs_f64((index + 1) as f64 / rate as f64);
+            // In small portions, as sleeping takes longer than it is told to.
+            if index % 10 == 9 {
+                sleep(due.saturating_sub(first.elapsed()));
+            }
+            Ok(())
+        })?;
+        while fs::read_dir(self.spool.transport())?.next().is_some() {
+            assert!(started.elapsed() < PATIENCE, "the scheduler does not get through");
+            sleep(Duration::from_millis(5));
+        }
+        let processor_time = scheduler.processor_time()?;
+        Ok(Run { until_first: first - started, removing: first.elapsed(), processor_time })
+    }
+
     /// Memory that the scheduler needs for each queued message: loaded, but frozen.
     fn memory_per_message(&self, messages: usize) -> io::Result<f64> {
-        let scheduler = self.start("-iF")?;
+        let scheduler = self.start("-iF", &[])?;
         let deadline = Instant::now() + PATIENCE;
         let mut former = 0;
         let mut unchanged = 0;
@@ -163,7 +265,7 @@ impl Place {
         drop(scheduler);
         let empty = tempfile::tempdir()?;
         let nothing = Place::new(empty.path())?;
-        let scheduler = nothing.start("-iF")?;
+        let scheduler = nothing.start("-iF", &[])?;
         sleep(Duration::from_secs(1));
         let baseline = scheduler.resident_bytes()?;
         Ok(former.saturating_sub(baseline) as f64 / messages as f64)

@@ -10,6 +10,8 @@ pub mod control_file;
 pub mod daemon;
 pub mod mailq;
 pub mod processes;
+pub mod recording;
+pub mod schedsim;
 pub mod scheduler;
 pub mod spool;
 pub mod submit;

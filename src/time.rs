@@ -4,6 +4,7 @@
 //! with modification times on disk. Nothing in this module but [`Timestamp::now`] reads a clock, and
 //! only the shell may call that; the core is given the time with each event.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// A point in wall-clock time: nanoseconds since 1970-01-01 00:00:00 UTC.
 ///
 /// Covers the years 1678 to 2262; arithmetic saturates at both ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -45,6 +46,16 @@ impl Timestamp {
         self.0.rem_euclid(NANOS_PER_SECOND) as u32
     }
 
+    /// Nanoseconds since the epoch.
+    pub const fn nanoseconds(self) -> i64 {
+        self.0
+    }
+
+    /// The point so many nanoseconds after the epoch.
+    pub const fn from_nanoseconds(nanoseconds: i64) -> Timestamp {
+        Timestamp(nanoseconds)
+    }
+
     /// The time from `earlier` to `self`, or zero where `earlier` is in fact later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0).max(0) as u64)
@@ -58,7 +69,7 @@ impl Timestamp {
 }
 
 /// How far a clock was set, and in which direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClockStep {
     /// It is later now than it would have been.
     Forward(Duration),

@@ -40,6 +40,13 @@ fn manual_pages_have_every_option() {
     let submit = zsched::submit::Options::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
+    let schedsim = zsched::schedsim::Options::command();
+    for subcommand in schedsim.get_subcommands() {
+        let missing = missing_options(subcommand, "man/schedsim.1");
+        assert_eq!(missing, [""; 0], "schedsim.1, {}", subcommand.get_name());
+        let section = format!("\n.Ss {}\n", subcommand.get_name());
+        assert!(read("man/schedsim.1").contains(&section), "schedsim.1 has no{section}");
+    }
 }
 
 #[test]
@@ -50,7 +57,7 @@ fn the_check_of_options_can_fail() {
 
 #[test]
 fn files_that_are_named_exist() {
-    for document in ["README.md", "docs/architecture.md"] {
+    for document in ["README.md", "docs/architecture.md", "docs/recording.md"] {
         let text = read(document);
         let quoted = text.split('`').skip(1).step_by(2);
         let words = quoted.chain(text.split_ascii_whitespace());

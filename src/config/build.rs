@@ -208,6 +208,7 @@ impl Builder<'_, '_, '_> {
             parameters: self.parameters,
             scheduler_niceness: self.scheduler_niceness,
             file,
+            text: Rc::default(),
             parameter_lines: self.parameter_lines,
             clauses,
             identity: Identity::default_of(self.context),

@@ -1,6 +1,8 @@
 //! What applies to a destination: the effective clause, and how it comes about.
 
 use super::{Command, Context};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -16,13 +18,14 @@ const IDLE_INTERVALS: u32 = 3;
 
 /// Names an effective clause within one configuration. Destinations with the same one make up one
 /// ring of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClauseId(pub u32);
 
 /// A line of a configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The file, under the name it was asked for.
+    #[serde(with = "crate::recording::bytes::path")]
     pub file: Rc<Path>,
     /// The line, from 1.
     pub line: u32,
@@ -35,7 +38,7 @@ impl fmt::Display for Place {
 }
 
 /// The priority that an agent, or the scheduler itself, runs with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Niceness {
     /// So much more than the process that starts it (`nice=`, `sysnice=`), −40 to 39.
     Relative(i32),
@@ -44,7 +47,7 @@ pub enum Niceness {
 }
 
 /// Everything that applies to a destination, with defaults and what other clauses say put in.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clause {
     /// Names it within its configuration.
     pub id: ClauseId,
@@ -115,7 +118,7 @@ pub struct Clause {
     /// `agent-life=`, default none, never zero.
     pub agent_life: Option<Duration>,
     /// The keywords that the matching clauses name, each with the line that decided.
-    pub lines: BTreeMap<&'static str, u32>,
+    pub lines: BTreeMap<Cow<'static, str>, u32>,
 }
 
 impl Clause {

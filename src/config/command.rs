@@ -7,6 +7,7 @@
 use super::diagnostic::{ValueError, quote};
 use super::units::words;
 use super::variables::{Piece, Zenv, pieces, unknown_variable};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
@@ -19,7 +20,7 @@ const CHANNEL_WORD: &str = "$channel";
 const PASSED_ON: [&str; 2] = ["PATH", "ZCONFIG"];
 
 /// How to start an agent, before its variables are put in (`command=`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Leading `NAME=value` words.
     assignments: Vec<(String, String)>,

@@ -66,7 +66,7 @@ struct Excerpt {
 
 impl Diagnostic {
     /// An error that concerns the file as a whole.
-    pub(super) fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
+    pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
             file: file.into(),

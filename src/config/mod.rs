@@ -66,6 +66,8 @@ pub struct Config {
     /// `syspriority=` of the file, in whatever clause.
     pub scheduler_niceness: Option<Niceness>,
     file: Rc<Path>,
+    /// The file as it was read.
+    text: Rc<[u8]>,
     /// Where each parameter has been set last.
     parameter_lines: HashMap<&'static str, u32>,
     clauses: Vec<WrittenClause>,
@@ -137,10 +139,37 @@ impl Config {
         let file: Rc<Path> = file_name.into();
         let mut report = Report::new(Rc::clone(&file), text);
         let entries = syntax::read(text, &mut report);
-        let config = build::build(file, entries, context, &mut report);
+        let mut config = build::build(file, entries, context, &mut report);
+        config.text = text.into();
         let is_usable = report.is_usable();
         let diagnostics = report.finish();
         if is_usable { Ok(Loaded { config, warnings: diagnostics }) } else { Err(diagnostics) }
+    }
+}
+
+impl Config {
+    /// A configuration without a clause, which stands in for one that is to follow.
+    pub fn none() -> Rc<Config> {
+        Rc::new(Config {
+            parameters: Parameters::default(),
+            scheduler_niceness: None,
+            file: Path::new("").into(),
+            text: Rc::default(),
+            parameter_lines: HashMap::new(),
+            clauses: Vec::new(),
+            identity: Identity::default(),
+            effective: RefCell::default(),
+        })
+    }
+
+    /// The file it comes from, under the name it was asked for.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The text it was read from.
+    pub fn text(&self) -> &[u8] {
+        &self.text
     }
 }
 

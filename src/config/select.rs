@@ -51,6 +51,27 @@ impl Config {
         self.effective(self.chain(channel, host).unwrap_or_default())
     }
 
+    /// The chains of matching clauses that have been asked for, by the ids of what they come to.
+    pub fn known_chains(&self) -> Vec<Box<[u32]>> {
+        let effective = self.effective.borrow();
+        let mut chains: Vec<_> =
+            effective.iter().map(|(chain, clause)| (clause.id, chain)).collect();
+        chains.sort_unstable();
+        chains.into_iter().map(|(_, chain)| chain.clone()).collect()
+    }
+
+    /// Gives effective clauses the ids that they have in another reading of the same file. To be called
+    /// before anything else is asked. Tells whether the chains fit to this file.
+    pub fn recall_chains(&self, chains: Vec<Box<[u32]>>) -> bool {
+        let fits = chains
+            .iter()
+            .all(|chain| chain.iter().all(|index| (*index as usize) < self.clauses.len()));
+        if fits {
+            chains.into_iter().for_each(|chain| drop(self.effective(chain.into())));
+        }
+        fits
+    }
+
     fn effective(&self, chain: Vec<u32>) -> Rc<Clause> {
         if let Some(clause) = self.effective.borrow().get(&chain[..]) {
             return Rc::clone(clause);

@@ -229,6 +229,6 @@ impl Setting {
     /// Applies the setting to a clause in the making.
     pub fn apply(&self, draft: &mut Draft) {
         self.keyword.kind.apply(draft, &self.value);
-        draft.clause.lines.insert(self.keyword.name, self.line);
+        draft.clause.lines.insert(self.keyword.name.into(), self.line);
     }
 }

@@ -43,6 +43,14 @@ impl Zenv {
         zenv
     }
 
+    /// All of them, in the order of their names.
+    pub fn pairs(&self) -> Vec<(String, String)> {
+        let pairs = self.variables.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let mut pairs: Vec<(String, String)> = pairs.collect();
+        pairs.sort();
+        pairs
+    }
+
     /// Reads the text of a ZENV file. The error names the line where a definition is not text.
     pub fn parse(text: &[u8]) -> io::Result<Zenv> {
         let mut zenv = Zenv::default();

@@ -34,6 +34,8 @@ pub use parse::parse;
 pub use quad::Quad;
 pub use tag::{PidField, Tag};
 
+use serde::{Deserialize, Serialize};
+
 /// Bits of the `@` line: which columns the file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
@@ -149,7 +151,7 @@ pub struct DiagnosticLine {
 }
 
 /// Why a control file cannot be used, and where in it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("offset {offset}: {reason}")]
 pub struct ControlFileError {
     /// Offset of the line, in bytes.

@@ -36,11 +36,12 @@ mod signals;
 mod start;
 mod tokens;
 
-pub use options::Options;
+pub use options::{Options, USAGE};
 pub use start::main;
 
 use crate::config::{Config, Context};
-use crate::scheduler::{Event, Scheduler};
+use crate::recording::Recorded;
+use crate::scheduler::Event;
 use crate::spool::SpoolName;
 use crate::spool::scan::ScanLimits;
 use crate::time::Timestamp;
@@ -66,7 +67,7 @@ use tokens::Source;
 pub struct Daemon {
     poll: Poll,
     clock: Clock,
-    core: Scheduler,
+    core: Recorded,
     signals: Signals,
     files: Files,
     intake: Intake,
@@ -131,6 +132,7 @@ impl Daemon {
             self.look_around(now);
             self.core.handle(now, Event::Tick);
             self.perform_all(now);
+            self.core.end_turn(now);
         }
         self.end()
     }
@@ -144,7 +146,12 @@ impl Daemon {
         let planned = [self.core.next_wakeup(), self.intake.next_wakeup()];
         let planned = planned.into_iter().flatten().map(|time| time.since(now));
         let open_again = self.open_again.map(|at| at.saturating_duration_since(Instant::now()));
-        let others = [open_again, self.agents.until_silent(), self.clients.until_timeout()];
+        let others = [
+            open_again,
+            self.agents.until_silent(),
+            self.clients.until_timeout(),
+            self.core.until_turn(),
+        ];
         // The poll counts in milliseconds; it shall not wake up just before the time has come.
         let round_up = |wait: Duration| wait + Duration::from_millis(1);
         planned.chain(others.into_iter().flatten()).min().map(round_up)
@@ -174,7 +181,9 @@ impl Daemon {
     /// Ends, with everything written that was decided. Agents are left to themselves: they finish the
     /// jobs they have, and the locks in the control files keep a new scheduler off these.
     fn end(mut self) -> io::Result<()> {
-        self.perform_all(Timestamp::now());
+        let now = Timestamp::now();
+        self.perform_all(now);
+        self.core.finish(now);
         self.files.finish();
         log::info!("ended");
         Ok(())

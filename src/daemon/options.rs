@@ -102,6 +102,18 @@ pub struct Options {
     #[arg(short = 'R', long = "fork-rate", value_name = "COUNT", default_value_t = 30)]
     pub fork_rate: u32,
 
+    /// Record everything that happens, so that `schedsim` can replay and explain it
+    #[arg(long = "record", value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// Begin a new recording at this size; the last one is FILE.1 then, and so on
+    #[arg(long = "record-size", value_name = "BYTES", default_value_t = 256 << 20, requires = "record")]
+    pub record_size: u64,
+
+    /// How many older recordings to keep
+    #[arg(long = "record-keep", value_name = "COUNT", default_value_t = 3, requires = "record")]
+    pub record_keep: u32,
+
     /// Load everything that is there before the first agent is started
     #[arg(short = 'S', long = "synchronous")]
     pub synchronous: bool,

@@ -14,7 +14,8 @@ use super::tokens::Source;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
 use crate::processes;
-use crate::scheduler::{Scheduler, Settings};
+use crate::recording::{Limits, Recorded, Recorder};
+use crate::scheduler::Settings;
 use crate::spool::scan::ScanLimits;
 use crate::spool::{HashLevel, Spool};
 use crate::sys::{self, ProcessPriority};
@@ -146,6 +147,7 @@ struct Plan {
     statistics: Option<PathBuf>,
     rendezvous: PathBuf,
     notify: PathBuf,
+    recording: Option<PathBuf>,
     level: HashLevel,
 }
 
@@ -181,6 +183,7 @@ impl Plan {
             statistics: options.statistics.as_deref().map(absolute).transpose()?,
             rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
             notify: notify_path(&config, zenv, &spool),
+            recording: options.record.as_deref().map(absolute).transpose()?,
             level,
             spool,
             options,
@@ -246,6 +249,7 @@ impl Plan {
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), Source::Files.token())?);
         let files = Files::start(&self.spool, self.level, waker.clone())?;
+        let recorder = self.recorder()?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
             programs: program_folders(&self.context.zenv),
@@ -254,6 +258,12 @@ impl Plan {
             file_limit: self.options.agent_file_limit(),
             ignore_hangup: log_file.is_none(),
         })?;
+        let core = Recorded::new(
+            core_settings(&self.options, descriptors),
+            config.clone(),
+            started,
+            recorder,
+        );
         let with_vertices = !self.options.short_mailq;
         let wants_login =
             self.options.mailq_version == Some(2) || config.parameters.auth_file.is_some();
@@ -265,7 +275,7 @@ impl Plan {
         Ok(Daemon {
             poll,
             clock: Clock::new(),
-            core: Scheduler::new(core_settings(&self.options, descriptors), config.clone()),
+            core,
             signals,
             files,
             intake: Intake::new(),
@@ -295,6 +305,14 @@ impl Plan {
             is_draining: false,
             _pid_file: pid_file,
         })
+    }
+}
+
+impl Plan {
+    fn recorder(&self) -> io::Result<Option<Recorder>> {
+        let limits = Limits { size: self.options.record_size, keep: self.options.record_keep };
+        let create = |path: &PathBuf| Recorder::create(path, limits, self.context.clone());
+        self.recording.as_ref().map(create).transpose()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::config::Clause;
 use crate::spool::note::Occasion;
 use crate::spool::{SpoolId, SpoolName};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// One decision, for the shell to carry out. They are to be carried out in order.
@@ -79,7 +80,7 @@ pub enum Manner {
 pub type NoteTicket = u64;
 
 /// Diagnostics to be kept in a control file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Names it in the answer.
     pub ticket: NoteTicket,

@@ -16,13 +16,15 @@ use super::ring::RingId;
 use super::thread::ThreadId;
 use super::vertex::VertexId;
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Names an agent for as long as the scheduler runs; never given to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AgentId(pub u64);
 
 /// One agent: a process, or one about to be.
+#[derive(Serialize, Deserialize)]
 pub struct Agent {
     /// Its process, once it has one.
     pub pid: Option<u32>,
@@ -58,7 +60,7 @@ pub struct Agent {
 }
 
 /// What an agent is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// Started, but it has not said `#hungry` yet.
     Larva,
@@ -75,7 +77,7 @@ pub enum State {
 }
 
 /// Something that an agent answers with one `#hungry`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Owed {
     /// Its start.
     Start,

@@ -1,13 +1,15 @@
 //! Where recipients go: a channel and a host.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
 use std::rc::Rc;
 
 /// A channel and a host: where a recipient goes next. Cheap to copy.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Destination {
     /// Channel, LF, host. Neither has an LF in it, as both come from one line.
+    #[serde(with = "crate::recording::bytes")]
     joined: Rc<[u8]>,
 }
 
@@ -24,6 +26,11 @@ impl Destination {
         buffer.push(b'\n');
         buffer.extend_from_slice(host);
         buffer
+    }
+
+    /// Channel and host as one string of bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.joined
     }
 
     fn split(&self) -> (&[u8], &[u8]) {

@@ -6,11 +6,12 @@ use crate::config::Config;
 use crate::control_file::ControlFileError;
 use crate::spool::Arrival;
 use crate::time::ClockStep;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::rc::Rc;
 
 /// One fact, told to the core by the shell.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
     /// The reader has found and read a control file.
     Arrived(Arrival),
@@ -28,6 +29,7 @@ pub enum Event<'a> {
         /// Which of the notes.
         ticket: NoteTicket,
         /// Whether a `d` line was written, so that a report is owed.
+        #[serde(with = "crate::recording::error_kind::of_result")]
         outcome: Result<bool, io::ErrorKind>,
     },
     /// The writer has done what [`super::Action::Remove`] asked, or failed to.
@@ -35,6 +37,7 @@ pub enum Event<'a> {
         /// Number of the message.
         number: u64,
         /// Whether the files are gone.
+        #[serde(with = "crate::recording::error_kind::of_result")]
         outcome: Result<(), io::ErrorKind>,
     },
     /// An agent was started as [`super::Action::StartAgent`] asked.
@@ -49,6 +52,7 @@ pub enum Event<'a> {
         /// Which.
         agent: AgentId,
         /// The line. Hostile: any bytes but LF.
+        #[serde(borrow, with = "crate::recording::bytes")]
         line: &'a [u8],
     },
     /// An agent wrote a line that was too long to be taken in.
@@ -66,9 +70,9 @@ pub enum Event<'a> {
         end: AgentEnd,
     },
     /// A new configuration is to be used from now on. It has been checked as a whole.
-    Configured(Rc<Config>),
+    Configured(#[serde(with = "crate::recording::source::elsewhere")] Rc<Config>),
     /// Somebody asks for everything queued for a host to be tried now (ETRN); in lower case.
-    Turn(&'a [u8]),
+    Turn(#[serde(borrow, with = "crate::recording::bytes")] &'a [u8]),
     /// The scheduler is to stop, but its agents may finish what they are doing (SIGQUIT).
     Drain,
     /// The clock was set since the last event: by an administrator, or because the machine has slept.
@@ -78,7 +82,7 @@ pub enum Event<'a> {
 }
 
 /// What reading a control file again brought.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Reread {
     /// This is in it now.
     Read(Arrival),
@@ -87,11 +91,11 @@ pub enum Reread {
     /// It cannot be used; the shell has moved it aside.
     Malformed(ControlFileError),
     /// It could not be read for now.
-    Failed(io::ErrorKind),
+    Failed(#[serde(with = "crate::recording::error_kind")] io::ErrorKind),
 }
 
 /// How an agent came to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentEnd {
     /// It exited with this status.
     Exited(i32),

@@ -2,9 +2,12 @@
 //! anywhere takes the same short time however long the list is, and costs eight bytes a thing.
 
 use super::pool::{Id, Pool};
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
 /// A thing's neighbours in one list.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Links<T> {
     previous: Option<Id<T>>,
     next: Option<Id<T>>,
@@ -19,10 +22,13 @@ pub trait Chain {
 }
 
 /// A list of things, first to last.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct List<C: Chain> {
     first: Option<Id<C::Item>>,
     last: Option<Id<C::Item>>,
     length: u32,
+    #[serde(skip)]
     chain: PhantomData<C>,
 }
 

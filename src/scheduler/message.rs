@@ -5,12 +5,14 @@ use super::pool::{Id, Pool};
 use super::vertex::InMessage;
 use crate::spool::{Arrival, SpoolId, SpoolName};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The number of a message in memory; not the number in its name.
 pub type MessageId = Id<Message>;
 
 /// A message that is not finished yet.
+#[derive(Serialize, Deserialize)]
 pub struct Message {
     /// Name of its files.
     pub name: SpoolName,
@@ -75,6 +77,7 @@ impl Message {
 }
 
 /// All messages, also by the number in their name, in ascending order.
+#[derive(Serialize, Deserialize)]
 pub struct Messages {
     pool: Pool<Message>,
     by_number: BTreeMap<u64, MessageId>,

@@ -25,7 +25,8 @@
 //! | [`finish`] | when a message leaves the spool |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
 //! | [`remark`] | how much of what agents do wrong is logged |
-//! | [`view`], [`why`] | nothing: it is what MAILQ may see, and what something waits for |
+//! | [`view`], [`why`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, and who explains a recording |
+//! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
 #![deny(clippy::disallowed_methods)]
 
 mod action;
@@ -33,12 +34,14 @@ mod agent;
 mod agent_end;
 mod arrive;
 mod assign;
+mod checkpoint;
 mod clock;
 mod destination;
 mod event;
 mod expiry;
 mod feed;
 mod finish;
+mod inspect;
 mod invariants;
 mod list;
 mod message;
@@ -63,8 +66,10 @@ mod tests;
 
 pub use action::{Action, Manner, Note, NoteTicket, Statistics};
 pub use agent::AgentId;
+pub use checkpoint::{Checkpoint, Kept};
 pub use destination::Destination;
 pub use event::{AgentEnd, Event, Reread};
+pub use inspect::{Inspected, Rest};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
 pub use thread::Block;
@@ -75,6 +80,7 @@ use agent::Agents;
 use message::Messages;
 use pool::Pool;
 use ring::{RingId, Rings};
+use serde::{Deserialize, Serialize};
 use serve::{ForkRate, Scarcity};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -83,8 +89,11 @@ use timers::{Timer, Timers};
 use vertex::Vertex;
 
 /// The core. See the module's documentation.
+#[derive(Serialize, Deserialize)]
 pub struct Scheduler {
     settings: Settings,
+    // A recording has it as text.
+    #[serde(skip, default = "Config::none")]
     config: Rc<Config>,
     messages: Messages,
     vertices: Pool<Vertex>,
@@ -103,7 +112,10 @@ pub struct Scheduler {
     /// Notes that are not on disk yet.
     notes: BTreeMap<NoteTicket, Note>,
     timers: Timers,
+    // Empty whenever a checkpoint is written.
+    #[serde(skip)]
     actions: VecDeque<Action>,
+    #[serde(with = "checkpoint::random")]
     random: fastrand::Rng,
     counters: Counters,
     /// When the log last said that something cannot be written, and how often it kept silent since.
@@ -117,7 +129,7 @@ pub struct Scheduler {
 }
 
 /// Totals since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Control files taken in.
     pub messages_in: u64,
@@ -184,6 +196,11 @@ impl Scheduler {
     /// One thing to do, in the order in which they were decided.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// What is to be done, and was not polled yet, in the order in which it was decided.
+    pub fn decided(&self) -> &VecDeque<Action> {
+        &self.actions
     }
 
     /// When to send [`Event::Tick`], if nothing else happens before.

@@ -1,6 +1,6 @@
 //! Storage for things that are known by small numbers instead of by reference.
 
-use slab::Slab;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -8,6 +8,8 @@ use std::ops::{Index, IndexMut};
 
 /// The number of a `T` in its [`Pool`]. It is given to another `T` once the first one is taken out,
 /// so whoever keeps one must be told; across the border of the core only lasting names travel.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Id<T> {
     /// Index plus one, so that an `Option<Id>` needs no more room.
     number: NonZeroU32,
@@ -15,34 +17,85 @@ pub struct Id<T> {
 }
 
 /// All things of one kind.
+///
+/// Which number is given away next depends on nothing but the order of insertions and removals, and is
+/// part of what a checkpoint keeps: numbers decide which of two things comes first.
+#[derive(Serialize, Deserialize)]
 pub struct Pool<T> {
-    slots: Slab<T>,
+    slots: Vec<Slot<T>>,
+    /// The slot that was emptied last; it is used first.
+    free: Option<Id<T>>,
+    length: u32,
 }
+
+/// A place for one thing.
+#[derive(Serialize, Deserialize)]
+enum Slot<T> {
+    Taken(T),
+    /// Empty. With the slot that was emptied before it, unless that is used again.
+    Free(Option<Id<T>>),
+}
+
+impl<T> Slot<T> {
+    fn value(&self) -> Option<&T> {
+        match self {
+            Slot::Taken(value) => Some(value),
+            Slot::Free(_) => None,
+        }
+    }
+}
+
+/// Why an id leads to a thing: whoever keeps one is told before the thing is taken out.
+const KEPT: &str = "an id is used only as long as its thing is there";
 
 impl<T> Pool<T> {
     pub fn new() -> Pool<T> {
-        Pool { slots: Slab::new() }
+        Pool { slots: Vec::new(), free: None, length: 0 }
     }
 
     pub fn insert(&mut self, value: T) -> Id<T> {
-        Id::from_index(self.slots.insert(value))
+        self.length += 1;
+        let Some(id) = self.free else {
+            self.slots.push(Slot::Taken(value));
+            return Id::from_index(self.slots.len() - 1);
+        };
+        match std::mem::replace(&mut self.slots[id.index()], Slot::Taken(value)) {
+            Slot::Free(next) => self.free = next,
+            Slot::Taken(_) => unreachable!("what is in the list of free slots is free"),
+        }
+        id
     }
 
     /// Takes a thing out; its number is free again.
     pub fn remove(&mut self, id: Id<T>) -> T {
-        self.slots.remove(id.index())
+        match std::mem::replace(&mut self.slots[id.index()], Slot::Free(self.free)) {
+            Slot::Taken(value) => {
+                self.free = Some(id);
+                self.length -= 1;
+                value
+            }
+            Slot::Free(_) => panic!("{KEPT}"),
+        }
     }
 
     pub fn get(&self, id: Id<T>) -> Option<&T> {
-        self.slots.get(id.index())
+        self.slots.get(id.index())?.value()
     }
 
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.length as usize
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
-        self.slots.iter().map(|(index, value)| (Id::from_index(index), value))
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, slot)| Some((Id::from_index(index), slot.value()?)))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Taken(value) => Some(value),
+            Slot::Free(_) => None,
+        })
     }
 }
 
@@ -50,13 +103,16 @@ impl<T> Index<Id<T>> for Pool<T> {
     type Output = T;
 
     fn index(&self, id: Id<T>) -> &T {
-        &self.slots[id.index()]
+        self.slots[id.index()].value().expect(KEPT)
     }
 }
 
 impl<T> IndexMut<Id<T>> for Pool<T> {
     fn index_mut(&mut self, id: Id<T>) -> &mut T {
-        &mut self.slots[id.index()]
+        match &mut self.slots[id.index()] {
+            Slot::Taken(value) => value,
+            Slot::Free(_) => panic!("{KEPT}"),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::Scheduler;
 use super::agent::AgentId;
 use crate::time::Timestamp;
 use log::Level;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How many remarks about one agent are logged in each [`PERIOD`].
@@ -15,6 +16,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 const LAST_WORDS: usize = 200;
 
 /// Counts the remarks about one agent.
+#[derive(Serialize, Deserialize)]
 pub struct Remarks {
     period_began: Timestamp,
     count: u32,

@@ -6,6 +6,7 @@ use super::list::List;
 use super::pool::{Id, Pool};
 use super::thread::{InReady, ThreadId};
 use crate::config::Clause;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -13,6 +14,7 @@ use std::rc::Rc;
 pub type RingId = Id<Ring>;
 
 /// The threads that share agents.
+#[derive(Serialize, Deserialize)]
 pub struct Ring {
     /// The clause that their destinations matched.
     pub clause: Rc<Clause>,
@@ -41,7 +43,7 @@ pub struct Ring {
 }
 
 /// Why an agent may not be started now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// `maxta`: all agents together.
     MaxAgents,
@@ -83,6 +85,7 @@ impl Ring {
 }
 
 /// All rings, also by what makes them one.
+#[derive(Serialize, Deserialize)]
 pub struct Rings {
     pool: Pool<Ring>,
     by_key: HashMap<RingKey, RingId>,

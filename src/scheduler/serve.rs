@@ -14,16 +14,17 @@ use std::rc::Rc;
 
 /// So many idle agents, the newest, are asked whether they know the host.
 const IDLE_LOOKED_AT: usize = 64;
+use serde::{Deserialize, Serialize};
 
 /// How many agents were started in the present second.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct ForkRate {
     second: i64,
     started: u32,
 }
 
 /// What rings have in common that are refused an agent for the same reasons.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Scarcity {
     max_agents: Option<u32>,
     channel: Rc<[u8]>,

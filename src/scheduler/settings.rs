@@ -1,9 +1,10 @@
 //! What the scheduler is told once, when it starts.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Settings that no configuration file changes: command line and limits of the process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Load and show the queue, but start no agent (`-F`).
     pub frozen: bool,
@@ -22,7 +23,7 @@ pub struct Settings {
 }
 
 /// Which threads `-p channel/host` selects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// The channel; `None` is any.
     pub channel: Option<Box<[u8]>>,

@@ -8,12 +8,14 @@ use super::pool::{Id, Pool};
 use super::ring::RingId;
 use super::vertex::{InThread, Place, Vertex, VertexId};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The number of a thread in memory.
 pub type ThreadId = Id<Thread>;
 
 /// All vertices of one channel and host.
+#[derive(Serialize, Deserialize)]
 pub struct Thread {
     /// Channel and host.
     pub destination: Destination,
@@ -48,7 +50,7 @@ pub struct Thread {
 }
 
 /// When a thread is tried again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// The wake-up, while it is in the future: then what waits becomes due.
     pub wakeup: Option<Timestamp>,
@@ -63,7 +65,7 @@ pub struct Retry {
 }
 
 /// Why a host as a whole is not tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Block {
     /// An agent said that it cannot be reached (`deferall`).
     HostDown,
@@ -165,9 +167,11 @@ impl Thread {
 }
 
 /// All threads, also by destination.
+#[derive(Serialize, Deserialize)]
 pub struct Threads {
     pool: Pool<Thread>,
     by_destination: HashMap<Destination, ThreadId>,
+    #[serde(skip)]
     key: Vec<u8>,
 }
 

@@ -5,10 +5,11 @@ use super::agent::AgentId;
 use super::message::MessageId;
 use super::thread::ThreadId;
 use crate::time::{ClockStep, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Whom a timer wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Timer {
     /// A thread: its wake-up, or the expiry of one of its vertices.
     Thread(ThreadId),
@@ -23,7 +24,7 @@ pub enum Timer {
 }
 
 /// All timers, soonest first.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Timers {
     set: BTreeSet<(Timestamp, Timer)>,
 }

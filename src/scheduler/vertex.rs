@@ -6,12 +6,14 @@ use super::message::MessageId;
 use super::pool::Id;
 use super::thread::ThreadId;
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The number of a vertex in memory.
 pub type VertexId = Id<Vertex>;
 
 /// The recipients of one message for one channel and host.
+#[derive(Serialize, Deserialize)]
 pub struct Vertex {
     /// Whose recipients they are.
     pub message: MessageId,
@@ -33,7 +35,8 @@ pub struct Vertex {
     pub place: Place,
     /// The agent has reported about a recipient since it was fed.
     pub reported: bool,
-    /// What was last said about one of its recipients.
+    /// What was last said about one of its recipients. Shared by many, so a checkpoint has it once.
+    #[serde(skip)]
     pub diagnosis: Option<Rc<Diagnosis>>,
 }
 
@@ -48,7 +51,7 @@ pub struct Vertex {
 ///    │            Spent ─► freed when the job is over    │
 ///    └───────────────────────────────────────────────────┘
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// To be given to the next agent of the thread.
     Due,
@@ -64,11 +67,13 @@ pub enum Place {
 const LONGEST_TEXT: usize = 2048;
 
 /// What an agent said about a recipient, or what the scheduler has to say of the agent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// Notary data of the report, may be empty.
+    #[serde(with = "crate::recording::bytes")]
     pub notary: Box<[u8]>,
     /// Text for people.
+    #[serde(with = "crate::recording::bytes")]
     pub message: Box<[u8]>,
 }
 
@@ -118,6 +123,7 @@ impl Chain for InThread {
 
 /// The recipients of a vertex. Nearly all have one, so one needs no memory of its own; each further
 /// one needs eight bytes.
+#[derive(Serialize, Deserialize)]
 pub enum Recipients {
     One(Recipient),
     /// In ascending order of their offsets.
@@ -125,7 +131,7 @@ pub enum Recipients {
 }
 
 /// One recipient of a vertex.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Recipient {
     /// Offset of its line in the control file.
     pub offset: u32,

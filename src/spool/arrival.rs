@@ -3,9 +3,10 @@
 use super::{SpoolName, note};
 use crate::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// A control file, as far as scheduling is concerned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Arrival {
     /// Name of the message.
     pub name: SpoolName,
@@ -30,11 +31,13 @@ pub struct Arrival {
 }
 
 /// The recipients of one message that go the same way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Delivery channel, in lower case.
+    #[serde(with = "crate::recording::bytes")]
     pub channel: Box<[u8]>,
     /// Next host, in lower case.
+    #[serde(with = "crate::recording::bytes")]
     pub host: Box<[u8]>,
     /// Offsets of the recipients' lines, in descending order of the lines' text, which is the order
     /// in which MAILQ lists them.

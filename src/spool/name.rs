@@ -1,5 +1,6 @@
 //! Names of messages in the spool, and the folders they are spread over.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How many levels of single-letter folders the spool has (`-H`, `SCHEDULERDIRHASH`).
@@ -15,7 +16,7 @@ pub enum HashLevel {
 }
 
 /// The folder of a file below `transport/` or `queue/`: none, one or two capital letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct HashFolder([u8; 2]);
 
 impl HashFolder {
@@ -57,7 +58,7 @@ impl fmt::Display for HashFolder {
 ///
 /// The scheduler knows a message by the [number](SpoolName::number) its name begins with, by custom
 /// the inode number of the message file; two messages with one number cannot be loaded together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolName {
     number: u64,
     folder: HashFolder,
@@ -120,6 +121,11 @@ impl SpoolName {
             Some(odd) => odd.to_string(),
             None => self.number.to_string(),
         }
+    }
+
+    /// The name without its folder, where it is not just the number in decimal.
+    pub fn odd_base(&self) -> Option<&str> {
+        self.odd.as_deref().map(|base| &**base)
     }
 
     /// The path below `transport/` and `queue/`: what job lines and MAILQ show.

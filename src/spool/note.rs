@@ -5,6 +5,7 @@ use crate::control_file::diagnostic::Diagnostic;
 use crate::control_file::notify::{Events, Notify};
 use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
@@ -25,7 +26,7 @@ pub struct Remark<'a> {
 }
 
 /// Why something is noted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Occasion {
     /// Delivered (`ok`): noted if NOTIFY has SUCCESS.
     Success,

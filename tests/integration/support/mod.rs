@@ -28,6 +28,7 @@ use std::path::Path;
 
 pub const SCHEDULER: &str = env!("CARGO_BIN_EXE_scheduler");
 pub const SUBMIT: &str = env!("CARGO_BIN_EXE_submit");
+pub const SCHEDSIM: &str = env!("CARGO_BIN_EXE_schedsim");
 
 pub fn is_root() -> bool {
     zsched::sys::users::is_root()

@@ -1,0 +1,82 @@
+//! Kinds of errors in a recording. They have no numbers of their own, and not all have a name: those
+//! are kept as the lowest error number of the system that is of their kind.
+
+use serde::{Deserialize, Deserializer, Serializer};
+use std::io::{Error, ErrorKind};
+
+/// The kinds that do not come from the system.
+const NAMED: [ErrorKind; 6] = [
+    ErrorKind::Other,
+    ErrorKind::UnexpectedEof,
+    ErrorKind::WriteZero,
+    ErrorKind::InvalidData,
+    ErrorKind::InvalidInput,
+    ErrorKind::Unsupported,
+];
+/// Error numbers of the system, in front of which there is room for the named ones.
+const SYSTEM: std::ops::Range<u16> = 32..300;
+
+fn to_number(kind: ErrorKind) -> u16 {
+    if let Some(index) = NAMED.iter().position(|named| *named == kind) {
+        return index as u16;
+    }
+    SYSTEM.into_iter().find(|number| of_system(*number) == kind).unwrap_or_default()
+}
+
+fn of_system(number: u16) -> ErrorKind {
+    Error::from_raw_os_error(i32::from(number - SYSTEM.start)).kind()
+}
+
+fn from_number(number: u16) -> ErrorKind {
+    if SYSTEM.contains(&number) {
+        return of_system(number);
+    }
+    NAMED.get(usize::from(number)).copied().unwrap_or(ErrorKind::Other)
+}
+
+/// Writes a kind.
+pub fn serialize<S: Serializer>(kind: &ErrorKind, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u16(to_number(*kind))
+}
+
+/// Reads a kind.
+pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<ErrorKind, D::Error> {
+    u16::deserialize(input).map(from_number)
+}
+
+/// Results that have such a kind as their error.
+pub mod of_result {
+    use super::{ErrorKind, from_number, to_number};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes a result.
+    pub fn serialize<T: Serialize, S: Serializer>(
+        result: &Result<T, ErrorKind>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        result.as_ref().map_err(|kind| to_number(*kind)).serialize(out)
+    }
+
+    /// Reads a result.
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Result<T, ErrorKind>, D::Error> {
+        Result::<T, u16>::deserialize(input).map(|result| result.map_err(from_number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_every_error_of_the_system_come_back() {
+        for number in 0..200 {
+            let kind = Error::from_raw_os_error(number).kind();
+            assert_eq!(from_number(to_number(kind)), kind, "{number}");
+        }
+        for kind in NAMED {
+            assert_eq!(from_number(to_number(kind)), kind);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A recording is a signature and then frames, each with its length and a check value, so that what
+//! was cut off anywhere can be read up to the last whole frame.
+//!
+//! ```text
+//! file   = "zsched recording\n", format (u32), frame...
+//! frame  = length of the contents (u32), check value of length and contents (u64), contents
+//! ```
+//!
+//! Numbers are little-endian.
+
+use super::FORMAT;
+use super::digest::Digest;
+use std::io::{self, Read, Write};
+
+/// What every recording begins with.
+const SIGNATURE: &[u8; 17] = b"zsched recording\n";
+/// Length of what is in front of the first frame, in bytes.
+pub const START: u64 = SIGNATURE.len() as u64 + 4;
+/// Length of what is in front of the contents of a frame, in bytes.
+pub const HEAD: u64 = 12;
+
+/// Writes what is in front of the first frame.
+pub fn write_start(out: &mut impl Write) -> io::Result<()> {
+    out.write_all(SIGNATURE)?;
+    out.write_all(&FORMAT.to_le_bytes())
+}
+
+/// Reads what is in front of the first frame. Returns the version of the format; `None` if it is no
+/// recording.
+pub fn read_start(input: &mut impl Read) -> io::Result<Option<u32>> {
+    let mut start = Vec::new();
+    input.take(START).read_to_end(&mut start)?;
+    let format = start.strip_prefix(SIGNATURE).and_then(|format| format.try_into().ok());
+    Ok(format.map(u32::from_le_bytes))
+}
+
+/// Writes a frame.
+pub fn write(out: &mut impl Write, contents: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(contents.len())
+        .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, "a frame of 4 GiB"))?;
+    let mut head = [0; HEAD as usize];
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..].copy_from_slice(&check(contents).to_le_bytes());
+    out.write_all(&head)?;
+    out.write_all(contents)
+}
+
+/// What there was where a frame was expected.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A frame; its contents.
+    Frame(Vec<u8>),
+    /// The end.
+    End,
+    /// The beginning of a frame, of so many bytes: the recorder was stopped while it wrote.
+    Torn(u64),
+    /// A frame that was changed since.
+    Damaged,
+}
+
+/// Reads a frame, of which with its head there are at most `left` bytes.
+pub fn read(input: &mut impl Read, left: u64) -> io::Result<Found> {
+    if left < HEAD {
+        return Ok(if left == 0 { Found::End } else { Found::Torn(left) });
+    }
+    let mut head = [0; HEAD as usize];
+    input.read_exact(&mut head)?;
+    let (length, sum) = head.split_at(4);
+    let length = u64::from(u32::from_le_bytes(length.try_into().expect("four bytes")));
+    if length > left - HEAD {
+        return Ok(Found::Torn(left));
+    }
+    let mut contents = vec![0; length as usize];
+    input.read_exact(&mut contents)?;
+    let is_whole = check(&contents).to_le_bytes() == sum;
+    Ok(if is_whole { Found::Frame(contents) } else { Found::Damaged })
+}
+
+fn check(contents: &[u8]) -> u64 {
+    // It takes in the length as well.
+    let mut digest = Digest::new();
+    digest.bytes(contents);
+    digest.value()
+}

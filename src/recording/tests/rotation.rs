@@ -1,0 +1,84 @@
+//! One file after the other.
+
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn each_file_can_be_replayed_on_its_own() {
+    for seed in 100..104 {
+        let (_folder, files) = record(seed, 3000, Limits { size: 15_000, keep: 100 });
+        assert!(files.len() > 5, "{} files", files.len());
+        let mut last = START;
+        for file in &files {
+            let recording = Recording::open(file).expect("a recording");
+            assert!(recording.header.begun >= last, "one begins where the other ends");
+            let mut replay = Replay::new(recording).expect("its begin is good");
+            let played = replay
+                .run(&mut ())
+                .unwrap_or_else(|error| panic!("seed {seed}, {}: {error}", file.display()));
+            assert_eq!(played.ending, Ending::Whole);
+            last = played.last;
+        }
+    }
+}
+
+#[test]
+fn only_so_many_are_kept_and_nobody_else_may_read_them() {
+    let (folder, files) = record(7, 3000, Limits { size: 15_000, keep: 2 });
+    assert_eq!(files.len(), 3);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 3);
+    for file in files {
+        let data = std::fs::metadata(&file).expect("it is there");
+        assert_eq!(data.permissions().mode() & 0o7777, 0o600);
+        assert!(data.len() < 200_000, "{} bytes", data.len());
+    }
+}
+
+#[test]
+fn what_has_the_name_already_is_kept_if_it_is_a_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("r");
+    std::fs::write(folder.path().join("r.1"), "oldest").expect("written");
+    let create = |keep| Recorder::create(&path, Limits { size: 1, keep }, context()).map(drop);
+    create(2).expect("a file");
+    assert!(!folder.path().join("r.2").exists(), "nothing had to make room");
+    std::fs::remove_file(folder.path().join("r.1")).expect("removed");
+    std::fs::write(&path, "first").expect("written");
+    create(2).expect("a file");
+    create(2).expect("a file");
+    assert_eq!(std::fs::read_to_string(folder.path().join("r.2")).expect("kept"), "first");
+    std::fs::remove_file(&path).expect("removed");
+    std::fs::create_dir(&path).expect("a folder in its place");
+    let error = create(2).expect_err("no file");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
+/// A disk that is full costs the recording, and nothing else; it goes on later, and says what it missed.
+#[test]
+fn it_goes_on_when_it_can() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("r");
+    let limits = Limits { size: 15_000, keep: 100 };
+    let recorder = Recorder::create(&path, limits, context()).expect("a file");
+    let core = Recorded::new(settings(5), config(rehearsal::CONFIGS[0]), START, Some(recorder));
+    let mut rehearsal = Rehearsal::new(core, 5);
+    // Nothing can be begun in a folder that is not there.
+    let elsewhere = folder.path().with_extension("elsewhere");
+    std::fs::rename(folder.path(), &elsewhere).expect("renamed");
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !rehearsal.is_paused() {
+        rehearsal.step();
+        assert!(std::time::Instant::now() < deadline, "it does not notice");
+    }
+    std::fs::rename(&elsewhere, folder.path()).expect("renamed back");
+    while rehearsal.is_paused() {
+        rehearsal.step();
+        assert!(std::time::Instant::now() < deadline, "it does not go on");
+    }
+    (0..100).for_each(|_| rehearsal.step());
+    rehearsal.finish();
+    let recording = Recording::open(&path).expect("a recording");
+    assert!(recording.header.lost > 0);
+    let played = Replay::new(recording).expect("its begin is good").run(&mut ());
+    assert!(played.expect("nothing differs").events > 100);
+}

@@ -1,0 +1,216 @@
+//! The OS thread that writes recordings, and their files.
+
+use super::frame;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// So many blocks may wait for the disk.
+const ROOM: usize = 64;
+
+/// What the thread is to do.
+pub enum Order {
+    /// Begin a new file.
+    Begin {
+        /// Its first frame.
+        header: Vec<u8>,
+        /// Its second frame.
+        checkpoint: Vec<u8>,
+    },
+    /// Add a frame.
+    Block {
+        /// Its contents.
+        block: Vec<u8>,
+        /// How many events are in it.
+        events: u64,
+    },
+}
+
+/// The loop's end of the thread.
+pub struct Writer {
+    orders: Option<SyncSender<Order>>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What both ends know.
+#[derive(Default)]
+struct State {
+    /// Orders that were given and not carried out yet.
+    waiting: AtomicUsize,
+    /// What went wrong. Nothing is written then until a new file is begun.
+    fault: Mutex<Option<String>>,
+    /// Events that were to be written, but were not.
+    lost: AtomicU64,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub fn start(files: Files) -> io::Result<Writer> {
+        let (orders, received) = sync_channel(ROOM);
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        let run = move || Worker { files, state: shared, has_failed: false }.run(&received);
+        let thread = thread::Builder::new().name("recorder".to_string()).spawn(run)?;
+        Ok(Writer { orders: Some(orders), state, thread: Some(thread) })
+    }
+
+    /// Gives an order. It comes back if there is no room for it.
+    pub fn give(&self, order: Order) -> Result<(), Order> {
+        let Some(orders) = &self.orders else {
+            return Err(order);
+        };
+        self.state.waiting.fetch_add(1, Ordering::Relaxed);
+        orders.try_send(order).map_err(|error| {
+            self.state.waiting.fetch_sub(1, Ordering::Relaxed);
+            match error {
+                TrySendError::Full(order) | TrySendError::Disconnected(order) => order,
+            }
+        })
+    }
+
+    /// Whether two more orders would be taken.
+    pub fn has_room(&self) -> bool {
+        self.state.waiting.load(Ordering::Relaxed) + 2 <= ROOM
+    }
+
+    /// Whether everything was carried out.
+    pub fn is_idle(&self) -> bool {
+        self.state.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// What went wrong since this was asked last.
+    pub fn fault(&self) -> Option<String> {
+        // A thread that panicked while it held this has written a whole value or none.
+        self.state.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// How many events were lost since this was asked last.
+    pub fn lost(&self) -> u64 {
+        self.state.lost.swap(0, Ordering::Relaxed)
+    }
+
+    /// Waits until everything is written. Returns what went wrong.
+    pub fn finish(&mut self) -> Option<String> {
+        self.orders = None;
+        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        let panicked = ended.is_err().then(|| "its thread has panicked".to_string());
+        self.fault().or(panicked)
+    }
+}
+
+/// The thread's own.
+struct Worker {
+    files: Files,
+    state: Arc<State>,
+    /// The present file is not complete, so nothing more may go into it.
+    has_failed: bool,
+}
+
+impl Worker {
+    fn run(mut self, orders: &Receiver<Order>) {
+        for order in orders {
+            self.carry_out(order);
+            self.state.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        let (result, events) = match order {
+            Order::Begin { header, checkpoint } => (self.files.begin(&header, &checkpoint), 0),
+            Order::Block { events, .. } if self.has_failed => {
+                self.state.lost.fetch_add(events, Ordering::Relaxed);
+                return;
+            }
+            Order::Block { block, events } => (self.files.add(&block), events),
+        };
+        self.has_failed = result.is_err();
+        if let Err(error) = result {
+            self.state.lost.fetch_add(events, Ordering::Relaxed);
+            let mut fault = self.state.fault.lock().unwrap_or_else(PoisonError::into_inner);
+            *fault = Some(error.to_string());
+        }
+    }
+}
+
+/// `FILE`, and the older `FILE.1`, `FILE.2` ...
+pub struct Files {
+    path: PathBuf,
+    keep: u32,
+    present: File,
+    /// Nothing was written into it yet.
+    is_new: bool,
+}
+
+impl Files {
+    /// Makes a new file; what has its name is kept under another.
+    pub fn create(path: &Path, keep: u32) -> io::Result<Files> {
+        let present = create(path, keep).map_err(|error| at(path, &error))?;
+        Ok(Files { path: path.to_path_buf(), keep, present, is_new: true })
+    }
+
+    fn begin(&mut self, header: &[u8], checkpoint: &[u8]) -> io::Result<()> {
+        let at_path = |error| at(&self.path, &error);
+        if !self.is_new {
+            self.present = create(&self.path, self.keep).map_err(at_path)?;
+        }
+        // What cannot be begun now is begun in the same file later, or attempts on a full disk would
+        // push out the older files one by one.
+        self.is_new = true;
+        let mut out = BufWriter::new(&self.present);
+        self.present
+            .set_len(0)
+            .and_then(|()| out.rewind())
+            .and_then(|()| frame::write_start(&mut out))
+            .and_then(|()| frame::write(&mut out, header))
+            .and_then(|()| frame::write(&mut out, checkpoint))
+            .and_then(|()| out.flush())
+            .map_err(at_path)?;
+        drop(out);
+        self.is_new = false;
+        Ok(())
+    }
+
+    fn add(&mut self, block: &[u8]) -> io::Result<()> {
+        // One call for the head and one for the contents: a torn frame is expected anyway.
+        frame::write(&mut &self.present, block).map_err(|error| at(&self.path, &error))
+    }
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Makes room for a file, and makes it. Nobody else may read it: it has addresses in it, and what hosts
+/// have said of them.
+fn create(path: &Path, keep: u32) -> io::Result<File> {
+    let older = |number: u32| match number {
+        0 => path.to_path_buf(),
+        _ => {
+            let mut name = path.as_os_str().to_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        }
+    };
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "it is there, but not a regular file",
+        ));
+    }
+    if keep == 0 && fs::symlink_metadata(path).is_ok() {
+        fs::remove_file(path)?;
+    }
+    // Up to the first that is not there: the others need not make room.
+    let is_missing = |number: &u32| fs::symlink_metadata(older(*number)).is_err();
+    let missing = (0..keep).find(is_missing).unwrap_or(keep);
+    for number in (0..missing).rev() {
+        fs::rename(older(number), older(number + 1))?;
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}

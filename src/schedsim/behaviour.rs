@@ -1,0 +1,212 @@
+//! How messages came in and how agents behaved, learned from a recording: what a run under another
+//! configuration is given.
+//!
+//! Each recipient has the outcomes it had, in their order, each with the time it took. They are used
+//! up attempt by attempt; whoever asks for more gets the last one again, and it is counted.
+
+use crate::agent::protocol::{Answer, Status};
+use crate::recording::{Observer, Told};
+use crate::scheduler::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
+use crate::spool::{Arrival, HashFolder, SpoolName};
+use crate::time::Timestamp;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The agent reported this: notary data, status word and text.
+    Report(Box<[u8]>),
+    /// The agent died over it.
+    Death(AgentEnd),
+}
+
+/// An attempt: what became of it, and the time it took.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A message, under a number that no other has.
+pub struct Mail {
+    /// When it came in.
+    pub time: Timestamp,
+    /// It.
+    pub arrival: Arrival,
+    /// What became of attempts, by recipient.
+    pub attempts: HashMap<u32, VecDeque<Attempt>>,
+}
+
+/// What was learned.
+#[derive(Default)]
+pub struct Behaviour {
+    /// Messages, in the order in which they came in.
+    pub mail: Vec<Mail>,
+    /// Hosts whose mail was asked for.
+    pub turns: Vec<(Timestamp, Box<[u8]>)>,
+    /// Time from an agent's start to its first `#hungry`.
+    pub start: Mean,
+    /// Time from an agent's last report on a job to its `#hungry`.
+    pub between: Mean,
+    /// Time of an attempt.
+    pub attempt: Mean,
+    /// The message of each number at the moment.
+    present: HashMap<u64, usize>,
+    agents: BTreeMap<AgentId, Agent>,
+}
+
+/// A mean time.
+#[derive(Clone, Copy, Default)]
+pub struct Mean {
+    sum: Duration,
+    count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, time: Duration) {
+        self.sum += time;
+        self.count += 1;
+    }
+
+    /// The mean; nothing where there was nothing.
+    pub fn value(self) -> Duration {
+        self.sum.checked_div(self.count).unwrap_or_default()
+    }
+}
+
+/// An agent of the recording.
+struct Agent {
+    /// Since when it works on what it will report next.
+    since: Timestamp,
+    is_new: bool,
+    /// Messages and destinations of its jobs; `None` is no job, but `#idle` or its start.
+    owed: VecDeque<Option<(usize, Destination)>>,
+}
+
+impl Behaviour {
+    /// What a recording begins with: messages that are there come in at once.
+    pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+        core.arrivals().for_each(|arrival| self.arrive(now, arrival));
+    }
+
+    fn arrive(&mut self, time: Timestamp, mut arrival: Arrival) {
+        let index = self.mail.len();
+        self.present.insert(arrival.name.number(), index);
+        arrival.name = name_of(index);
+        self.mail.push(Mail { time, arrival, attempts: HashMap::new() });
+    }
+
+    fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
+        let agent = self.agents.entry(agent).or_insert_with(|| Agent::new(now));
+        let took = now.since(std::mem::replace(&mut agent.since, now));
+        match Answer::parse(line) {
+            Answer::Hungry => {
+                let mean = if agent.is_new { &mut self.start } else { &mut self.between };
+                if std::mem::take(&mut agent.is_new) || matches!(agent.owed.front(), Some(Some(_)))
+                {
+                    mean.add(took);
+                }
+                agent.owed.pop_front();
+            }
+            Answer::Report(report) => {
+                self.attempt.add(took);
+                let Some(index) = self.present.get(&report.number) else { return };
+                let mut text = report.notary.to_vec();
+                text.push(b'\t');
+                text.extend_from_slice(report.status.word().as_bytes());
+                text.push(b' ');
+                // A time of day would be another one now.
+                let seconds = report.retry_seconds().filter(|_| report.status == Status::RetryAt);
+                if let Some(seconds) = seconds.filter(|seconds| *seconds > 100_000) {
+                    let wait = (seconds - now.seconds()).max(0);
+                    text.extend_from_slice(format!("+{wait} ").as_bytes());
+                    text.extend_from_slice(report.text());
+                } else {
+                    text.extend_from_slice(report.message);
+                }
+                let attempt = Attempt { outcome: Outcome::Report(text.into()), took };
+                let attempts = &mut self.mail[*index].attempts;
+                attempts.entry(report.offset).or_default().push_back(attempt);
+            }
+            _ => agent.since = now - took,
+        }
+    }
+
+    fn ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd, core: &Scheduler) {
+        let Some(agent) = self.agents.remove(&agent) else { return };
+        let Some(Some((index, destination))) = agent.owed.front() else { return };
+        let number = self.present.iter().find(|(_, present)| *present == index);
+        let vertices = number.and_then(|(number, _)| core.inspect(*number)).unwrap_or_default();
+        let of_job = vertices.iter().filter(|vertex| {
+            (&*vertex.channel, &*vertex.host) == (destination.channel(), destination.host())
+        });
+        let took = now.since(agent.since);
+        for offset in of_job.flat_map(|vertex| &vertex.offsets) {
+            let attempt = Attempt { outcome: Outcome::Death(end.clone()), took };
+            self.mail[*index].attempts.entry(*offset).or_default().push_back(attempt);
+        }
+    }
+
+    fn fed(&mut self, now: Timestamp, id: AgentId, job: &[u8], core: &Scheduler) {
+        let agent = self.agents.entry(id).or_insert_with(|| Agent::new(now));
+        if agent.owed.is_empty() {
+            agent.since = now;
+        }
+        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
+        let path = fields.next().unwrap_or_default();
+        let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let name = SpoolName::new(HashFolder::TOP, base);
+        let index = name.and_then(|name| self.present.get(&name.number()));
+        let destination = core.destination_of_job(id, fields.next());
+        agent.owed.push_back(index.copied().zip(destination));
+    }
+}
+
+impl Agent {
+    fn new(now: Timestamp) -> Agent {
+        Agent { since: now, is_new: false, owed: VecDeque::new() }
+    }
+}
+
+/// The name of a message in a run: nobody else has it, even if the spool gave its number to others.
+fn name_of(index: usize) -> SpoolName {
+    let number = (index + 1).to_string();
+    SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")
+}
+
+impl Observer for Behaviour {
+    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+        let now = told.time;
+        match event {
+            Event::Arrived(arrival) if core.spool_id(arrival.name.number()).is_none() => {
+                self.arrive(now, arrival.clone());
+            }
+            Event::AgentSaid { agent, line } => self.said(now, *agent, line),
+            Event::AgentEnded { agent, end } => self.ended(now, *agent, end, core),
+            Event::Turn(host) => self.turns.push((now, (*host).into())),
+            _ => {}
+        }
+    }
+
+    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+        let now = told.time;
+        for action in decided {
+            match action {
+                Action::StartAgent { agent, .. } => {
+                    let owed = VecDeque::from([None]);
+                    self.agents.insert(*agent, Agent { since: now, is_new: true, owed });
+                }
+                Action::Feed { agent, job } => self.fed(now, *agent, job, core),
+                Action::SayIdle(agent) => {
+                    if let Some(agent) = self.agents.get_mut(agent) {
+                        agent.owed.push_back(None);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

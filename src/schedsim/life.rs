@@ -1,0 +1,365 @@
+//! The life of one message, gathered while a recording is replayed.
+//!
+//! What happens to it is seen in events and decisions; why it waits is asked of the core after each
+//! event, and told when it has changed.
+
+use crate::agent::protocol::{Answer, Report};
+use crate::recording::{Observer, Told, moment};
+use crate::scheduler::{Action, AgentEnd, AgentId, Event, Inspected, NoteTicket, Rest, Scheduler};
+use crate::spool::note::Occasion;
+use crate::spool::{Arrival, SpoolId};
+use crate::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Which message is meant.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    number: u64,
+    /// Its spool id, unless any message of that number will do.
+    id: Option<String>,
+}
+
+impl Wanted {
+    /// Reads a spool id or a number.
+    pub fn parse(text: &str) -> Option<Wanted> {
+        if let Ok(number) = text.parse() {
+            return Some(Wanted { number, id: None });
+        }
+        let rest = text.strip_prefix('S')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number = rest[..end].parse().ok()?;
+        Some(Wanted { number, id: Some(text.to_string()) })
+    }
+
+    fn is(&self, id: SpoolId) -> bool {
+        id.number == self.number && self.id.as_ref().is_none_or(|wanted| *wanted == id.to_string())
+    }
+}
+
+/// Something that happened to the message.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// When.
+    pub time: Timestamp,
+    /// When the message arrived, or the recording began if it was there before.
+    pub arrived: Timestamp,
+    /// What, in one word.
+    pub what: &'static str,
+    /// Channel and host, where it is about some recipients only.
+    pub destination: Option<String>,
+    /// The recipients it is about.
+    pub offsets: Vec<u32>,
+    /// The agent's process, if it is about one.
+    pub pid: Option<u32>,
+    /// More about it.
+    pub text: String,
+}
+
+/// Listens to a replay.
+pub struct Life {
+    wanted: Wanted,
+    /// When it arrived, while it is there.
+    arrived: Option<Timestamp>,
+    /// How its vertices stood, by destination.
+    vertices: BTreeMap<String, Inspected>,
+    /// Who was given them last.
+    fed: BTreeMap<String, (AgentId, Option<u32>)>,
+    /// Notes about it that are not known to be on disk.
+    notes: BTreeSet<NoteTicket>,
+    /// What the present event is, if that explains why something becomes due.
+    cause: &'static str,
+    /// Everything, in order.
+    pub moments: Vec<Moment>,
+}
+
+impl Life {
+    /// Nothing is known yet.
+    pub fn new(wanted: Wanted) -> Life {
+        Life {
+            wanted,
+            arrived: None,
+            vertices: BTreeMap::new(),
+            fed: BTreeMap::new(),
+            notes: BTreeSet::new(),
+            cause: "",
+            moments: Vec::new(),
+        }
+    }
+
+    /// A recording begins, with this core.
+    pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+        let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
+        if self.arrived.is_some() && !is_there {
+            self.tell(now, "lost", "it is gone when the next recording begins".to_string());
+            self.end();
+        } else if is_there && self.arrived.is_none() {
+            self.arrived = Some(now);
+            let text = "it was there already when the recording began".to_string();
+            self.tell(now, "known", text);
+            self.look(now, core);
+        }
+    }
+
+    fn end(&mut self) {
+        self.arrived = None;
+        self.vertices.clear();
+        self.fed.clear();
+        self.notes.clear();
+    }
+
+    fn moment(&self, time: Timestamp, what: &'static str, text: String) -> Moment {
+        let arrived = self.arrived.unwrap_or(time);
+        let (destination, offsets, pid) = (None, Vec::new(), None);
+        Moment { time, arrived, what, destination, offsets, pid, text }
+    }
+
+    fn tell(&mut self, time: Timestamp, what: &'static str, text: String) {
+        self.moments.push(self.moment(time, what, text));
+    }
+
+    fn tell_of(&mut self, time: Timestamp, what: &'static str, name: &str, text: String) {
+        let offsets = self.vertices.get(name).map(|vertex| vertex.offsets.clone());
+        let moment = self.moment(time, what, text);
+        let (destination, offsets) = (Some(name.to_string()), offsets.unwrap_or_default());
+        self.moments.push(Moment { destination, offsets, ..moment });
+    }
+
+    fn arrive(&mut self, now: Timestamp, arrival: &Arrival) {
+        self.arrived = Some(now);
+        let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
+        let ago = |time: Timestamp| now.since(time).as_secs_f64();
+        let text = format!(
+            "{id}: {} recipients, {} of them to do; received {:.3} s before, routed {:.3} s before",
+            arrival.recipients,
+            arrival.pending(),
+            ago(arrival.modified),
+            ago(arrival.created),
+        );
+        self.tell(now, "arrived", text);
+    }
+
+    fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &Report<'_>) {
+        let of = |vertex: &Inspected| vertex.offsets.contains(&report.offset);
+        let name =
+            self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
+        let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
+        let words = String::from_utf8_lossy(report.message);
+        let text = format!("{} {}{unknown}", report.status.word(), words.trim());
+        let moment = self.moment(now, "report", text.trim_end().to_string());
+        let offsets = vec![report.offset];
+        self.moments.push(Moment { destination: name, offsets, pid, ..moment });
+    }
+
+    fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
+        let at_work: Vec<(String, Option<u32>)> = self
+            .fed
+            .iter()
+            .filter(|(name, (by, _))| {
+                *by == agent && self.vertices.get(*name).is_some_and(|v| v.rest == Rest::Fed)
+            })
+            .map(|(name, (_, pid))| (name.clone(), *pid))
+            .collect();
+        for (name, pid) in at_work {
+            self.tell_of(now, "agent", &name, format!("the agent {end}"));
+            self.attribute(pid);
+        }
+    }
+
+    /// The last moment is about an agent.
+    fn attribute(&mut self, pid: Option<u32>) {
+        if let Some(last) = self.moments.last_mut() {
+            last.pid = pid;
+        }
+    }
+
+    /// Jobs that were given out for the message.
+    fn fed(&mut self, now: Timestamp, decided: &[Action], core: &Scheduler) {
+        let mut bursts: BTreeMap<AgentId, usize> = BTreeMap::new();
+        for action in decided {
+            if let Action::Feed { agent, .. } = action {
+                *bursts.entry(*agent).or_default() += 1;
+            }
+        }
+        let mut places: BTreeMap<AgentId, usize> = BTreeMap::new();
+        for action in decided {
+            let Action::Feed { agent, job } = action else { continue };
+            let place = places.entry(*agent).or_default();
+            *place += 1;
+            let Some(name) = self.of_job(job, *agent, core) else { continue };
+            let (place, of) = (*place, bursts[agent]);
+            let pid = core.process_of(*agent);
+            self.fed.insert(name.clone(), (*agent, pid));
+            let text =
+                if of > 1 { format!("job {place} of {of} at once") } else { "one job".into() };
+            self.tell_of(now, "fed", &name, text);
+            self.attribute(pid);
+        }
+    }
+
+    /// The destination of a job, if it is one of this message.
+    fn of_job(&self, job: &[u8], agent: AgentId, core: &Scheduler) -> Option<String> {
+        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
+        let path = fields.next()?;
+        let base = path.rsplit(|byte| *byte == b'/').next()?;
+        let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number: u64 = std::str::from_utf8(&base[..digits]).ok()?.parse().ok()?;
+        if number != self.wanted.number {
+            return None;
+        }
+        core.destination_of_job(agent, fields.next()).map(|destination| destination.to_string())
+    }
+
+    /// Tells what has changed in where its recipients stand.
+    fn look(&mut self, now: Timestamp, core: &Scheduler) {
+        let Some(vertices) = core.inspect(self.wanted.number) else { return };
+        let present: BTreeMap<String, Inspected> =
+            vertices.into_iter().map(|vertex| (name_of(&vertex), vertex)).collect();
+        let former = std::mem::replace(&mut self.vertices, present.clone());
+        for (name, vertex) in present {
+            let before = former.get(&name);
+            if before.is_none_or(|before| !Rc::ptr_eq(&before.clause, &vertex.clause)) {
+                let clause = &vertex.clause;
+                let (channel, host) = (&clause.channel_pattern, &clause.host_pattern);
+                let text = format!("by clause {channel}/{host}, {}", clause.place);
+                self.tell_of(now, "queued", &name, text);
+            }
+            if before.is_none_or(|before| !is_same(&before.rest, &vertex.rest)) {
+                self.tell_rest(now, &name, before.map(|before| &before.rest), &vertex);
+            }
+        }
+    }
+
+    fn tell_rest(&mut self, now: Timestamp, name: &str, before: Option<&Rest>, vertex: &Inspected) {
+        let has_waited = matches!(before, Some(Rest::Waiting { .. }));
+        if has_waited && !matches!(vertex.rest, Rest::Waiting { .. }) {
+            self.tell_of(now, "due", name, self.cause.to_string());
+        }
+        let tries = vertex.attempts;
+        let place = &vertex.clause.place;
+        let text = match &vertex.rest {
+            // Told as `fed`, with the agent.
+            Rest::Fed | Rest::Due => return,
+            Rest::Waiting { until: Some(until), blocked } => {
+                let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
+                let whom = if *blocked { ", as does all its host has" } else { "" };
+                format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
+            }
+            Rest::Waiting { until: None, .. } => {
+                format!("until somebody asks for the host's mail (queueonly, {place})")
+            }
+            Rest::InLine { pid } => format!("in line for the agents of its host, newest {pid}"),
+            Rest::Refused(reason) => format!("for an agent. {reason} ({place})"),
+        };
+        self.tell_of(now, "waits", name, text);
+    }
+
+    fn decided(&mut self, now: Timestamp, action: &Action) {
+        let number = self.wanted.number;
+        match action {
+            Action::Note(note) if note.name.number() == number => {
+                self.notes.insert(note.ticket);
+                let why = match note.occasion {
+                    Occasion::Success => "the sender may want to know of the delivery",
+                    Occasion::Failure => "the sender is to know of the failure",
+                    Occasion::Expiry => "too old; the sender is to know",
+                };
+                let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
+                let moment = self.moment(now, "note", format!("{why}: {}", words.trim()));
+                self.moments.push(Moment { offsets: note.offsets.clone(), ..moment });
+            }
+            Action::Statistics(end) if end.spool_id.number == number => {
+                let moment = self.moment(now, "finished", end.state.to_string());
+                let destination = Some(end.destination.to_string());
+                self.moments.push(Moment { destination, ..moment });
+            }
+            Action::ReadAgain(name) if name.number() == number => {
+                self.tell(now, "resync", "its control file is to be read again".to_string());
+            }
+            Action::ClearLocks { name, pid } if name.number() == number => {
+                self.tell(now, "locks", "of the dead agent are to be cleared".to_string());
+                self.attribute(Some(*pid));
+            }
+            Action::Remove { name, aside } if name.number() == number => {
+                let text = if *aside {
+                    "somebody is owed a report: to be moved to postman/"
+                } else {
+                    "to be removed"
+                };
+                self.tell(now, "complete", text.to_string());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Observer for Life {
+    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+        let (now, number) = (told.time, self.wanted.number);
+        self.cause = match event {
+            Event::Turn(_) => "the host's mail was asked for",
+            Event::Arrived(arrival) if !arrival.turns.is_empty() => "the host's mail was asked for",
+            Event::Configured(_) => "a new configuration",
+            _ => "the wait is over",
+        };
+        if let Event::Arrived(arrival) = event {
+            let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
+            if self.wanted.is(id) && core.spool_id(number).is_none() {
+                self.arrive(now, arrival);
+            }
+        }
+        if self.arrived.is_none() {
+            return;
+        }
+        match event {
+            Event::AgentSaid { agent, line } => {
+                if let Answer::Report(report) = Answer::parse(line)
+                    && report.number == number
+                {
+                    self.reported(now, core.process_of(*agent), &report);
+                }
+            }
+            Event::AgentEnded { agent, end } => self.agent_ended(now, *agent, end),
+            Event::Noted { ticket, outcome } if self.notes.contains(ticket) => match outcome {
+                Ok(wrote) => {
+                    self.notes.remove(ticket);
+                    let text = if *wrote { "it is on disk" } else { "nobody wanted to know" };
+                    self.tell(now, "noted", text.to_string());
+                }
+                Err(error) => self.tell(now, "noted", format!("not yet: {error}")),
+            },
+            Event::Removed { number: removed, outcome } if *removed == number => match outcome {
+                Ok(()) => {
+                    self.tell(now, "removed", "out of the spool".to_string());
+                    self.end();
+                }
+                Err(error) => self.tell(now, "removed", format!("not yet: {error}")),
+            },
+            _ => {}
+        }
+    }
+
+    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+        if self.arrived.is_none() {
+            return;
+        }
+        let now = told.time;
+        self.look(now, core);
+        self.fed(now, decided, core);
+        decided.iter().for_each(|action| self.decided(now, action));
+        if core.spool_id(self.wanted.number).is_none() {
+            self.tell(now, "forgotten", "its control file is gone, or was spoilt".to_string());
+            self.end();
+        }
+    }
+}
+
+fn name_of(vertex: &Inspected) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}/{}", text(&vertex.channel), text(&vertex.host))
+}
+
+/// Whether there is nothing new to tell. Which agent somebody is in line for is not worth a word.
+fn is_same(before: &Rest, now: &Rest) -> bool {
+    matches!((before, now), (Rest::InLine { .. }, Rest::InLine { .. })) || before == now
+}

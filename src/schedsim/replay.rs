@@ -1,0 +1,163 @@
+//! `schedsim replay`: has the core decide again, and verifies each decision.
+
+use super::Trouble;
+use crate::recording::{Ending, Failure, Observer, Played, Recording, Replay, Told, moment};
+use crate::scheduler::{Action, Event, Scheduler};
+use crate::time::LongDuration;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The command line of `schedsim replay`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {
+    /// Recordings, each of which is replayed on its own
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Tell what another configuration would have done with the same mail
+    #[arg(long = "cf", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long = "json")]
+    json: bool,
+}
+
+/// Replays all files.
+pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
+    for file in &options.files {
+        match &options.config {
+            None => verify(file, options.json, out)?,
+            Some(config) => super::what_if::run(file, config, options.json, out)?,
+        }
+    }
+    Ok(())
+}
+
+/// How often what was told.
+#[derive(Default)]
+struct Counts {
+    arrivals: u64,
+    lines: u64,
+    reloads: u64,
+    agents: u64,
+    jobs: u64,
+    removals: u64,
+}
+
+impl Observer for Counts {
+    fn before(&mut self, _: &Told, event: &Event<'_>, _: &Scheduler) {
+        match event {
+            Event::Arrived(_) => self.arrivals += 1,
+            Event::AgentSaid { .. } => self.lines += 1,
+            Event::Configured(_) => self.reloads += 1,
+            _ => {}
+        }
+    }
+
+    fn after(&mut self, _: &Told, decided: &[Action], _: &Scheduler) {
+        for action in decided {
+            match action {
+                Action::StartAgent { .. } => self.agents += 1,
+                Action::Feed { .. } => self.jobs += 1,
+                Action::Remove { .. } => self.removals += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let at =
+        |problem: &dyn std::fmt::Display| Trouble::Other(format!("{}: {problem}", path.display()));
+    let mut replay = Recording::open(path).and_then(Replay::new).map_err(|error| at(&error))?;
+    let queued = replay.core().totals().messages;
+    let mut counts = Counts::default();
+    let started = Instant::now();
+    let played = match replay.run(&mut counts) {
+        Ok(played) => played,
+        Err(Failure::Different(difference)) => {
+            let (then, now) = (&replay.recording().header.version, env!("CARGO_PKG_VERSION"));
+            let versions = if then == now {
+                String::new()
+            } else {
+                format!(" (it was made by version {then}, this is {now})")
+            };
+            return Err(at(&format!("a decision differs{versions}\n{difference}")));
+        }
+        Err(other) => return Err(at(&other)),
+    };
+    let took = started.elapsed();
+    let header = &replay.recording().header;
+    let span = played.last.since(header.begun);
+    if json {
+        let value = serde_json::json!({
+            "file": path.to_string_lossy(),
+            "version": header.version,
+            "begun": moment(header.begun),
+            "last": moment(played.last),
+            "seconds": span.as_secs_f64(),
+            "lost_before": header.lost,
+            "queued_at_begin": queued,
+            "events": played.events,
+            "decisions": played.decisions,
+            "arrivals": counts.arrivals,
+            "agent_lines": counts.lines,
+            "reloads": counts.reloads,
+            "agents_started": counts.agents,
+            "jobs": counts.jobs,
+            "removals": counts.removals,
+            "ending": ending(played.ending),
+        });
+        writeln!(out, "{value}")?;
+    } else {
+        let (begun, last) = (moment(header.begun), moment(played.last));
+        let long = LongDuration(span.as_secs() as i64);
+        writeln!(out, "{}: scheduler {}", path.display(), header.version)?;
+        writeln!(out, "  time        {begun} to {last}, {long}")?;
+        if header.lost > 0 {
+            writeln!(out, "  missing     {} events before it", header.lost)?;
+        }
+        writeln!(out, "  at first    {queued} messages queued")?;
+        let Counts { arrivals, lines, reloads, agents, jobs, removals } = counts;
+        let Played { events, decisions, .. } = played;
+        writeln!(
+            out,
+            "  events      {events}: {arrivals} arrivals, {lines} lines of agents, {reloads} new \
+             configurations"
+        )?;
+        writeln!(
+            out,
+            "  decisions   {decisions}, all as recorded: {agents} agents started, {jobs} jobs, \
+             {removals} removals"
+        )?;
+        writeln!(out, "  end         {}", ending(played.ending))?;
+        writeln!(out, "  speed       {}", speed(events, span, took))?;
+    }
+    match played.ending {
+        Ending::Damaged { offset } => {
+            Err(at(&format!("it is damaged at offset {offset}, and was not read further")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ending(ending: Ending) -> String {
+    match ending {
+        Ending::Whole => "whole".to_string(),
+        Ending::Torn { offset, bytes } => {
+            format!(
+                "cut off while it was written: the last {bytes} bytes, from {offset}, are unused"
+            )
+        }
+        Ending::Damaged { offset } => format!("damaged at offset {offset}"),
+    }
+}
+
+fn speed(events: u64, span: Duration, took: Duration) -> String {
+    let seconds = took.as_secs_f64().max(1e-9);
+    let rate = events as f64 / seconds;
+    let factor = span.as_secs_f64() / seconds;
+    format!("{rate:.0} events/s, {factor:.0} times as fast as it was")
+}

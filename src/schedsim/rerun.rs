@@ -1,0 +1,297 @@
+//! The mail of a recording once more, under a configuration: the core on a clock of its own, with
+//! agents in memory that take as long, and end as well or badly, as those of the recording did.
+
+use super::behaviour::{Attempt, Behaviour, Outcome};
+use super::tally::Tally;
+use crate::agent::protocol::HUNGRY;
+use crate::config::Config;
+use crate::recording::{Observer, Told};
+use crate::scheduler::{Action, AgentEnd, AgentId, Event, Manner, Reread, Scheduler, Settings};
+use crate::time::Timestamp;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long the disk takes for anything.
+const DISK: Duration = Duration::from_millis(1);
+
+/// What happens at a time that was known before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// A message comes in: its index.
+    Mail(usize),
+    /// A host's mail is asked for: index.
+    Turn(usize),
+    /// An agent has done what it was doing.
+    Agent(AgentId),
+    /// An agent that was told to end has ended.
+    End(AgentId),
+    /// A message was taken out of the spool.
+    Removed(u64),
+    /// A note is on disk.
+    Noted(u64),
+    /// A control file was read again.
+    Reread(u64),
+}
+
+/// What an agent in memory is doing.
+struct Agent {
+    channel: Rc<[u8]>,
+    /// The host it was started for, if it is told none.
+    host: Rc<[u8]>,
+    /// What it was told and has not come to: messages' numbers and hosts; `None` is `#idle`.
+    orders: VecDeque<Option<(u64, Vec<u8>)>>,
+    /// What it will have done when its time comes.
+    doing: Doing,
+    /// It is to end when it has nothing left to do.
+    stops: bool,
+}
+
+enum Doing {
+    Nothing,
+    /// It starts, or comes to the end of a job: then it says `#hungry`.
+    Hungry,
+    /// An attempt: message, recipient, what becomes of it; and the recipients behind it.
+    Attempt(u64, u32, Outcome, VecDeque<u32>),
+}
+
+/// A run.
+pub struct Rerun<'b> {
+    core: Scheduler,
+    now: Timestamp,
+    behaviour: &'b Behaviour,
+    /// How many attempts were made already, by message and recipient.
+    used: HashMap<(u64, u32), usize>,
+    agents: BTreeMap<AgentId, Agent>,
+    agenda: BinaryHeap<Reverse<(Timestamp, u64, Due)>>,
+    sequence: u64,
+    tally: Tally,
+    events: u64,
+    /// Attempts whose outcome nobody knows.
+    pub made_up: u64,
+}
+
+/// Runs everything that was learned until `end`. Returns what it amounted to, and how many outcomes were
+/// made up.
+pub fn run(
+    settings: Settings,
+    config: Rc<Config>,
+    behaviour: &Behaviour,
+    end: Timestamp,
+) -> (Tally, u64) {
+    let mut rerun = Rerun {
+        core: Scheduler::new(settings, config),
+        now: Timestamp::EPOCH,
+        behaviour,
+        used: HashMap::new(),
+        agents: BTreeMap::new(),
+        agenda: BinaryHeap::new(),
+        sequence: 0,
+        tally: Tally::default(),
+        events: 0,
+        made_up: 0,
+    };
+    for (index, mail) in behaviour.mail.iter().enumerate() {
+        rerun.plan(mail.time, Due::Mail(index));
+    }
+    for (index, (time, _)) in behaviour.turns.iter().enumerate() {
+        rerun.plan(*time, Due::Turn(index));
+    }
+    rerun.run_until(end);
+    rerun.tally.end(&rerun.core);
+    (rerun.tally, rerun.made_up)
+}
+
+impl Rerun<'_> {
+    fn run_until(&mut self, end: Timestamp) {
+        if let Some(Reverse((first, ..))) = self.agenda.peek() {
+            self.now = *first;
+        }
+        self.tell(Event::InitialScanDone);
+        loop {
+            let planned = self.agenda.peek().map(|Reverse((time, ..))| *time);
+            let next = planned.into_iter().chain(self.core.next_wakeup()).min();
+            let Some(next) = next.filter(|next| *next <= end) else { return };
+            self.now = self.now.max(next);
+            if planned == Some(next)
+                && let Some(Reverse((_, _, due))) = self.agenda.pop()
+            {
+                self.happen(due);
+            }
+            self.tell(Event::Tick);
+        }
+    }
+
+    fn plan(&mut self, time: Timestamp, due: Due) {
+        // What is planned first for one time happens first.
+        self.sequence += 1;
+        self.agenda.push(Reverse((time, self.sequence, due)));
+    }
+
+    fn plan_in(&mut self, wait: Duration, due: Due) {
+        self.plan(self.now + wait, due);
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        self.events += 1;
+        let told = Told { number: self.events, offset: 0, time: self.now };
+        self.tally.before(&told, &event, &self.core);
+        self.core.handle(self.now, event);
+        let decided: Vec<Action> = std::iter::from_fn(|| self.core.poll()).collect();
+        self.tally.after(&told, &decided, &self.core);
+        decided.into_iter().for_each(|action| self.perform(action));
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::Mail(index) => {
+                let arrival = self.behaviour.mail[index].arrival.clone();
+                self.tell(Event::Arrived(arrival));
+            }
+            Due::Turn(index) => {
+                let host = self.behaviour.turns[index].1.clone();
+                self.tell(Event::Turn(&host));
+            }
+            Due::Agent(agent) => self.agent_is_done(agent),
+            Due::End(agent) => self.end_agent(agent, AgentEnd::Exited(0)),
+            Due::Removed(number) => self.tell(Event::Removed { number, outcome: Ok(()) }),
+            Due::Noted(ticket) => self.tell(Event::Noted { ticket, outcome: Ok(false) }),
+            Due::Reread(number) => {
+                let found = self.core.arrivals().find(|arrival| arrival.name.number() == number);
+                let outcome = found.map_or(Reread::Gone, Reread::Read);
+                self.tell(Event::ReadAgain { number, outcome });
+            }
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::StartAgent { agent, channel, host, .. } => {
+                let orders = VecDeque::new();
+                let doing = Doing::Hungry;
+                self.agents.insert(agent, Agent { channel, host, orders, doing, stops: false });
+                self.plan_in(self.behaviour.start.value(), Due::Agent(agent));
+                self.tell(Event::AgentStarted { agent, pid: agent.0 as u32 });
+            }
+            Action::Feed { agent, job } => {
+                let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
+                let path = fields.next().and_then(|path| std::str::from_utf8(path).ok());
+                let number = path.and_then(|path| path.parse().ok()).unwrap_or_default();
+                let host = fields.next().map(<[u8]>::to_vec);
+                self.order(agent, |agent| {
+                    Some((number, host.unwrap_or_else(|| agent.host.to_vec())))
+                });
+            }
+            Action::SayIdle(agent) => self.order(agent, |_| None),
+            Action::StopAgent { agent, manner } => {
+                if manner == Manner::Kill {
+                    self.plan_in(DISK, Due::End(agent));
+                } else if let Some(known) = self.agents.get_mut(&agent) {
+                    known.stops = true;
+                    if matches!(known.doing, Doing::Nothing) {
+                        self.plan_in(DISK, Due::End(agent));
+                    }
+                }
+            }
+            Action::Remove { name, .. } => self.plan_in(DISK, Due::Removed(name.number())),
+            Action::Note(note) => self.plan_in(DISK, Due::Noted(note.ticket)),
+            Action::ReadAgain(name) => self.plan_in(DISK, Due::Reread(name.number())),
+            Action::ClearLocks { .. } | Action::Statistics(_) | Action::Log(..) => {}
+        }
+    }
+
+    fn order(&mut self, id: AgentId, order: impl FnOnce(&Agent) -> Option<(u64, Vec<u8>)>) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let order = order(agent);
+        agent.orders.push_back(order);
+        if matches!(agent.doing, Doing::Nothing) {
+            self.begin_next(id);
+        }
+    }
+
+    /// An agent looks at what it was told next.
+    fn begin_next(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.doing = Doing::Nothing;
+        match agent.orders.pop_front() {
+            None if agent.stops => self.plan_in(DISK, Due::End(id)),
+            None => {}
+            Some(None) => {
+                agent.doing = Doing::Hungry;
+                self.plan_in(Duration::ZERO, Due::Agent(id));
+            }
+            Some(Some((number, host))) => {
+                let channel = agent.channel.clone();
+                let vertices = self.core.inspect(number).unwrap_or_default();
+                let is_it =
+                    |v: &&crate::scheduler::Inspected| v.channel == channel && *v.host == host[..];
+                let offsets = vertices.iter().find(is_it).map(|vertex| vertex.offsets.clone());
+                self.attempt_next(id, number, offsets.unwrap_or_default().into());
+            }
+        }
+    }
+
+    /// An agent turns to the next recipient of its job, or ends the job.
+    fn attempt_next(&mut self, id: AgentId, number: u64, mut left: VecDeque<u32>) {
+        let (doing, took) = match left.pop_front() {
+            None => (Doing::Hungry, self.behaviour.between.value()),
+            Some(offset) => {
+                let Attempt { outcome, took } = self.outcome_of(number, offset);
+                (Doing::Attempt(number, offset, outcome, left), took)
+            }
+        };
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.doing = doing;
+            self.plan_in(took, Due::Agent(id));
+        }
+    }
+
+    /// What becomes of the next attempt for a recipient.
+    fn outcome_of(&mut self, number: u64, offset: u32) -> Attempt {
+        let used = self.used.entry((number, offset)).or_default();
+        *used += 1;
+        let index = usize::try_from(number).unwrap_or_default().wrapping_sub(1);
+        let known = self.behaviour.mail.get(index);
+        let attempts = known.and_then(|mail| mail.attempts.get(&offset));
+        let Some(attempts) = attempts else {
+            self.made_up += 1;
+            let outcome = Outcome::Report(b"\tok3 nobody knows".as_slice().into());
+            return Attempt { outcome, took: self.behaviour.attempt.value() };
+        };
+        let attempt = attempts.get(*used - 1).or(attempts.back());
+        self.made_up += u64::from(*used > attempts.len());
+        attempt.expect("it is there because there was an attempt").clone()
+    }
+
+    fn agent_is_done(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        match std::mem::replace(&mut agent.doing, Doing::Nothing) {
+            Doing::Nothing => {}
+            Doing::Hungry => {
+                // Before it is fed, so that it does not begin twice.
+                self.tell(Event::AgentSaid { agent: id, line: HUNGRY.as_bytes() });
+                if self.agents.get(&id).is_some_and(|agent| matches!(agent.doing, Doing::Nothing)) {
+                    self.begin_next(id);
+                }
+            }
+            Doing::Attempt(_, _, Outcome::Death(end), _) => self.end_agent(id, end),
+            Doing::Attempt(number, offset, Outcome::Report(text), left) => {
+                let name = format!("{number}/{offset}\t");
+                let line = [name.as_bytes(), &text[..]].concat();
+                if let Some(agent) = self.agents.get_mut(&id) {
+                    // Whatever it hears meanwhile, it is at work.
+                    agent.doing = Doing::Hungry;
+                }
+                self.tell(Event::AgentSaid { agent: id, line: &line });
+                self.attempt_next(id, number, left);
+            }
+        }
+    }
+
+    fn end_agent(&mut self, agent: AgentId, end: AgentEnd) {
+        if self.agents.remove(&agent).is_some() {
+            self.tell(Event::AgentEnded { agent, end });
+        }
+    }
+}

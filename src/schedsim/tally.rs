@@ -1,0 +1,98 @@
+//! What a run amounted to, recorded or simulated: the numbers that are compared.
+
+use crate::agent::protocol::{Answer, Status};
+use crate::recording::{Observer, Told};
+use crate::scheduler::{Action, Event, Scheduler};
+use crate::time::Timestamp;
+use std::collections::HashMap;
+
+/// Counts, while a run goes on.
+#[derive(Default)]
+pub struct Tally {
+    /// When each message that is there arrived.
+    arrived: HashMap<u64, Timestamp>,
+    /// Recipients delivered.
+    pub delivered: u64,
+    /// Recipients refused for good.
+    pub failed: u64,
+    /// Recipients that became too old.
+    pub expired: u64,
+    /// Reports that left a recipient waiting.
+    pub deferred: u64,
+    /// Agents started.
+    pub agents: u64,
+    alive: u64,
+    /// Most agents at a time.
+    pub most_agents: u64,
+    /// Jobs given to agents.
+    pub jobs: u64,
+    /// Seconds from arrival to delivery, of each recipient that was delivered.
+    delays: Vec<f64>,
+    /// Recipients left in the queue.
+    pub left: u64,
+}
+
+impl Tally {
+    /// A message that is there already.
+    pub fn known(&mut self, number: u64, since: Timestamp) {
+        self.arrived.entry(number).or_insert(since);
+    }
+
+    /// The delay that so many hundredths of the delivered recipients did not exceed, in seconds.
+    pub fn delay(&self, percent: usize) -> Option<f64> {
+        let mut delays = self.delays.clone();
+        delays.sort_unstable_by(f64::total_cmp);
+        let index = (delays.len() * percent).div_ceil(100).max(1) - 1;
+        delays.get(index).copied()
+    }
+
+    /// The run is over.
+    pub fn end(&mut self, core: &Scheduler) {
+        self.left = core.totals().recipients;
+    }
+}
+
+impl Observer for Tally {
+    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+        match event {
+            Event::Arrived(arrival) if core.spool_id(arrival.name.number()).is_none() => {
+                self.arrived.insert(arrival.name.number(), told.time);
+            }
+            Event::AgentSaid { line, .. } => {
+                let leaves_waiting = |status| {
+                    use Status::{DeferAll, DeferBack, Deferred, RetryAt, Unknown};
+                    matches!(status, Deferred | DeferBack | RetryAt | DeferAll | Unknown)
+                };
+                if let Answer::Report(report) = Answer::parse(line) {
+                    self.deferred += u64::from(leaves_waiting(report.status));
+                }
+            }
+            Event::AgentEnded { .. } => self.alive = self.alive.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    fn after(&mut self, told: &Told, decided: &[Action], _: &Scheduler) {
+        for action in decided {
+            match action {
+                Action::StartAgent { .. } => {
+                    self.agents += 1;
+                    self.alive += 1;
+                    self.most_agents = self.most_agents.max(self.alive);
+                }
+                Action::Feed { .. } => self.jobs += 1,
+                Action::Statistics(end) => match end.state {
+                    "expire" => self.expired += 1,
+                    "error" | "error2" => self.failed += 1,
+                    _ => {
+                        self.delivered += 1;
+                        let arrived = self.arrived.get(&end.spool_id.number);
+                        let delay = arrived.map(|arrived| told.time.since(*arrived));
+                        self.delays.extend(delay.map(|delay| delay.as_secs_f64()));
+                    }
+                },
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `schedsim replay FILE --cf OTHER`: what another configuration would have done with the same mail.
+//!
+//! Agents' answers depend on how they are fed, so the recording cannot simply be played. Instead what is
+//! known of mail and agents is learned from it, and simulated under both configurations: the column of
+//! the recorded one shows how good the simulation is.
+
+use super::Trouble;
+use super::behaviour::Behaviour;
+use super::rerun;
+use super::tally::Tally;
+use crate::recording::{Failure, Observer, Recording, Replay, Told};
+use crate::scheduler::{Action, Event, Scheduler};
+use std::io::Write;
+use std::path::Path;
+
+/// What is learned and counted in one go.
+#[derive(Default)]
+struct Both {
+    behaviour: Behaviour,
+    tally: Tally,
+}
+
+impl Observer for Both {
+    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+        self.behaviour.before(told, event, core);
+        self.tally.before(told, event, core);
+    }
+
+    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+        self.behaviour.after(told, decided, core);
+        self.tally.after(told, decided, core);
+    }
+}
+
+/// Compares.
+pub fn run(path: &Path, other: &Path, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let at =
+        |problem: &dyn std::fmt::Display| Trouble::Other(format!("{}: {problem}", path.display()));
+    let recording = Recording::open(path).map_err(|error| at(&error))?;
+    let source = recording.header.source.clone();
+    let lines = |errors: Vec<crate::config::Diagnostic>| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Trouble::Other(lines.join("\n"))
+    };
+    let config = source.read().map_err(lines)?;
+    let other_config = source.read_other(other).map_err(lines)?;
+    let begun = recording.header.begun;
+    let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
+    let settings = replay.core().settings().clone();
+    let mut both = Both::default();
+    both.behaviour.begin(begun, replay.core());
+    let there: Vec<u64> = replay.core().arrivals().map(|arrival| arrival.name.number()).collect();
+    there.into_iter().for_each(|number| both.tally.known(number, begun));
+    let played = replay.run(&mut both).map_err(|failure| match failure {
+        Failure::Different(difference) => at(&format!("a decision differs\n{difference}")),
+        other => at(&other),
+    })?;
+    let Both { behaviour, tally: mut recorded } = both;
+    recorded.end(replay.core());
+    let again = rerun::run(settings.clone(), config, &behaviour, played.last);
+    let otherwise = rerun::run(settings, other_config, &behaviour, played.last);
+    let columns = [
+        ("recorded", recorded, 0),
+        ("simulated", again.0, again.1),
+        ("other", otherwise.0, otherwise.1),
+    ];
+    if json {
+        let object = columns.iter().map(|(name, tally, made_up)| {
+            let rows = rows(tally, *made_up).into_iter();
+            let values = rows.map(|(name, value)| (name.replace(' ', "_"), value.into()));
+            (name.to_string(), serde_json::Value::Object(values.collect()))
+        });
+        let object: serde_json::Map<String, serde_json::Value> = object.collect();
+        writeln!(out, "{}", serde_json::Value::Object(object))?;
+    } else {
+        write_table(path, other, source.file(), &columns, out)?;
+    }
+    Ok(())
+}
+
+fn rows(tally: &Tally, made_up: u64) -> Vec<(&'static str, Option<f64>)> {
+    let count = |count: u64| Some(count as f64);
+    vec![
+        ("delivered", count(tally.delivered)),
+        ("failed", count(tally.failed)),
+        ("expired", count(tally.expired)),
+        ("left in the queue", count(tally.left)),
+        ("deferred attempts", count(tally.deferred)),
+        ("delay 50%", tally.delay(50)),
+        ("delay 90%", tally.delay(90)),
+        ("delay 99%", tally.delay(99)),
+        ("delay 100%", tally.delay(100)),
+        ("agents started", count(tally.agents)),
+        ("agents at a time", count(tally.most_agents)),
+        ("jobs", count(tally.jobs)),
+        ("outcomes made up", count(made_up)),
+    ]
+}
+
+fn write_table(
+    path: &Path,
+    other: &Path,
+    recorded: &Path,
+    columns: &[(&str, Tally, u64); 3],
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    writeln!(out, "{}", path.display())?;
+    writeln!(out, "  recorded   as it was, under {}", recorded.display())?;
+    writeln!(out, "  simulated  the same mail under the same configuration")?;
+    writeln!(out, "  other      the same mail under {}", other.display())?;
+    writeln!(out)?;
+    let names = columns.iter().map(|(name, ..)| *name);
+    writeln!(out, "  {:<18}{}", "", names.map(|name| format!("{name:>12}")).collect::<String>())?;
+    let all: Vec<_> = columns.iter().map(|(_, tally, made_up)| rows(tally, *made_up)).collect();
+    for (index, (name, _)) in all[0].iter().enumerate() {
+        let cell = |rows: &Vec<(&str, Option<f64>)>| match rows[index].1 {
+            None => format!("{:>12}", "-"),
+            Some(value) if name.starts_with("delay") => format!("{:>12}", format!("{value:.3} s")),
+            Some(value) => format!("{value:>12.0}"),
+        };
+        writeln!(out, "  {name:<18}{}", all.iter().map(cell).collect::<String>())?;
+    }
+    Ok(())
+}
