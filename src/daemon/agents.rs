@@ -5,7 +5,7 @@ use super::outbox::Outbox;
 use crate::agent::protocol;
 use crate::config::{Clause, Niceness, Zenv};
 use crate::scheduler::{AgentEnd, AgentId, Manner};
-use crate::sys::{ChildEnd, ChildProcess, ProcessPriority, send_signal};
+use crate::sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ pub struct AgentSettings {
 /// All running agents.
 pub struct AgentProcesses {
     settings: AgentSettings,
+    launcher: Launcher,
     processes: BTreeMap<AgentId, Process>,
     by_pid: BTreeMap<u32, AgentId>,
     /// Those that have something to be told.
@@ -52,13 +53,14 @@ pub struct AgentProcesses {
 
 struct Process {
     pid: u32,
+    program: PathBuf,
     socket: UnixStream,
     lines: Lines,
     outbox: Outbox,
     /// What to do when the outbox is empty.
     farewell: Option<Manner>,
-    /// When it closed its end.
-    closed: Option<Instant>,
+    /// When it is to be killed, having closed its end.
+    kill_at: Option<Instant>,
 }
 
 /// Something an agent did.
@@ -71,15 +73,16 @@ pub enum Heard<'a> {
 
 impl AgentProcesses {
     /// No agents yet.
-    pub fn new(settings: AgentSettings) -> AgentProcesses {
-        AgentProcesses {
+    pub fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
+        Ok(AgentProcesses {
             settings,
+            launcher: Launcher::new()?,
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             addressed: Vec::new(),
             closing: Vec::new(),
             chunk: vec![0; SHARE_OF_TURN],
-        }
+        })
     }
 
     /// Where programs are looked for that are named without a path.
@@ -88,7 +91,8 @@ impl AgentProcesses {
     }
 
     /// Starts an agent, and has its socket watched under `token`. Returns its pid; the error says
-    /// what failed with which program.
+    /// what failed with which program. That the program cannot be run shows in its
+    /// [`end`](AgentProcesses::ended).
     pub fn start(
         &mut self,
         agent: AgentId,
@@ -118,35 +122,22 @@ impl AgentProcesses {
             file_limit: self.settings.file_limit,
             ignore_hangup: self.settings.ignore_hangup,
         };
-        let failed = |error: io::Error| format!("{}: {error}", program.display());
-        let pid = child.start().map_err(failed)?;
-        self.watch(agent, pid, ours, registry, token).map_err(failed)?;
-        Ok(pid)
-    }
-
-    fn watch(
-        &mut self,
-        agent: AgentId,
-        pid: u32,
-        socket: std::os::unix::net::UnixStream,
-        registry: &Registry,
-        token: Token,
-    ) -> io::Result<()> {
+        let failed = |error: io::Error| cannot_be_run(&program, &error);
+        let pid = self.launcher.start(child).map_err(failed)?;
         // From here on the process is ours to reap, whatever fails.
         self.by_pid.insert(pid, agent);
-        socket.set_nonblocking(true)?;
-        let mut socket = UnixStream::from_std(socket);
-        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let socket = watch(ours, registry, token).map_err(failed)?;
         let process = Process {
             pid,
+            program,
             socket,
             lines: Lines::default(),
             outbox: Outbox::default(),
             farewell: None,
-            closed: None,
+            kill_at: None,
         };
         self.processes.insert(agent, process);
-        Ok(())
+        Ok(pid)
     }
 
     /// Reads what an agent has written, up to its share of a turn. Tells whether there may be more.
@@ -168,8 +159,8 @@ impl AgentProcesses {
                 Err(_) => 0,
             };
             if count == 0 {
-                if process.closed.is_none() {
-                    process.closed = Some(Instant::now());
+                if process.kill_at.is_none() {
+                    process.kill_at = Some(Instant::now() + TIME_TO_EXIT);
                     self.closing.push(agent);
                 }
                 return false;
@@ -257,19 +248,28 @@ impl AgentProcesses {
         self.by_pid.remove(&pid);
         self.read(agent, LAST_WILL, heard);
         self.closing.retain(|other| *other != agent);
+        let failure = self.launcher.failure(pid);
         let process = self.processes.remove(&agent);
-        let lost = process.map_or(0, |process| process.lines.unfinished());
-        let end = match end {
-            ChildEnd::Exited(status) => AgentEnd::Exited(status),
-            ChildEnd::Signalled(signal) => AgentEnd::Signalled(signal),
+        let lost = process.as_ref().map_or(0, |process| process.lines.unfinished());
+        let end = match (failure, process, end) {
+            (Some(error), Some(process), _) => {
+                AgentEnd::NotStarted(cannot_be_run(&process.program, &error))
+            }
+            (_, _, ChildEnd::Exited(status)) => AgentEnd::Exited(status),
+            (_, _, ChildEnd::Signalled(signal)) => AgentEnd::Signalled(signal),
         };
         (end, lost)
     }
 
-    /// Kills agents that have closed their end long ago, but go on: nobody can hear them.
+    /// Kills agents that have closed their end long ago, but go on: nobody can hear them. One that cannot
+    /// die, as it waits for a disk that is gone, is not killed more often than another one.
     pub fn kill_the_silent(&mut self) {
-        for (process, left) in self.closing_processes() {
-            if left.is_zero() {
+        let now = Instant::now();
+        for agent in &self.closing {
+            if let Some(process) = self.processes.get_mut(agent)
+                && process.kill_at.is_some_and(|at| at <= now)
+            {
+                process.kill_at = Some(now + TIME_TO_EXIT);
                 // It may have ended by itself just now.
                 drop(send_signal(process.pid, libc::SIGKILL));
             }
@@ -278,15 +278,24 @@ impl AgentProcesses {
 
     /// How long until [`kill_the_silent`](Self::kill_the_silent) may have something to do.
     pub fn until_silent(&self) -> Option<Duration> {
-        self.closing_processes().map(|(_, left)| left).min()
+        let closing = self.closing.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
+        closing.min().map(|at| at.saturating_duration_since(Instant::now()))
     }
+}
 
-    fn closing_processes(&self) -> impl Iterator<Item = (&Process, Duration)> {
-        self.closing.iter().filter_map(|agent| {
-            let process = self.processes.get(agent)?;
-            Some((process, TIME_TO_EXIT.saturating_sub(process.closed?.elapsed())))
-        })
-    }
+fn watch(
+    socket: std::os::unix::net::UnixStream,
+    registry: &Registry,
+    token: Token,
+) -> io::Result<UnixStream> {
+    socket.set_nonblocking(true)?;
+    let mut socket = UnixStream::from_std(socket);
+    registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+    Ok(socket)
+}
+
+fn cannot_be_run(program: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", program.display())
 }
 
 /// The program of a command: one named without a path is one of our agents. Where there is none of its
@@ -305,5 +314,41 @@ fn priority(niceness: Niceness) -> ProcessPriority {
     match niceness {
         Niceness::Relative(by) => ProcessPriority::Relative(by),
         Niceness::Absolute(value) => ProcessPriority::Absolute(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_cannot_die_is_killed_now_and_then() {
+        let settings = AgentSettings {
+            programs: Vec::new(),
+            folder: PathBuf::new(),
+            zenv: Zenv::default(),
+            file_limit: 32,
+            ignore_hangup: false,
+        };
+        let mut agents = AgentProcesses::new(settings).expect("a pipe");
+        let process = Process {
+            // There is no such process, so it does not die.
+            pid: u32::MAX,
+            program: PathBuf::new(),
+            socket: UnixStream::pair().expect("a socket pair").0,
+            lines: Lines::default(),
+            outbox: Outbox::default(),
+            farewell: None,
+            kill_at: None,
+        };
+        agents.processes.insert(AgentId(1), process);
+        // The other end is closed.
+        agents.listen(AgentId(1), |_| {});
+        assert!(agents.until_silent() > Some(TIME_TO_EXIT / 2));
+        let process = agents.processes.get_mut(&AgentId(1)).expect("it is there");
+        process.kill_at = Some(Instant::now());
+        assert_eq!(agents.until_silent(), Some(Duration::ZERO));
+        agents.kill_the_silent();
+        assert!(agents.until_silent() > Some(TIME_TO_EXIT / 2));
     }
 }

@@ -5,6 +5,7 @@ use super::Daemon;
 use super::agents::Heard;
 use super::files::Done;
 use super::intake::Known;
+use super::listen;
 use super::tokens::Source;
 use crate::control_file::ControlFileError;
 use crate::recording::Recorded;
@@ -40,7 +41,7 @@ impl Daemon {
             Source::Notify => return self.take_notices(),
             Source::Listener(number) => return self.take_connections(number),
             Source::Agent(agent) => return self.hear_agent(now, agent),
-            Source::Client(number) => self.clients.listen(number),
+            Source::Client(number) => return self.clients.listen(number),
         }
         false
     }
@@ -119,12 +120,13 @@ impl Daemon {
                     log::error!("{NO_QUEUE}");
                 }
             }
-            Found::Malformed { error, moved } => self.take_malformed(&name, &error, moved),
+            Found::Malformed { error, moved } => self.take_malformed(now, &name, &error, moved),
         }
     }
 
     fn take_malformed(
         &mut self,
+        now: Timestamp,
         name: &SpoolName,
         error: &ControlFileError,
         moved: io::Result<PathBuf>,
@@ -135,7 +137,7 @@ impl Daemon {
             }
             Err(problem) => {
                 log::error!("{name}: malformed control file, {error}; cannot be moved: {problem}");
-                self.intake.refuse(name.number());
+                self.intake.refuse(now, name.number());
             }
         }
     }
@@ -151,7 +153,7 @@ impl Daemon {
                 Reread::Failed(ErrorKind::NotFound)
             }
             Found::Malformed { error, moved } => {
-                self.take_malformed(name, &error, moved);
+                self.take_malformed(now, name, &error, moved);
                 Reread::Malformed(error)
             }
         };
@@ -199,6 +201,7 @@ impl Daemon {
                 Ok(Some(stream)) => {
                     self.clients.welcome(stream, audience, self.poll.registry(), token)
                 }
+                Err(error) if listen::concerns_one_client(&error) => continue,
                 Err(error) => {
                     // Out of descriptors, most likely: the client waits in line.
                     log::error!("no MAILQ client can be taken in: {error}");
@@ -206,8 +209,10 @@ impl Daemon {
                     return false;
                 }
             };
-            if let Err(error) = welcomed {
-                log::warn!("a MAILQ client was turned away: {error}");
+            if let Err(error) = welcomed
+                && let Some(more) = self.turned_away.occasion(Instant::now())
+            {
+                log::warn!("a MAILQ client was turned away: {error}{more}");
             }
         }
         true

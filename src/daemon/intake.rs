@@ -10,6 +10,9 @@ use std::time::Duration;
 const LOCKED_WAIT: Duration = Duration::from_secs(32);
 /// A file that could not be read is looked at again after this time.
 const FAILED_WAIT: Duration = Duration::from_secs(60);
+/// A file that cannot be used and could not be moved aside is read again after this time: its number may
+/// have become that of another one.
+const REFUSED_WAIT: Duration = Duration::from_secs(600);
 /// The regular time between scans, as in the original.
 const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// So many files being read add one second to it, up to ten.
@@ -41,8 +44,8 @@ pub struct Intake {
     held_numbers: HashSet<u64>,
     /// Files that were found while a message of the same number was leaving.
     again: HashMap<u64, SpoolName>,
-    /// Files that cannot be used and could not be moved aside.
-    refused: HashSet<u64>,
+    /// Files that cannot be used and could not be moved aside: not to be read before this time.
+    refused: HashMap<u64, Timestamp>,
     /// Names that no control file can have; somebody was told of them.
     passed_over: HashSet<String>,
     /// When somebody was last told that all message files are missing.
@@ -64,7 +67,7 @@ impl Intake {
             held: BTreeMap::new(),
             held_numbers: HashSet::new(),
             again: HashMap::new(),
-            refused: HashSet::new(),
+            refused: HashMap::new(),
             passed_over: HashSet::new(),
             told_of_queue: Timestamp::EPOCH,
             next_scan: Timestamp::EPOCH,
@@ -88,7 +91,7 @@ impl Intake {
         }
         let is_ours = self.reading.contains(&number)
             || self.held_numbers.contains(&number)
-            || self.refused.contains(&number);
+            || self.refused.contains_key(&number);
         if !is_ours {
             self.reading.insert(number);
         }
@@ -132,9 +135,10 @@ impl Intake {
         self.held.insert((until, name.number()), name);
     }
 
-    /// A file cannot be used, and could not be moved out of the way: it is not read again.
-    pub fn refuse(&mut self, number: u64) {
-        self.refused.insert(number);
+    /// A file cannot be used, and could not be moved out of the way: it is not read again
+    /// for a while.
+    pub fn refuse(&mut self, now: Timestamp, number: u64) {
+        self.refused.insert(number, now + REFUSED_WAIT);
     }
 
     /// A message has left the spool. If a file of its number was found meanwhile, that is to be read.
@@ -166,6 +170,8 @@ impl Intake {
         }
         self.is_scanning = true;
         self.is_truncated = false;
+        // None waits for longer than that, but by a clock that has been set back since.
+        self.refused.retain(|_, until| now < *until && *until <= now + REFUSED_WAIT);
         true
     }
 
@@ -285,12 +291,23 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_file_is_not_read_for_ever() {
+    fn a_refused_file_is_read_again_with_a_scan_after_a_while() {
         let mut intake = intake();
         assert!(intake.found(&name(1), Known::No));
         intake.read(1);
-        intake.refuse(1);
-        assert!(!intake.found(&name(1), Known::No));
+        intake.refuse(NOW, 1);
+        for (seconds, is_read) in [(0, false), (599, false), (600, true)] {
+            assert!(intake.begin_scan(NOW + Duration::from_secs(seconds)));
+            assert_eq!(intake.found(&name(1), Known::No), is_read, "after {seconds} s");
+            intake.end_scan(NOW, false);
+        }
+        intake.refuse(NOW, 2);
+        assert!(intake.begin_scan(NOW + Duration::from_secs(601)));
+        intake.end_scan(NOW - Duration::from_secs(3600), false);
+        intake.refuse(NOW, 2);
+        assert!(!intake.found(&name(2), Known::No));
+        assert!(intake.begin_scan(NOW - Duration::from_secs(1800)));
+        assert!(intake.found(&name(2), Known::No), "the clock has been set back");
     }
 
     #[test]

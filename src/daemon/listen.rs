@@ -3,21 +3,34 @@
 use crate::config::{BindAddress, MailqSocket, TcpPort};
 use crate::mailq::port;
 use crate::spool::SpoolName;
-use crate::sys;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The umask under which a MAILQ socket is made: anybody may ask.
-const ASKED_BY_ALL: u32 = 0o111;
-/// The umask under which the control socket is made: only we and root may ask.
-const ASKED_BY_OWNER: u32 = 0o177;
-/// The umask under which the notify socket is made: only we and root may send.
-const SENT_BY_OWNER: u32 = 0o577;
+/// The mode of a MAILQ socket: anybody may ask.
+const ASKED_BY_ALL: u32 = 0o666;
+/// The mode of the control socket: only we and root may ask.
+const ASKED_BY_OWNER: u32 = 0o600;
+/// The mode of the notify socket: only we and root may send.
+const SENT_BY_OWNER: u32 = 0o200;
+/// Errors of `accept` that are of the connection it would have returned (accept(2)): the next one may be
+/// good.
+const OF_ONE_CONNECTION: [i32; 9] = [
+    libc::ECONNABORTED,
+    libc::EINTR,
+    libc::EPERM,
+    libc::EPROTO,
+    libc::ENETDOWN,
+    libc::ENETUNREACH,
+    libc::EHOSTDOWN,
+    libc::EHOSTUNREACH,
+    libc::ENOPROTOOPT,
+];
 /// The longest datagram that is looked at, in bytes.
 const LONGEST_NOTICE: usize = 1000;
 
@@ -127,12 +140,18 @@ pub fn open_control(path: &Path) -> io::Result<Listener> {
     open_unix(path, ASKED_BY_OWNER)
 }
 
-fn open_unix(path: &Path, umask: u32) -> io::Result<Listener> {
+fn open_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     remove_socket(path)?;
-    let former = sys::set_umask(umask);
-    let listener = UnixListener::bind(path);
-    sys::set_umask(former);
-    Ok(Listener::Unix(listener?))
+    let listener = UnixListener::bind(path)?;
+    set_mode(path, mode)?;
+    Ok(Listener::Unix(listener))
+}
+
+/// Says who may use a socket that was made just now. Until then nobody but we and root could: our umask
+/// (022) leaves no others the right to write. It is not changed for a moment instead, since the helper
+/// threads may be making files and folders.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 fn port_number(port: &TcpPort) -> u16 {
@@ -234,10 +253,8 @@ impl NotifySocket {
     /// Opens it, and has it watched.
     pub fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
         remove_socket(path)?;
-        let former = sys::set_umask(SENT_BY_OWNER);
-        let socket = UnixDatagram::bind(path);
-        sys::set_umask(former);
-        let mut socket = socket?;
+        let mut socket = UnixDatagram::bind(path)?;
+        set_mode(path, SENT_BY_OWNER)?;
         registry.register(&mut socket, token, Interest::READABLE)?;
         Ok(NotifySocket { socket })
     }
@@ -248,6 +265,11 @@ impl NotifySocket {
         let count = self.socket.recv(&mut buffer).ok()?;
         Some(parse_notice(&buffer[..count]))
     }
+}
+
+/// Whether an error of [`Listener::accept`] concerns nobody but the client it would have returned.
+pub fn concerns_one_client(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| OF_ONE_CONNECTION.contains(&number))
 }
 
 fn parse_notice(notice: &[u8]) -> Option<SpoolName> {
@@ -281,6 +303,13 @@ mod tests {
         };
         assert_eq!(port(&first[0]), port(&second[0]));
         assert_ne!(port(&first[0]).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn one_client_that_has_gone_is_no_reason_to_keep_others_waiting() {
+        let concerns = |number| concerns_one_client(&io::Error::from_raw_os_error(number));
+        assert!(concerns(libc::ECONNABORTED));
+        assert!(!concerns(libc::EMFILE) && !concerns(libc::ENFILE) && !concerns(libc::EBADF));
     }
 
     #[test]

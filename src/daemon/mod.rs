@@ -12,6 +12,7 @@
 //! | [`agents`], [`lines`], [`outbox`] | agent processes and the bytes exchanged with them |
 //! | [`files`], [`intake`] | the helper threads, and which control files they are to read |
 //! | [`clients`], [`listen`], [`rendezvous`] | MAILQ clients; all sockets; the dump on SIGUSR2 |
+//! | [`seldom`] | log lines that would come too often |
 //! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
 
 mod agents;
@@ -30,6 +31,7 @@ mod perform;
 mod pid_file;
 mod quick_start;
 mod rendezvous;
+mod seldom;
 mod signals;
 mod start;
 mod tokens;
@@ -53,6 +55,7 @@ use logs::{LogFile, StatisticsLog};
 use mio::{Events, Poll};
 use pid_file::PidFile;
 use rendezvous::Rendezvous;
+use seldom::Seldom;
 use signal_hook_mio::v1_0::Signals;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -93,6 +96,10 @@ pub struct Daemon {
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
     rendezvous: Rendezvous,
+    /// Clients that were turned away.
+    turned_away: Seldom,
+    /// Failures to write to the statistics log.
+    statistics_failed: Seldom,
     is_foreground: bool,
     /// A signal has asked for the end.
     is_ending: bool,
@@ -177,9 +184,6 @@ impl Daemon {
         let now = Timestamp::now();
         self.perform_all(now);
         self.core.finish(now);
-        if let Some(statistics) = &mut self.statistics {
-            statistics.flush()?;
-        }
         self.files.finish();
         log::info!("ended");
         Ok(())

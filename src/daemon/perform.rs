@@ -20,8 +20,9 @@ impl Daemon {
         self.files.send();
         if let Some(statistics) = &mut self.statistics
             && let Err(error) = statistics.flush()
+            && let Some(more) = self.statistics_failed.occasion(Instant::now())
         {
-            log::error!("{}: {error}", statistics.path().display());
+            log::error!("{}: {error}{more}", statistics.path().display());
         }
     }
 

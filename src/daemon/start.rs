@@ -9,6 +9,7 @@ use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
 use super::pid_file::PidFile;
 use super::rendezvous::Rendezvous;
+use super::seldom::Seldom;
 use super::tokens::Source;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
@@ -24,6 +25,7 @@ use signal_hook_mio::v1_0::Signals;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Where the ZENV file is looked for that nobody names.
@@ -245,8 +247,8 @@ impl Plan {
         let poll = Poll::new()?;
         let mut signals = Signals::new(signals::ALL)?;
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
-        let waker = Waker::new(poll.registry(), Source::Files.token())?;
-        let files = Files::start(&self.spool, self.level, waker)?;
+        let waker = Arc::new(Waker::new(poll.registry(), Source::Files.token())?);
+        let files = Files::start(&self.spool, self.level, waker.clone())?;
         let recorder = self.recorder()?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
@@ -255,7 +257,7 @@ impl Plan {
             zenv: self.context.zenv.clone(),
             file_limit: self.options.agent_file_limit(),
             ignore_hangup: log_file.is_none(),
-        });
+        })?;
         let core = Recorded::new(
             core_settings(&self.options, descriptors),
             config.clone(),
@@ -295,7 +297,9 @@ impl Plan {
             config,
             log_file,
             statistics,
-            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices),
+            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker),
+            turned_away: Seldom::default(),
+            statistics_failed: Seldom::default(),
             is_foreground: !self.options.is_daemon(),
             is_ending: false,
             is_draining: false,

@@ -8,7 +8,7 @@ use mio::Token;
 pub enum Source {
     /// A signal has come.
     Signals,
-    /// A helper thread has done something.
+    /// A helper thread has done something, or the one that writes the rendezvous file.
     Files,
     /// A router has sent a notice.
     Notify,

@@ -14,10 +14,11 @@
 //!
 //! It is written some at a time, as the client takes it, so that neither a large queue nor a slow
 //! client holds anything up or costs much memory: a cursor goes through the messages in the order of
-//! their numbers, and remembers four bytes for each vertex it has shown.
+//! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
+//! destination.
 
 use super::report::{ThreadReport, push};
-use crate::scheduler::view::{Slot, Standing, VertexView};
+use crate::scheduler::view::{Slot, Standing, Totals, VertexView};
 use crate::scheduler::{Destination, Scheduler};
 use crate::time::{ShortDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -32,11 +33,48 @@ pub struct Dump {
     /// Whether single vertices are shown (server option `-Q`).
     with_vertices: bool,
     next_number: u64,
-    next_key: u32,
-    /// The keys of the vertices that were shown, by destination.
-    shown: BTreeMap<Destination, Vec<u32>>,
+    shown: Shown,
     report: ThreadReport,
 }
+
+/// The keys of the vertices that were shown. They are counted from 1; 0 is none.
+#[derive(Default)]
+struct Shown {
+    /// For each key, the next one of the same destination.
+    following: Vec<u32>,
+    destinations: BTreeMap<Destination, Keys>,
+}
+
+/// The keys of one destination: a list through [`Shown::following`].
+#[derive(Clone, Copy)]
+struct Keys {
+    first: u32,
+    last: u32,
+}
+
+impl Shown {
+    /// Adds a vertex, and returns its key.
+    fn add(&mut self, destination: &Destination) -> u32 {
+        self.following.push(0);
+        let key = self.following.len() as u32;
+        match self.destinations.get_mut(destination) {
+            Some(keys) => {
+                self.following[keys.last as usize - 1] = key;
+                keys.last = key;
+            }
+            None => {
+                self.destinations.insert(destination.clone(), Keys { first: key, last: key });
+            }
+        }
+        key
+    }
+}
+
+/// Memory for a vertex that was shown, in bytes.
+const PER_VERTEX: usize = size_of::<u32>();
+/// Memory for a destination that was shown, in bytes: an entry in a map that is two thirds full, moved
+/// into a list.
+const PER_DESTINATION: usize = 72;
 
 enum Stage {
     Greeting,
@@ -54,10 +92,15 @@ impl Dump {
             stage: Stage::Greeting,
             with_vertices,
             next_number: 0,
-            next_key: 1,
-            shown: BTreeMap::new(),
+            shown: Shown::default(),
             report: ThreadReport::new(),
         }
+    }
+
+    /// How many bytes of memory a dump of so large a queue takes at the most, besides what is written and
+    /// not taken yet.
+    pub fn memory(totals: &Totals) -> usize {
+        PER_VERTEX * totals.vertices + PER_DESTINATION * totals.threads
     }
 
     /// Whether everything has been written.
@@ -112,9 +155,7 @@ impl Dump {
     }
 
     fn write_vertex(&mut self, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
-        let key = self.next_key;
-        self.next_key += 1;
-        self.shown.entry(vertex.destination.clone()).or_default().push(key);
+        let key = self.shown.add(vertex.destination);
         push(out, format_args!("{key}:\t{}\t{}; ", vertex.name, vertex.offsets.len()));
         let offsets: Vec<String> = vertex.offsets.iter().map(u32::to_string).collect();
         out.extend_from_slice(offsets.join(",").as_bytes());
@@ -134,11 +175,12 @@ impl Dump {
 
 /// The lines that say which vertices there are for each channel, then for each host.
 struct Webs {
-    shown: Vec<(Destination, Vec<u32>)>,
+    following: Vec<u32>,
+    destinations: Vec<(Destination, Keys)>,
     to_come: std::slice::Iter<'static, Section>,
     section: Option<&'static Section>,
-    /// What is to be written next: which destination, and from which of its keys on.
-    next: (usize, usize),
+    /// What is to be written next: which destination, and from which of its keys on; 0 for all.
+    next: (usize, u32),
 }
 
 struct Section {
@@ -157,12 +199,14 @@ const KEYS_AT_A_TIME: usize = 1000;
 impl Webs {
     /// No vertices, no lines.
     fn none() -> Webs {
-        Webs::new(BTreeMap::new())
+        Webs::new(Shown::default())
     }
 
-    fn new(shown: BTreeMap<Destination, Vec<u32>>) -> Webs {
-        let to_come = if shown.is_empty() { [].iter() } else { SECTIONS.iter() };
-        Webs { shown: shown.into_iter().collect(), to_come, section: None, next: (0, 0) }
+    fn new(shown: Shown) -> Webs {
+        let Shown { following, destinations } = shown;
+        let to_come = if destinations.is_empty() { [].iter() } else { SECTIONS.iter() };
+        let destinations = destinations.into_iter().collect();
+        Webs { following, destinations, to_come, section: None, next: (0, 0) }
     }
 
     /// Writes on. Tells whether there was anything left to write.
@@ -178,7 +222,7 @@ impl Webs {
         self.section = self.to_come.next();
         if let Some(Section { title, name }) = self.section {
             out.extend_from_slice(title.as_bytes());
-            self.shown.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
+            self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
             self.next = (0, 0);
         }
     }
@@ -186,22 +230,28 @@ impl Webs {
     /// Destinations with the same channel, or host, stand together and make one line.
     fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
         let (index, from) = self.next;
-        let Some((destination, keys)) = self.shown.get(index) else {
+        let Some((destination, keys)) = self.destinations.get(index) else {
             self.section = None;
             return;
         };
         let is_same = |neighbour: Option<usize>| {
-            let neighbour = neighbour.and_then(|index| self.shown.get(index));
+            let neighbour = neighbour.and_then(|index| self.destinations.get(index));
             neighbour.is_some_and(|(neighbour, _)| name(neighbour) == name(destination))
         };
         if from == 0 && !is_same(index.checked_sub(1)) {
             out.extend_from_slice(name(destination));
             out.extend_from_slice(b":\t");
         }
-        let to = keys.len().min(from + KEYS_AT_A_TIME);
-        keys[from..to].iter().for_each(|key| push(out, format_args!(">{key}")));
-        if to < keys.len() {
-            self.next = (index, to);
+        let mut key = if from == 0 { keys.first } else { from };
+        for _ in 0..KEYS_AT_A_TIME {
+            push(out, format_args!(">{key}"));
+            key = self.following[key as usize - 1];
+            if key == 0 {
+                break;
+            }
+        }
+        if key > 0 {
+            self.next = (index, key);
             return;
         }
         if !is_same(index.checked_add(1)) {
@@ -231,4 +281,38 @@ fn write_notes(vertex: &VertexView<'_>, out: &mut Vec<u8>) {
         push(out, format_args!(", expires in {left}, tries={tries}"));
     }
     out.push(b')');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stand_in_order_however_many_there_are() {
+        let mut shown = Shown::default();
+        let destinations = [(b"smtp", b"b"), (b"hold", b"a"), (b"smtp", b"a")];
+        let all = destinations.map(|(channel, host)| Destination::new(channel, host));
+        let count = KEYS_AT_A_TIME as u32 * 7;
+        for key in 1..=count {
+            assert_eq!(shown.add(&all[key as usize % 3]), key);
+        }
+        let mut webs = Webs::new(shown);
+        let mut out = Vec::new();
+        while webs.write(&mut out) {}
+        let keys = |wanted: &dyn Fn(u32) -> bool| {
+            (1..=count).filter(|key| wanted(*key)).map(|key| format!(">{key}")).collect::<String>()
+        };
+        let of = |index: u32| keys(&|key| key % 3 == index);
+        // Those of one destination after those of another.
+        let expected = format!(
+            "Channels:\nhold:\t{}\nsmtp:\t{}{}\nHosts:\na:\t{}{}\nb:\t{}\n",
+            of(1),
+            of(2),
+            of(0),
+            of(1),
+            of(2),
+            of(0)
+        );
+        assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 pub struct ScanLimits {
     /// Leave a folder when it has yielded more new names than this.
     pub new_names: usize,
-    /// Stop after this time.
+    /// Stop when so much time has been spent on new names. What it takes to come upon names that are known
+    /// does not count: they would be all that is ever listed.
     pub time: Duration,
 }
 
@@ -47,7 +48,7 @@ pub fn scan(
     mut portion: impl FnMut(Vec<SpoolName>) -> Option<usize>,
 ) -> ScanEnd {
     let mut end = ScanEnd::default();
-    let started = Instant::now();
+    let mut spent = Duration::ZERO;
     let mut folders = vec![HashFolder::TOP];
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(spool.transport().join(folder.to_string())) {
@@ -60,22 +61,24 @@ pub fn scan(
         let mut entries = Entries { entries, folder, below: Vec::new(), end: &mut end };
         let mut new_names = 0;
         loop {
+            let started = Instant::now();
             let names: Vec<SpoolName> = entries.by_ref().take(PORTION).collect();
             if names.is_empty() {
                 break;
             }
             match portion(names) {
+                Some(0) => continue,
                 Some(new) => new_names += new,
                 None => return end,
             }
-            let out_of_time = started.elapsed() > limits.time;
-            if new_names > limits.new_names || out_of_time {
+            spent = spent.saturating_add(started.elapsed());
+            if new_names > limits.new_names || spent > limits.time {
                 entries.end.truncated = true;
                 break;
             }
         }
         folders.append(&mut entries.below);
-        if started.elapsed() > limits.time {
+        if spent > limits.time {
             return end;
         }
     }
@@ -193,6 +196,25 @@ mod tests {
         let (names, truncated) = found(&spool, limits);
         assert!(truncated);
         assert_eq!(names.len(), 2000);
+    }
+
+    #[test]
+    fn names_that_are_known_take_none_of_its_time() {
+        let files: Vec<String> = (1..=4500).map(|number| number.to_string()).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let (_folder, spool) = spool_with(&files);
+        let limits = ScanLimits { time: Duration::ZERO, ..ScanLimits::NONE };
+        let mut known = std::collections::HashSet::new();
+        let mut scans = 0;
+        while known.len() < files.len() {
+            let end = scan(&spool, limits, |names| {
+                Some(names.iter().filter(|name| known.insert(name.number())).count())
+            });
+            assert!(end.truncated, "there was something new");
+            scans += 1;
+        }
+        assert_eq!(scans, 5, "a portion each");
+        assert!(!scan(&spool, limits, |_| Some(0)).truncated);
     }
 
     #[test]

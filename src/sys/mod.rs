@@ -1,25 +1,28 @@
 //! What the standard library cannot ask of the operating system. The only `unsafe` code is here.
 #![allow(unsafe_code)]
 
+mod as_agent;
 mod daemonize;
 mod descriptors;
 mod dispositions;
 mod identity;
+mod launch;
 mod limits;
 mod locks;
 mod process;
 mod rename;
 pub mod users;
 
+pub use as_agent::become_agent;
 pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
-pub use descriptors::close_inherited_on_exec;
+pub use descriptors::{close_inherited_on_exec, let_writes_wait};
 pub use dispositions::is_ignored;
 pub use identity::{Impersonation, host_name};
+pub use launch::{ChildProcess, Launcher};
 pub use limits::raise_file_limit;
 pub use locks::try_posix_lock;
 pub use process::{
-    ChildEnd, ChildProcess, ProcessPriority, clock_ticks, process_exists, reap, send_signal,
-    set_priority,
+    ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
 pub use rename::rename_new;
 pub use users::{Account, find_account};

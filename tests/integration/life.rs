@@ -32,6 +32,10 @@ fn bad_options_are_refused_with_the_status_for_that() {
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", text(&output.stderr));
         assert!(!output.stderr.is_empty() && output.stdout.is_empty());
     }
+    // With this, the scheduler starts itself when it needs a process that becomes an agent.
+    let by_hand = run(&["--become-agent", "32", "-", "-", "-", "-", "/", "/bin/true", "0"]);
+    assert_eq!(by_hand.status.code(), Some(127));
+    assert!(text(&by_hand.stderr).contains("of use to the scheduler only"));
     let version = run(&["-V"]);
     assert_eq!(version.status.code(), Some(0));
     assert!(text(&version.stderr).contains(env!("CARGO_PKG_VERSION")), "as the original does");

@@ -2,7 +2,8 @@
 
 use crate::support::{Dump, Site, until};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 const IN_FORCE: &str = "scheduler.cf: in force from now on";
 
@@ -178,4 +179,19 @@ fn sigusr2_writes_a_whole_dump_to_the_rendezvous_file() {
     daemon.signal(libc::SIGUSR2);
     until("it is refused, too", || site.logged("the state cannot be written") == 2);
     assert_eq!(site.mailq().vertices.len(), 2000);
+    // One that somebody reads is waited for, however slow he is.
+    let reader = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+    let mut reader = reader.expect("it can be read");
+    daemon.signal(libc::SIGUSR2);
+    until("the pipe is full", || {
+        daemon.signal(libc::SIGUSR2);
+        site.logged("the former dump is still being written") > 0
+    });
+    let mut text = Vec::new();
+    until("the whole dump has been read", || match reader.read_to_end(&mut text) {
+        Ok(_) => !text.is_empty(),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => false,
+        Err(error) => panic!("{error}"),
+    });
+    assert_eq!(Dump::parse(&String::from_utf8_lossy(&text)).vertices.len(), 2000);
 }

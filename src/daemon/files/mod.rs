@@ -69,13 +69,13 @@ pub struct Files {
 
 /// Wakes the loop, once for all results that it has not looked at.
 struct Bell {
-    waker: Waker,
+    waker: Arc<Waker>,
     has_rung: AtomicBool,
 }
 
 impl Bell {
     fn ring(&self) {
-        if !self.has_rung.swap(true, Ordering::AcqRel) {
+        if !self.has_rung.swap(true, Ordering::SeqCst) {
             // It fails only if the loop is gone, and then nobody needs to know.
             drop(self.waker.wake());
         }
@@ -111,7 +111,7 @@ impl Results {
 
 impl Files {
     /// Starts the threads.
-    pub fn start(spool: &Spool, level: HashLevel, waker: Waker) -> io::Result<Files> {
+    pub fn start(spool: &Spool, level: HashLevel, waker: Arc<Waker>) -> io::Result<Files> {
         let (sender, results) = sync_channel(PORTIONS);
         let bell = Arc::new(Bell { waker, has_rung: AtomicBool::new(false) });
         let put = Results { sender, bell: bell.clone() };
@@ -150,7 +150,9 @@ impl Files {
 
     /// The loop is about to take results: whatever comes from now on must wake it again.
     pub fn hear_bell(&self) {
-        self.bell.has_rung.store(false, Ordering::Release);
+        // A swap: what was put before the ring that it undoes is seen from here on. A mere store could come
+        // after the look for results, and a ring between the two would be lost.
+        self.bell.has_rung.swap(false, Ordering::SeqCst);
     }
 
     /// Asks for a scan.

@@ -133,6 +133,7 @@ impl Reader {
     fn read_batch(&mut self, names: Vec<SpoolName>) -> Result<(), Unheard> {
         let mut files = Vec::with_capacity(names.len());
         for name in names {
+            self.read_what_is_urgent()?;
             match Look::at(&self.spool, &name) {
                 Ok(Some(look)) => files.push((look, name)),
                 Ok(None) => self.gather(Done::Read(name, Box::new(Found::Nothing)))?,
@@ -141,13 +142,15 @@ impl Reader {
         }
         files.sort_by_key(|(look, name)| (look.changed, name.number()));
         for (look, name) in files {
-            if let Some(urgent) = self.queue.next_urgent() {
-                self.read_urgent(urgent)?;
-            }
+            self.read_what_is_urgent()?;
             let found = read::read_looked_at(&self.spool, self.level, name.clone(), &look);
             self.gather(Done::Read(name, Box::new(found)))?;
         }
         self.put_rest()
+    }
+
+    fn read_what_is_urgent(&mut self) -> Result<(), Unheard> {
+        self.queue.next_urgent().map_or(Ok(()), |urgent| self.read_urgent(urgent))
     }
 
     fn gather(&mut self, done: Done) -> Result<(), Unheard> {
@@ -156,5 +159,34 @@ impl Reader {
 
     fn put_rest(&mut self) -> Result<(), Unheard> {
         if self.put.put_rest(&mut self.portion) { Ok(()) } else { Err(Unheard) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Bell;
+    use super::*;
+    use crate::spool::HashFolder;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::sync_channel;
+
+    fn name(number: u64) -> SpoolName {
+        SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
+    }
+
+    #[test]
+    fn what_is_urgent_waits_for_no_look_at_a_batch() {
+        let poll = mio::Poll::new().expect("a poll");
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+        let bell = Bell { waker: Arc::new(waker), has_rung: AtomicBool::new(false) };
+        let (sender, results) = sync_channel(100);
+        let queue = Arc::new(ReadQueue::default());
+        let put = Results { sender, bell: Arc::new(bell) };
+        let spool = Spool::new("/nonexistent");
+        let mut reader = Reader::new(spool, HashLevel::Flat, queue.clone(), put);
+        queue.push_urgent(Urgent::Read(name(4711)));
+        assert!(reader.read_batch((1..100).map(name).collect()).is_ok());
+        let first = results.try_recv().expect("a result").into_iter().next();
+        assert!(matches!(first, Some(Done::Read(first, _)) if first == name(4711)));
     }
 }

@@ -1,0 +1,177 @@
+//! How a process becomes an agent: the side of the child.
+//!
+//! The scheduler starts itself again as a small process ([`super::launch`]), which does here what is to be
+//! done before it becomes the agent. It is a process of its own by then, with one OS thread and hardly any
+//! memory, so everything may be done that any program may do.
+
+use super::launch::{ABSENT, BECOME_AGENT, REPORT};
+use super::limits::set_file_limit;
+use super::process::{ProcessPriority, set_priority};
+use super::succeeded;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+/// The exit status of a process that did not become an agent. Nobody looks at it: the report counts.
+const NO_AGENT: i32 = 127;
+
+/// Becomes the agent that the command line asks for, if it asks for one. Returns the exit status if it
+/// does, and that has failed. To be called before anything else is done.
+pub fn become_agent() -> Option<i32> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != BECOME_AGENT {
+        return None;
+    }
+    // Agents have no use for it, and it tells a person's attempt from the scheduler's.
+    // SAFETY: touches no memory of ours.
+    if unsafe { libc::fcntl(REPORT, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        eprintln!("scheduler: {BECOME_AGENT} is of use to the scheduler only");
+        return Some(NO_AGENT);
+    }
+    // SAFETY: the descriptor is open, and nothing else uses it.
+    let mut report = unsafe { File::from_raw_fd(REPORT) };
+    let error = Order::parse(arguments).map_or_else(|| ErrorKind::InvalidInput.into(), Order::obey);
+    let number = error.raw_os_error().unwrap_or(libc::EINVAL);
+    let mut record = std::process::id().to_ne_bytes().to_vec();
+    record.extend_from_slice(&number.to_ne_bytes());
+    // If the scheduler is gone, nobody is left to hear of it.
+    drop(report.write_all(&record));
+    Some(NO_AGENT)
+}
+
+/// What is to be done, in the order of the command line.
+struct Order {
+    file_limit: u64,
+    user: Option<u32>,
+    group: Option<u32>,
+    priority: Option<ProcessPriority>,
+    ignore_hangup: bool,
+    folder: CString,
+    program: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Order {
+    fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Order> {
+        let file_limit = number(&words.next()?)?;
+        let (user, group) = (optional(&words.next()?, number)?, optional(&words.next()?, number)?);
+        let priority = optional(&words.next()?, parse_priority)?;
+        let ignore_hangup = words.next()? == "ignore-hangup";
+        let (folder, program) = (c_string(&words.next()?)?, c_string(&words.next()?)?);
+        let count = number(&words.next()?)?;
+        let mut texts = words.map(|word| c_string(&word)).collect::<Option<Vec<CString>>>()?;
+        if count > texts.len() {
+            return None;
+        }
+        let environment = texts.split_off(count);
+        let arguments = std::iter::once(program.clone()).chain(texts).collect();
+        Some(Order {
+            file_limit,
+            user,
+            group,
+            priority,
+            ignore_hangup,
+            folder,
+            program,
+            arguments,
+            environment,
+        })
+    }
+
+    /// Becomes the agent. Returns why that has failed.
+    fn obey(self) -> io::Error {
+        match self.prepare() {
+            Ok(()) => execute(&self.program, &self.arguments, &self.environment),
+            Err(error) => error,
+        }
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        // SAFETY: the path is a C string that outlives the call.
+        succeeded(unsafe { libc::chdir(self.folder.as_ptr()) })?;
+        ignore_signal(libc::SIGPIPE)?;
+        if self.ignore_hangup {
+            ignore_signal(libc::SIGHUP)?;
+        }
+        set_file_limit(self.file_limit)?;
+        self.priority.map_or(Ok(()), set_priority)?;
+        become_user(self.user, self.group)?;
+        // Whatever has come since the start comes now, and does what it would do to the agent.
+        take_signals()
+    }
+}
+
+fn number<N: std::str::FromStr>(word: &OsStr) -> Option<N> {
+    word.to_str()?.parse().ok()
+}
+
+/// A value that may be missing; `None` if it is neither.
+fn optional<T>(word: &OsStr, parse: impl Fn(&OsStr) -> Option<T>) -> Option<Option<T>> {
+    if word == ABSENT { Some(None) } else { parse(word).map(Some) }
+}
+
+fn parse_priority(word: &OsStr) -> Option<ProcessPriority> {
+    let (kind, value) = word.to_str()?.split_once(':')?;
+    let value = value.parse().ok()?;
+    match kind {
+        "absolute" => Some(ProcessPriority::Absolute(value)),
+        "relative" => Some(ProcessPriority::Relative(value)),
+        _ => None,
+    }
+}
+
+fn c_string(word: &OsStr) -> Option<CString> {
+    CString::new(word.as_bytes()).ok()
+}
+
+fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let pointers = |texts: &[CString]| {
+        let texts = texts.iter().map(|text| text.as_ptr());
+        texts.chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
+    };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: both lists end with a null pointer, and the strings they point to outlive the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+fn take_signals() -> io::Result<()> {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset fills the set in before it is read; nobody asks for the former one.
+    succeeded(unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut())
+    })
+}
+
+fn ignore_signal(signal: i32) -> io::Result<()> {
+    // SAFETY: SIG_IGN is a valid disposition, and this process has no handlers.
+    let former = unsafe { libc::signal(signal, libc::SIG_IGN) };
+    if former == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn become_user(user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    // SAFETY: geteuid cannot fail; the others touch no memory but the empty list given.
+    unsafe {
+        let is_root = libc::geteuid() == 0;
+        if is_root {
+            succeeded(libc::setgroups(0, std::ptr::null()))?;
+        }
+        if let Some(group) = group
+            && (is_root || group != libc::getegid())
+        {
+            succeeded(libc::setgid(group))?;
+        }
+        if let Some(user) = user
+            && (is_root || user != libc::geteuid())
+        {
+            succeeded(libc::setuid(user))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! Starting agents, however large this process is.
+//!
+//! To fork a process costs time by its size, and a scheduler may have gigabytes in its queue. So it has
+//! its own program started as a process that shares its memory until then (`posix_spawn(3)`), which takes
+//! the same time however large that is; [`super::as_agent`] is what that process does first. It tells of
+//! failures over a pipe that all of them share, which the agents themselves do not get.
+
+use super::process::ProcessPriority;
+use super::succeeded;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// The first word on the command line of a process that is to become an agent.
+pub(super) const BECOME_AGENT: &str = "--become-agent";
+/// What stands on it for something that is not given.
+pub(super) const ABSENT: &str = "-";
+/// The descriptor on which it reports a failure: its pid and an error number, four bytes each, at once.
+pub(super) const REPORT: i32 = 3;
+/// This process' own program, even if there is another one of its name by now.
+const OWN_PROGRAM: &CStr = c"/proc/self/exe";
+/// Descriptors of our own from here on are no target of another one in a child.
+const BEYOND_TARGETS: i32 = 10;
+
+/// A process to be started with one socket as its standard input, output and error.
+pub struct ChildProcess<'a> {
+    /// The program: a path.
+    pub program: &'a Path,
+    /// Its arguments, the program's name not included.
+    pub arguments: &'a [OsString],
+    /// All of its environment.
+    pub environment: &'a [(OsString, OsString)],
+    /// Its working folder.
+    pub folder: &'a Path,
+    /// Becomes its descriptors 0, 1 and 2.
+    pub socket: OwnedFd,
+    /// User id to change to, if any. Needs root, unless it is the present one.
+    pub user: Option<u32>,
+    /// Group id to change to, if any; supplementary groups are given up with it.
+    pub group: Option<u32>,
+    /// Its priority, if it is not to be ours.
+    pub priority: Option<ProcessPriority>,
+    /// How many descriptors it may have.
+    pub file_limit: u64,
+    /// Let it ignore SIGHUP from the start.
+    pub ignore_hangup: bool,
+}
+
+/// Starts processes, and knows which of them failed before they ran their program.
+pub struct Launcher {
+    /// The end of the pipe that the children get.
+    report: OwnedFd,
+    reports: File,
+    /// Error numbers by pid, of children that have not been asked after.
+    failures: BTreeMap<u32, i32>,
+}
+
+impl Launcher {
+    /// One that has started nothing yet. The program of this process must call
+    /// [`become_agent`](super::become_agent) before anything else.
+    pub fn new() -> io::Result<Launcher> {
+        let mut ends = [0; 2];
+        // SAFETY: `ends` has room for the two descriptors; both are owned by the values made here.
+        let (reports, writer) = unsafe {
+            succeeded(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
+            (File::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+        };
+        // SAFETY: the descriptor is open; the new one is owned by the value made here.
+        let report = unsafe {
+            let copy = libc::fcntl(writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, BEYOND_TARGETS);
+            succeeded(copy.min(0))?;
+            OwnedFd::from_raw_fd(copy)
+        };
+        Ok(Launcher { report, reports, failures: BTreeMap::new() })
+    }
+
+    /// Starts a process, and returns its pid. An error is one of the system's: there is no process. That
+    /// the program cannot be run shows only when the process has ended: [`failure`](Launcher::failure).
+    pub fn start(&self, child: ChildProcess<'_>) -> io::Result<u32> {
+        if !child.program.as_os_str().as_bytes().contains(&b'/') {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        let words = child.command_line()?;
+        let mut arguments: Vec<*mut libc::c_char> =
+            words.iter().map(|word| word.as_ptr().cast_mut()).collect();
+        arguments.push(ptr::null_mut());
+        let socket = child.socket.as_raw_fd();
+        let report = (self.report.as_raw_fd(), REPORT);
+        let targets = [(socket, 0), (socket, 1), (socket, 2), report];
+        let (attributes, actions) = (Attributes::new()?, FileActions::new(&targets)?);
+        let mut pid = 0;
+        // SAFETY: all structures have been set up and outlive the call, as do the strings; the list of
+        // arguments and that of variables end with a null pointer.
+        error_number(unsafe {
+            libc::posix_spawn(
+                &raw mut pid,
+                OWN_PROGRAM.as_ptr(),
+                &raw const actions.0,
+                &raw const attributes.0,
+                arguments.as_ptr(),
+                [ptr::null_mut()].as_ptr(),
+            )
+        })?;
+        u32::try_from(pid).map_err(|_| ErrorKind::InvalidData.into())
+    }
+
+    /// Why a process that has ended never ran its program, if that is so.
+    pub fn failure(&mut self, pid: u32) -> Option<io::Error> {
+        let mut record = [0; 8];
+        // Each is written at once, and so is read as a whole.
+        while let Ok(()) = self.reports.read_exact(&mut record) {
+            let [a, b, c, d, number @ ..] = record;
+            self.failures.insert(u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(number));
+        }
+        self.failures.remove(&pid).map(io::Error::from_raw_os_error)
+    }
+}
+
+impl ChildProcess<'_> {
+    /// The command line that asks for it.
+    fn command_line(&self) -> io::Result<Vec<CString>> {
+        let number =
+            |number: Option<u32>| number.map_or(ABSENT.into(), |number| number.to_string());
+        let priority = match self.priority {
+            Some(ProcessPriority::Absolute(value)) => format!("absolute:{value}"),
+            Some(ProcessPriority::Relative(by)) => format!("relative:{by}"),
+            None => ABSENT.to_string(),
+        };
+        let hangup = if self.ignore_hangup { "ignore-hangup" } else { ABSENT };
+        let mut words = vec![
+            CString::new("scheduler")?,
+            CString::new(BECOME_AGENT)?,
+            CString::new(self.file_limit.to_string())?,
+            CString::new(number(self.user))?,
+            CString::new(number(self.group))?,
+            CString::new(priority)?,
+            CString::new(hangup)?,
+            CString::new(self.folder.as_os_str().as_bytes())?,
+            CString::new(self.program.as_os_str().as_bytes())?,
+            CString::new(self.arguments.len().to_string())?,
+        ];
+        for argument in self.arguments {
+            words.push(CString::new(argument.as_bytes())?);
+        }
+        for (name, value) in self.environment {
+            words.push(CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())?);
+        }
+        Ok(words)
+    }
+}
+
+/// The result of a call that returns an error number.
+fn error_number(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
+}
+
+/// Signals wait until the child has seen to what it does about them.
+struct Attributes(libc::posix_spawnattr_t);
+
+impl Attributes {
+    fn new() -> io::Result<Attributes> {
+        let mut attributes = MaybeUninit::uninit();
+        let mut all = MaybeUninit::uninit();
+        // SAFETY: posix_spawnattr_init and sigfillset fill in what they are given, before it is used.
+        unsafe {
+            error_number(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
+            let mut attributes = Attributes(attributes.assume_init());
+            libc::sigfillset(all.as_mut_ptr());
+            let flags = libc::POSIX_SPAWN_SETSIGMASK as libc::c_short;
+            error_number(libc::posix_spawnattr_setflags(&raw mut attributes.0, flags))?;
+            error_number(libc::posix_spawnattr_setsigmask(&raw mut attributes.0, all.as_ptr()))?;
+            Ok(attributes)
+        }
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: it was initialised, and is not used any more.
+        unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
+    }
+}
+
+/// Which descriptors of ours become which of the child's. All others are closed when it runs a program.
+struct FileActions(libc::posix_spawn_file_actions_t);
+
+impl FileActions {
+    fn new(targets: &[(i32, i32)]) -> io::Result<FileActions> {
+        let mut actions = MaybeUninit::uninit();
+        // SAFETY: posix_spawn_file_actions_init fills in what it is given, before it is used.
+        let mut actions = unsafe {
+            error_number(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
+            FileActions(actions.assume_init())
+        };
+        for (ours, theirs) in targets {
+            let actions = &raw mut actions.0;
+            // SAFETY: the list has been initialised; the others are numbers.
+            error_number(unsafe {
+                libc::posix_spawn_file_actions_adddup2(actions, *ours, *theirs)
+            })?;
+        }
+        Ok(actions)
+    }
+}
+
+impl Drop for FileActions {
+    fn drop(&mut self) {
+        // SAFETY: it was initialised, and is not used any more.
+        unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts the test program itself, which knows nothing of becoming an agent.
+    fn child<'a>(
+        program: &'a Path,
+        arguments: &'a [OsString],
+        socket: OwnedFd,
+    ) -> ChildProcess<'a> {
+        ChildProcess {
+            program,
+            arguments,
+            environment: &[],
+            folder: Path::new("/"),
+            socket,
+            user: None,
+            group: Some(7),
+            priority: Some(ProcessPriority::Relative(-3)),
+            file_limit: 32,
+            ignore_hangup: true,
+        }
+    }
+
+    fn socket() -> OwnedFd {
+        std::os::unix::net::UnixStream::pair().expect("a socket pair").0.into()
+    }
+
+    #[test]
+    fn the_command_line_says_everything() {
+        let arguments = ["x".into(), "".into()];
+        let child = ChildProcess {
+            environment: &[("A".into(), "b c".into())],
+            ..child(Path::new("/bin/agent"), &arguments, socket())
+        };
+        let words = child.command_line().expect("no null bytes");
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().expect("UTF-8")).collect();
+        let expected = "scheduler --become-agent 32 - 7 relative:-3 ignore-hangup / /bin/agent 2 x";
+        assert_eq!(words[..11], expected.split(' ').collect::<Vec<&str>>());
+        assert_eq!(words[11..], ["", "A=b c"]);
+    }
+
+    #[test]
+    fn what_cannot_be_a_program_is_refused_at_once() {
+        let launcher = Launcher::new().expect("a pipe");
+        let refused =
+            launcher.start(child(Path::new("agent"), &[], socket())).expect_err("no path");
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
+        let words = [OsString::from("a\0b")];
+        launcher.start(child(Path::new("/bin/x"), &words, socket())).expect_err("a null byte");
+        let long = [OsString::from("x".repeat(1 << 20))];
+        let refused =
+            launcher.start(child(Path::new("/bin/x"), &long, socket())).expect_err("too long");
+        assert_eq!(refused.raw_os_error(), Some(libc::E2BIG));
+    }
+
+    #[test]
+    fn failures_are_told_apart_by_pid_and_told_once() {
+        let mut launcher = Launcher::new().expect("a pipe");
+        let mut child = File::from(launcher.report.try_clone().expect("a copy"));
+        for (pid, number) in [(4711u32, libc::ENOENT), (4712, libc::EACCES)] {
+            let record = [pid.to_ne_bytes(), number.to_ne_bytes()].concat();
+            std::io::Write::write_all(&mut child, &record).expect("there is room");
+        }
+        let mut failure = |pid| launcher.failure(pid).and_then(|error| error.raw_os_error());
+        assert_eq!(failure(4712), Some(libc::EACCES));
+        assert_eq!(failure(4712), None);
+        assert_eq!(failure(1), None);
+        assert_eq!(failure(4711), Some(libc::ENOENT));
+    }
+}
