@@ -266,7 +266,7 @@ impl<O: Observer> Simulation<O> {
                 Found::Failed(error) => Reread::Failed(error.kind()),
                 Found::Malformed { error, moved } => {
                     if moved.is_err() {
-                        shell.intake.refuse(number);
+                        shell.intake.refuse(wall, number);
                     }
                     Reread::Malformed(error)
                 }
@@ -280,7 +280,7 @@ impl<O: Observer> Simulation<O> {
             Found::Locked(_) | Found::NoQueue => shell.intake.locked(wall, name),
             Found::Failed(_) => shell.intake.failed(wall, name),
             Found::Malformed { moved: Ok(_), .. } => {}
-            Found::Malformed { .. } => shell.intake.refuse(number),
+            Found::Malformed { .. } => shell.intake.refuse(wall, number),
         }
     }
 
