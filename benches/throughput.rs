@@ -11,7 +11,7 @@
 //! processor time of the scheduler for each message, and its memory for each queued message.
 //!
 //! With `--record` it measures what a recording costs: so many pairs of runs, one without and one with a
-//! recorder, and the ratio of their processor times. With `--rate` the messages come at so many a second,
+//! recorder, at the same time, and the ratio of their processor times. With `--rate` the messages come at so many a second,
 //! with a notice for each, instead of being there at the start; busy as it is then, a turn of the
 //! scheduler's loop has little to do, and a message costs more.
 
@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime};
 use zsched::control_file::compose::{Address, Group, Recipient};
 use zsched::spool::submit::Submitter;
@@ -86,9 +86,14 @@ fn compare(
     let mut ratios = Vec::new();
     let mut lowest = (f64::INFINITY, f64::INFINITY);
     for round in 0..rounds {
-        // Whoever is first has no advantage.
+        // Both at once, so that whatever else the machine does happens to both; and whoever is started
+        // first has no advantage.
         let first = round % 2 == 1;
-        let (a, b) = (one(first)?, one(!first)?);
+        let (a, b) = thread::scope(|scope| {
+            let other = scope.spawn(|| one(!first));
+            (one(first), other.join().expect("a measurement does not panic"))
+        });
+        let (a, b) = (a?, b?);
         let ((without, _), (with, size)) = if first { (b, a) } else { (a, b) };
         ratios.push(with / without);
         lowest = (lowest.0.min(without), lowest.1.min(with));

@@ -11,7 +11,7 @@ use std::io::Read;
 /// Something the core was told.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// The how manyeth event of the file, from 1.
+    /// Which event of the file it is, from 1.
     pub number: u64,
     /// Where in the file, in bytes.
     pub offset: u64,
