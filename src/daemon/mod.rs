@@ -22,6 +22,7 @@ mod clock;
 mod files;
 mod hear;
 pub(crate) mod intake;
+mod learned;
 pub mod lines;
 mod listen;
 mod logs;
@@ -29,6 +30,7 @@ mod options;
 mod outbox;
 mod perform;
 mod pid_file;
+mod pieces;
 mod quick_start;
 mod rendezvous;
 mod seldom;
@@ -50,6 +52,7 @@ use clients::Clients;
 use clock::Clock;
 use files::Files;
 use intake::Intake;
+use learned::LearnedFile;
 use listen::{Audience, Listener, MailqPlace, NotifySocket};
 use logs::{LogFile, StatisticsLog};
 use mio::{Events, Poll};
@@ -96,6 +99,7 @@ pub struct Daemon {
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
     rendezvous: Rendezvous,
+    learned: LearnedFile,
     /// Clients that were turned away.
     turned_away: Seldom,
     /// Failures to write to the statistics log.
@@ -139,7 +143,7 @@ impl Daemon {
 
     /// How long to wait, if nothing happens.
     fn timeout(&self) -> Option<Duration> {
-        if !self.again.is_empty() || self.clients.have_room() || self.rendezvous.is_busy() {
+        if !self.again.is_empty() || self.clients.have_room() || self.is_writing() {
             return Some(Duration::ZERO);
         }
         let now = Timestamp::now();
@@ -151,6 +155,7 @@ impl Daemon {
             self.agents.until_silent(),
             self.clients.until_timeout(),
             self.core.until_turn(),
+            self.learned.until_next(&self.core),
         ];
         // The poll counts in milliseconds; it shall not wake up just before the time has come.
         let round_up = |wait: Duration| wait + Duration::from_millis(1);
@@ -172,6 +177,18 @@ impl Daemon {
         self.open_missing_sockets();
         self.clients.serve(&self.core, now);
         self.rendezvous.write_on(&self.core, now);
+        self.learned.write_on(&self.core);
+    }
+
+    /// Tells the core what the former scheduler has learned. Before anything else.
+    fn recall(&mut self, now: Timestamp) {
+        let core = &mut self.core;
+        self.learned.read(|learned| core.handle(now, Event::Learned(learned)));
+    }
+
+    /// Whether more of something long can be put together.
+    fn is_writing(&self) -> bool {
+        self.rendezvous.is_busy() || self.learned.is_busy()
     }
 
     fn is_over(&self) -> bool {
@@ -183,6 +200,7 @@ impl Daemon {
     fn end(mut self) -> io::Result<()> {
         let now = Timestamp::now();
         self.perform_all(now);
+        self.learned.finish(&self.core);
         self.core.finish(now);
         self.files.finish();
         log::info!("ended");

@@ -5,6 +5,7 @@ use super::clients::{ClientSettings, Clients};
 use super::clock::Clock;
 use super::files::Files;
 use super::intake::Intake;
+use super::learned::LearnedFile;
 use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
 use super::pid_file::PidFile;
@@ -229,6 +230,7 @@ impl Plan {
         let mut daemon = self
             .build(pid_file, descriptors, log_file, statistics)
             .map_err(failed("cannot start"))?;
+        daemon.recall(Timestamp::now());
         daemon.open_missing_sockets();
         if let Some(starter) = starter {
             starter.report_ready().map_err(failed("cannot report"))?;
@@ -297,7 +299,8 @@ impl Plan {
             config,
             log_file,
             statistics,
-            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker),
+            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
+            learned: LearnedFile::new(self.spool.learned_file(), waker),
             turned_away: Seldom::default(),
             statistics_failed: Seldom::default(),
             is_foreground: !self.options.is_daemon(),

@@ -186,7 +186,7 @@ impl Scheduler {
             self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
             // What the agent has said of it is worth more.
             if !self.vertices[vertex].reported {
-                self.vertices[vertex].attempts += 1;
+                self.count_attempt(vertex);
                 let text = describe_end(agent, end, " while it had this job");
                 self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }

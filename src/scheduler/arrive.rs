@@ -34,7 +34,7 @@ impl Scheduler {
     }
 
     fn queue_group(&mut self, now: Timestamp, message: MessageId, group: &Group) {
-        let thread = self.thread_for(&group.channel, &group.host);
+        let thread = self.thread_for(now, &group.channel, &group.host);
         let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
         let count = group.offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);
@@ -44,7 +44,11 @@ impl Scheduler {
         vertices.push_back(&mut self.vertices, vertex);
         self.messages[message].vertices = vertices;
         self.threads[thread].recipients += count;
-        let place = if self.arrivals_wait(thread) { Place::Waiting } else { Place::Due };
+        // What was tried before waits with its thread, if that is still waiting.
+        let was_tried = self.recall_vertex(message, vertex);
+        let waits = was_tried && self.threads[thread].retry.wakeup.is_some();
+        let waits = waits || self.arrivals_wait(thread);
+        let place = if waits { Place::Waiting } else { Place::Due };
         self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
         self.watch_expiry(now, vertex);
         self.ensure_wakeup(now, thread);
@@ -71,6 +75,7 @@ impl Scheduler {
 
     pub(super) fn end_hold(&mut self) {
         self.is_holding = false;
+        self.memory = None;
         self.serve_all_rings();
     }
 }

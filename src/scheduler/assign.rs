@@ -4,10 +4,11 @@ use super::Scheduler;
 use super::destination::Destination;
 use super::ring::RingId;
 use super::thread::{Thread, ThreadId};
+use crate::time::Timestamp;
 
 impl Scheduler {
     /// The thread of a destination; it is made if there is none.
-    pub(super) fn thread_for(&mut self, channel: &[u8], host: &[u8]) -> ThreadId {
+    pub(super) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
         if let Some(thread) = self.threads.find(channel, host) {
             return thread;
         }
@@ -15,6 +16,7 @@ impl Scheduler {
         let ring = self.ring_for(channel, host);
         let thread = self.threads.insert(Thread::new(destination, ring));
         self.join_ring(thread, ring);
+        self.recall_thread(now, thread);
         thread
     }
 

@@ -2,6 +2,7 @@
 
 use super::action::NoteTicket;
 use super::agent::AgentId;
+use super::learned::Learned;
 use crate::config::Config;
 use crate::control_file::ControlFileError;
 use crate::spool::Arrival;
@@ -15,6 +16,8 @@ use std::rc::Rc;
 pub enum Event<'a> {
     /// The reader has found and read a control file.
     Arrived(Arrival),
+    /// The former scheduler has learned this. It is told before anything arrives.
+    Learned(Learned),
     /// The initial scan is over and everything it found has been told (`-S` waits for this).
     InitialScanDone,
     /// The reader has read the control file of a message again, as [`super::Action::ReadAgain`] asked.

@@ -30,7 +30,7 @@ impl Scheduler {
     fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
         let expiry = self.expiry(vertex)?;
         let vertex = &self.vertices[vertex];
-        if vertex.attempts > 0 {
+        if vertex.tried {
             return Some(expiry);
         }
         let expiry2 = self.rings[self.threads[vertex.thread].ring].clause.expiry2;

@@ -78,7 +78,7 @@ impl Scheduler {
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             self.read_message_again(self.vertices[vertex].message);
         } else if !self.vertices[vertex].reported {
-            self.vertices[vertex].attempts += 1;
+            self.count_attempt(vertex);
             let said = last_words(&self.agents[&agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
@@ -101,6 +101,7 @@ impl Scheduler {
     pub(super) fn let_wait(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Waiting);
+        self.lessons += 1;
         self.plan_retry(now, thread);
         self.watch_expiry(now, vertex);
     }

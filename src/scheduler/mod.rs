@@ -24,6 +24,7 @@
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
+//! | [`learned`] | nothing: what outlives the scheduler |
 //! | [`remark`] | how much of what agents do wrong is logged |
 //! | [`view`], [`why`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, and who explains a recording |
 //! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
@@ -43,6 +44,7 @@ mod feed;
 mod finish;
 mod inspect;
 mod invariants;
+pub mod learned;
 mod list;
 mod message;
 mod outcome;
@@ -120,6 +122,9 @@ pub struct Scheduler {
     counters: Counters,
     /// When the log last said that something cannot be written, and how often it kept silent since.
     write_trouble: Option<(Timestamp, u32)>,
+    /// What the former scheduler has left, until everything that was there is loaded.
+    memory: Option<learned::Memory>,
+    lessons: u64,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not over, and `-S` was given.
@@ -166,6 +171,8 @@ impl Scheduler {
             actions: VecDeque::new(),
             counters: Counters::default(),
             write_trouble: None,
+            memory: None,
+            lessons: 0,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
@@ -176,6 +183,7 @@ impl Scheduler {
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
+            Event::Learned(learned) => self.remember(learned),
             Event::InitialScanDone => self.end_hold(),
             Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
             Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),

@@ -127,9 +127,10 @@ impl Scheduler {
         self.note(now, message, vec![report.offset], occasion, notary, text);
     }
 
-    fn count_attempt(&mut self, vertex: VertexId) {
+    pub(super) fn count_attempt(&mut self, vertex: VertexId) {
         let vertex = &mut self.vertices[vertex];
         vertex.attempts = vertex.attempts.saturating_add(1);
+        vertex.tried = true;
     }
 
     /// Keeps what was said of a recipient that is not finished.

@@ -39,6 +39,7 @@ impl Scheduler {
         block: Block,
         due: Vec<VertexId>,
     ) {
+        self.lessons += 1;
         self.plan_retry(now, thread);
         for vertex in due {
             self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Waiting);

@@ -35,6 +35,8 @@ pub struct Vertex {
     pub place: Place,
     /// The agent has reported about a recipient since it was fed.
     pub reported: bool,
+    /// It was tried in this scheduler's life.
+    pub tried: bool,
     /// What was last said about one of its recipients. Shared by many, so a checkpoint has it once.
     #[serde(skip)]
     pub diagnosis: Option<Rc<Diagnosis>>,
@@ -227,6 +229,7 @@ impl Vertex {
             last_fed: 0,
             place: Place::Spent,
             reported: false,
+            tried: false,
             diagnosis: None,
         }
     }

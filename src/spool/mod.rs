@@ -96,6 +96,11 @@ impl Spool {
         self.postoffice.join(".pid.scheduler")
     }
 
+    /// What the scheduler has learned and no control file says.
+    pub fn learned_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.learned")
+    }
+
     /// The socket over which the scheduler's own user asks (`mailq --why`).
     pub fn control_socket(&self) -> PathBuf {
         self.postoffice.join(".scheduler.control")

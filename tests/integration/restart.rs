@@ -224,3 +224,41 @@ fn kills_while_messages_are_removed_leave_no_halves() {
         site.files("queue").len()
     ));
 }
+
+/// What a scheduler has learned outlives it: its successor goes on with the waits, and counts on. Waits for
+/// the file to be written by itself, which takes half a minute.
+#[test]
+fn what_was_learned_survives_an_end_and_a_kill() {
+    let site = Site::new("c/*\n\tinterval=1h retries=1 command=\"${AGENTS}/count.py c\"\n");
+    let file = site.path("postoffice/.scheduler.learned");
+    let shown = |site: &Site| site.until_shown("as told: deferred (retry in ");
+    let daemon = site.start();
+    site.put(&["c a.test deferred!1"]);
+    assert!(shown(&site).ends_with("tries=1)"));
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    assert!(file.exists());
+
+    let daemon = site.start();
+    assert!(shown(&site).ends_with("tries=1)"), "it waits on");
+    site.put(&["c b.test deferred!2"]);
+    until_within(Duration::from_secs(60), "the file has both", || {
+        site.read("postoffice/.scheduler.learned").matches("\"vertex\"").count() == 2
+    });
+    daemon.kill();
+
+    // A crash while it was written has left a beginning, which does not count.
+    site.write("postoffice/.scheduler.learned.new", "{\"zsched-learned\":1}\n{\"ver");
+    let daemon = site.start();
+    until("both wait on", || {
+        let dump = site.mailq();
+        dump.vertices.iter().filter(|vertex| vertex.text.contains("tries=1")).count() == 2
+    });
+    assert_eq!(site.events().count("take"), 2, "nothing was tried again");
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+
+    // Damaged, it is as if there was none.
+    site.write("postoffice/.scheduler.learned", "\u{1}\n{\n");
+    let _daemon = site.start();
+    until("both are tried", || site.events().count("take") == 4);
+    assert_eq!(site.logged("2 lines cannot be used"), 1, "{}", site.log());
+}

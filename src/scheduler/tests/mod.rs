@@ -2,6 +2,7 @@
 
 mod agents;
 mod feeding;
+mod learned;
 mod lifecycle;
 mod limits;
 mod outcomes;

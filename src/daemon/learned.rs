@@ -1,0 +1,276 @@
+//! The file of what was learned: `.scheduler.learned` in POSTOFFICE, one JSON object a line.
+//!
+//! ```text
+//! {"zsched-learned":1}
+//! {"thread":{"channel":"smtp","host":"mx.test","index":2,"wakeup":1795259643000000000,...}}
+//! {"vertex":{"number":4711,"modified":1795255200123456789,"channel":"smtp",...,"attempts":3,"text":"..."}}
+//! {"end":2}
+//! ```
+//!
+//! It is written anew as a whole, under another name first, and synced before it takes its place. So there is
+//! a whole file at any time; a line that is damaged all the same is passed over.
+
+use super::pieces::{PIECE, Pieces, ToWrite};
+use crate::scheduler::Scheduler;
+use crate::scheduler::learned::{Learned, Lessons};
+use mio::Waker;
+use serde_json::json;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The version of the format.
+const FORMAT: u64 = 1;
+/// What was learned is written at most so often, and more seldom if there is much of it.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
+/// So many lines add a second to the interval.
+const LINES_PER_SECOND: u64 = 10_000;
+/// So many threads or messages are asked at a time.
+const ASKED_AT_A_TIME: usize = 200;
+/// The longest line that is read, in bytes.
+const LONGEST_LINE: u64 = 64 * 1024;
+
+/// The file, and when it is to be written.
+pub struct LearnedFile {
+    path: PathBuf,
+    waker: Arc<Waker>,
+    writing: Option<Writing>,
+    writer: Option<JoinHandle<()>>,
+    next: Instant,
+    /// What [`Scheduler::lessons`] was when it was last written.
+    written: u64,
+}
+
+/// What is being put together.
+struct Writing {
+    lessons: Lessons,
+    pieces: Pieces,
+    lines: u64,
+    is_ended: bool,
+}
+
+impl LearnedFile {
+    /// Nothing is written yet. `waker` wakes the loop.
+    pub fn new(path: PathBuf, waker: Arc<Waker>) -> LearnedFile {
+        let next = Instant::now() + SHORTEST_INTERVAL;
+        LearnedFile { path, waker, writing: None, writer: None, next, written: 0 }
+    }
+
+    /// Reads what the former scheduler has left. What cannot be used is passed over, and logged.
+    pub fn read(&self, tell: impl FnMut(Learned)) {
+        match read(&self.path, tell) {
+            Ok(0) => {}
+            Ok(damaged) => log::warn!("{}: {damaged} lines cannot be used", self.path.display()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => log::warn!("{}: {error}", self.path.display()),
+        }
+    }
+
+    /// Whether something can be done at once.
+    pub fn is_busy(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.pieces.have_room())
+    }
+
+    /// How long until it may be time to write again.
+    pub fn until_next(&self, core: &Scheduler) -> Option<Duration> {
+        let is_due = self.writing.is_none() && core.lessons() != self.written;
+        is_due.then(|| self.next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Begins to write if it is time to, and goes on with it.
+    pub fn write_on(&mut self, core: &Scheduler) {
+        if self.until_next(core).is_some_and(|left| left.is_zero()) {
+            self.begin(core);
+        }
+        if let Some(writing) = &mut self.writing
+            && writing.write_on(core)
+        {
+            let more = Duration::from_secs(writing.lines / LINES_PER_SECOND);
+            self.next = Instant::now() + SHORTEST_INTERVAL + more;
+            self.writing = None;
+        }
+    }
+
+    fn begin(&mut self, core: &Scheduler) {
+        self.next = Instant::now() + SHORTEST_INTERVAL;
+        if self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
+            return;
+        }
+        let path = self.path.clone();
+        let write = move |to_write: ToWrite| {
+            if let Err(error) = replace(&path, |out| to_write.write_all(out)) {
+                log::error!("{}: cannot be written: {error}", path.display());
+            }
+        };
+        match Pieces::start("learned", self.waker.clone(), write) {
+            Ok((pieces, writer)) => {
+                self.writer = Some(writer);
+                self.written = core.lessons();
+                let lessons = Lessons::default();
+                self.writing = Some(Writing { lessons, pieces, lines: 0, is_ended: false });
+            }
+            Err(error) => log::error!("{}: {error}", self.path.display()),
+        }
+    }
+
+    /// Writes everything now, because the scheduler ends.
+    pub fn finish(&mut self, core: &Scheduler) {
+        self.writing = None;
+        if let Some(writer) = self.writer.take() {
+            // It has logged what went wrong, if anything did.
+            drop(writer.join());
+        }
+        if core.lessons() == 0 && !self.path.exists() {
+            return;
+        }
+        let written = replace(&self.path, |out| {
+            let (mut lessons, mut lines) = (Lessons::default(), 0);
+            let mut text = begin_text();
+            while !lessons.are_over() {
+                lines += add_lines(core, &mut lessons, &mut text);
+                out.write_all(&text)?;
+                text.clear();
+            }
+            out.write_all(&end_text(lines))
+        });
+        if let Err(error) = written {
+            log::error!("{}: cannot be written: {error}", self.path.display());
+        }
+    }
+}
+
+impl Writing {
+    /// Gives the thread more to write. Tells whether that was all.
+    fn write_on(&mut self, core: &Scheduler) -> bool {
+        let Writing { lessons, pieces, lines, is_ended } = self;
+        pieces.give(|| {
+            if *is_ended {
+                return None;
+            }
+            let mut text = if *lines == 0 { begin_text() } else { Vec::with_capacity(PIECE) };
+            while text.len() < PIECE && !lessons.are_over() {
+                *lines += add_lines(core, lessons, &mut text);
+            }
+            if lessons.are_over() {
+                text.extend_from_slice(&end_text(*lines));
+                *is_ended = true;
+            }
+            Some(text)
+        })
+    }
+}
+
+fn begin_text() -> Vec<u8> {
+    format!("{}\n", json!({ "zsched-learned": FORMAT })).into_bytes()
+}
+
+fn end_text(lines: u64) -> Vec<u8> {
+    format!("{}\n", json!({ "end": lines })).into_bytes()
+}
+
+/// Adds lines about some more threads or messages. Returns how many.
+fn add_lines(core: &Scheduler, lessons: &mut Lessons, text: &mut Vec<u8>) -> u64 {
+    let mut lines = 0;
+    lessons.tell(core, ASKED_AT_A_TIME, |learned| {
+        // Strings and numbers can always be written.
+        if let Ok(line) = serde_json::to_string(&learned) {
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+            lines += 1;
+        }
+    });
+    lines
+}
+
+/// Writes a file under another name, and puts it in the place of the old one when it is on disk.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let new = path.with_extension("learned.new");
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut out = BufWriter::new(file);
+    let written =
+        write(&mut out).and_then(|()| out.into_inner().map_err(|error| error.into_error()));
+    let renamed = written.and_then(|file| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    if let Err(error) = renamed {
+        fs::remove_file(&new)?;
+        return Err(error);
+    }
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Reads a file. Returns how many lines could not be used.
+fn read(path: &Path, mut tell: impl FnMut(Learned)) -> io::Result<u64> {
+    let mut input = BufReader::new(File::open(path)?);
+    let mut damaged = 0;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let count = io::Read::take(&mut input, LONGEST_LINE).read_until(b'\n', &mut line)?;
+        if count == 0 {
+            return Ok(damaged);
+        }
+        match serde_json::from_slice::<Learned>(&line) {
+            Ok(learned) => tell(learned),
+            Err(_) if is_frame(&line) => {}
+            Err(_) => damaged += 1,
+        }
+    }
+}
+
+/// Whether a line is the first or the last one.
+fn is_frame(line: &[u8]) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_slice(line).ok();
+    value.is_some_and(|value| value["zsched-learned"] == FORMAT || value["end"].is_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = concat!(
+        r#"{"thread":{"channel":"c","host":"h","index":2,"wakeup":1795259643000000000,"block":null,"answered":false}}"#,
+        "\n",
+        r#"{"vertex":{"number":1,"modified":5,"channel":"c","host":"h","attempts":3,"text":"busy"}}"#,
+        "\n",
+    );
+
+    fn told(text: &[u8]) -> (usize, u64) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("written");
+        let mut told = 0;
+        let damaged = read(file.path(), |_| told += 1).expect("it can be read");
+        (told, damaged)
+    }
+
+    #[test]
+    fn damaged_lines_are_passed_over() {
+        let whole = format!("{{\"zsched-learned\":1}}\n{GOOD}{{\"end\":2}}\n");
+        assert_eq!(told(whole.as_bytes()), (2, 0));
+        for cut in 0..whole.len() {
+            assert!(told(&whole.as_bytes()[..cut]).1 <= 1, "{cut}");
+        }
+        assert_eq!(told(b"{\"zsched-learned\":2}\n\xff\n{}\n[1]\nnull"), (0, 5));
+        assert_eq!(told(&[vec![b'x'; 1_000_000], GOOD.into()].concat()).0, 1, "an endless line");
+        assert_eq!(told(b""), (0, 0));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_the_old_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(".scheduler.learned");
+        replace(&path, |out| out.write_all(b"old")).expect("written");
+        let failed = replace(&path, |_| Err(ErrorKind::StorageFull.into()));
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).expect("it is there"), b"old");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+}
