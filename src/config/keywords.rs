@@ -134,7 +134,7 @@ static KEYWORDS: &[Keyword] = &[
         name: "ageorder",
         aliases: &[],
         default: "off",
-        about: "Feed the oldest message of a thread first, instead of a random order.",
+        about: "Feed the oldest message of a thread first, instead of the one that came first.",
         status: Status::Supported,
         kind: Kind::Flag(|draft| draft.clause.age_order = true),
         get: |clause| shown_flag(clause.age_order),
