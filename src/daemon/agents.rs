@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const SHARE_OF_TURN: usize = 64 * 1024;
 /// What is read after an agent's death, in bytes. Its children may write on.
 const LAST_WILL: usize = 4 * 1024 * 1024;
+/// How long programs are waited for that an agent has started and left behind in the middle of a job.
+const TIME_FOR_CHILDREN: Duration = Duration::from_secs(60);
 /// How long a process may go on after it has closed its end.
 const TIME_TO_EXIT: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,8 @@ pub struct AgentProcesses {
     addressed: Vec<AgentId>,
     /// Those that have closed their end, but whose process is not known to have ended.
     closing: Vec<AgentId>,
+    /// Those whose process has ended, while programs that it has started hold their socket.
+    lingering: Vec<Lingering>,
     chunk: Vec<u8>,
 }
 
@@ -61,6 +65,15 @@ struct Process {
     farewell: Option<Manner>,
     /// When it is to be killed, having closed its end.
     kill_at: Option<Instant>,
+}
+
+/// An agent that has ended, but not all that it has started.
+#[derive(Clone, Copy)]
+struct Lingering {
+    agent: AgentId,
+    pid: u32,
+    end: ChildEnd,
+    until: Instant,
 }
 
 /// Something an agent did.
@@ -81,6 +94,7 @@ impl AgentProcesses {
             by_pid: BTreeMap::new(),
             addressed: Vec::new(),
             closing: Vec::new(),
+            lingering: Vec::new(),
             chunk: vec![0; SHARE_OF_TURN],
         })
     }
@@ -190,10 +204,13 @@ impl AgentProcesses {
 
     /// Tells an agent to end.
     pub fn stop(&mut self, agent: AgentId, manner: Manner) -> io::Result<()> {
+        let is_gone = self.is_lingering(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
         };
         match manner {
+            // Its number may be that of another process by now.
+            Manner::Kill if is_gone => return Ok(()),
             Manner::Kill => return send_signal(process.pid, libc::SIGKILL),
             Manner::Retire => process.outbox.push(b"\n"),
             Manner::Quit => process.outbox.push(b"\n\n"),
@@ -236,6 +253,36 @@ impl AgentProcesses {
         self.by_pid.get(&pid).copied()
     }
 
+    /// Whether somebody can still write to the scheduler in the name of an agent. Reads what there is.
+    pub fn can_speak(&mut self, agent: AgentId, heard: impl FnMut(Heard<'_>)) -> bool {
+        self.read(agent, LAST_WILL, heard);
+        self.processes.get(&agent).is_some_and(|process| process.kill_at.is_none())
+    }
+
+    /// An agent's process has ended in the middle of a job, but programs that it has started go on and may
+    /// be about to end it. They are waited for, for a while.
+    pub fn linger(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
+        self.by_pid.remove(&pid);
+        let until = Instant::now() + TIME_FOR_CHILDREN;
+        self.lingering.push(Lingering { agent, pid, end, until });
+    }
+
+    /// One whose programs have ended as well, or have been waited for long enough.
+    pub fn next_lingered(&mut self) -> Option<(AgentId, u32, ChildEnd)> {
+        let now = Instant::now();
+        let is_over = |one: &Lingering| {
+            let process = self.processes.get(&one.agent);
+            one.until <= now || process.is_none_or(|process| process.kill_at.is_some())
+        };
+        let index = self.lingering.iter().position(is_over)?;
+        let Lingering { agent, pid, end, .. } = self.lingering.swap_remove(index);
+        Some((agent, pid, end))
+    }
+
+    fn is_lingering(&self, agent: AgentId) -> bool {
+        self.lingering.iter().any(|one| one.agent == agent)
+    }
+
     /// An agent's process has ended: reads what it wrote last. Returns how it ended, and how many bytes
     /// of a last line without line end are lost.
     pub fn ended(
@@ -245,10 +292,12 @@ impl AgentProcesses {
         end: ChildEnd,
         heard: impl FnMut(Heard<'_>),
     ) -> (AgentEnd, usize) {
-        self.by_pid.remove(&pid);
+        // The number may be that of another agent by now, if this one had left something behind.
+        let is_its_number = self.by_pid.get(&pid) == Some(&agent);
+        let failure = if is_its_number { self.launcher.failure(pid) } else { None };
+        self.by_pid.retain(|_, other| *other != agent);
         self.read(agent, LAST_WILL, heard);
         self.closing.retain(|other| *other != agent);
-        let failure = self.launcher.failure(pid);
         let process = self.processes.remove(&agent);
         let lost = process.as_ref().map_or(0, |process| process.lines.unfinished());
         let end = match (failure, process, end) {
@@ -276,10 +325,12 @@ impl AgentProcesses {
         }
     }
 
-    /// How long until [`kill_the_silent`](Self::kill_the_silent) may have something to do.
+    /// How long until [`kill_the_silent`](Self::kill_the_silent) or
+    /// [`next_lingered`](Self::next_lingered) may have something to do.
     pub fn until_silent(&self) -> Option<Duration> {
         let closing = self.closing.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
-        closing.min().map(|at| at.saturating_duration_since(Instant::now()))
+        let lingering = self.lingering.iter().map(|one| one.until);
+        closing.chain(lingering).min().map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 

@@ -173,6 +173,7 @@ impl Daemon {
         if self.is_loading && self.intake.is_settled() {
             self.end_loading(now);
         }
+        self.take_late_ends(now);
         self.agents.kill_the_silent();
         self.open_missing_sockets();
         self.clients.serve(&self.core, now);

@@ -4,8 +4,8 @@ use super::hear::tell_core;
 use super::logs;
 use super::{Daemon, check};
 use crate::config::Config;
-use crate::scheduler::Event;
-use crate::sys;
+use crate::scheduler::{AgentId, Event};
+use crate::sys::{self, ChildEnd};
 use crate::time::Timestamp;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
@@ -42,13 +42,34 @@ impl Daemon {
                 continue;
             };
             let core = &mut self.core;
-            let (end, lost) =
-                self.agents.ended(agent, pid, end, |heard| tell_core(core, now, agent, heard));
-            if lost > 0 {
-                log::warn!("agent {pid} left a line unfinished; its {lost} bytes are lost");
+            let can_speak =
+                self.agents.can_speak(agent, |heard| tell_core(core, now, agent, heard));
+            if can_speak && self.core.has_jobs(agent) {
+                log::warn!(
+                    "agent {pid} has ended in the middle of a job, but not what it has started"
+                );
+                self.agents.linger(agent, pid, end);
+            } else {
+                self.take_end(now, agent, pid, end);
             }
-            self.core.handle(now, Event::AgentEnded { agent, end });
         }
+    }
+
+    /// Agents that had left something behind which has ended by now.
+    pub(super) fn take_late_ends(&mut self, now: Timestamp) {
+        while let Some((agent, pid, end)) = self.agents.next_lingered() {
+            self.take_end(now, agent, pid, end);
+        }
+    }
+
+    fn take_end(&mut self, now: Timestamp, agent: AgentId, pid: u32, end: ChildEnd) {
+        let core = &mut self.core;
+        let (end, lost) =
+            self.agents.ended(agent, pid, end, |heard| tell_core(core, now, agent, heard));
+        if lost > 0 {
+            log::warn!("agent {pid} left a line unfinished; its {lost} bytes are lost");
+        }
+        self.core.handle(now, Event::AgentEnded { agent, end });
     }
 
     fn end_by(&mut self, signal: &str) {

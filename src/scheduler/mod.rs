@@ -227,6 +227,14 @@ impl Scheduler {
         !self.agents.is_empty()
     }
 
+    /// Whether an agent has jobs that are not finished.
+    pub fn has_jobs(&self, agent: AgentId) -> bool {
+        let agent = self.agents.get(&agent);
+        agent.is_some_and(|agent| {
+            agent.jobs().any(|vertex| self.vertices[vertex].place == vertex::Place::Fed)
+        })
+    }
+
     /// Whether notes or removals are under way that should be on disk before the daemon ends.
     pub fn has_unwritten(&self) -> bool {
         !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.removing)

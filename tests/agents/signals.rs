@@ -25,10 +25,16 @@ fn agent_at_work(spool: &Spool) -> Agent {
     agent
 }
 
-/// The signals that end an agent. Whoever runs the tests may have them ignore a hangup, as `nohup` does.
+/// The signals that end an agent. Whoever runs the tests may have them ignore some, as `nohup` does, and a
+/// shell with what it starts in the background.
 fn signals() -> impl Iterator<Item = &'static str> {
-    let heeds_hangup = !zsched::sys::is_ignored(libc::SIGHUP);
-    ["INT", "TERM", "QUIT"].into_iter().chain(heeds_hangup.then_some("HUP"))
+    let all = [
+        (libc::SIGHUP, "HUP"),
+        (libc::SIGINT, "INT"),
+        (libc::SIGTERM, "TERM"),
+        (libc::SIGQUIT, "QUIT"),
+    ];
+    all.into_iter().filter(|(signal, _)| !zsched::sys::is_ignored(*signal)).map(|(_, name)| name)
 }
 
 fn unlock(spool: &Spool) {

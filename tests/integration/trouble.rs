@@ -248,6 +248,25 @@ fn one_that_leaves_a_child_behind() {
     assert_eq!(daemon.end(libc::SIGQUIT).code(), Some(0));
 }
 
+/// It dies in the middle of its job, but a program that it has started delivers all the same: nobody tries
+/// again before that has ended.
+#[test]
+fn one_whose_child_delivers_after_its_death() {
+    let site = Site::new("bad/*\n\tinterval=1s retries=1 command=\"${SITE}/agent\"\n");
+    site.write(
+        "agent",
+        "#!/bin/sh\necho '#hungry'\nread -r job\necho begun >>../../told\n\
+         (sleep 3; echo delivered >>../../told) &\nkill -9 $$\n",
+    );
+    allow(site.path("agent"), 0o755);
+    let _daemon = site.start();
+    site.put(&["bad a.test u"]);
+    until("it is tried again", || site.read("told").matches("begun").count() == 2);
+    assert_eq!(site.read("told"), "begun\ndelivered\nbegun\n", "{}", site.log());
+    assert!(site.logged("has ended in the middle of a job, but not what it has started") >= 1);
+    site.until_shown("was ended by signal 9 while it had this job");
+}
+
 /// Programs that cannot be started.
 #[test]
 fn none_at_all() {
