@@ -62,6 +62,10 @@ struct Reader {
     last_recipient: Option<usize>,
 }
 
+/// The longest host of a recipient, in bytes. Agents read job lines into buffers of little more than a
+/// thousand bytes, and count a longer one as two jobs.
+const LONGEST_HOST: usize = 900;
+
 impl Reader {
     fn new(text: Vec<u8>) -> Reader {
         Reader {
@@ -199,11 +203,15 @@ impl Reader {
         if format.delay_column {
             quad_from += DELAY_COLUMN;
         }
+        let quad = self.quad(line, quad_from, "recipient")?;
+        if self.file.get(quad.host).len() > LONGEST_HOST {
+            return Err(error(line.offset, "recipient has a host that is too long for a job line"));
+        }
         Ok(Recipient {
             offset: line.offset as u32,
             tag,
             lock,
-            quad: self.quad(line, quad_from, "recipient")?,
+            quad,
             sender: self.file.senders.len().checked_sub(1).map(|index| index as u32),
             headers: None,
             notify: None,

@@ -224,3 +224,12 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_host_must_fit_into_a_job_line() {
+    for (length, is_good) in [(900, true), (901, false)] {
+        let host = "h".repeat(length);
+        let text = format!("@ 7\ni 1\ns l - a 0\nr           c {host} u 0\nm\n\n");
+        assert_eq!(parse(text.into_bytes()).is_ok(), is_good, "{length}");
+    }
+}
