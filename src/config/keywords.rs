@@ -543,14 +543,10 @@ mod tests {
 
     /// Whoever we are not, in a world without accounts.
     fn ordinary_user() -> Context {
-        Context {
-            zenv: Zenv::from_pairs([("MAILBOXES", "/home/me/mail"), ("MAILQPORT", "1740")]),
-            is_root: false,
-            effective_user: 1000,
-            effective_group: 1000,
-            user_id: |_| None,
-            group_id: |_| None,
-        }
+        Context::without_rights(Zenv::from_pairs([
+            ("MAILBOXES", "/home/me/mail"),
+            ("MAILQPORT", "1740"),
+        ]))
     }
 
     #[test]

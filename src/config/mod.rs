@@ -103,6 +103,19 @@ pub struct Context {
 }
 
 impl Context {
+    /// A system without accounts, seen by somebody who is not root: for whoever reads configurations that
+    /// are not about this system.
+    pub fn without_rights(zenv: Zenv) -> Context {
+        Context {
+            zenv,
+            is_root: false,
+            effective_user: 1000,
+            effective_group: 1000,
+            user_id: |_| None,
+            group_id: |_| None,
+        }
+    }
+
     /// What this process and this system are.
     pub fn of_this_process(zenv: Zenv) -> Context {
         Context {

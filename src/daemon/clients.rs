@@ -379,14 +379,7 @@ mod tests {
     impl World {
         /// One in which so many dumps may be written at a time.
         fn new(most_dumps: usize) -> World {
-            let context = Context {
-                zenv: Zenv::default(),
-                is_root: false,
-                effective_user: 1000,
-                effective_group: 1000,
-                user_id: |_| None,
-                group_id: |_| None,
-            };
+            let context = Context::without_rights(Zenv::default());
             let text = b"c/*\n\tcommand=x\n";
             let config = Config::parse(Path::new("scheduler.cf"), text, &context);
             let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);

@@ -42,14 +42,7 @@ pub fn files_under(folder: &str) -> Vec<String> {
 
 /// A configuration that is read without looking at the system.
 pub fn config(text: &str) -> Config {
-    let context = Context {
-        zenv: Zenv::default(),
-        is_root: false,
-        effective_user: 1000,
-        effective_group: 1000,
-        user_id: |_| None,
-        group_id: |_| None,
-    };
+    let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config
 }

@@ -98,14 +98,7 @@ pub fn hosts(random: &mut Rng) -> Hosts {
 /// A configuration with limits that matter.
 pub fn config(random: &mut Rng) -> Rc<Config> {
     let text = config_text(random);
-    let context = Context {
-        zenv: Zenv::default(),
-        is_root: false,
-        effective_user: 1000,
-        effective_group: 1000,
-        user_id: |_| None,
-        group_id: |_| None,
-    };
+    let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
 }

@@ -47,14 +47,7 @@ pub fn configuration(number: usize) -> Rc<Config> {
 }
 
 fn parse(text: &str) -> Rc<Config> {
-    let context = Context {
-        zenv: Zenv::default(),
-        is_root: false,
-        effective_user: 1000,
-        effective_group: 1000,
-        user_id: |_| None,
-        group_id: |_| None,
-    };
+    let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{errors:?} in\n{text}")).config)
 }
