@@ -15,7 +15,7 @@ fn the_deferred_are_tried_again_at_intervals() {
     let site = Site::new("c/*\n\tinterval=1s retries=\"1 2\" command=\"${AGENTS}/count.py c\"\n");
     let _daemon = site.start();
     site.put(&["c a.test deferred!1", "c a.test 2"]);
-    let shown = site.until_shown("as told: deferred");
+    let shown = site.until_shown("as told: deferred (retry in ");
     // Each report counts as a try of the vertex, the one of its other recipient, too.
     assert!(
         shown.starts_with("as told: deferred (retry in ") && shown.ends_with("tries=2)"),
