@@ -52,6 +52,20 @@ impl Quad {
 /// One word in the sense of RFC 821: ended by a blank that is neither inside double quotes nor
 /// behind a backslash. An open quote ends with the line.
 fn next_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
+    plain_word(input).map_or_else(|| quoted_word(input), |(word, rest)| Ok((rest, word)))
+}
+
+/// A word without quotes and backslashes, as nearly all are, and what is behind it.
+fn plain_word(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = input.iter().position(|byte| !is_blank(*byte))?;
+    let word = &input[start..];
+    let ends = |byte: &u8| is_blank(*byte) || matches!(byte, b'"' | b'\\');
+    let end = word.iter().position(ends).unwrap_or(word.len());
+    let is_plain = end > 0 && word.get(end).is_none_or(|byte| is_blank(*byte));
+    is_plain.then(|| word.split_at(end))
+}
+
+fn quoted_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
     let quoted_pair = || recognize(preceded(tag("\\"), take(1usize)));
     let inside = take_while1(|byte| !matches!(byte, b'"' | b'\\'));
     let inside_quotes = many1_count(alt((quoted_pair(), inside, tag("\\"))));

@@ -270,7 +270,10 @@ impl Oracle {
             assert!(!hears || is_aside, "{number}/{offset} is final, and nobody will hear of it");
             let count = notes.iter().filter(|noted| *noted == offset).count();
             assert!(!hears || count > 0 || message.is_troubled, "{number}/{offset} is not noted");
-            assert!(count <= 1 || message.is_troubled, "{number}/{offset} is noted {count} times");
+            // An agent that says `#hungry` too often seems to have ended jobs that it goes on with.
+            let expired_at_work = ledger.expired && (delivered || ledger.failed);
+            let may_repeat = message.is_troubled || expired_at_work;
+            assert!(count <= 1 || may_repeat, "{number}/{offset} is noted {count} times");
         }
     }
 
