@@ -30,6 +30,7 @@ pub mod observer;
 mod shell;
 
 use crate::config::Config;
+use crate::scheduler::learned::{Learned, Lessons};
 use crate::scheduler::{AgentEnd, Event, Manner, Scheduler, Settings};
 use crate::spool::SpoolName;
 use crate::spool::read::Found;
@@ -121,6 +122,8 @@ enum Written {
 
 /// A simulated world with a scheduler in it.
 pub struct Simulation<O> {
+    /// The file of what was learned.
+    learned: Vec<Learned>,
     clock: Clock,
     agenda: Agenda<Happening>,
     /// What happens at once, in this order.
@@ -149,6 +152,7 @@ impl<O: Observer> Simulation<O> {
     pub fn new(setup: Setup, hosts: Hosts, config: Rc<Config>, observer: O) -> Simulation<O> {
         let mut random = fastrand::Rng::with_seed(setup.seed);
         Simulation {
+            learned: Vec::new(),
             clock: Clock::new(setup.start),
             agenda: Agenda::new(),
             soon: VecDeque::new(),
@@ -208,7 +212,27 @@ impl<O: Observer> Simulation<O> {
         let at = self.at();
         self.observer.started(at, &self.config);
         self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
+        for learned in self.learned.clone() {
+            self.tell(Event::Learned(learned));
+        }
         self.soon.push_back(Happening::Tick);
+    }
+
+    /// What a scheduler that ends has written of what it has learned: all of it, what it had written
+    /// earlier, or some of it, as a damaged file has.
+    pub(super) fn keep_lessons(&mut self, core: &Scheduler) {
+        let is_written = self.random.bool();
+        if is_written {
+            self.learned.clear();
+            let mut lessons = Lessons::default();
+            while !lessons.are_over() {
+                lessons.tell(core, 100, |learned| self.learned.push(learned));
+            }
+        }
+        if self.random.u8(..10) == 0 {
+            let random = &mut self.random;
+            self.learned.retain(|_| random.bool());
+        }
     }
 
     /// Kills the scheduler, if one runs. Its agents finish the job at hand, or all they have.
@@ -217,6 +241,7 @@ impl<O: Observer> Simulation<O> {
         let Some(shell) = self.shell.take() else {
             return;
         };
+        self.keep_lessons(&shell.core);
         if self.random.bool() {
             self.write_half(shell);
         }

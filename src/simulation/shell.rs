@@ -119,7 +119,9 @@ impl<O: Observer> Simulation<O> {
         while self.shell.as_ref().is_some_and(|shell| !shell.to_write.is_empty()) {
             self.write();
         }
-        self.shell = None;
+        if let Some(shell) = self.shell.take() {
+            self.keep_lessons(&shell.core);
+        }
         self.orphan_agents();
     }
 
