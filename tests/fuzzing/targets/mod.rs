@@ -10,6 +10,7 @@ mod agent_line;
 mod agent_output;
 mod configuration;
 mod control_file;
+mod control_request;
 mod draw;
 mod events;
 mod mailq_answer;
@@ -29,13 +30,14 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "configuration", run: configuration::run, rounds: 250 },
     Target { name: "zenv", run: zenv::run, rounds: 4000 },
     Target { name: "control_file", run: control_file::run, rounds: 1000 },
     Target { name: "agent_line", run: agent_line::run, rounds: 8000 },
     Target { name: "agent_output", run: agent_output::run, rounds: 600 },
     Target { name: "mailq_answer", run: mailq_answer::run, rounds: 800 },
+    Target { name: "control_request", run: control_request::run, rounds: 2000 },
     Target { name: "spool_name", run: spool_name::run, rounds: 15000 },
     Target { name: "submission", run: submission::run, rounds: 1000 },
     Target { name: "events", run: events::run, rounds: 400 },
