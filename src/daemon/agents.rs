@@ -229,6 +229,7 @@ impl AgentProcesses {
 
     /// Sends what an agent has been told, as far as it takes it.
     pub fn send(&mut self, agent: AgentId) {
+        let is_gone = self.is_lingering(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return;
         };
@@ -242,7 +243,7 @@ impl AgentProcesses {
         if let Some(manner) = process.farewell.take() {
             // An agent that has gone already needs no farewell.
             let closed = process.socket.shutdown(Shutdown::Write);
-            if closed.is_ok() && manner == Manner::Quit {
+            if closed.is_ok() && manner == Manner::Quit && !is_gone {
                 drop(send_signal(process.pid, libc::SIGQUIT));
             }
         }
@@ -268,11 +269,17 @@ impl AgentProcesses {
     }
 
     /// One whose programs have ended as well, or have been waited for long enough.
-    pub fn next_lingered(&mut self) -> Option<(AgentId, u32, ChildEnd)> {
+    /// `has_jobs` tells whether an agent has anything left to be ended.
+    pub fn next_lingered(
+        &mut self,
+        has_jobs: impl Fn(AgentId) -> bool,
+    ) -> Option<(AgentId, u32, ChildEnd)> {
         let now = Instant::now();
         let is_over = |one: &Lingering| {
             let process = self.processes.get(&one.agent);
-            one.until <= now || process.is_none_or(|process| process.kill_at.is_some())
+            one.until <= now
+                || !has_jobs(one.agent)
+                || process.is_none_or(|process| process.kill_at.is_some())
         };
         let index = self.lingering.iter().position(is_over)?;
         let Lingering { agent, pid, end, .. } = self.lingering.swap_remove(index);

@@ -20,6 +20,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ pub struct LearnedFile {
     waker: Arc<Waker>,
     writing: Option<Writing>,
     writer: Option<JoinHandle<()>>,
+    /// It could not be written: it must be tried again even if nothing more is learned.
+    has_failed: Arc<AtomicBool>,
     next: Instant,
     /// What [`Scheduler::lessons`] was when it was last written.
     written: u64,
@@ -57,7 +60,15 @@ impl LearnedFile {
     /// Nothing is written yet. `waker` wakes the loop.
     pub fn new(path: PathBuf, waker: Arc<Waker>) -> LearnedFile {
         let next = Instant::now() + SHORTEST_INTERVAL;
-        LearnedFile { path, waker, writing: None, writer: None, next, written: 0 }
+        LearnedFile {
+            path,
+            waker,
+            writing: None,
+            writer: None,
+            has_failed: Arc::default(),
+            next,
+            written: 0,
+        }
     }
 
     /// Reads what the former scheduler has left. What cannot be used is passed over, and logged.
@@ -77,7 +88,8 @@ impl LearnedFile {
 
     /// How long until it may be time to write again.
     pub fn until_next(&self, core: &Scheduler) -> Option<Duration> {
-        let is_due = self.writing.is_none() && core.lessons() != self.written;
+        let has_news = core.lessons() != self.written || self.has_failed.load(Ordering::Acquire);
+        let is_due = self.writing.is_none() && has_news;
         is_due.then(|| self.next.saturating_duration_since(Instant::now()))
     }
 
@@ -101,15 +113,23 @@ impl LearnedFile {
             return;
         }
         let path = self.path.clone();
+        let has_failed = self.has_failed.clone();
         let write = move |to_write: ToWrite| {
-            if let Err(error) = replace(&path, |out| to_write.write_all(out)) {
-                log::error!("{}: cannot be written: {error}", path.display());
+            match replace(&path, |out| to_write.write_all(out)) {
+                Ok(()) => {}
+                // The scheduler ends, and writes it itself.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    log::error!("{}: cannot be written: {error}", path.display());
+                    has_failed.store(true, Ordering::Release);
+                }
             }
         };
         match Pieces::start("learned", self.waker.clone(), write) {
             Ok((pieces, writer)) => {
                 self.writer = Some(writer);
                 self.written = core.lessons();
+                self.has_failed.store(false, Ordering::Release);
                 let lessons = Lessons::default();
                 self.writing = Some(Writing { lessons, pieces, lines: 0, is_ended: false });
             }

@@ -158,7 +158,7 @@ impl Daemon {
             self.learned.until_next(&self.core),
         ];
         // The poll counts in milliseconds; it shall not wake up just before the time has come.
-        let round_up = |wait: Duration| wait + Duration::from_millis(1);
+        let round_up = |wait: Duration| wait.saturating_add(Duration::from_millis(1));
         planned.chain(others.into_iter().flatten()).min().map(round_up)
     }
 

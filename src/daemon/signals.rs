@@ -49,6 +49,7 @@ impl Daemon {
                     "agent {pid} has ended in the middle of a job, but not what it has started"
                 );
                 self.agents.linger(agent, pid, end);
+                self.core.handle(now, Event::AgentLingers { agent });
             } else {
                 self.take_end(now, agent, pid, end);
             }
@@ -57,7 +58,12 @@ impl Daemon {
 
     /// Agents that had left something behind which has ended by now.
     pub(super) fn take_late_ends(&mut self, now: Timestamp) {
-        while let Some((agent, pid, end)) = self.agents.next_lingered() {
+        loop {
+            let core = &self.core;
+            let Some((agent, pid, end)) = self.agents.next_lingered(|agent| core.has_jobs(agent))
+            else {
+                return;
+            };
             self.take_end(now, agent, pid, end);
         }
     }

@@ -74,6 +74,8 @@ pub enum State {
     Stopping(Timestamp),
     /// It is being killed.
     Killed,
+    /// Its process has ended, but what it has started may still end its jobs.
+    Lingering,
 }
 
 /// Something that an agent answers with one `#hungry`.
@@ -110,7 +112,7 @@ impl Agent {
 
     /// Whether it can still be given work.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.state, State::Stopping(_) | State::Killed)
+        !matches!(self.state, State::Stopping(_) | State::Killed | State::Lingering)
     }
 
     /// The jobs it has, oldest first.

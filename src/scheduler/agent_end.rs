@@ -38,7 +38,7 @@ impl Scheduler {
             State::Stopping(since) => {
                 Some(since.max(agent.progress_at) + clause.agent_timeout.max(TIME_TO_END))
             }
-            State::Killed => None,
+            State::Killed | State::Lingering => None,
         }
     }
 
@@ -70,8 +70,15 @@ impl Scheduler {
         }
         match state {
             State::Idle(_) => self.retire_agent(now, agent),
-            State::Killed => {}
+            State::Killed | State::Lingering => {}
             _ => self.kill_agent(now, agent),
+        }
+    }
+
+    /// An agent's process has ended in the middle of a job; what it has started may end the job yet.
+    pub(super) fn agent_lingers(&mut self, agent: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
+            agent.state = State::Lingering;
         }
     }
 

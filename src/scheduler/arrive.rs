@@ -62,7 +62,9 @@ impl Scheduler {
         let thread = &self.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;
         let rests = thread.agents.is_empty() && thread.due.is_empty();
-        let in_vain = rests && thread.retry.was_in_vain();
+        // What was in vain may be gone by now; or still to come, just after the start.
+        let is_told = !thread.waiting.is_empty() || self.memory.is_some();
+        let in_vain = rests && is_told && thread.retry.was_in_vain();
         thread.retry.block.is_some() || in_vain || (queue_only && thread.agents.is_empty())
     }
 
@@ -73,9 +75,9 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn end_hold(&mut self) {
+    pub(super) fn end_hold(&mut self, now: Timestamp) {
         self.is_holding = false;
-        self.memory = None;
+        self.begin_to_forget(now);
         self.serve_all_rings();
     }
 }

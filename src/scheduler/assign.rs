@@ -50,6 +50,7 @@ impl Scheduler {
             return;
         }
         let ring = thread_ref.ring;
+        self.lessons += u64::from(thread_ref.retry.wakeup.is_some());
         self.threads[thread].retry.wakeup = None;
         self.threads[thread].expiry_check = None;
         self.set_thread_timer(thread);

@@ -65,6 +65,12 @@ pub enum Event<'a> {
         /// How much of the line was passed over, in bytes.
         bytes: usize,
     },
+    /// An agent's process has ended, but programs that it has started may end its jobs. Its end is told when
+    /// they have ended as well.
+    AgentLingers {
+        /// Which.
+        agent: AgentId,
+    },
     /// An agent's process is gone, or could not be started. Everything it wrote has been told.
     AgentEnded {
         /// Which.

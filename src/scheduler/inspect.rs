@@ -112,7 +112,8 @@ impl Scheduler {
 
     /// All messages with what they have left to do, as if they arrived now.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
-        self.messages.iter().map(|(_, message)| {
+        let queued = self.messages.iter().filter(|(_, message)| !message.forgotten);
+        queued.map(|(_, message)| {
             let groups = message.vertices.iter(&self.vertices).map(|id| {
                 let vertex = &self.vertices[id];
                 let destination = &self.threads[vertex.thread].destination;

@@ -135,7 +135,8 @@ impl Scheduler {
                 let place = self.vertices[vertex].place;
                 assert!(matches!(place, Place::Fed | Place::Spent), "a job is {place:?}");
             }
-            let waits = matches!(agent.state, State::Killed) || agent.timer.is_some();
+            let waits =
+                matches!(agent.state, State::Killed | State::Lingering) || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
         for (channel, count) in &self.channel_agents {

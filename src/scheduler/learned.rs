@@ -7,12 +7,21 @@
 use super::Scheduler;
 use super::destination::Destination;
 use super::message::MessageId;
+use super::outcome::LONGEST_BLOCK;
 use super::thread::{Block, Retry, ThreadId};
+use super::timers::Timer;
 use super::vertex::{Diagnosis, VertexId};
+use crate::config::Clause;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// How long after the start it is kept what nobody has asked for: files may be held for a while because an
+/// agent of the former scheduler works on them, or because `queue/` is not mounted yet.
+const MEMORY_LASTS: Duration = Duration::from_secs(600);
 
 /// One thing that was learned. Names that are not UTF-8 cannot be written, and are not remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,11 +67,20 @@ pub struct LearnedVertex {
     pub text: String,
 }
 
-/// What was told at the start, until everything that was there is loaded.
+/// What was told at the start and is not asked for yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Memory {
-    threads: HashMap<Destination, LearnedThread>,
-    vertices: HashMap<(u64, Destination), LearnedVertex>,
+    threads: BTreeMap<Destination, LearnedThread>,
+    vertices: BTreeMap<(u64, Destination), Remembered>,
+    /// Where one text was said of many, it is kept once.
+    texts: HashMap<String, Rc<Diagnosis>>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Remembered {
+    modified: Timestamp,
+    attempts: u32,
+    diagnosis: Option<Rc<Diagnosis>>,
 }
 
 impl Scheduler {
@@ -73,10 +91,21 @@ impl Scheduler {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
                 memory.threads.insert(key, thread);
             }
-            Learned::Vertex(vertex) => {
-                let key = Destination::new(vertex.channel.as_bytes(), vertex.host.as_bytes());
-                memory.vertices.insert((vertex.number, key), vertex);
+            Learned::Vertex(LearnedVertex { number, modified, channel, host, attempts, text }) => {
+                let key = (number, Destination::new(channel.as_bytes(), host.as_bytes()));
+                let diagnosis = (!text.is_empty()).then(|| {
+                    let new = || Diagnosis::new(b"", text.as_bytes());
+                    memory.texts.entry(text.clone()).or_insert_with(new).clone()
+                });
+                memory.vertices.insert(key, Remembered { modified, attempts, diagnosis });
             }
+        }
+    }
+
+    /// What was there at the start is loaded; what was held up may still come.
+    pub(super) fn begin_to_forget(&mut self, now: Timestamp) {
+        if self.memory.is_some() {
+            self.timers.add(now + MEMORY_LASTS, Timer::Memory);
         }
     }
 
@@ -91,9 +120,11 @@ impl Scheduler {
         };
         let clause = &self.rings[thread_ref.ring].clause;
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !clause.queue_only);
+        // The clock may have been wrong when it was written, or the clause another one.
+        let wakeup = wakeup.map(|wakeup| wakeup.min(now + longest_wait(clause)));
         thread_ref.retry = Retry {
             wakeup,
-            planned: learned.wakeup,
+            planned: wakeup,
             index: learned.index,
             block: learned.block.filter(|_| wakeup.is_some()),
             answered: learned.answered,
@@ -103,19 +134,19 @@ impl Scheduler {
 
     /// Whether a vertex was tried before this scheduler's life. Its tries are counted on.
     pub(super) fn recall_vertex(&mut self, message: MessageId, vertex: VertexId) -> bool {
+        let Some(memory) = &mut self.memory else {
+            return false;
+        };
         let vertex_ref = &mut self.vertices[vertex];
         let (number, modified) =
             (self.messages[message].name.number(), self.messages[message].modified);
         let destination = self.threads[vertex_ref.thread].destination.clone();
-        let memory = self.memory.as_mut();
-        let learned = memory.and_then(|memory| memory.vertices.remove(&(number, destination)));
+        let learned = memory.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
             return false;
         };
         vertex_ref.attempts = learned.attempts;
-        if !learned.text.is_empty() {
-            vertex_ref.diagnosis = Some(Diagnosis::new(b"", learned.text.as_bytes()));
-        }
+        vertex_ref.diagnosis = learned.diagnosis;
         learned.attempts > 0
     }
 
@@ -123,50 +154,7 @@ impl Scheduler {
     pub fn lessons(&self) -> u64 {
         self.lessons
     }
-}
 
-/// Goes through everything that was learned, some at a time, while the queue goes on changing.
-#[derive(Default)]
-pub struct Lessons {
-    /// The threads that were there in the beginning, as long as they are not told.
-    threads: Option<Vec<ThreadId>>,
-    next_number: u64,
-    is_over: bool,
-}
-
-impl Lessons {
-    /// Whether everything has been told.
-    pub fn are_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// Tells on: what was learned about a number of threads, or of messages.
-    pub fn tell(&mut self, scheduler: &Scheduler, count: usize, mut tell: impl FnMut(Learned)) {
-        let threads = self
-            .threads
-            .get_or_insert_with(|| scheduler.threads.iter().map(|(thread, _)| thread).collect());
-        let rest = threads.len().saturating_sub(count);
-        let batch = threads.split_off(rest);
-        if !batch.is_empty() {
-            let learned = batch.into_iter().filter_map(|thread| scheduler.learned_thread(thread));
-            return learned.map(Learned::Thread).for_each(tell);
-        }
-        for _ in 0..count {
-            let Some(message) = scheduler.messages.at_or_after(self.next_number) else {
-                self.is_over = true;
-                return;
-            };
-            scheduler.learned_vertices(message, &mut tell);
-            let number = scheduler.messages[message].name.number();
-            match number.checked_add(1) {
-                Some(next) => self.next_number = next,
-                None => self.is_over = true,
-            }
-        }
-    }
-}
-
-impl Scheduler {
     fn learned_thread(&self, thread: ThreadId) -> Option<LearnedThread> {
         let thread = self.threads.get(thread)?;
         let (channel, host) = names(&thread.destination)?;
@@ -175,30 +163,149 @@ impl Scheduler {
         (!is_new).then_some(LearnedThread { channel, host, index, wakeup, block, answered })
     }
 
-    fn learned_vertices(&self, message: MessageId, tell: &mut impl FnMut(Learned)) {
-        let message = &self.messages[message];
-        for vertex in message.vertices.iter(&self.vertices) {
-            let vertex = &self.vertices[vertex];
-            let names = names(&self.threads[vertex.thread].destination);
-            let Some((channel, host)) = names.filter(|_| vertex.attempts > 0) else {
-                continue;
-            };
-            let text = vertex.diagnosis.as_ref().map(|diagnosis: &Rc<Diagnosis>| {
-                String::from_utf8_lossy(&diagnosis.message).into_owned()
-            });
-            tell(Learned::Vertex(LearnedVertex {
-                number: message.name.number(),
-                modified: message.modified,
-                channel,
-                host,
-                attempts: vertex.attempts,
-                text: text.unwrap_or_default(),
-            }));
-        }
+    fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
+        let vertex = &self.vertices[vertex];
+        let message = &self.messages[vertex.message];
+        let (channel, host) = names(&self.threads[vertex.thread].destination)?;
+        let text = text_of(vertex.diagnosis.as_ref());
+        let (number, modified) = (message.name.number(), message.modified);
+        let attempts = vertex.attempts;
+        let learned = LearnedVertex { number, modified, channel, host, attempts, text };
+        (attempts > 0).then_some(learned)
     }
+}
+
+/// Goes through everything that was learned, some at a time, while the queue goes on changing.
+#[derive(Default)]
+pub struct Lessons {
+    stage: Stage,
+}
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    Begin,
+    /// The threads that were there in the beginning, as long as they are not told.
+    Threads(Vec<ThreadId>),
+    /// The message of this number or the next higher one, of which so many vertices were told.
+    Messages(u64, usize),
+    /// What is remembered of threads behind this one.
+    OldThreads(Option<Destination>),
+    /// What is remembered of vertices behind this one.
+    OldVertices(Option<(u64, Destination)>),
+    Over,
+}
+
+impl Lessons {
+    /// Whether everything has been told.
+    pub fn are_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Tells on: what was learned about so many threads or vertices at most.
+    pub fn tell(&mut self, scheduler: &Scheduler, count: usize, mut tell: impl FnMut(Learned)) {
+        let memory = scheduler.memory.as_ref();
+        self.stage = match std::mem::take(&mut self.stage) {
+            Stage::Begin => {
+                Stage::Threads(scheduler.threads.iter().map(|(thread, _)| thread).collect())
+            }
+            Stage::Threads(mut left) => {
+                let batch = left.split_off(left.len().saturating_sub(count));
+                let learned = batch.iter().filter_map(|thread| scheduler.learned_thread(*thread));
+                learned.map(Learned::Thread).for_each(tell);
+                if left.is_empty() { Stage::Messages(0, 0) } else { Stage::Threads(left) }
+            }
+            Stage::Messages(number, told) => {
+                tell_messages(scheduler, (number, told), count, &mut tell)
+            }
+            Stage::OldThreads(last) => {
+                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+                let old = memory.into_iter().flat_map(|memory| {
+                    memory.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count)
+                });
+                let mut end = None;
+                old.for_each(|(key, thread)| {
+                    end = Some(key.clone());
+                    tell(Learned::Thread(thread.clone()));
+                });
+                if end.is_some() { Stage::OldThreads(end) } else { Stage::OldVertices(None) }
+            }
+            Stage::OldVertices(last) => {
+                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+                let old = memory
+                    .into_iter()
+                    .flat_map(|memory| memory.vertices.range((from, Bound::Unbounded)).take(count));
+                let mut end = None;
+                old.for_each(|(key, old)| {
+                    end = Some(key.clone());
+                    old.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
+                });
+                if end.is_some() { Stage::OldVertices(end) } else { Stage::Over }
+            }
+            Stage::Over => Stage::Over,
+        };
+    }
+}
+
+/// Tells of the vertices of some messages, `count` of them at most.
+fn tell_messages(
+    scheduler: &Scheduler,
+    (mut number, mut told): (u64, usize),
+    count: usize,
+    tell: &mut impl FnMut(Learned),
+) -> Stage {
+    let mut left = count;
+    while left > 0 {
+        let Some(message) = scheduler.messages.at_or_after(number) else {
+            return Stage::OldThreads(None);
+        };
+        let message = &scheduler.messages[message];
+        if message.name.number() != number {
+            (number, told) = (message.name.number(), 0);
+        }
+        let vertices = message.vertices.iter(&scheduler.vertices).skip(told).take(left);
+        let mut seen = 0;
+        for vertex in vertices {
+            seen += 1;
+            scheduler.learned_vertex(vertex).map(Learned::Vertex).into_iter().for_each(&mut *tell);
+        }
+        told += seen;
+        if seen < left {
+            // That was all of it.
+            let Some(next) = number.checked_add(1) else {
+                return Stage::OldThreads(None);
+            };
+            (number, told) = (next, 0);
+        }
+        // A message without any counts, too.
+        left -= seen.max(1).min(left);
+    }
+    Stage::Messages(number, told)
+}
+
+impl Remembered {
+    fn learned(&self, (number, destination): &(u64, Destination)) -> Option<LearnedVertex> {
+        let (channel, host) = names(destination)?;
+        let text = text_of(self.diagnosis.as_ref());
+        let Remembered { modified, attempts, .. } = *self;
+        Some(LearnedVertex { number: *number, modified, channel, host, attempts, text })
+    }
+}
+
+fn text_of(diagnosis: Option<&Rc<Diagnosis>>) -> String {
+    let text = diagnosis.map(|diagnosis| String::from_utf8_lossy(&diagnosis.message).into_owned());
+    text.unwrap_or_default()
 }
 
 fn names(destination: &Destination) -> Option<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_string);
     Some((text(destination.channel())?, text(destination.host())?))
+}
+
+/// The longest time that a thread of a clause may have to wait.
+fn longest_wait(clause: &Clause) -> Duration {
+    let factor = clause.retries.iter().max().copied().unwrap_or(1);
+    // The skew moves it by an interval at the most.
+    let step = clause.interval.saturating_mul(factor.saturating_add(1));
+    step.max(LONGEST_BLOCK)
 }

@@ -184,13 +184,14 @@ impl Scheduler {
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
             Event::Learned(learned) => self.remember(learned),
-            Event::InitialScanDone => self.end_hold(),
+            Event::InitialScanDone => self.end_hold(now),
             Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
             Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
             Event::Removed { number, outcome } => self.removed(now, number, outcome),
             Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
             Event::LinePassedOver { agent, bytes } => self.line_passed_over(now, agent, bytes),
+            Event::AgentLingers { agent } => self.agent_lingers(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
             Event::Configured(config) => self.reconfigure(now, config),
             Event::Turn(host) => self.turn(&[host]),
@@ -245,6 +246,7 @@ impl Scheduler {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
+                Timer::Memory => self.memory = None,
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),

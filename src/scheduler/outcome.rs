@@ -18,7 +18,7 @@ use std::time::Duration;
 const LONGEST_RELATIVE_RETRY: i64 = 100_000;
 
 /// No agent can keep a host from being tried for longer than this, by mistake or otherwise.
-const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
+pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
 
 /// The end of a recipient.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,10 @@ pub(super) struct Final {
 
 impl Scheduler {
     pub(super) fn report(&mut self, now: Timestamp, agent: AgentId, report: &Report<'_>) {
+        if self.has_forgotten_job(agent, report.number) {
+            let text = format!("report about {}, which is gone from the spool", report.number);
+            return self.remark(now, agent, Level::Info, text);
+        }
         let Some(message) = self.messages.find(report.number) else {
             let text = format!("report about {}, which is not loaded", report.number);
             return self.remark(now, agent, Level::Info, text);
@@ -59,6 +63,15 @@ impl Scheduler {
             Status::DeferAll => self.defer_all(now, vertex, report),
             Status::Unknown => self.unknown_status(now, agent, vertex, report),
         }
+    }
+
+    /// Whether an agent has a job of a message that is forgotten: what it says of this number is not about
+    /// a message that has been given the number since.
+    fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
+        self.agents[&agent].jobs().any(|vertex| {
+            let message = &self.messages[self.vertices[vertex].message];
+            message.forgotten && message.name.number() == number
+        })
     }
 
     /// The vertex of the recipient at `offset`, if it is still pending: mostly it belongs to the
@@ -113,7 +126,10 @@ impl Scheduler {
 
     /// A final word about a recipient shows that its host can be reached.
     fn answered(&mut self, vertex: VertexId) {
-        self.threads[self.vertices[vertex].thread].retry.answered = true;
+        let retry = &mut self.threads[self.vertices[vertex].thread].retry;
+        if !std::mem::replace(&mut retry.answered, true) && retry.wakeup.is_some() {
+            self.lessons += 1;
+        }
     }
 
     fn note_report(

@@ -44,6 +44,7 @@ impl Scheduler {
         self.threads[thread].expiry_check = Some(now);
         if clause.queue_only {
             self.threads[thread].retry.wakeup = None;
+            self.threads[thread].retry.block = None;
         }
         self.set_thread_timer(thread);
         self.ensure_wakeup(now, thread);

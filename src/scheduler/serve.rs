@@ -74,6 +74,8 @@ impl Starved {
     }
 }
 
+/// An agent that was told to end and has not after this time may take much longer.
+const SLOW_TO_END: Duration = Duration::from_secs(10);
 /// So many rings are asked at a time whether they can be served again. It takes more only if rings move
 /// from line to line.
 const ASKED_AT_A_TIME: usize = 1000;
@@ -157,6 +159,11 @@ impl Scheduler {
 
     /// Gives agents to the threads that want one, as far as the limits allow.
     pub(super) fn serve_all(&mut self, now: Timestamp) {
+        // In a new second those come first that had to wait for it.
+        let waits = self.starved.lines.contains_key(&Scarcity::ForkRate);
+        if waits && !self.unserved.is_empty() && self.fork_rate.is_over(now) {
+            self.serve_starved(now);
+        }
         while let Some(ring) = self.unserved.pop_front() {
             self.rings[ring].is_unserved = false;
             self.serve(now, ring);
@@ -353,7 +360,15 @@ impl Scheduler {
             return;
         }
         let among = |agent: &Agent| counts(&self.rings[agent.ring]);
-        let ending = self.agents.values().filter(|agent| !agent.is_alive() && among(agent)).count();
+        // One that is slow to end must not keep all who wait from getting the place of another: then it is
+        // asked again. Whole seconds, so that all requests of a second are one.
+        let again = Timestamp::from_seconds((now + SLOW_TO_END).seconds() + 1);
+        self.timers.add(again, Timer::ForkRate);
+        let ends_soon = |agent: &Agent| match agent.state {
+            State::Stopping(since) => now.since(since) < SLOW_TO_END,
+            _ => false,
+        };
+        let ending = self.agents.values().filter(|agent| ends_soon(agent) && among(agent)).count();
         if ending >= self.starved.len() {
             return;
         }
@@ -370,6 +385,11 @@ impl Scheduler {
 }
 
 impl ForkRate {
+    /// Whether another second has begun than the one that was counted.
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.seconds() != self.second
+    }
+
     fn allows(&mut self, now: Timestamp, per_second: u32) -> bool {
         if now.seconds() != self.second {
             *self = ForkRate { second: now.seconds(), started: 0 };

@@ -19,6 +19,8 @@ pub enum Timer {
     ForkRate,
     /// A note that could not be written.
     Note(NoteTicket),
+    /// What the former scheduler has left is not needed any more.
+    Memory,
     /// A message that could not be taken out of the spool.
     Removal(MessageId),
 }

@@ -290,7 +290,7 @@ impl Agent {
                 State::Stuffing => "STUFF",
                 State::Parking | State::Idle(_) => "IDLE",
                 State::Stopping(_) => "FINISH",
-                State::Killed => "ERROR",
+                State::Killed | State::Lingering => "ERROR",
             },
         }
     }

@@ -92,7 +92,8 @@ fn what_does_not_fit_is_forgotten() {
     world.message_of_age(1, &["c/b.test"], Duration::ZERO);
     world.tell(Event::InitialScanDone);
     assert!(world.shows(1)[0].ends_with("tries=0 "));
-    // What is told of nobody is not kept either.
+    // What nobody has asked for is not kept for ever.
+    world.pass_seconds(601);
     world.message(2, &["c/a.test"]);
     assert!(world.shows(2)[0].ends_with("tries=0 "));
 }
@@ -103,4 +104,38 @@ fn a_scheduler_that_has_learned_nothing_has_nothing_to_tell() {
     world.messages(1..=5, "c/a.test");
     assert_eq!((lessons(&world), world.core.lessons()), (vec![], 0));
     assert_eq!(experienced().core.lessons(), 2);
+}
+
+/// A scheduler that ends before it has loaded everything has lost nothing of what it was told.
+#[test]
+fn what_nobody_has_asked_for_yet_is_told_on() {
+    let all = lessons(&experienced());
+    let mut world = World::new(CF);
+    for learned in all.clone() {
+        world.tell(Event::Learned(learned));
+    }
+    assert_eq!(lessons(&world), all);
+    world.tell(Event::InitialScanDone);
+    assert_eq!(lessons(&world), all, "files may be held for a while");
+    world.pass_seconds(601);
+    assert_eq!(lessons(&world), []);
+}
+
+#[test]
+fn no_wait_from_another_life_is_longer_than_one_of_this() {
+    let mut world = experienced();
+    world.now += Duration::from_secs(1);
+    let mut all = lessons(&world);
+    for learned in &mut all {
+        if let Learned::Thread(thread) = learned {
+            thread.wakeup = Some(world.now + Duration::from_secs(1_000_000_000));
+        }
+    }
+    let mut heir = World::new(CF);
+    heir.now = world.now;
+    for learned in all {
+        heir.tell(Event::Learned(learned));
+    }
+    heir.message_of_age(1, &["c/a.test"], Duration::from_secs(1));
+    assert_eq!(heir.shows(1), ["c/a.test Retry(86400) tries=1 busy"]);
 }

@@ -276,3 +276,24 @@ fn a_line_that_nobody_can_deliver_any_more_is_kept() {
     world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(reread) });
     assert_eq!(world.removed(), ["1*"]);
 }
+
+/// The files of a message are gone while an agent has it, and a router gives its number to another one.
+#[test]
+fn what_is_said_of_a_message_that_is_gone_is_not_about_its_successor() {
+    let mut world = World::new("c/*\n\tmaxring=2 maxthr=1\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Gone });
+    world.message(1, &["c/b.test"]);
+    world.says(agent, "1/100\t\tok3 delivered the old one");
+    assert_eq!(world.removed(), [""; 0]);
+    assert!(world.shows(1)[0].starts_with("c/b.test"), "{:?}", world.shows(1));
+    world.hungry(agent);
+    let other = *world.started.last().expect("for b.test");
+    world.hungry(other);
+    assert_eq!(world.heard_by(other), ["1\tb.test"]);
+    world.says(other, "1/100\t\tok3");
+    world.hungry(other);
+    assert_eq!(world.removed(), ["1"]);
+}

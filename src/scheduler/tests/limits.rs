@@ -179,3 +179,43 @@ fn all_lines_get_their_turn() {
         assert!(started(&world, channel), "{channel} had no turn in six seconds");
     }
 }
+
+/// A ring that always has something new does not take every second's agents from one that waits.
+#[test]
+fn a_busy_ring_does_not_jump_the_line() {
+    let settings = Settings { fork_rate: 2, ..Settings::default() };
+    let mut world = World::with(settings, "c/*\n\tcommand=x\nd/*\n\tcommand=x\n");
+    (1..=4).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
+    world.message(1000, &["d/quiet.test"]);
+    for number in 5..25 {
+        world.now += Duration::from_millis(500);
+        world.message(number, &[&format!("c/h{number}.test")]);
+    }
+    let waits = world.core.why_thread(b"d", b"quiet.test").expect("it is queued");
+    assert!(matches!(waits[0].why, crate::scheduler::why::Why::AgentStarting { .. }), "{waits:?}");
+}
+
+#[test]
+fn one_that_is_slow_to_end_does_not_hold_up_all_who_wait() {
+    let mut world = World::new("*/*\n\tmaxta=2 idlemax=1h\nc/*\n\tcommand=x\nd/*\n\tcommand=x\n");
+    world.message(1, &["c/a.test", "c/b.test"]);
+    let idle: Vec<AgentId> = world.started.clone();
+    for agent in &idle {
+        world.hungry(*agent);
+        let job = world.heard_by(*agent)[0].clone();
+        let offset = if job.ends_with("a.test") { 100 } else { 200 };
+        world.says(*agent, &format!("1/{offset}\t\tok3"));
+        world.hungry(*agent);
+        world.hungry(*agent);
+        assert_eq!(world.heard_by(*agent), ["#idle"]);
+    }
+    world.message(2, &["d/x.test"]);
+    let told = |world: &mut World| {
+        idle.iter().filter(|agent| world.heard_by(**agent) == ["(retire)"]).count()
+    };
+    assert_eq!(told(&mut world), 1);
+    world.pass_seconds(5);
+    assert_eq!(told(&mut world), 0);
+    world.pass_seconds(10);
+    assert_eq!(told(&mut world), 1, "the first one does not end");
+}
