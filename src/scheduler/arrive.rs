@@ -34,7 +34,7 @@ impl Scheduler {
     }
 
     fn queue_group(&mut self, now: Timestamp, message: MessageId, group: &Group) {
-        let thread = self.thread_for(&group.channel, &group.host);
+        let thread = self.thread_for(now, &group.channel, &group.host);
         let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
         let count = group.offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);

@@ -4,11 +4,13 @@ use super::Scheduler;
 use super::destination::Destination;
 use super::ring::RingId;
 use super::thread::{Thread, ThreadId};
+use crate::time::Timestamp;
 
 impl Scheduler {
     /// The thread of a destination; it is made if there is none.
-    pub(super) fn thread_for(&mut self, channel: &[u8], host: &[u8]) -> ThreadId {
+    pub(super) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
         if let Some(thread) = self.threads.find(channel, host) {
+            self.settle(now, thread);
             return thread;
         }
         let destination = Destination::new(channel, host);

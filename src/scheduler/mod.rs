@@ -120,6 +120,9 @@ pub struct Scheduler {
     counters: Counters,
     /// When the log last said that something cannot be written, and how often it kept silent since.
     write_trouble: Option<(Timestamp, u32)>,
+    /// While threads are left that the present configuration is still to be applied to: where in their
+    /// pool the first of them may be.
+    swept: Option<usize>,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not over, and `-S` was given.
@@ -166,6 +169,7 @@ impl Scheduler {
             actions: VecDeque::new(),
             counters: Counters::default(),
             write_trouble: None,
+            swept: None,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
@@ -225,6 +229,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
+        let mut is_swept = false;
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
@@ -232,13 +237,19 @@ impl Scheduler {
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
+                Timer::Sweep => is_swept = true,
             }
+        }
+        // It sets its timer again, for the next turn.
+        if is_swept {
+            self.sweep(now);
         }
     }
 
     fn thread_timer(&mut self, now: Timestamp, thread: thread::ThreadId) {
+        self.threads[thread].timer = None;
+        self.settle(now, thread);
         let thread_ref = &mut self.threads[thread];
-        thread_ref.timer = None;
         let wakes = thread_ref.retry.wakeup.is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
             self.expire_thread(now, thread);
