@@ -271,13 +271,19 @@ fn pauses(most: u64) {
     world.reload("reload of the same file", CONFIGURATION);
     world.reload("reload of a file with 50 clauses", &fifty_clauses("discard -c $channel"));
     world.reload("reload of another program", &fifty_clauses("discard -x -c $channel"));
-    world.reload("reload with an expiry that is over soon", &shorter_expiry());
+    world.reload("reload with a shorter expiry", &shorter_expiry());
+    let ring_each = fifty_clauses("discard -c $channel -h $host");
+    world.reload("reload that makes a ring for each host", &ring_each);
+    world.reload("reload of the same, with a ring for each host", &ring_each);
     let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
     shown("ETRN", took);
     world.dump();
     let (length, took) =
         timed(|| postcard::to_stdvec(&world.core.checkpoint()).expect("it can be written").len());
     shown(&format!("checkpoint ({} MB)", length >> 20), took);
+    let mut world = World::new(false);
+    world.queue(most, 1, 1);
+    world.reload("the same in one thread: reload with a shorter expiry", &shorter_expiry());
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
