@@ -329,6 +329,7 @@ fn core_settings(options: &Options, descriptors: u64) -> Settings {
         log_outcomes: options.verbose > 0,
         // Which entry of `retries` comes next shall differ from start to start.
         seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
+        ..Settings::default()
     }
 }
 

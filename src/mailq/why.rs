@@ -146,6 +146,7 @@ fn refused(
             let shown = selected.map_or(String::new(), ToString::to_string);
             format!("only {shown} is served (option -p)")
         }
+        Refusal::Reloading => "a new configuration is still being applied".to_string(),
         Refusal::NoCommand => format!("no clause says how to start one (command, {line})"),
     }
 }

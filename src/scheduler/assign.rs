@@ -10,6 +10,7 @@ impl Scheduler {
     /// The thread of a destination; it is made if there is none.
     pub(super) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
         if let Some(thread) = self.threads.find(channel, host) {
+            self.settle(now, thread);
             return thread;
         }
         let destination = Destination::new(channel, host);

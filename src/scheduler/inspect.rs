@@ -152,6 +152,7 @@ impl Refusal {
             Refusal::Ending => "the scheduler is about to end",
             Refusal::NotSelected => "-p selects another destination",
             Refusal::NoCommand => "the clause has no command",
+            Refusal::Reloading => "a new configuration is still being applied",
         }
     }
 }

@@ -73,7 +73,9 @@ impl Scheduler {
     fn check_wait(&self, id: super::thread::ThreadId) {
         let thread = &self.threads[id];
         let ring = &self.rings[thread.ring];
-        assert!(!ring.is_retired, "{} is in a retired ring", thread.destination);
+        let is_old = ring.is_retired;
+        assert!(!is_old || self.swept.is_some(), "{} is in a retired ring", thread.destination);
+        assert!(!is_old || thread.agents.is_empty(), "{} got an agent", thread.destination);
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
         let wakes = thread.retry.wakeup.is_some() || ring.clause.queue_only;
         assert!(thread.waiting.is_empty() || wakes, "{} waits for nothing", thread.destination);
@@ -116,6 +118,8 @@ impl Scheduler {
             assert!(!waits_in_line || ring.line.is_some() || ring.ready.is_empty(), "not in line");
             let refused = ring.refusal.is_some();
             let served = ring.ready.is_empty() || refused || ring.is_unserved;
+            let unused = ring.threads.is_empty() && ring.agents == 0;
+            assert!(!unused, "a ring is unused, but stays");
             assert!(served, "threads of a ring want agents, and nobody says why they get none");
         }
         let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();

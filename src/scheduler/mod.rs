@@ -125,6 +125,9 @@ pub struct Scheduler {
     /// What the former scheduler has left, until everything that was there is loaded.
     memory: Option<learned::Memory>,
     lessons: u64,
+    /// While threads are left that the present configuration is still to be applied to: where in their
+    /// pool the first of them may be.
+    swept: Option<usize>,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not over, and `-S` was given.
@@ -173,6 +176,7 @@ impl Scheduler {
             write_trouble: None,
             memory: None,
             lessons: 0,
+            swept: None,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
@@ -242,6 +246,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
+        let mut is_swept = false;
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
@@ -250,13 +255,19 @@ impl Scheduler {
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
+                Timer::Sweep => is_swept = true,
             }
+        }
+        // It sets its timer again, for the next turn.
+        if is_swept {
+            self.sweep(now);
         }
     }
 
     fn thread_timer(&mut self, now: Timestamp, thread: thread::ThreadId) {
+        self.threads[thread].timer = None;
+        self.settle(now, thread);
         let thread_ref = &mut self.threads[thread];
-        thread_ref.timer = None;
         let wakes = thread_ref.retry.wakeup.is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
             self.expire_thread(now, thread);

@@ -86,6 +86,16 @@ impl<T> Pool<T> {
         self.length as usize
     }
 
+    /// How many places there are, free ones included.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The id of the thing in a place; `None` if it is free, or no place.
+    pub fn at(&self, slot: usize) -> Option<Id<T>> {
+        self.slots.get(slot)?.value().map(|_| Id::from_index(slot))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, slot)| Some((Id::from_index(index), slot.value()?)))

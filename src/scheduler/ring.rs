@@ -39,7 +39,8 @@ pub struct Ring {
     pub is_unserved: bool,
     /// The line it is in for the next agent that may be started.
     pub line: Option<Scarcity>,
-    /// Its clause is no longer in force; it ends with its last agent.
+    /// Its clause is no longer in force. It ends with its last agent, and when the sweep of a reload has
+    /// moved its last thread.
     pub is_retired: bool,
 }
 
@@ -64,6 +65,8 @@ pub enum Refusal {
     NotSelected,
     /// The clause has no command.
     NoCommand,
+    /// The ring is retired, and the thread has not moved to its new one yet.
+    Reloading,
 }
 
 impl Ring {
@@ -113,26 +116,13 @@ impl Rings {
     }
 
     /// Forgets what rings are found by, so that new ones are made for the clauses of a new
-    /// configuration. The old ones stay as long as they have agents.
+    /// configuration. The old ones stay as long as they have threads or agents, but are not served.
     pub fn retire_all(&mut self) {
         self.by_key.clear();
-        let ids: Vec<RingId> = self.pool.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            self.pool[id].is_retired = true;
+        for ring in self.pool.iter_mut() {
+            ring.is_retired = true;
+            ring.refusal = Some(Refusal::Reloading);
         }
-    }
-
-    /// Puts a retired ring back into force, under a new clause. Tells whether that clause had none yet.
-    pub fn adopt(&mut self, id: RingId, clause: &Rc<Clause>) -> bool {
-        let ring = &mut self.pool[id];
-        let key = (clause.id, ring.channel.clone(), ring.host.clone());
-        if self.by_key.contains_key(&key) {
-            return false;
-        }
-        ring.clause = clause.clone();
-        ring.is_retired = false;
-        self.by_key.insert(key, id);
-        true
     }
 
     pub fn remove(&mut self, id: RingId) {

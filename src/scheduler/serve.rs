@@ -171,6 +171,9 @@ impl Scheduler {
     }
 
     fn serve(&mut self, now: Timestamp, ring: RingId) {
+        if self.rings[ring].is_retired {
+            return;
+        }
         self.rings[ring].refusal = None;
         while let Some(thread) = self.next_ready(ring) {
             if let Some(agent) = self.take_idle(ring, thread) {
@@ -275,6 +278,8 @@ impl Scheduler {
             // Somebody must change the configuration or the mode first.
             Refusal::NoCommand => self.complain_of_command(ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
+            // Retired rings do not get as far as this.
+            Refusal::Reloading => {}
             Refusal::MaxAgents => {
                 self.starve(ring, Scarcity::Agents(self.rings[ring].clause.max_agents));
                 self.make_room(now, |_| true);

@@ -18,6 +18,8 @@ pub struct Settings {
     pub max_agents: usize,
     /// Log what becomes of each recipient and message.
     pub log_outcomes: bool,
+    /// Threads that a new configuration is applied to in one turn. A thousand take a few milliseconds.
+    pub reload_step: usize,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -66,6 +68,7 @@ impl Default for Settings {
             fork_rate: 30,
             max_agents: 1000,
             log_outcomes: false,
+            reload_step: 1000,
             seed: 0,
         }
     }

@@ -23,6 +23,8 @@ pub enum Timer {
     Memory,
     /// A message that could not be taken out of the spool.
     Removal(MessageId),
+    /// Threads that a new configuration is still to be applied to.
+    Sweep,
 }
 
 /// All timers, soonest first.

@@ -30,6 +30,8 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
             max_agents: [3, 10, 1000][random.usize(0..3)],
             wait_for_initial_scan: random.bool(),
             log_outcomes: random.bool(),
+            // Few, so that things happen while a new configuration is not in force everywhere.
+            reload_step: [1, 3, 1000][(seed % 3) as usize],
             ..Settings::default()
         },
         // Not seven digits: a lock shows six, and whoever has the same ones keeps a dead one's alive.

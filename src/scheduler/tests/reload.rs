@@ -127,3 +127,132 @@ fn a_clause_that_is_gone_leaves_its_mail_queued() {
     world.pass_seconds(3600);
     assert_eq!(world.started.len(), 2);
 }
+
+/// Messages in [`crowded`], each in a thread of its own.
+const MANY: u64 = 100;
+/// One of the last whose thread moves.
+const LATE: u64 = 80;
+
+/// More threads than a reload moves at a time.
+fn crowded(text: &str) -> World {
+    let settings = Settings { reload_step: 20, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, text);
+    (1..=MANY).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
+    world
+}
+
+fn is_sweeping(world: &World) -> bool {
+    world.core.swept.is_some()
+}
+
+fn is_settled(world: &World, number: u64) -> bool {
+    let thread = world.core.threads.find_existing(b"c", format!("h{number}.test").as_bytes());
+    let thread = &world.core.threads[thread.expect("it is queued")];
+    !world.core.rings[thread.ring].is_retired
+}
+
+/// Delivers everything that an agent was given and is given then. Returns how many jobs that were.
+fn delivers(world: &mut World, agent: AgentId) -> usize {
+    let jobs = world.heard_by(agent);
+    let heard = world.works(agent, jobs, "ok3");
+    heard.iter().flatten().filter(|line| line.contains('\t')).count()
+}
+
+#[test]
+fn agents_work_while_many_threads_move() {
+    let mut world = crowded("c/*\n\tmaxring=1 command=x\n");
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\th1.test"]);
+    reload(&mut world, "c/*\n\tmaxring=2 command=x\n");
+    assert!(is_sweeping(&world));
+    assert_eq!(world.started.len(), 2, "the new limit is in force");
+    assert!(is_settled(&world, 2) && !is_settled(&world, LATE));
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    let heard = world.heard_by(agent);
+    assert!(heard[0].contains('\t'), "it goes on with a thread that has moved: {heard:?}");
+    // What waits for its move says so; what something arrives for, moves.
+    assert_eq!(world.shows(LATE), ["c/h80.test Inactive tries=0 "]);
+    let why = world.core.why_thread(b"c", b"h80.test");
+    let why = &why.expect("it is queued")[0].why;
+    assert!(matches!(why, why::Why::Refused { refusal: Refusal::Reloading, .. }), "{why:?}");
+    world.message(MANY + 1, &["c/h80.test"]);
+    assert!(is_settled(&world, LATE) && !is_settled(&world, LATE + 1));
+    assert_eq!(world.shows(LATE), ["c/h80.test Slot(Ring) tries=0 "]);
+    world.pass_seconds(0);
+    assert!(!is_sweeping(&world));
+    assert_eq!(world.core.ring_ids().len(), 1);
+    assert_eq!(world.shows(LATE + 1), ["c/h81.test Slot(Ring) tries=0 "]);
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn an_agent_that_is_out_of_work_waits_for_threads_that_move() {
+    let mut world = crowded("c/*\n\tmaxring=1 overfeed=50 command=x\n");
+    let agent = world.started[0];
+    world.hungry(agent);
+    reload(&mut world, "c/*\n\tmaxring=1 overfeed=50 command=x\n");
+    let first = delivers(&mut world, agent);
+    assert_eq!(first, 20, "what has moved");
+    world.hungry(agent);
+    assert!(is_sweeping(&world));
+    world.tell(Event::Tick);
+    let second = delivers(&mut world, agent);
+    assert!(second > 0, "the first that moved gave it work again");
+    world.hungry(agent);
+    world.pass_seconds(0);
+    let third = delivers(&mut world, agent);
+    assert_eq!(first + second + third, MANY as usize);
+    assert_eq!(world.started.len(), 1);
+}
+
+#[test]
+fn a_reload_during_a_reload_begins_anew() {
+    let (x, y) = ("c/*\n\tmaxring=1 command=x\n", "c/*\n\tmaxring=1 command=y\n");
+    let mut world = crowded(x);
+    let (old, jobs) = world.newborn();
+    reload(&mut world, y);
+    assert!(is_sweeping(&world));
+    let (between, _) = world.newborn();
+    assert_ne!(between, old);
+    world.tell(Event::Tick);
+    reload(&mut world, x);
+    assert!(is_sweeping(&world));
+    assert!(is_settled(&world, 1) && !is_settled(&world, LATE));
+    // The first agent's ring had threads left, so it lives on; the other's program is not wanted.
+    world.says(old, &format!("{}/100\t\tok3", jobs[0].split('\t').next().unwrap_or_default()));
+    world.hungry(old);
+    assert!(world.heard_by(old)[0].contains('\t'));
+    world.hungry(between);
+    assert_eq!(world.heard_by(between), ["(retire)"]);
+    world.pass_seconds(0);
+    assert!(!is_sweeping(&world));
+    assert_eq!(world.core.ring_ids().len(), 2);
+    world.dies(between, AgentEnd::Exited(0));
+    assert_eq!(world.core.ring_ids().len(), 1);
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn a_thread_that_has_not_moved_wakes_up_under_its_new_clause() {
+    let text =
+        |retries| format!("c/*\n\tmaxring=1 interval=1m retries={retries} skew=1 command=x\n");
+    let mut world = crowded(&text(1));
+    let (agent, _) = world.newborn();
+    let threads: Vec<_> = world.core.threads.iter().map(|(id, _)| id).collect();
+    for thread in threads.into_iter().skip(1) {
+        let due = world.core.threads[thread].due.to_vec(&world.core.vertices);
+        let now = world.now;
+        world.core.block_thread(now, thread, now, thread::Block::HostDown, due);
+    }
+    // All wake up at the same time, which comes before the threads have moved.
+    world.now += Duration::from_secs(60);
+    reload(&mut world, &text(2));
+    assert!(is_sweeping(&world));
+    world.tell(Event::Tick);
+    assert!(is_settled(&world, LATE));
+    world.pass_seconds(0);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\th2.test"]);
+}

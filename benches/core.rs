@@ -1,0 +1,365 @@
+//! What the core's decisions cost, apart from everything else: no processes, no files, no clock.
+//!
+//! ```text
+//! cargo bench --bench core -- [--most N] [--rounds N]
+//! ```
+//!
+//! Printed are: processor time for each recipient, at several lengths of the queue (the best of some
+//! rounds); the memory of what is queued; and for how long delivery stops where the whole queue is concerned.
+//! All times are processor time: what others do meanwhile does not count.
+// The trait of allocators asks for it, and so does the clock of processor time.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use zsched::config::{Config, Context, Zenv};
+use zsched::mailq::v1::Dump;
+use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
+use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
+use zsched::time::Timestamp;
+
+const CONFIGURATION: &str =
+    "*/*\n\tmaxta=20 maxring=20 overfeed=150 expiry=3d command=\"discard -c $channel\"\n";
+const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
+/// Messages that arrive together.
+const BATCH: u64 = 1000;
+/// Number of the first message: as long as those of inodes.
+const FIRST: u64 = 10_000_000;
+/// What the dump of a client is written in, in bytes.
+const DUMP_STEP: usize = 64 << 10;
+
+/// Counts the bytes that are in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the system's allocator; counting touches none of the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps what `alloc` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps what `dealloc` asks for.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        IN_USE.fetch_add(size, Ordering::Relaxed);
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps what `realloc` asks for.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Counts the processor time of this thread.
+struct Clock(Duration);
+
+impl Clock {
+    fn start() -> Clock {
+        Clock(Clock::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        Clock::now().saturating_sub(self.0)
+    }
+
+    fn now() -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call writes to `time`, which is there until it returns, and to nothing else.
+        let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+        assert_eq!(result, 0, "every thread has such a clock");
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let number = |name: &str, default: u64| {
+        let at = arguments.iter().position(|argument| argument == name);
+        let value = at.and_then(|at| arguments.get(at + 1));
+        value.map_or(default, |value| value.parse().expect("a number"))
+    };
+    let most = number("--most", 1_000_000);
+    times(most, number("--rounds", 3));
+    memory(most);
+    pauses(most);
+}
+
+/// Prints what a recipient costs.
+fn times(most: u64, rounds: u64) {
+    println!("µs for each recipient  hosts    queued  handed out  removed   total   to 1,000");
+    for hosts in [|_: u64| 100, |messages: u64| messages / 10] {
+        let mut shortest = None;
+        for messages in [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= most) {
+            // Short runs are repeated until they say something.
+            let rounds = rounds * (100_000 / messages).max(1);
+            let all = (0..rounds).map(|_| Cost::of(messages, hosts(messages)));
+            let best = all.min_by_key(Cost::total).expect("there is a round");
+            let each = |time: Duration| time.as_secs_f64() * 1e6 / messages as f64;
+            let total = each(best.total());
+            let ratio = total / *shortest.get_or_insert(total);
+            println!(
+                "{messages:>21} {:>6}  {:8.2}  {:10.2} {:8.2} {total:7.2}  {ratio:9.2}",
+                hosts(messages),
+                each(best.queued),
+                each(best.handed_out),
+                each(best.removed),
+            );
+        }
+    }
+}
+
+/// How long the core took, in all.
+#[derive(Default)]
+struct Cost {
+    /// To queue messages.
+    queued: Duration,
+    /// To give jobs to agents, and to take their reports.
+    handed_out: Duration,
+    /// To hear that messages are gone.
+    removed: Duration,
+}
+
+impl Cost {
+    fn total(&self) -> Duration {
+        self.queued + self.handed_out + self.removed
+    }
+
+    fn of(messages: u64, hosts: u64) -> Cost {
+        let mut world = World::new(false);
+        let mut cost = Cost { queued: world.queue(messages, hosts, 1), ..Cost::default() };
+        while world.work() {
+            cost.handed_out += world.tell_lines();
+            cost.removed += world.tell_removals();
+        }
+        assert_eq!(world.core.totals().messages, 0, "all messages were delivered");
+        cost
+    }
+}
+
+/// A core, and what it is to be told next.
+struct World {
+    core: Scheduler,
+    /// What agents say.
+    lines: Vec<(AgentId, Vec<u8>)>,
+    /// What was taken out of the spool.
+    removals: Vec<u64>,
+}
+
+impl World {
+    fn new(frozen: bool) -> World {
+        let settings = Settings { frozen, seed: 1, fork_rate: 1000, ..Settings::default() };
+        let core = Scheduler::new(settings, config(CONFIGURATION));
+        World { core, lines: Vec::new(), removals: Vec::new() }
+    }
+
+    /// Queues messages. Returns how long the core took.
+    fn queue(&mut self, messages: u64, hosts: u64, recipients: u32) -> Duration {
+        let mut took = Duration::ZERO;
+        for first in (0..messages).step_by(BATCH as usize) {
+            let numbers = first..messages.min(first + BATCH);
+            let batch: Vec<Arrival> =
+                numbers.map(|number| arrival(number, number % hosts, recipients)).collect();
+            let started = Clock::start();
+            for arrival in batch {
+                self.core.handle(START, Event::Arrived(arrival));
+            }
+            let actions = self.actions();
+            took += started.elapsed();
+            self.perform(actions);
+        }
+        took
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.core.poll()).collect()
+    }
+
+    /// Whether there is anything to tell.
+    fn work(&self) -> bool {
+        !self.lines.is_empty() || !self.removals.is_empty()
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::StartAgent { agent, .. } => {
+                    let pid = 1000 + agent.0 as u32;
+                    self.core.handle(START, Event::AgentStarted { agent, pid });
+                    self.lines.push((agent, b"#hungry".to_vec()));
+                }
+                Action::Feed { agent, job } => {
+                    let number = job.split(|byte| *byte == b'\t').next().unwrap_or_default();
+                    let answer = b"/107\tn\x01relayed\x012.0.0\x01smtp; 250\tok3 250 OK";
+                    self.lines.push((agent, [number, answer].concat()));
+                    self.lines.push((agent, b"#hungry".to_vec()));
+                }
+                Action::SayIdle(agent) => self.lines.push((agent, b"#hungry".to_vec())),
+                Action::Remove { name, .. } => self.removals.push(name.number()),
+                _ => {}
+            }
+        }
+    }
+
+    fn tell_lines(&mut self) -> Duration {
+        let lines = std::mem::take(&mut self.lines);
+        let started = Clock::start();
+        for (agent, line) in &lines {
+            self.core.handle(START, Event::AgentSaid { agent: *agent, line });
+        }
+        self.core.handle(START, Event::Tick);
+        let actions = self.actions();
+        let took = started.elapsed();
+        self.perform(actions);
+        took
+    }
+
+    fn tell_removals(&mut self) -> Duration {
+        let removals = std::mem::take(&mut self.removals);
+        let started = Clock::start();
+        for number in removals {
+            self.core.handle(START, Event::Removed { number, outcome: Ok(()) });
+        }
+        started.elapsed()
+    }
+}
+
+/// Prints the memory of what is queued.
+fn memory(most: u64) {
+    println!();
+    let few = bytes_queued(most, 100, 1);
+    let bytes = few as f64 / most as f64;
+    println!("{bytes:8.1} bytes for each of {most} messages with one recipient");
+    let threads = most / 10;
+    let bytes = (bytes_queued(most, threads, 1) - few) as f64 / threads as f64;
+    println!("{bytes:8.1} bytes for each of {threads} threads");
+    let (messages, further) = (most / 100, 100);
+    let more = bytes_queued(messages, 100, 1 + further) - bytes_queued(messages, 100, 1);
+    let bytes = more as f64 / (messages * u64::from(further)) as f64;
+    println!("{bytes:8.1} bytes for each further recipient of a vertex");
+}
+
+/// Memory of so many queued messages.
+fn bytes_queued(messages: u64, hosts: u64, recipients: u32) -> usize {
+    let mut world = World::new(true);
+    let before = IN_USE.load(Ordering::Relaxed);
+    world.queue(messages, hosts, recipients);
+    let bytes = IN_USE.load(Ordering::Relaxed) - before;
+    black_box(&world.core);
+    bytes
+}
+
+/// Prints for how long delivery stops, where everything that is queued is concerned.
+fn pauses(most: u64) {
+    let threads = most / 10;
+    println!("\nms without delivery, with {most} recipients in {threads} threads");
+    let mut world = World::new(false);
+    world.queue(most, threads, 1);
+    // Agents are at work on some.
+    world.tell_lines();
+    world.reload("reload of the same file", CONFIGURATION);
+    world.reload("reload of a file with 50 clauses", &fifty_clauses("discard -c $channel"));
+    world.reload("reload of another program", &fifty_clauses("discard -x -c $channel"));
+    world.reload("reload with a shorter expiry", &shorter_expiry());
+    let ring_each = fifty_clauses("discard -c $channel -h $host");
+    world.reload("reload that makes a ring for each host", &ring_each);
+    world.reload("reload of the same, with a ring for each host", &ring_each);
+    let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
+    shown("ETRN", took);
+    world.dump();
+    let (length, took) =
+        timed(|| postcard::to_stdvec(&world.core.checkpoint()).expect("it can be written").len());
+    shown(&format!("checkpoint ({} MB)", length >> 20), took);
+    let mut world = World::new(false);
+    world.queue(most, 1, 1);
+    world.reload("the same in one thread: reload with a shorter expiry", &shorter_expiry());
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let started = Clock::start();
+    let result = work();
+    (result, started.elapsed())
+}
+
+fn shown(what: &str, took: Duration) {
+    println!("{:8.2}  {what}", took.as_secs_f64() * 1e3);
+}
+
+impl World {
+    /// Prints the longest of the turns that a new configuration takes to be in force everywhere.
+    fn reload(&mut self, what: &str, text: &str) {
+        let config = config(text);
+        let (_, mut longest) = timed(|| self.core.handle(START, Event::Configured(config)));
+        let (mut turns, mut all) = (1, longest);
+        let mut actions = self.actions();
+        while self.core.next_wakeup().is_some_and(|wakeup| wakeup <= START) {
+            let (_, took) = timed(|| self.core.handle(START, Event::Tick));
+            longest = longest.max(took);
+            all += took;
+            turns += 1;
+            actions.extend(self.actions());
+        }
+        self.perform(actions);
+        let all = all.as_secs_f64() * 1e3;
+        shown(&format!("{what} (longest of {turns} turns, {all:.0} ms in all)"), longest);
+    }
+
+    /// Prints the longest step of a dump, written as a client would take it.
+    fn dump(&self) {
+        let mut dump = Dump::new(START, true);
+        let (mut longest, mut steps) = (Duration::ZERO, 0);
+        while !dump.is_over() {
+            let mut out = Vec::new();
+            let (_, took) = timed(|| dump.write(&self.core, START, &mut out, DUMP_STEP));
+            longest = longest.max(took);
+            steps += 1;
+        }
+        shown(&format!("MAILQ version 1 (longest of {steps} steps)"), longest);
+    }
+}
+
+/// Clauses for other hosts, with everything else at the end.
+fn fifty_clauses(command: &str) -> String {
+    let special = |n| format!("smtp/*.special{n}.example\n\tmaxring=2 expiry=2d\n");
+    let rest = format!("*/*\n\tmaxta=20 maxring=20 overfeed=150 expiry=3d command=\"{command}\"\n");
+    (1..50).map(special).chain([rest]).collect()
+}
+
+fn shorter_expiry() -> String {
+    CONFIGURATION.replace("expiry=3d", "expiry=2d")
+}
+
+fn config(text: &str) -> Rc<Config> {
+    let context = Context::of_this_process(Zenv::default());
+    let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
+    Rc::new(loaded.expect("a good configuration").config)
+}
+
+fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
+    let name = (FIRST + number).to_string();
+    let host = format!("host{host}.example").into_bytes().into();
+    let offsets = (0..recipients).map(|n| 107 + 60 * n).collect();
+    Arrival {
+        name: SpoolName::new(HashFolder::TOP, name.as_bytes()).expect("a name"),
+        modified: START - Duration::from_millis(3),
+        created: START - Duration::from_millis(1),
+        owes_report: false,
+        leftover: None,
+        turns: Vec::new(),
+        recipients,
+        failed: 0,
+        groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets }],
+        locked: Vec::new(),
+    }
+}
