@@ -78,7 +78,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     io::stdin().read_to_end(&mut text)?;
     let letter = Letter::compose(&text, options)
         .map_err(|reason| Failure::new(BAD_MESSAGE, reason.to_string()))?;
-    let name = submitter.submit(&letter.text, &letter.id, vec![letter.group])?;
+    let in_spool = |error| Failure::new(TROUBLE, format!("{}: {error}", postoffice.display()));
+    let submitted = submitter.submit(&letter.text, &letter.id, vec![letter.group]);
+    let name = submitted.map_err(in_spool)?;
     // It is in the spool, and will be delivered. Whatever fails from here on, the caller must not try
     // again.
     tell(&submitter, &notify_socket(&zenv, &postoffice), &name);

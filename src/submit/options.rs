@@ -103,6 +103,10 @@ impl Options {
         if self.channel.is_empty() || self.recipients().any(str::is_empty) {
             return Err("a channel or recipient is empty".to_string());
         }
+        // Agents compare channels byte by byte, and the scheduler has them in lower case.
+        if self.channel.chars().any(|c| c.is_whitespace() || c.is_uppercase()) {
+            return Err(format!("the channel {:?} is no word in lower case", self.channel));
+        }
         match &self.notify {
             Some(when) if !is_wish(when) => Err(format!(
                 "-N {when}: NEVER, or some of SUCCESS, FAILURE and DELAY with commas between"

@@ -1,6 +1,6 @@
 //! What a pid file says about the daemon that wrote it.
 
-use crate::sys;
+use crate::processes::Process;
 use std::io;
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn daemon_state(path: &Path) -> DaemonState {
     };
     let pid = std::str::from_utf8(text.trim_ascii()).ok().and_then(|pid| pid.parse().ok());
     match pid {
-        Some(pid) if sys::process_exists(pid) => DaemonState::Alive(pid),
+        Some(pid) if Process::alive(pid).is_some() => DaemonState::Alive(pid),
         Some(pid) => DaemonState::Dead(pid),
         None => DaemonState::Unknown,
     }
