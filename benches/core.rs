@@ -7,14 +7,13 @@
 //! Printed are: processor time for each recipient, at several lengths of the queue (the best of some
 //! rounds); the memory of what is queued; and for how long delivery stops where the whole queue is concerned.
 //! All times are processor time: what others do meanwhile does not count.
-// The trait of allocators asks for it, and so does the clock of processor time.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use cpu_time::ThreadTime;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
 use std::hint::black_box;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use zsched::config::{Config, Context, Zenv};
 use zsched::mailq::v1::Dump;
@@ -33,55 +32,8 @@ const FIRST: u64 = 10_000_000;
 const DUMP_STEP: usize = 64 << 10;
 
 /// Counts the bytes that are in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is left to the system's allocator; counting touches none of the memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps what `alloc` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps what `dealloc` asks for.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        IN_USE.fetch_add(size, Ordering::Relaxed);
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps what `realloc` asks for.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Counts the processor time of this thread.
-struct Clock(Duration);
-
-impl Clock {
-    fn start() -> Clock {
-        Clock(Clock::now())
-    }
-
-    fn elapsed(&self) -> Duration {
-        Clock::now().saturating_sub(self.0)
-    }
-
-    fn now() -> Duration {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the call writes to `time`, which is there until it returns, and to nothing else.
-        let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-        assert_eq!(result, 0, "every thread has such a clock");
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-    }
-}
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -171,7 +123,7 @@ impl World {
             let numbers = first..messages.min(first + BATCH);
             let batch: Vec<Arrival> =
                 numbers.map(|number| arrival(number, number % hosts, recipients)).collect();
-            let started = Clock::start();
+            let started = ThreadTime::now();
             for arrival in batch {
                 self.core.handle(START, Event::Arrived(arrival));
             }
@@ -214,7 +166,7 @@ impl World {
 
     fn tell_lines(&mut self) -> Duration {
         let lines = std::mem::take(&mut self.lines);
-        let started = Clock::start();
+        let started = ThreadTime::now();
         for (agent, line) in &lines {
             self.core.handle(START, Event::AgentSaid { agent: *agent, line });
         }
@@ -227,7 +179,7 @@ impl World {
 
     fn tell_removals(&mut self) -> Duration {
         let removals = std::mem::take(&mut self.removals);
-        let started = Clock::start();
+        let started = ThreadTime::now();
         for number in removals {
             self.core.handle(START, Event::Removed { number, outcome: Ok(()) });
         }
@@ -253,11 +205,11 @@ fn memory(most: u64) {
 /// Memory of so many queued messages.
 fn bytes_queued(messages: u64, hosts: u64, recipients: u32) -> usize {
     let mut world = World::new(true);
-    let before = IN_USE.load(Ordering::Relaxed);
+    let region = Region::new(ALLOCATOR);
     world.queue(messages, hosts, recipients);
-    let bytes = IN_USE.load(Ordering::Relaxed) - before;
+    let change = region.change();
     black_box(&world.core);
-    bytes
+    change.bytes_allocated - change.bytes_deallocated
 }
 
 /// Prints for how long delivery stops, where everything that is queued is concerned.
@@ -287,7 +239,7 @@ fn pauses(most: u64) {
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let started = Clock::start();
+    let started = ThreadTime::now();
     let result = work();
     (result, started.elapsed())
 }
