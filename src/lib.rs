@@ -5,6 +5,7 @@
 //! retries, expires, cleans up, and answers queries about its queue.
 
 pub mod agent;
+pub mod command_line;
 pub mod config;
 pub mod control_file;
 pub mod daemon;

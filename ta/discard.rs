@@ -16,10 +16,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = match library::parse_options() {
-        Ok(options) => options,
-        Err(status) => return status,
-    };
+    let options: Options = zsched::command_line::parse();
     library::serve("discard", &options.scope.scope("discard"), |job| {
         job.settle(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "discarded"));
         Ok(())

@@ -20,10 +20,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = match library::parse_options() {
-        Ok(options) => options,
-        Err(status) => return status,
-    };
+    let options: Options = zsched::command_line::parse();
     library::serve("hold", &options.scope.scope("hold"), |job| {
         let message = job.message()?;
         job.each(|delivery| match release_time(delivery.host()) {

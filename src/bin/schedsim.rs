@@ -3,5 +3,5 @@
 use zsched::schedsim;
 
 fn main() {
-    std::process::exit(schedsim::main(schedsim::Options::from_command_line()));
+    std::process::exit(schedsim::main(zsched::command_line::parse()));
 }

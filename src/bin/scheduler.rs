@@ -6,5 +6,5 @@ fn main() {
     if let Some(status) = sys::become_agent() {
         std::process::exit(status);
     }
-    std::process::exit(daemon::main(daemon::Options::from_command_line()));
+    std::process::exit(daemon::main(zsched::command_line::parse()));
 }

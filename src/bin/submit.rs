@@ -3,5 +3,5 @@
 use zsched::submit;
 
 fn main() {
-    std::process::exit(submit::main(&submit::Options::from_command_line()));
+    std::process::exit(submit::main(&zsched::command_line::parse()));
 }

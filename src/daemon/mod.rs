@@ -38,7 +38,7 @@ mod signals;
 mod start;
 mod tokens;
 
-pub use options::{Options, USAGE};
+pub use options::Options;
 pub use start::main;
 
 use crate::config::{Config, Context};

@@ -119,21 +119,7 @@ pub struct Options {
     pub synchronous: bool,
 }
 
-/// Exit status for a command line that cannot be used (`EX_USAGE` of `sysexits.h`).
-pub const USAGE: i32 = 64;
-
 impl Options {
-    /// The options of this process. Prints help or what is wrong, and exits, where that is called
-    /// for.
-    pub fn from_command_line() -> Options {
-        Options::try_parse().unwrap_or_else(|error| {
-            let status = if error.use_stderr() { USAGE } else { 0 };
-            // If even that cannot be printed, the status must do.
-            drop(error.print());
-            std::process::exit(status)
-        })
-    }
-
     /// Whether to go into the background.
     pub fn is_daemon(&self) -> bool {
         let wants_foreground = self.interactive || self.verbose > 0 || self.quick_start.is_some();

@@ -39,18 +39,6 @@ pub enum Command {
     Run(run::Options),
 }
 
-impl Options {
-    /// The options of this process. Prints help or what is wrong, and exits, where that is called for.
-    pub fn from_command_line() -> Options {
-        Options::try_parse().unwrap_or_else(|error| {
-            let status = if error.use_stderr() { crate::daemon::USAGE } else { 0 };
-            // If even that cannot be printed, the status must do.
-            drop(error.print());
-            std::process::exit(status)
-        })
-    }
-}
-
 /// Does what the options say. Returns the exit status.
 pub fn main(options: Options) -> i32 {
     let mut out = io::BufWriter::new(io::stdout().lock());

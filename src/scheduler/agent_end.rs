@@ -169,9 +169,7 @@ impl Scheduler {
         // From the last to the first, so that they stand at the head in the order they had.
         let jobs: Vec<VertexId> = agent.jobs().collect();
         for vertex in jobs.into_iter().rev() {
-            let is_finished = self.vertices[vertex].place == Place::Spent;
-            self.take_job_away(vertex);
-            if is_finished {
+            if !self.take_job_away(vertex) {
                 continue;
             }
             if Some(vertex) == present {

@@ -65,9 +65,7 @@ impl Scheduler {
     fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         let found_nothing =
             self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
-        let is_finished = self.vertices[vertex].place == Place::Spent;
-        self.take_job_away(vertex);
-        if is_finished {
+        if !self.take_job_away(vertex) {
             return;
         }
         if found_nothing {
@@ -87,14 +85,16 @@ impl Scheduler {
     }
 
     /// An agent has a job no more. If the vertex is finished, that was all that kept it, and perhaps the
-    /// message.
-    pub(super) fn take_job_away(&mut self, vertex: VertexId) {
+    /// message. Tells whether it has something left to do.
+    pub(super) fn take_job_away(&mut self, vertex: VertexId) -> bool {
         let message = self.vertices[vertex].message;
         self.messages[message].jobs -= 1;
-        if self.vertices[vertex].place == Place::Spent {
+        let is_finished = self.vertices[vertex].place == Place::Spent;
+        if is_finished {
             self.vertices.remove(vertex);
             self.remove_if_complete(message);
         }
+        !is_finished
     }
 
     /// Lets a vertex wait for the next wake-up of its thread.

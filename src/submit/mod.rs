@@ -8,6 +8,7 @@ mod options;
 
 pub use options::Options;
 
+use crate::command_line::USAGE;
 use crate::config::Zenv;
 use crate::control_file::compose::{Address, Group, Recipient};
 use crate::spool::submit::Submitter;
@@ -18,8 +19,6 @@ pub use message::Unsendable;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Exit status for a command line that cannot be used (`EX_USAGE` of `sysexits.h`).
-const USAGE: i32 = 64;
 /// Exit status for a message that cannot be used (`EX_DATAERR`).
 const BAD_MESSAGE: i32 = 65;
 /// Exit status for everything else: it may be different the next time.

@@ -1,6 +1,5 @@
 //! The command line of `submit`: its own, and what programs give to `sendmail`.
 
-use super::USAGE;
 use clap::{ArgAction, Parser};
 use std::path::PathBuf;
 
@@ -63,17 +62,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options of this process. Prints help or what is wrong, and exits, where that is called
-    /// for.
-    pub fn from_command_line() -> Options {
-        Options::try_parse().unwrap_or_else(|error| {
-            let status = if error.use_stderr() { USAGE } else { 0 };
-            // If even that cannot be printed, the status must do.
-            drop(error.print());
-            std::process::exit(status)
-        })
-    }
-
     /// The envelope sender; `None` if reports are to go to nobody.
     pub fn sender(&self) -> Option<&str> {
         Some(without_brackets(&self.from)).filter(|sender| !sender.is_empty())

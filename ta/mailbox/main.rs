@@ -64,10 +64,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = match library::parse_options() {
-        Ok(options) => options,
-        Err(status) => return status,
-    };
+    let options: Options = zsched::command_line::parse();
     let (users, mut store) = (options.users(), options.store());
     processes::remember_boot_time();
     library::serve("mailbox", &options.scope.scope("local"), |job| {

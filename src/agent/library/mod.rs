@@ -41,7 +41,7 @@ mod verbose;
 pub use delivery::Delivery;
 pub use job::{Halt, Job};
 pub use message::Message;
-pub use options::{ScopeOptions, parse_options};
+pub use options::ScopeOptions;
 pub use outcome::{Outcome, Verdict, reason};
 pub use scope::Scope;
 

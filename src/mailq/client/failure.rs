@@ -1,9 +1,8 @@
 //! Why `mailq` ends without having shown everything, and with which status.
 
+use crate::command_line::USAGE;
 use std::io;
 
-/// A command line that cannot be used (`EX_USAGE` of `sysexits.h`).
-pub const USAGE: i32 = 64;
 /// No scheduler can be asked (`EX_UNAVAILABLE`).
 const UNAVAILABLE: i32 = 69;
 /// The spool or the ZENV file is not there, or cannot be read (`EX_OSFILE`).

@@ -1,6 +1,5 @@
 //! The command line of `mailq`.
 
-use super::failure::USAGE;
 use clap::{ArgAction, Parser};
 use std::path::PathBuf;
 
@@ -106,17 +105,6 @@ pub enum Family {
 }
 
 impl Options {
-    /// The options of this process. Prints help or what is wrong, and exits, where that is called
-    /// for.
-    pub fn from_command_line() -> Options {
-        Options::try_parse().unwrap_or_else(|error| {
-            let status = if error.use_stderr() { USAGE } else { 0 };
-            // If even that cannot be printed, the status must do.
-            drop(error.print());
-            std::process::exit(status)
-        })
-    }
-
     /// How much is told of each message: 0, 1 or 2.
     pub fn verbosity(&self) -> u8 {
         let implied = u8::from(!self.terse && (self.mine || self.user.is_some()));
