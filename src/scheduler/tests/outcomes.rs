@@ -101,13 +101,19 @@ fn a_deferred_recipient_waits_for_the_wakeup_of_its_thread() {
     }
 }
 
-#[test]
-fn new_mail_waits_where_everything_was_tried_in_vain() {
+/// Message 1 was deferred, and its agent is idle.
+fn put_off() -> (World, AgentId) {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\tn\tdeferred come again");
     world.hungry(agent);
     world.hungry(agent);
     world.heard_by(agent);
+    (world, agent)
+}
+
+#[test]
+fn new_mail_waits_where_everything_was_tried_in_vain() {
+    let (mut world, agent) = put_off();
     world.message(2, &["c/a.test"]);
     assert_eq!(world.shows(2), ["c/a.test Retry(60) tries=0 "]);
     world.pass_seconds(59);
@@ -121,11 +127,7 @@ fn new_mail_waits_where_everything_was_tried_in_vain() {
 
 #[test]
 fn who_asks_for_a_host_does_not_wait() {
-    let (mut world, agent) = at_work(ONE);
-    world.says(agent, "1/100\tn\tdeferred come again");
-    world.hungry(agent);
-    world.hungry(agent);
-    world.heard_by(agent);
+    let (mut world, agent) = put_off();
     world.message(2, &["c/a.test"]);
     world.tell(Event::Turn(b"a.test"));
     assert_eq!(world.heard_by(agent), ["1\ta.test"]);
