@@ -23,7 +23,7 @@ const LONGEST_PATTERN: usize = 1024;
 
 /// What selects the destinations of a clause.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     pub channel: Glob,
     pub host: Glob,
 }
@@ -57,7 +57,7 @@ impl Pattern {
 }
 
 /// The name of a channel or host, as patterns look at it.
-pub(super) struct Name<'a>(Cow<'a, str>);
+pub(crate) struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Name<'a> {
     /// A name of any bytes. What is not UTF-8 is taken as Latin-1.
@@ -71,7 +71,7 @@ impl<'a> Name<'a> {
 
 /// The pattern of a channel or of a host.
 #[derive(Clone, Debug)]
-pub(super) struct Glob {
+pub(crate) struct Glob {
     /// As it was written.
     pub text: String,
     matcher: Matcher,

@@ -190,6 +190,14 @@ impl ControlFile {
         self.senders.get(recipient.sender? as usize)
     }
 
+    /// The envelope sender of a recipient. `None` for the null sender of error messages.
+    pub fn sender_address(&self, recipient: &Recipient) -> Option<&[u8]> {
+        let quad = self.sender_of(recipient)?.quad;
+        let address = self.get(quad.user);
+        let is_null = self.get(quad.channel) == b"error" || matches!(address, b"" | b"-" | b"<>");
+        (!is_null).then_some(address)
+    }
+
     /// The recipient whose line begins at `offset`.
     pub fn recipient_at(&self, offset: u32) -> Option<&Recipient> {
         let index = self.recipients.binary_search_by_key(&offset, |r| r.offset).ok()?;

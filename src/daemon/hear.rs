@@ -85,6 +85,15 @@ impl Daemon {
                 self.core.handle(now, Event::Noted { ticket, outcome });
             }
             Done::Removed(name, outcome) => self.removed(now, &name, outcome),
+            Done::OrdersKept(outcome) => {
+                if let Err(error) = &outcome {
+                    log::error!("orders of operators cannot be stored: {error}; tried again");
+                }
+                for ticket in self.orders.kept() {
+                    let outcome = outcome.as_ref().map(|()| ()).map_err(io::Error::kind);
+                    self.core.handle(now, Event::StandingKept { ticket, outcome });
+                }
+            }
             Done::LocksNotCleared(name, error) => {
                 log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
             }

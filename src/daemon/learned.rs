@@ -13,11 +13,11 @@
 use super::pieces::{PIECE, Pieces, ToWrite};
 use crate::scheduler::Scheduler;
 use crate::scheduler::learned::{Learned, Lessons};
+use crate::spool::replace::replace;
 use mio::Waker;
 use serde_json::json;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -206,27 +206,6 @@ fn add_lines(core: &Scheduler, lessons: &mut Lessons, text: &mut Vec<u8>) -> u64
     lines
 }
 
-/// Writes a file under another name, and puts it in the place of the old one when it is on disk.
-fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<()> {
-    let new = path.with_extension("learned.new");
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    let mut out = BufWriter::new(file);
-    let written =
-        write(&mut out).and_then(|()| out.into_inner().map_err(|error| error.into_error()));
-    let renamed = written.and_then(|file| file.sync_all()).and_then(|()| fs::rename(&new, path));
-    if let Err(error) = renamed {
-        fs::remove_file(&new)?;
-        return Err(error);
-    }
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
 /// Reads a file. Returns how many lines could not be used.
 fn read(path: &Path, mut tell: impl FnMut(Learned)) -> io::Result<u64> {
     let mut input = BufReader::new(File::open(path)?);
@@ -255,6 +234,7 @@ fn is_frame(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const GOOD: &str = concat!(
         r#"{"thread":{"channel":"c","host":"h","index":2,"wakeup":1795259643000000000,"block":null,"answered":false}}"#,
@@ -281,16 +261,5 @@ mod tests {
         assert_eq!(told(b"{\"zsched-learned\":2}\n\xff\n{}\n[1]\nnull"), (0, 5));
         assert_eq!(told(&[vec![b'x'; 1_000_000], GOOD.into()].concat()).0, 1, "an endless line");
         assert_eq!(told(b""), (0, 0));
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_leaves_the_old_one() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join(".scheduler.learned");
-        replace(&path, |out| out.write_all(b"old")).expect("written");
-        let failed = replace(&path, |_| Err(ErrorKind::StorageFull.into()));
-        assert!(failed.is_err());
-        assert_eq!(fs::read(&path).expect("it is there"), b"old");
-        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
     }
 }

@@ -27,6 +27,7 @@ pub mod lines;
 mod listen;
 mod logs;
 mod options;
+mod orders;
 mod outbox;
 mod perform;
 mod pid_file;
@@ -56,6 +57,7 @@ use learned::LearnedFile;
 use listen::{Audience, Listener, MailqPlace, NotifySocket};
 use logs::{LogFile, StatisticsLog};
 use mio::{Events, Poll};
+use orders::OrdersFile;
 use pid_file::PidFile;
 use rendezvous::Rendezvous;
 use seldom::Seldom;
@@ -100,6 +102,7 @@ pub struct Daemon {
     statistics: Option<StatisticsLog>,
     rendezvous: Rendezvous,
     learned: LearnedFile,
+    orders: OrdersFile,
     /// Clients that were turned away.
     turned_away: Seldom,
     /// Failures to write to the statistics log.
@@ -181,8 +184,11 @@ impl Daemon {
         self.learned.write_on(&self.core);
     }
 
-    /// Tells the core what the former scheduler has learned. Before anything else.
+    /// Tells the core what the former scheduler has learned, and what it was ordered. Before anything else.
     fn recall(&mut self, now: Timestamp) {
+        for order in self.orders.read(now) {
+            self.core.handle(now, Event::Standing(order));
+        }
         let core = &mut self.core;
         self.learned.read(|learned| core.handle(now, Event::Learned(learned)));
     }

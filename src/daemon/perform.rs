@@ -16,6 +16,7 @@ impl Daemon {
         while let Some(action) = self.core.poll() {
             self.perform(now, action);
         }
+        self.orders.write_on(&self.core, &mut self.files);
         self.agents.send_all();
         self.files.send();
         if let Some(statistics) = &mut self.statistics
@@ -48,6 +49,8 @@ impl Daemon {
             Action::ReadAgain(name) => self.files.read_again(name),
             Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
             Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
+            Action::KeepStanding { ticket } => self.orders.keep(ticket),
+            Action::Obeyed { ticket, effect } => log::debug!("order {ticket}: {effect:?}"),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.add(now, &record);

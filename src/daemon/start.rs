@@ -8,6 +8,7 @@ use super::intake::Intake;
 use super::learned::LearnedFile;
 use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
+use super::orders::OrdersFile;
 use super::pid_file::PidFile;
 use super::rendezvous::Rendezvous;
 use super::seldom::Seldom;
@@ -300,6 +301,7 @@ impl Plan {
             log_file,
             statistics,
             rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
+            orders: OrdersFile::new(self.spool.orders_file()),
             learned: LearnedFile::new(self.spool.learned_file(), waker),
             turned_away: Seldom::default(),
             statistics_failed: Seldom::default(),

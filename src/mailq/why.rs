@@ -1,6 +1,7 @@
 //! Why something waits, in one sentence for each thing that is waited for: with the name of the limit,
 //! and the file and line that set it.
 
+use crate::scheduler::standing::{Author, Hold, Scope};
 use crate::scheduler::why::{Limit, Wait, Why};
 use crate::scheduler::{Block, Refusal, Scheduler};
 use crate::spool::SpoolId;
@@ -116,8 +117,24 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
         Why::Refused { refusal, limit, line } => {
             format!("{waits} for an agent: {}", refused(scheduler, *refusal, *limit, line))
         }
+        Why::Held { hold } => held(hold, is_one, now),
         Why::Turn => "is about to be given to an agent".to_string(),
     }
+}
+
+fn held(hold: &Hold, is_one: bool, now: Timestamp) -> String {
+    let are = if is_one { "is" } else { "are" };
+    let what = match &hold.scope {
+        Scope::Message(_) => String::new(),
+        scope => format!(" with {scope}"),
+    };
+    let reason = match &hold.reason[..] {
+        "" => String::new(),
+        reason => format!(": {}", one_line(reason.as_bytes())),
+    };
+    let Author { name, since } = &hold.author;
+    let since = clock(*since, now);
+    format!("{are} held{what}, by {} since {since}{reason}", one_line(name.as_bytes()))
 }
 
 fn refused(

@@ -94,6 +94,15 @@ impl Digest {
                 self.number(9 + u64::from(*aside));
                 self.name(name);
             }
+            Action::KeepStanding { ticket } => {
+                self.number(14);
+                self.number(ticket.unwrap_or_default());
+            }
+            Action::Obeyed { ticket, effect } => {
+                self.number(15);
+                self.number(*ticket);
+                self.bytes(format!("{effect:?}").as_bytes());
+            }
             Action::Statistics(statistics) => self.statistics(statistics),
             Action::Log(level, text) => {
                 self.number(12);
@@ -122,6 +131,8 @@ impl Digest {
             Occasion::Success => 1,
             Occasion::Failure => 2,
             Occasion::Expiry => 3,
+            Occasion::Deletion => 4,
+            Occasion::Reroute => 5,
         });
         self.number(note.time.nanoseconds() as u64);
         self.bytes(&note.notary);

@@ -65,6 +65,22 @@ pub mod of_result {
     }
 }
 
+/// Such kinds that there may be none of.
+pub mod of_option {
+    use super::{ErrorKind, from_number, to_number};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes an option.
+    pub fn serialize<S: Serializer>(kind: &Option<ErrorKind>, out: S) -> Result<S::Ok, S::Error> {
+        kind.map(to_number).serialize(out)
+    }
+
+    /// Reads an option.
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<ErrorKind>, D::Error> {
+        Option::<u16>::deserialize(input).map(|number| number.map(from_number))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

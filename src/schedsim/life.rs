@@ -245,6 +245,7 @@ impl Life {
                 let whom = if *blocked { ", as does all its host has" } else { "" };
                 format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
             }
+            Rest::Held => "for an operator to release it".to_string(),
             Rest::Waiting { until: None, .. } => {
                 format!("until somebody asks for the host's mail (queueonly, {place})")
             }
@@ -262,7 +263,9 @@ impl Life {
                 let why = match note.occasion {
                     Occasion::Success => "the sender may want to know of the delivery",
                     Occasion::Failure => "the sender is to know of the failure",
-                    Occasion::Expiry => "too old; the sender is to know",
+                    Occasion::Expiry => "given up; the sender is to know",
+                    Occasion::Deletion => "an operator wants it forgotten",
+                    Occasion::Reroute => "an operator gives it back to the router",
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
                 let moment = self.moment(now, "note", format!("{why}: {}", words.trim()));

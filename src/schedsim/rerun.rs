@@ -197,6 +197,10 @@ impl Rerun<'_> {
             Action::Remove { name, .. } => self.plan_in(DISK, Due::Removed(name.number())),
             Action::Note(note) => self.plan_in(DISK, Due::Noted(note.ticket)),
             Action::ReadAgain(name) => self.plan_in(DISK, Due::Reread(name.number())),
+            Action::KeepStanding { ticket } => {
+                self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
+            }
+            Action::Obeyed { .. } => {}
             Action::ClearLocks { .. } | Action::Statistics(_) | Action::Log(..) => {}
         }
     }

@@ -3,6 +3,7 @@
 
 use super::agent::AgentId;
 use super::destination::Destination;
+use super::order::{Effect, OrderTicket};
 use crate::config::Clause;
 use crate::spool::note::Occasion;
 use crate::spool::{SpoolId, SpoolName};
@@ -58,6 +59,18 @@ pub enum Action {
         name: SpoolName,
         /// Somebody is still owed a report: move it to `postman/` instead.
         aside: bool,
+    },
+    /// Store the orders in force: [`super::Scheduler::standing_orders`]. Answered by `StandingKept`.
+    KeepStanding {
+        /// The order that waits for it.
+        ticket: Option<OrderTicket>,
+    },
+    /// Tell whoever gave an order what it has changed.
+    Obeyed {
+        /// Which order.
+        ticket: OrderTicket,
+        /// What it has changed. All of it is on disk, unless it says otherwise.
+        effect: Effect,
     },
     /// Write a line of the statistics log.
     Statistics(Statistics),

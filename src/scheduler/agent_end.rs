@@ -10,7 +10,7 @@ use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
 use super::thread::{Block, ThreadId};
 use super::timers::Timer;
-use super::vertex::{Diagnosis, Place, VertexId};
+use super::vertex::{Diagnosis, Fate, Place, VertexId};
 use crate::time::Timestamp;
 use log::Level;
 use std::time::Duration;
@@ -99,9 +99,12 @@ impl Scheduler {
         }
         self.log_end(&agent_ref, end);
         self.clear_locks(&agent_ref);
-        self.take_jobs_back(now, &agent_ref, end);
         if let Some(thread) = agent_ref.thread {
             self.threads[thread].agents.retain(|other| *other != agent);
+        }
+        self.take_jobs_back(now, &agent_ref, end);
+        // It may have gone with its last job, if an operator wanted that.
+        if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
             let keep_dying = self.threads[thread].deaths >= DEATHS_BEFORE_WAIT;
             if is_to_blame(&agent_ref) && (is_newborn(&agent_ref) || keep_dying) {
                 self.defer_due(now, thread, &agent_ref, end);
@@ -174,7 +177,7 @@ impl Scheduler {
             }
             if Some(vertex) == present {
                 self.interrupt(now, vertex, agent, end);
-            } else if self.threads[self.vertices[vertex].thread].retry.block.is_some() {
+            } else if self.is_wanted_elsewhere(vertex) {
                 self.let_wait(now, vertex);
             } else {
                 let thread = self.vertices[vertex].thread;
@@ -182,6 +185,15 @@ impl Scheduler {
                 self.watch_expiry(now, vertex);
             }
         }
+    }
+
+    /// Whether what an agent had not come to is not due all the same: the host is not to be tried, or an
+    /// operator has something else in mind.
+    fn is_wanted_elsewhere(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        let is_blocked = self.threads[vertex.thread].retry.block.is_some();
+        let has_fate = !matches!(vertex.fate, Fate::Usual | Fate::OneMoreTry);
+        is_blocked || has_fate || self.messages[vertex.message].held
     }
 
     /// A job waits, because its agent has not lived to end it.

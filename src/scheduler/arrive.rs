@@ -24,6 +24,7 @@ impl Scheduler {
                 format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
             self.log(Level::Warn, text);
         }
+        self.recall_hold(message);
         for group in &arrival.groups {
             self.queue_group(now, message, group);
         }
@@ -48,7 +49,11 @@ impl Scheduler {
         let was_tried = self.recall_vertex(message, vertex);
         let waits = was_tried && self.threads[thread].retry.wakeup.is_some();
         let waits = waits || self.arrivals_wait(thread);
-        let place = if waits { Place::Waiting } else { Place::Due };
+        let place = match waits {
+            _ if self.messages[message].held => Place::Held,
+            true => Place::Waiting,
+            false => Place::Due,
+        };
         self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
         self.watch_expiry(now, vertex);
         self.ensure_wakeup(now, thread);
@@ -58,7 +63,7 @@ impl Scheduler {
     /// Whether what arrives for a thread has to wait, although nobody has tried it yet: because the
     /// host as a whole is not to be tried now, all that was tried last was tried in vain, or the host is
     /// tried only when somebody asks for it.
-    fn arrivals_wait(&self, thread: ThreadId) -> bool {
+    pub(super) fn arrivals_wait(&self, thread: ThreadId) -> bool {
         let thread = &self.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;
         let rests = thread.agents.is_empty() && thread.due.is_empty();

@@ -24,7 +24,11 @@ impl Scheduler {
     /// The ring of a destination under the present configuration; it is made if there is none.
     pub(super) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
         let clause = self.config.select_or_default(channel, host);
-        self.rings.find_or_insert(&clause, channel, host)
+        let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
+        if is_new && !self.standing.limits.is_empty() {
+            self.look_at_limits_of_ring(ring);
+        }
+        ring
     }
 
     pub(super) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
@@ -32,6 +36,11 @@ impl Scheduler {
         self.threads[thread].ring = ring;
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
+        // There is hardly ever any.
+        if !self.standing.is_empty() {
+            self.look_at_hold(thread);
+            self.look_at_limits_of_thread(thread);
+        }
     }
 
     pub(super) fn leave_ring(&mut self, thread: ThreadId) {

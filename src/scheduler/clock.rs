@@ -5,6 +5,7 @@
 use super::Scheduler;
 use super::agent::{Agent, State};
 use super::thread::ThreadId;
+use super::timers::Timer;
 use crate::time::{ClockStep, Timestamp};
 
 impl Scheduler {
@@ -21,6 +22,10 @@ impl Scheduler {
             thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
             self.set_thread_timer(thread);
         }
+        // The end of a limit is a time of the clock.
+        self.timers.add(now, Timer::Limits);
+        let ends = self.standing.limits.iter().filter_map(|set| set.until);
+        ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
         self.serve_starved(now);
     }
 }

@@ -3,6 +3,8 @@
 use super::action::NoteTicket;
 use super::agent::AgentId;
 use super::learned::Learned;
+use super::order::{Order, OrderTicket};
+use super::standing::Standing;
 use crate::config::Config;
 use crate::control_file::ControlFileError;
 use crate::spool::Arrival;
@@ -18,6 +20,8 @@ pub enum Event<'a> {
     Arrived(Arrival),
     /// The former scheduler has learned this. It is told before anything arrives.
     Learned(Learned),
+    /// The former scheduler was given this order, and it is in force. It is told before anything arrives.
+    Standing(Standing),
     /// The initial scan is over and everything it found has been told (`-S` waits for this).
     InitialScanDone,
     /// The reader has read the control file of a message again, as [`super::Action::ReadAgain`] asked.
@@ -82,6 +86,23 @@ pub enum Event<'a> {
     Configured(#[serde(with = "crate::recording::source::elsewhere")] Rc<Config>),
     /// Somebody asks for everything queued for a host to be tried now (ETRN); in lower case.
     Turn(#[serde(borrow, with = "crate::recording::bytes")] &'a [u8]),
+    /// An operator wants something. Answered by [`super::Action::Obeyed`].
+    Ordered {
+        /// Names it in the answer.
+        ticket: OrderTicket,
+        /// Who wants it.
+        by: String,
+        /// What.
+        order: Order,
+    },
+    /// The shell has stored the orders in force as [`super::Action::KeepStanding`] asked, or could not.
+    StandingKept {
+        /// The order for which it was to be done, if it was for one.
+        ticket: Option<OrderTicket>,
+        /// Whether they are on disk.
+        #[serde(with = "crate::recording::error_kind::of_result")]
+        outcome: Result<(), io::ErrorKind>,
+    },
     /// The scheduler is to stop, but its agents may finish what they are doing (SIGQUIT).
     Drain,
     /// The clock was set since the last event: by an administrator, or because the machine has slept.

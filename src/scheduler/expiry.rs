@@ -2,12 +2,13 @@
 //!
 //! A recipient expires when its message is `expiry` old and an attempt was made in this scheduler's
 //! life; without an attempt, `expiry2` later (ZMailer `scheduler(8)`). It has a deadline wherever it
-//! rests, except with an agent: an attempt that is under way is waited for.
+//! rests, except with an agent: an attempt that is under way is waited for. A message that an operator
+//! holds does not expire, and once released it is tried before it may.
 
 use super::Scheduler;
 use super::outcome::Final;
 use super::thread::ThreadId;
-use super::vertex::{Place, VertexId};
+use super::vertex::{Fate, Place, VertexId};
 use crate::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
 use crate::spool::note::Occasion;
 use crate::time::{LongDuration, Timestamp};
@@ -56,12 +57,12 @@ impl Scheduler {
         self.threads[thread].expiry_check = None;
         let resting: Vec<VertexId> = self.threads[thread]
             .vertices(&self.vertices)
-            .filter(|vertex| self.vertices[*vertex].place != Place::Fed)
+            .filter(|vertex| self.may_expire(*vertex))
             .collect();
         let mut next: Option<Timestamp> = None;
         for vertex in resting {
             match self.deadline(vertex) {
-                Some(deadline) if deadline <= now => self.expire(now, vertex),
+                Some(deadline) if deadline <= now => self.give_up(now, vertex, "expired"),
                 Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
                 None => {}
             }
@@ -72,19 +73,25 @@ impl Scheduler {
         }
     }
 
-    fn expire(&mut self, now: Timestamp, vertex: VertexId) {
+    fn may_expire(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        !matches!(vertex.place, Place::Fed | Place::Held) && vertex.fate != Fate::OneMoreTry
+    }
+
+    /// Ends a vertex that rests: its recipients fail. `what` tells what has become of them.
+    pub(super) fn give_up(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
         let message = self.vertices[vertex].message;
         let offsets = self.vertices[vertex].recipients.pending();
         let age = LongDuration(now.seconds_since(self.messages[message].modified));
         let text = match &self.vertices[vertex].diagnosis {
-            None => format!("expired after {age}").into_bytes(),
+            None => format!("{what} after {age}").into_bytes(),
             Some(diagnosis) => {
-                let mut text = format!("\rexpired after {age}, problem was:\r").into_bytes();
+                let mut text = format!("\r{what} after {age}, problem was:\r").into_bytes();
                 text.extend_from_slice(&diagnosis.message);
                 text
             }
         };
-        let notary = expiry_notary(&age.to_string());
+        let notary = expiry_notary(&format!("{what} after {age}"));
         let occasion = Occasion::Expiry;
         self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {
@@ -95,12 +102,12 @@ impl Scheduler {
 
 /// Notary data of an expiry. The action is always `failed`: what the last agent said was a delay, but
 /// this is the end, and the sender asked to hear of failures (RFC 3463, X.4.7).
-fn expiry_notary(age: &str) -> Vec<u8> {
+fn expiry_notary(what: &str) -> Vec<u8> {
     let fields = [
         &[ADDRESS_OF_RECIPIENT][..],
         b"failed",
         b"5.4.7 (delivery time expired)",
-        &format!("smtp; 500 (expired after {age})").into_bytes(),
+        &format!("smtp; 500 ({what})").into_bytes(),
         b"",
     ];
     fields.join(&NOTARY_SEPARATOR)

@@ -100,8 +100,13 @@ impl Scheduler {
     /// Lets a vertex wait for the next wake-up of its thread.
     pub(super) fn let_wait(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Waiting);
+        let is_held = self.messages[self.vertices[vertex].message].held;
+        let place = if is_held { Place::Held } else { Place::Waiting };
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
         self.lessons += 1;
+        if self.meet_fate(now, vertex) {
+            return;
+        }
         self.plan_retry(now, thread);
         self.watch_expiry(now, vertex);
     }
@@ -153,7 +158,8 @@ impl Scheduler {
     }
 
     /// Whether an agent may go on with the thread it works on. A new configuration may have moved the
-    /// thread to another ring; or the agent has had its turn, while others of the ring wait for one.
+    /// thread to another ring, or an operator may hold it; or the agent has had its turn, while others of the
+    /// ring wait for one.
     fn may_stay(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
         let agent = &self.agents[&agent];
         let is_ours = self.threads[thread].ring == agent.ring;
@@ -161,7 +167,9 @@ impl Scheduler {
             let next = self.next_ready(agent.ring).filter(|next| *next != thread);
             next.is_some() && !self.rings[agent.ring].clause.queue_only
         };
-        is_ours && (now.since(agent.turn_began) < TURN || !others_wait())
+        is_ours
+            && !self.threads[thread].held
+            && (now.since(agent.turn_began) < TURN || !others_wait())
     }
 
     /// Gives an agent up to `burst` jobs of a thread. Tells whether there was any.

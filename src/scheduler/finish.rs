@@ -86,6 +86,7 @@ impl Scheduler {
         let note = Note { ticket, name, offsets, occasion, time: now, notary, message: text };
         self.messages[message].notes += 1;
         self.notes.insert(ticket, note.clone());
+        self.note_is_of_order(ticket);
         self.act(Action::Note(note));
     }
 
@@ -114,6 +115,7 @@ impl Scheduler {
             }
         };
         self.notes.remove(&ticket);
+        self.note_is_over(ticket);
         if let Some(message) = self.messages.find(name.number()) {
             self.messages[message].notes -= 1;
             self.messages[message].owes_report |= wrote;
@@ -160,6 +162,7 @@ impl Scheduler {
         match outcome {
             Ok(()) => {
                 self.counters.messages_out += 1;
+                self.drop_hold(message);
                 self.messages.remove(message);
             }
             Err(error) => {
@@ -195,7 +198,13 @@ impl Scheduler {
             }
         }
         let number = self.messages[message].name.number();
-        self.notes.retain(|_, note| note.name.number() != number);
+        let of_message = self.notes.iter().filter(|(_, note)| note.name.number() == number);
+        let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
+        for ticket in of_message {
+            self.notes.remove(&ticket);
+            self.note_is_over(ticket);
+        }
+        self.drop_hold(message);
         self.messages[message].notes = 0;
         self.messages[message].forgotten = true;
         self.messages.release_number(message);

@@ -46,6 +46,8 @@ pub enum Rest {
     },
     /// It is due, and its ring may have no further agent, for this reason.
     Refused(&'static str),
+    /// An operator holds it, or its thread.
+    Held,
     /// It is due, and nothing is known against it.
     Due,
 }
@@ -90,6 +92,8 @@ impl Scheduler {
         let thread = &self.threads[vertex.thread];
         match vertex.place {
             Place::Fed | Place::Spent => Rest::Fed,
+            Place::Held => Rest::Held,
+            Place::Due | Place::Waiting if thread.held => Rest::Held,
             Place::Waiting => {
                 Rest::Waiting { until: thread.retry.wakeup, blocked: thread.retry.block.is_some() }
             }

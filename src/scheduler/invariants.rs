@@ -51,11 +51,15 @@ impl Scheduler {
                 (Place::Due, &thread.due),
                 (Place::Fed, &thread.fed),
                 (Place::Waiting, &thread.waiting),
+                (Place::Held, &thread.held_back),
             ] {
                 let mut length = 0;
                 for vertex in list.iter(&self.vertices) {
                     assert_eq!(self.vertices[vertex].thread, id);
                     assert_eq!(self.vertices[vertex].place, place);
+                    let held = self.messages[self.vertices[vertex].message].held;
+                    assert!(held || place != Place::Held, "held back, but nobody holds it");
+                    assert!(!held || matches!(place, Place::Held | Place::Fed), "held, but free");
                     length += 1;
                 }
                 assert_eq!(list.len(), length);
@@ -91,10 +95,17 @@ impl Scheduler {
                 thread.destination
             );
         }
-        // Something due, and nobody at it: it must be in line for an agent, or excluded by -p.
+        let held = self.standing.hold_of(&thread.destination, ring).is_some();
+        assert!(is_old || thread.held == held, "{}: held or not", thread.destination);
+        assert!(!held || !thread.is_ready, "{} is held, and in line", thread.destination);
+        // Something due, and nobody at it: it must be in line for an agent, excluded by -p, or held.
         let idle = !thread.due.is_empty() && thread.agents.is_empty();
         let selected = self.is_selected(thread.destination.channel(), thread.destination.host());
-        assert!(!idle || thread.is_ready || !selected, "{} is not in line", thread.destination);
+        assert!(
+            !idle || thread.is_ready || !selected || thread.held,
+            "{} is not in line",
+            thread.destination
+        );
     }
 
     fn check_rings(&self) {

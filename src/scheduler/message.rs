@@ -37,6 +37,8 @@ pub struct Message {
     pub owes_report: bool,
     /// There are lines in it that nobody can deliver.
     pub leftovers: bool,
+    /// An operator holds it.
+    pub held: bool,
     /// Its control file is being read again.
     pub rereading: bool,
     /// It is being taken out of the spool.
@@ -59,6 +61,7 @@ impl Message {
             jobs: 0,
             owes_report: arrival.owes_report,
             leftovers: arrival.leftover.is_some(),
+            held: false,
             rereading: false,
             removing: false,
             forgotten: false,

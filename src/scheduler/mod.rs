@@ -23,10 +23,11 @@
 //! | [`outcome`] | what a report means |
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
+//! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
-//! | [`learned`] | nothing: what outlives the scheduler |
+//! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`remark`] | how much of what agents do wrong is logged |
-//! | [`view`], [`why`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, and who explains a recording |
+//! | [`view`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
 //! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
 #![deny(clippy::disallowed_methods)]
 
@@ -38,15 +39,19 @@ mod assign;
 mod checkpoint;
 mod clock;
 mod destination;
+mod dispose;
 mod event;
 mod expiry;
 mod feed;
 mod finish;
+mod hold;
 mod inspect;
 mod invariants;
 pub mod learned;
+mod limit;
 mod list;
 mod message;
+pub mod order;
 mod outcome;
 mod pool;
 mod reload;
@@ -54,8 +59,10 @@ mod remark;
 mod resync;
 mod retry;
 mod ring;
+pub mod select;
 mod serve;
 mod settings;
+pub mod standing;
 mod thread;
 mod timers;
 mod turn;
@@ -72,6 +79,7 @@ pub use checkpoint::{Checkpoint, Kept};
 pub use destination::Destination;
 pub use event::{AgentEnd, Event, Reread};
 pub use inspect::{Inspected, Rest};
+pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
 pub use thread::Block;
@@ -120,6 +128,9 @@ pub struct Scheduler {
     #[serde(with = "checkpoint::random")]
     random: fastrand::Rng,
     counters: Counters,
+    /// What operators have ordered until further notice.
+    standing: standing::StandingOrders,
+    pending_orders: order::PendingOrders,
     /// When the log last said that something cannot be written, and how often it kept silent since.
     write_trouble: Option<(Timestamp, u32)>,
     /// What the former scheduler has left, until everything that was there is loaded.
@@ -173,6 +184,8 @@ impl Scheduler {
             timers: Timers::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
+            standing: standing::StandingOrders::default(),
+            pending_orders: order::PendingOrders::default(),
             write_trouble: None,
             memory: None,
             lessons: 0,
@@ -198,7 +211,12 @@ impl Scheduler {
             Event::AgentLingers { agent } => self.agent_lingers(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
             Event::Configured(config) => self.reconfigure(now, config),
-            Event::Turn(host) => self.turn(&[host]),
+            Event::Turn(host) => {
+                self.turn(&[host]);
+            }
+            Event::Standing(order) => self.remember_order(order),
+            Event::Ordered { ticket, by, order } => self.obey(now, ticket, by, order),
+            Event::StandingKept { ticket, outcome } => self.standing_kept(now, ticket, outcome),
             Event::Drain => self.drain(now),
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
@@ -251,10 +269,12 @@ impl Scheduler {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
-                Timer::Memory => self.memory = None,
+                Timer::Memory => self.forget_memory(),
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
+                Timer::Limits => self.limits_timer(now),
+                Timer::KeepOrders => self.act(Action::KeepStanding { ticket: None }),
                 Timer::Sweep => is_swept = true,
             }
         }

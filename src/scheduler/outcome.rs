@@ -6,7 +6,7 @@ use super::agent::AgentId;
 use super::message::MessageId;
 use super::retry::HOST_DOWN_WAIT;
 use super::thread::{Block, ThreadId};
-use super::vertex::{Diagnosis, Place, VertexId};
+use super::vertex::{Diagnosis, Fate, Place, VertexId};
 use crate::agent::protocol::{Report, Status};
 use crate::spool::note::Occasion;
 use crate::time::Timestamp;
@@ -147,6 +147,9 @@ impl Scheduler {
         let vertex = &mut self.vertices[vertex];
         vertex.attempts = vertex.attempts.saturating_add(1);
         vertex.tried = true;
+        if vertex.fate == Fate::OneMoreTry {
+            vertex.fate = Fate::Usual;
+        }
     }
 
     /// Keeps what was said of a recipient that is not finished.

@@ -17,8 +17,10 @@ pub type RingId = Id<Ring>;
 /// The threads that share agents.
 #[derive(Serialize, Deserialize)]
 pub struct Ring {
-    /// The clause that their destinations matched.
+    /// The clause that their destinations matched, with the limits that operators have set.
     pub clause: Rc<Clause>,
+    /// The same, as the configuration has it.
+    pub configured: Rc<Clause>,
     /// Their channel.
     pub channel: Rc<[u8]>,
     /// Their host, where the clause's command names it (`$host`): then its agents serve that host only.
@@ -72,6 +74,7 @@ pub enum Refusal {
 impl Ring {
     pub fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
         Ring {
+            configured: clause.clone(),
             clause,
             channel,
             host,
@@ -103,16 +106,24 @@ impl Rings {
         Rings { pool: Pool::new(), by_key: HashMap::new() }
     }
 
-    /// The ring for a destination whose clause is known; it is made if there is none.
-    pub fn find_or_insert(&mut self, clause: &Rc<Clause>, channel: &[u8], host: &[u8]) -> RingId {
+    /// The ring for a destination whose clause is known; it is made if there is none, and whether it
+    /// was.
+    pub fn find_or_insert(
+        &mut self,
+        clause: &Rc<Clause>,
+        channel: &[u8],
+        host: &[u8],
+    ) -> (RingId, bool) {
         let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
         let host = with_host.then(|| Rc::from(host));
         let channel: Rc<[u8]> = Rc::from(channel);
         let key = (clause.id, channel.clone(), host.clone());
-        *self
+        let rings = self.pool.len();
+        let ring = *self
             .by_key
             .entry(key)
-            .or_insert_with(|| self.pool.insert(Ring::new(clause.clone(), channel, host)))
+            .or_insert_with(|| self.pool.insert(Ring::new(clause.clone(), channel, host)));
+        (ring, self.pool.len() > rings)
     }
 
     /// Forgets what rings are found by, so that new ones are made for the clauses of a new

@@ -98,12 +98,13 @@ impl Scheduler {
 
     /// Whether a thread could use an agent, or one more.
     fn wants_agent(&self, thread: ThreadId) -> bool {
+        let maximum = self.max_thread(thread);
         let thread = &self.threads[thread];
-        let maximum = self.rings[thread.ring].clause.max_thread as usize;
         // One that is being ended takes no more work, but it still counts.
         let at_work = thread.agents.iter().filter(|agent| self.agents[agent].is_alive()).count();
         let has_unshared_work = thread.due.len() > at_work;
         has_unshared_work
+            && !thread.held
             && thread.agents.len() < maximum
             && self.is_selected(thread.destination.channel(), thread.destination.host())
     }

@@ -29,6 +29,8 @@ pub struct Thread {
     pub fed: List<InThread>,
     /// Vertices that wait for the wake-up.
     pub waiting: List<InThread>,
+    /// Vertices of messages that are held.
+    pub held_back: List<InThread>,
     /// Agents working on it, the newest last.
     pub agents: Vec<AgentId>,
     /// Recipients in its vertices.
@@ -47,6 +49,10 @@ pub struct Thread {
     pub in_ready: Links<Thread>,
     /// Agents that died in a row over it, with no report in between.
     pub deaths: u8,
+    /// An operator holds it: it gets no agent.
+    pub held: bool,
+    /// How many agents may work on it, if an operator has set that.
+    pub max_agents: Option<u32>,
 }
 
 /// When a thread is tried again.
@@ -106,6 +112,7 @@ impl Thread {
             due: List::new(),
             fed: List::new(),
             waiting: List::new(),
+            held_back: List::new(),
             agents: Vec::new(),
             recipients: 0,
             attempts: 0,
@@ -115,12 +122,14 @@ impl Thread {
             is_ready: false,
             in_ready: Links::default(),
             deaths: 0,
+            held: false,
+            max_agents: None,
         }
     }
 
     /// How many vertices it has.
     pub fn len(&self) -> usize {
-        self.due.len() + self.fed.len() + self.waiting.len()
+        self.due.len() + self.fed.len() + self.waiting.len() + self.held_back.len()
     }
 
     /// Whether nothing is queued for it.
@@ -128,9 +137,10 @@ impl Thread {
         self.len() == 0
     }
 
-    /// Its vertices: with agents, due, waiting.
+    /// Its vertices: with agents, due, waiting, held.
     pub fn vertices<'p>(&self, pool: &'p Pool<Vertex>) -> impl Iterator<Item = VertexId> + use<'p> {
-        self.fed.iter(pool).chain(self.due.iter(pool)).chain(self.waiting.iter(pool))
+        let waiting = self.waiting.iter(pool).chain(self.held_back.iter(pool));
+        self.fed.iter(pool).chain(self.due.iter(pool)).chain(waiting)
     }
 
     fn list(&mut self, place: Place) -> Option<&mut List<InThread>> {
@@ -138,6 +148,7 @@ impl Thread {
             Place::Due => Some(&mut self.due),
             Place::Fed => Some(&mut self.fed),
             Place::Waiting => Some(&mut self.waiting),
+            Place::Held => Some(&mut self.held_back),
             Place::Spent => None,
         }
     }

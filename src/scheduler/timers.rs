@@ -23,6 +23,10 @@ pub enum Timer {
     Memory,
     /// A message that could not be taken out of the spool.
     Removal(MessageId),
+    /// Limits that operators have set for a while.
+    Limits,
+    /// Orders in force that could not be stored.
+    KeepOrders,
     /// Threads that a new configuration is still to be applied to.
     Sweep,
 }

@@ -37,6 +37,8 @@ pub struct Vertex {
     pub reported: bool,
     /// It was tried in this scheduler's life.
     pub tried: bool,
+    /// What an operator has ordered for when it is in no agent's hands.
+    pub fate: Fate,
     /// What was last said about one of its recipients. Shared by many, so a checkpoint has it once.
     #[serde(skip)]
     pub diagnosis: Option<Rc<Diagnosis>>,
@@ -61,8 +63,26 @@ pub enum Place {
     Fed,
     /// For the thread's wake-up.
     Waiting,
+    /// For an operator to release its message.
+    Held,
     /// Finished, but an agent still has the job: the number must not be given away yet.
     Spent,
+}
+
+/// What is to become of a vertex when its agent has ended the job, and recipients are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fate {
+    /// It waits for the next try, or expires.
+    #[default]
+    Usual,
+    /// It was released, and is to be tried once more, whatever its age.
+    OneMoreTry,
+    /// It is given up.
+    Expire,
+    /// It is forgotten.
+    Delete,
+    /// It goes back to the router.
+    Reroute,
 }
 
 /// How much of a text is kept in memory, in bytes.
@@ -230,6 +250,7 @@ impl Vertex {
             place: Place::Spent,
             reported: false,
             tried: false,
+            fate: Fate::Usual,
             diagnosis: None,
         }
     }

@@ -8,6 +8,7 @@ use super::agent::{AgentId, State};
 use super::destination::Destination;
 use super::list::List;
 use super::ring::{Refusal, Ring};
+use super::standing::Hold;
 use super::thread::{Block, Thread};
 use super::vertex::{InThread, Place, Vertex, VertexId};
 use crate::config::Place as Line;
@@ -67,6 +68,11 @@ pub enum Why {
         /// Where the limit is set, or else the clause.
         line: Line,
     },
+    /// An operator, who holds the thread or the message.
+    Held {
+        /// What exactly is held, by whom, and why.
+        hold: Hold,
+    },
     /// The next turn of the scheduler.
     Turn,
 }
@@ -112,7 +118,11 @@ impl Scheduler {
             .then(|| wait(&thread_ref.due, self.why_due(thread_ref, None)));
         let waiting = (!thread_ref.waiting.is_empty())
             .then(|| wait(&thread_ref.waiting, self.why_waiting(thread_ref)));
-        Some(with_agents.chain(due).chain(waiting).collect())
+        let held_back = thread_ref
+            .held_back
+            .first()
+            .map(|first| wait(&thread_ref.held_back, self.why_held_back(&self.vertices[first])));
+        Some(with_agents.chain(due).chain(waiting).chain(held_back).collect())
     }
 
     /// Why each vertex of a message waits; `None` if it is not queued.
@@ -128,6 +138,7 @@ impl Scheduler {
         let why = match vertex_ref.place {
             Place::Due => self.why_due(thread, Some(vertex)),
             Place::Waiting => self.why_waiting(thread),
+            Place::Held => self.why_held_back(vertex_ref),
             Place::Fed | Place::Spent => self.why_fed(vertex),
         };
         self.wait(thread, 1, Some(vertex_ref), why)
@@ -172,7 +183,21 @@ impl Scheduler {
         Why::AtWork { pid: agent.pid.unwrap_or_default(), since, jobs: agent.jobs().count() }
     }
 
+    fn why_held_back(&self, vertex: &Vertex) -> Why {
+        let id = self.messages[vertex.message].spool_id();
+        let hold = self.standing.hold_of_message(id).cloned();
+        hold.map_or(Why::Turn, |hold| Why::Held { hold })
+    }
+
+    fn why_held(&self, thread: &Thread) -> Option<Why> {
+        let hold = self.standing.hold_of(&thread.destination, &self.rings[thread.ring])?;
+        Some(Why::Held { hold: hold.clone() })
+    }
+
     fn why_waiting(&self, thread: &Thread) -> Why {
+        if let Some(why) = self.why_held(thread) {
+            return why;
+        }
         let clause = &self.rings[thread.ring].clause;
         match thread.retry.wakeup {
             Some(at) => {
@@ -183,6 +208,9 @@ impl Scheduler {
     }
 
     fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
+        if let Some(why) = self.why_held(thread) {
+            return why;
+        }
         let ring = &self.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
             return self.refused(ring, Refusal::NotSelected);

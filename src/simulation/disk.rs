@@ -3,7 +3,8 @@
 
 use super::memory_file::MemoryFile;
 use crate::control_file::{self, ControlFile, ControlFileError, mark};
-use crate::scheduler::Note;
+use crate::scheduler::standing::Standing;
+use crate::scheduler::{Note, OrderTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::read::{self, Found};
 use crate::spool::remove;
@@ -29,6 +30,7 @@ pub struct DiskFaults {
 pub struct Disk {
     messages: BTreeMap<u64, Files>,
     postman: Vec<Rc<MemoryFile>>,
+    orders: Vec<Standing>,
     /// How it fails now.
     pub faults: DiskFaults,
     serial: u64,
@@ -75,6 +77,8 @@ pub enum WriteRequest {
     Remove(SpoolName, bool),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
+    /// Store the orders in force.
+    KeepOrders(Option<OrderTicket>, Vec<Standing>),
 }
 
 /// How a message left the spool.
@@ -100,6 +104,7 @@ impl Disk {
         Disk {
             messages: BTreeMap::new(),
             postman: Vec::new(),
+            orders: Vec::new(),
             faults: DiskFaults::default(),
             serial: 0,
             random: fastrand::Rng::with_seed(seed),
@@ -233,16 +238,30 @@ impl Disk {
         if !lines.is_empty() {
             self.append(&on_disk, &lines)?;
         }
-        if note.occasion == note::Occasion::Expiry {
-            note::mark_expired(&*on_disk, &note.offsets)?;
-        }
+        note::mark_ended(&*on_disk, &remark)?;
         Ok((on_disk, !lines.is_empty()))
+    }
+
+    /// Puts the orders in force in the place of those that are stored.
+    pub fn keep_orders(&mut self, orders: Vec<Standing>) -> io::Result<()> {
+        self.fails()?;
+        if self.faults.is_full {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.orders = orders;
+        Ok(())
+    }
+
+    /// The orders that are stored.
+    pub fn orders(&self) -> &[Standing] {
+        &self.orders
     }
 
     /// The first half of what [`note`](Self::note) does: the scheduler is killed before the second.
     pub fn half_note(&mut self, note: &Note) {
         let occasion = match note.occasion {
             note::Occasion::Expiry => note::Occasion::Failure,
+            note::Occasion::Deletion | note::Occasion::Reroute => return,
             other => other,
         };
         // A kill has no answer, whatever became of the write.

@@ -31,7 +31,7 @@ mod shell;
 
 use crate::config::Config;
 use crate::scheduler::learned::{Learned, Lessons};
-use crate::scheduler::{AgentEnd, Event, Manner, Scheduler, Settings};
+use crate::scheduler::{AgentEnd, Event, Manner, Order, OrderTicket, Scheduler, Settings};
 use crate::spool::SpoolName;
 use crate::spool::read::Found;
 use crate::time::{ClockStep, Timestamp};
@@ -118,6 +118,7 @@ enum Happening {
 enum Written {
     Noted { ticket: u64, outcome: Result<bool, std::io::ErrorKind> },
     Removed { number: u64, outcome: Result<(), std::io::ErrorKind> },
+    Kept { ticket: Option<OrderTicket>, outcome: Result<(), std::io::ErrorKind> },
 }
 
 /// A simulated world with a scheduler in it.
@@ -212,6 +213,9 @@ impl<O: Observer> Simulation<O> {
         let at = self.at();
         self.observer.started(at, &self.config);
         self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
+        for order in self.disk.orders().to_vec() {
+            self.tell(Event::Standing(order));
+        }
         for learned in self.learned.clone() {
             self.tell(Event::Learned(learned));
         }
@@ -268,6 +272,12 @@ impl<O: Observer> Simulation<O> {
     /// Somebody asks for a host's mail (ETRN).
     pub fn turn(&mut self, host: &[u8]) {
         self.tell(Event::Turn(host));
+        self.end_turn();
+    }
+
+    /// An operator orders something; the observer is told when it is obeyed.
+    pub fn order(&mut self, ticket: OrderTicket, order: Order) {
+        self.tell(Event::Ordered { ticket, by: "operator".to_string(), order });
         self.end_turn();
     }
 

@@ -171,7 +171,13 @@ impl<O: Observer> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
-            Action::Statistics(_) | Action::Log(..) => {}
+            Action::KeepStanding { ticket } => {
+                if let Some(shell) = &self.shell {
+                    let orders = shell.core.standing_orders().iter().collect();
+                    self.request_write(WriteRequest::KeepOrders(ticket, orders));
+                }
+            }
+            Action::Obeyed { .. } | Action::Statistics(_) | Action::Log(..) => {}
         }
     }
 
@@ -320,6 +326,10 @@ impl<O: Observer> Simulation<O> {
                 let outcome = removed.map(|_| ()).map_err(|error| error.kind());
                 Written::Removed { number: name.number(), outcome }
             }
+            WriteRequest::KeepOrders(ticket, orders) => {
+                let outcome = self.disk.keep_orders(orders).map_err(|error| error.kind());
+                Written::Kept { ticket, outcome }
+            }
             WriteRequest::ClearLocks(name, pid) => return self.clear_locks(name.number(), pid),
         };
         let (life, event, delay) = (self.lives, Box::new(event), self.setup.delays.write);
@@ -334,6 +344,7 @@ impl<O: Observer> Simulation<O> {
 
     pub(super) fn hear_written(&mut self, written: &Written) {
         match *written {
+            Written::Kept { ticket, outcome } => self.tell(Event::StandingKept { ticket, outcome }),
             Written::Noted { ticket, outcome } => self.tell(Event::Noted { ticket, outcome }),
             Written::Removed { number, outcome } => {
                 self.tell(Event::Removed { number, outcome });
@@ -357,7 +368,8 @@ impl<O: Observer> Simulation<O> {
                     self.observer.left(at, name.number(), &Left::Removed(file));
                 }
             }
-            Some(WriteRequest::ClearLocks(..)) | None => {}
+            // A file takes the place of another at once, or not at all.
+            Some(WriteRequest::KeepOrders(..) | WriteRequest::ClearLocks(..)) | None => {}
         }
     }
 }

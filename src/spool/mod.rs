@@ -19,6 +19,9 @@ mod name;
 pub mod note;
 pub mod read;
 pub mod remove;
+pub mod replace;
+mod reroute;
+pub mod resubmit;
 pub mod scan;
 pub mod scratch;
 pub mod submit;
@@ -99,6 +102,11 @@ impl Spool {
     /// What the scheduler has learned and no control file says.
     pub fn learned_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.learned")
+    }
+
+    /// The file of the orders in force.
+    pub fn orders_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.orders")
     }
 
     /// The socket over which the scheduler's own user asks (`mailq --why`).

@@ -1,5 +1,6 @@
 //! Writing into a control file what became of recipients, where agents leave that to the scheduler.
 
+use super::reroute::reroute;
 use super::{Spool, SpoolName};
 use crate::control_file::diagnostic::Diagnostic;
 use crate::control_file::notify::{Events, Notify};
@@ -36,13 +37,24 @@ pub enum Occasion {
     /// Too old: noted if NOTIFY has FAILURE, and the recipient is marked as failed, so that a
     /// restart does not let it expire once more.
     Expiry,
+    /// An operator wants it forgotten: nothing is noted, and the recipient is marked as done.
+    Deletion,
+    /// It has gone back to the router: the same.
+    Reroute,
 }
 
 impl Occasion {
+    /// Whether the mark is all there is to show for it. It must not be lost with the power: what was
+    /// deleted would be there again.
+    fn is_of_operator(self) -> bool {
+        matches!(self, Occasion::Deletion | Occasion::Reroute)
+    }
+
     fn is_wanted(self, events: Events) -> bool {
         match self {
             Occasion::Success => events.success,
             Occasion::Failure | Occasion::Expiry => events.failure,
+            Occasion::Deletion | Occasion::Reroute => false,
         }
     }
 }
@@ -55,12 +67,16 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
     let size = on_disk.metadata()?.len();
     let file = control_file::parse(control_file::contents(&mut on_disk, size)?)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    if remark.occasion == Occasion::Reroute {
+        reroute(spool, name, &file, remark.offsets)?;
+    }
     let lines = lines(&file, remark);
     if !lines.is_empty() {
         mark::append_lines(&path, &lines)?;
     }
-    if remark.occasion == Occasion::Expiry {
-        mark_expired(&on_disk, remark.offsets)?;
+    mark_ended(&on_disk, remark)?;
+    if remark.occasion.is_of_operator() {
+        on_disk.sync_data()?;
     }
     Ok(!lines.is_empty())
 }
@@ -76,11 +92,17 @@ pub(crate) fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
     lines
 }
 
-/// Marks recipients that have expired as failed.
-pub(crate) fn mark_expired(file: &impl FileExt, offsets: &[u32]) -> io::Result<()> {
-    offsets.iter().try_for_each(|offset| {
-        mark::change_tag(file, *offset, Tag::Pending, Tag::Failed, 0).map(|_| ())
-    })
+/// Marks recipients that no agent has marked, because it was not an agent that ended them.
+pub(crate) fn mark_ended(file: &impl FileExt, remark: &Remark<'_>) -> io::Result<()> {
+    let tag = match remark.occasion {
+        Occasion::Success | Occasion::Failure => return Ok(()),
+        Occasion::Expiry => Tag::Failed,
+        Occasion::Deletion | Occasion::Reroute => Tag::Done,
+    };
+    remark
+        .offsets
+        .iter()
+        .try_for_each(|offset| mark::change_tag(file, *offset, Tag::Pending, tag, 0).map(|_| ()))
 }
 
 fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> Diagnostic<'a> {

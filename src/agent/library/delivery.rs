@@ -38,11 +38,7 @@ impl<'a> Delivery<'a> {
 
     /// The envelope sender. `None` for the null sender of error messages.
     pub fn sender(&self) -> Option<&'a [u8]> {
-        let quad = self.file.control.sender_of(&self.recipient)?.quad;
-        let address = self.file.control.get(quad.user);
-        let is_error = self.file.control.get(quad.channel) == b"error";
-        let is_null = is_error || matches!(address, b"" | b"-" | b"<>");
-        (!is_null).then_some(address)
+        self.file.control.sender_address(&self.recipient)
     }
 
     /// The message headers for this recipient, each line with its line end, without the empty line

@@ -48,6 +48,8 @@ pub enum Done {
     /// A message was taken out of the spool, or could not be. With the path it has now, if it was
     /// moved aside.
     Removed(SpoolName, io::Result<Option<PathBuf>>),
+    /// The orders in force were stored, or could not be.
+    OrdersKept(io::Result<()>),
     /// Locks could not be cleared.
     LocksNotCleared(SpoolName, io::Error),
 }

@@ -1,6 +1,8 @@
 //! The thread that writes to the spool, and removes from it.
 
 use super::{Done, Results};
+use crate::daemon::orders;
+use crate::scheduler::standing::Standing;
 use crate::scheduler::{Note, NoteTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::remove::{self, Reason};
@@ -16,6 +18,8 @@ pub enum WriteRequest {
     Note(Box<NoteRequest>),
     /// Take a message out of the spool; aside if a report is owed.
     Remove(SpoolName, bool),
+    /// Store the orders in force in this file.
+    KeepOrders(PathBuf, Vec<Standing>),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
 }
@@ -59,6 +63,9 @@ fn write(spool: &Spool, request: WriteRequest) -> Option<Done> {
         WriteRequest::Remove(name, aside) => {
             let removed = take_out(spool, &name, aside);
             Some(Done::Removed(name, removed))
+        }
+        WriteRequest::KeepOrders(path, orders) => {
+            Some(Done::OrdersKept(orders::write(&path, &orders)))
         }
         WriteRequest::ClearLocks(name, pid) => {
             let error = read::clear_locks(spool, &name, pid).err()?;

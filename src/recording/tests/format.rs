@@ -4,8 +4,9 @@ use super::*;
 use crate::control_file::ControlFileError;
 use crate::recording::digest::Digest;
 use crate::recording::entry::{self, Verdict};
-use crate::scheduler::{AgentEnd, AgentId, Event, Reread, Scheduler};
-use crate::spool::{Arrival, Group, HashFolder, SpoolName};
+use crate::scheduler::standing::{Author, Hold, Scope, Standing};
+use crate::scheduler::{AgentEnd, AgentId, Destination, Event, Order, Reread, Scheduler, Target};
+use crate::spool::{Arrival, Group, HashFolder, SpoolId, SpoolName};
 use expect_test::expect;
 use std::io::ErrorKind;
 
@@ -27,6 +28,17 @@ fn arrival(base: &str) -> Arrival {
         }],
         locked: vec![9, 10],
     }
+}
+
+fn hold() -> Hold {
+    let modified = Timestamp::from_parts(1_795_255_449, 852_372_354);
+    let scope = Scope::Message(SpoolId { number: 4711, modified });
+    let author = Author { name: "root".to_string(), since: START };
+    Hold { scope, author, reason: "a reason".to_string() }
+}
+
+fn ordered(order: Order) -> Event<'static> {
+    Event::Ordered { ticket: 7, by: "root".to_string(), order }
 }
 
 /// One of every kind, but for new configurations.
@@ -55,6 +67,15 @@ fn events() -> Vec<Event<'static>> {
         ended(AgentEnd::Signalled(9)),
         ended(AgentEnd::NotStarted("no".to_string())),
         Event::Turn(b"a.test"),
+        Event::Standing(Standing::Hold(hold())),
+        ordered(Order::Hold { scope: hold().scope, reason: String::new() }),
+        ordered(Order::Release(Scope::Ring("c/*".to_string()))),
+        ordered(Order::ReleaseAll),
+        ordered(Order::Turn(b"a.test".as_slice().into())),
+        ordered(Order::RetryThreads(vec![Destination::new(b"c", b"\xff")])),
+        ordered(Order::Delete(vec![Target { number, destination: None }])),
+        ordered(Order::RetireAgent(77)),
+        Event::StandingKept { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
         Event::Drain,
         Event::Tick,
     ]
@@ -92,7 +113,7 @@ fn the_format_has_not_changed() {
     let checkpoint = postcard::to_stdvec(&core.checkpoint()).expect("written").len();
     let found =
         format!("format {FORMAT}: events {events:016x}, a checkpoint of {checkpoint} bytes");
-    expect!["format 2: events cc1107426886f204, a checkpoint of 295 bytes"].assert_eq(&found);
+    expect!["format 3: events 7ff9c53c68ed7cac, a checkpoint of 387 bytes"].assert_eq(&found);
 }
 
 #[test]

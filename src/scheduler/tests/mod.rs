@@ -5,6 +5,7 @@ mod feeding;
 mod learned;
 mod lifecycle;
 mod limits;
+mod orders;
 mod outcomes;
 mod reload;
 

@@ -66,6 +66,12 @@ pub struct Puppet {
 /// Everything.
 #[derive(Default)]
 pub struct Model {
+    /// How many orders were given.
+    pub given: u64,
+    /// Orders that are not obeyed yet.
+    pub orders: BTreeSet<u64>,
+    /// Who waits for the orders in force to be stored.
+    pub to_keep: Vec<Option<u64>>,
     /// Messages, by number.
     pub messages: BTreeMap<u64, Spooled>,
     /// Agents that have not ended.

@@ -11,8 +11,9 @@ use std::time::Duration;
 use zsched::control_file::ControlFileError;
 use zsched::mailq::client::{Options, show_answer};
 use zsched::mailq::v1::GREETING;
-use zsched::scheduler::{AgentEnd, AgentId, Event, Reread};
-use zsched::spool::{Arrival, Group, HashFolder, Spool, SpoolName};
+use zsched::scheduler::standing::{Destinations, LimitName, Scope};
+use zsched::scheduler::{AgentEnd, AgentId, Destination, Event, Order, Reread, Target};
+use zsched::spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
 use zsched::time::Timestamp;
 
 /// Destinations of recipients.
@@ -50,6 +51,10 @@ const ERRORS: [ErrorKind; 4] = [
     ErrorKind::PermissionDenied,
     ErrorKind::WouldBlock,
 ];
+/// What is held and released, as threads.
+const SCOPES: [&str; 4] = ["*/*", "smtp/*", "*/a.test", "local/-"];
+/// What can be set.
+const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName::Overfeed];
 /// How many messages there may be at a time.
 const NUMBERS: usize = 60;
 /// How old messages are when they are found, in seconds.
@@ -68,7 +73,8 @@ pub struct Script<'a> {
 impl Script<'_> {
     /// One thing.
     pub fn happen(&mut self) {
-        match self.draw.byte() % 32 {
+        let choice = self.draw.byte();
+        match if choice < 0xe0 { choice % 32 } else { 32 + choice % 4 } {
             0..=3 => self.arrive(),
             4 => (0..5).for_each(|_| self.arrive()),
             5..=7 => self.agent_speaks(),
@@ -93,10 +99,70 @@ impl Script<'_> {
             28 => self.lie(),
             29 => self.agents_work(),
             30 => self.world.tell(Event::InitialScanDone),
+            32..=34 => self.order(),
+            35 => {
+                let error = ERRORS[self.draw.below(ERRORS.len())];
+                let stored = if self.draw.below(3) > 0 { Ok(()) } else { Err(error) };
+                self.world.kept(stored);
+            }
             // Seldom, as not much happens afterwards.
             _ if self.draw.byte() == 0xd0 => self.world.tell(Event::Drain),
             _ => self.world.tell(Event::Tick),
         }
+    }
+
+    /// An operator wants something.
+    fn order(&mut self) {
+        let scope = self.scope();
+        let limit = LIMITS[self.draw.below(LIMITS.len())];
+        let targets = self.targets();
+        let order = match self.draw.below(12) {
+            0 | 1 => Order::Hold { scope, reason: String::new() },
+            2 => Order::Release(scope),
+            3 => Order::ReleaseAll,
+            4 => Order::Retry(targets),
+            5 => Order::Expire(targets),
+            6 => Order::Delete(targets),
+            7 => Order::Reroute(targets),
+            8 => {
+                let (channel, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
+                let thread = Destination::new(channel.as_bytes(), host.as_bytes());
+                Order::RetryThreads(vec![thread])
+            }
+            9 => {
+                let until = self.world.now + Duration::from_secs(1 << self.draw.below(16));
+                let until = (self.draw.below(2) == 0).then_some(until);
+                Order::Set { scope, limit, value: self.draw.below(6) as u32, until }
+            }
+            10 => Order::Unset { scope, limit },
+            _ => Order::RetireAgent(1000 + self.draw.below(50) as u32),
+        };
+        self.world.order(order);
+    }
+
+    fn scope(&mut self) -> Scope {
+        let choice = self.draw.below(SCOPES.len() + 5);
+        match SCOPES.get(choice) {
+            Some(pattern) => Scope::Destinations(Destinations::parse(pattern).expect("a pattern")),
+            None if choice == SCOPES.len() => Scope::Ring("smtp/*".to_string()),
+            None => {
+                let number = 1 + self.draw.below(NUMBERS) as u64;
+                let message = self.world.model.messages.get(&number);
+                let modified = message.map_or(START, |message| message.arrival.modified);
+                Scope::Message(SpoolId { number, modified })
+            }
+        }
+    }
+
+    fn targets(&mut self) -> Vec<Target> {
+        let (channel, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
+        let one = Destination::new(channel.as_bytes(), host.as_bytes());
+        let destination = (self.draw.below(2) == 0).then_some(one);
+        let mut target = || {
+            let number = 1 + self.draw.below(NUMBERS) as u64;
+            Target { number, destination: destination.clone() }
+        };
+        vec![target(), target()]
     }
 
     fn arrive(&mut self) {

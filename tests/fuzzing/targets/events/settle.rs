@@ -4,7 +4,7 @@
 use super::configurations::configuration;
 use super::world::World;
 use std::collections::BTreeSet;
-use zsched::scheduler::{AgentEnd, AgentId, Event, Reread};
+use zsched::scheduler::{AgentEnd, AgentId, Event, Order, Reread};
 
 /// How often everybody does what there is to do.
 const MOST_ROUNDS: usize = 3000;
@@ -16,6 +16,7 @@ pub fn settle(mut world: World) {
     world.end_trouble();
     world.tell(Event::InitialScanDone);
     world.tell(Event::Configured(configuration(0)));
+    world.order(Order::ReleaseAll);
     wake_everything(&mut world);
     for _ in 0..MOST_ROUNDS {
         let acted = world.check_once(|world| answer(world) | work(world));
@@ -38,6 +39,7 @@ pub fn settle(mut world: World) {
     let totals = world.core.totals();
     assert_eq!((totals.messages, totals.vertices, totals.recipients), (0, 0, 0), "{dump}");
     assert!(!world.core.has_unwritten());
+    assert!(world.model.orders.is_empty(), "nobody heard of {:?}", world.model.orders);
 }
 
 /// Hosts may have asked to be left alone until the year 2262.
@@ -53,7 +55,9 @@ fn wake_everything(world: &mut World) {
 fn answer(world: &mut World) -> bool {
     let (notes, removals) = (world.model.notes.clone(), world.model.removals.clone());
     let rereads = world.model.rereads.clone();
-    let acted = !(notes.is_empty() && removals.is_empty() && rereads.is_empty());
+    let is_asked = !world.model.to_keep.is_empty();
+    let acted = is_asked || !(notes.is_empty() && removals.is_empty() && rereads.is_empty());
+    world.kept(Ok(()));
     for ticket in notes {
         world.noted(ticket, Ok(false));
     }

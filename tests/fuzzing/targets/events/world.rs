@@ -5,7 +5,9 @@ use super::model::{Model, Puppet, Spooled, Told};
 use zsched::agent::protocol::{Answer, Status};
 use zsched::config::Clause;
 use zsched::mailq::v1::Dump;
-use zsched::scheduler::{Action, AgentEnd, AgentId, Event, Note, Reread, Scheduler, Settings};
+use zsched::scheduler::{
+    Action, AgentEnd, AgentId, Event, Note, Order, Reread, Scheduler, Settings,
+};
 use zsched::spool::note::Occasion;
 use zsched::spool::{Arrival, SpoolName};
 use zsched::time::Timestamp;
@@ -150,6 +152,20 @@ impl World {
         self.tell(Event::Noted { ticket, outcome });
     }
 
+    pub fn order(&mut self, order: Order) {
+        let ticket = self.model.given + 1;
+        self.model.given = ticket;
+        self.model.orders.insert(ticket);
+        self.tell(Event::Ordered { ticket, by: "root".to_string(), order });
+    }
+
+    /// What is to be stored is, or is not.
+    pub fn kept(&mut self, outcome: Result<(), std::io::ErrorKind>) {
+        for ticket in std::mem::take(&mut self.model.to_keep) {
+            self.tell(Event::StandingKept { ticket, outcome });
+        }
+    }
+
     pub fn removed(&mut self, number: u64, outcome: Result<(), std::io::ErrorKind>) {
         self.model.removals.retain(|other| *other != number);
         if outcome.is_ok() && self.core.is_leaving(number) == Some(true) {
@@ -194,6 +210,11 @@ impl World {
                 let number = name.number();
                 assert!(!self.model.removals.contains(&number), "{name} is removed twice");
                 self.model.removals.push(number);
+            }
+            Action::KeepStanding { ticket } => self.model.to_keep.push(ticket),
+            Action::Obeyed { ticket, .. } => {
+                let was_given = self.model.orders.remove(&ticket);
+                assert!(was_given, "order {ticket} is obeyed, but nobody gave it");
             }
             Action::Statistics(record) => assert!(!record.state.is_empty()),
             Action::Log(_, text) => assert!(text.len() < 10_000, "a log line of {}", text.len()),
@@ -269,7 +290,8 @@ impl World {
         let is_new = note.ticket > self.model.last_ticket;
         self.model.last_ticket = note.ticket.max(self.model.last_ticket);
         let number = note.name.number();
-        if is_new && note.occasion == Occasion::Expiry {
+        let by_agent = matches!(note.occasion, Occasion::Success | Occasion::Failure);
+        if is_new && !by_agent {
             let message = self.model.messages.get_mut(&number).expect("it is known");
             for offset in &note.offsets {
                 assert!(message.open.remove(offset), "{number}/{offset} has ended already");

@@ -1,0 +1,159 @@
+//! What operators do with mail that is queued: try it now, give it up, forget it, or give it back to the
+//! router. What an agent has is left to it until it has ended the job.
+
+use super::Scheduler;
+use super::destination::Destination;
+use super::message::MessageId;
+use super::order::{Effect, Target};
+use super::outcome::Final;
+use super::standing::Author;
+use super::thread::ThreadId;
+use super::vertex::{Fate, Place, VertexId};
+use crate::spool::note::Occasion;
+use crate::time::Timestamp;
+
+impl Scheduler {
+    pub(super) fn retry_threads(&mut self, threads: &[ThreadId]) -> Effect {
+        let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
+        for thread in threads {
+            effect.recipients += self.threads[*thread].recipients;
+            effect.held += u32::from(self.threads[*thread].held);
+            self.wake_thread(*thread);
+        }
+        effect
+    }
+
+    pub(super) fn retry(&mut self, targets: &[Target]) -> Effect {
+        let mut effect = Effect::default();
+        for (_, vertices) in self.meant(targets, &mut effect) {
+            for vertex in vertices {
+                let thread = self.vertices[vertex].thread;
+                let recipients = self.vertices[vertex].pending;
+                if self.vertices[vertex].place == Place::Held || self.threads[thread].held {
+                    effect.held += recipients;
+                }
+                if self.vertices[vertex].place == Place::Waiting {
+                    self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+                    effect.recipients += recipients;
+                    self.update_readiness_at_wakeup(thread);
+                }
+            }
+        }
+        effect
+    }
+
+    pub(super) fn expire_targets(
+        &mut self,
+        now: Timestamp,
+        by: &Author,
+        targets: &[Target],
+    ) -> Effect {
+        let why = format!("was given up by {}", by.name);
+        self.dispose(targets, Fate::Expire, |core, _, vertices| {
+            vertices.iter().for_each(|vertex| core.give_up(now, *vertex, &why));
+        })
+    }
+
+    pub(super) fn delete_targets(&mut self, now: Timestamp, targets: &[Target]) -> Effect {
+        self.dispose(targets, Fate::Delete, |core, message, vertices| {
+            core.put_away(now, message, vertices, Occasion::Deletion);
+        })
+    }
+
+    pub(super) fn reroute_targets(&mut self, now: Timestamp, targets: &[Target]) -> Effect {
+        self.dispose(targets, Fate::Reroute, |core, message, vertices| {
+            core.put_away(now, message, vertices, Occasion::Reroute);
+        })
+    }
+
+    /// Does something with all recipients that are meant, or lets it be done when their agents have ended
+    /// the job.
+    fn dispose(
+        &mut self,
+        targets: &[Target],
+        fate: Fate,
+        mut how: impl FnMut(&mut Scheduler, MessageId, &[VertexId]),
+    ) -> Effect {
+        let mut effect = Effect::default();
+        for (message, vertices) in self.meant(targets, &mut effect) {
+            let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
+            let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
+                vertices.into_iter().partition(is_fed);
+            for vertex in fed {
+                self.vertices[vertex].fate = fate;
+                effect.busy += self.vertices[vertex].pending;
+            }
+            if !resting.is_empty() {
+                let recipients = resting.iter().map(|vertex| self.vertices[*vertex].pending);
+                effect.recipients += recipients.sum::<u32>();
+                how(self, message, &resting);
+            }
+        }
+        effect
+    }
+
+    /// What targets mean: the vertices of each message. One that is named twice counts once.
+    fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
+        let mut meant: Vec<(MessageId, Vec<VertexId>)> = Vec::new();
+        for target in targets {
+            let Some(message) = self.messages.find(target.number) else {
+                continue;
+            };
+            if self.messages[message].removing {
+                continue;
+            }
+            let is_meant = |vertex: &VertexId| self.goes_to(*vertex, target.destination.as_ref());
+            let vertices = self.messages[message].vertices.iter(&self.vertices).filter(is_meant);
+            match meant.last_mut().filter(|(last, _)| *last == message) {
+                Some((_, known)) => {
+                    let new: Vec<VertexId> = vertices.filter(|new| !known.contains(new)).collect();
+                    known.extend(new);
+                }
+                None => meant.push((message, vertices.collect())),
+            }
+        }
+        meant.retain(|(_, vertices)| !vertices.is_empty());
+        effect.messages = meant.len() as u32;
+        meant
+    }
+
+    fn goes_to(&self, vertex: VertexId, destination: Option<&Destination>) -> bool {
+        let thread = &self.threads[self.vertices[vertex].thread];
+        destination.is_none_or(|destination| thread.destination == *destination)
+    }
+
+    /// Ends recipients of a message in a way that is no delivery and no failure.
+    fn put_away(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        occasion: Occasion,
+    ) {
+        let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
+        let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
+        self.note(now, message, offsets, occasion, [].into(), [].into());
+        let state = match occasion {
+            Occasion::Reroute => "reroute",
+            _ => "delete",
+        };
+        for vertex in vertices {
+            for offset in self.vertices[*vertex].recipients.pending() {
+                self.finish_recipient(*vertex, offset, Final { state, failed: false });
+            }
+        }
+    }
+
+    /// An agent has ended the job of a vertex that has recipients left: an order that came meanwhile is
+    /// carried out. Tells whether there was one. The vertex must be in no agent's hands.
+    pub(super) fn meet_fate(&mut self, now: Timestamp, vertex: VertexId) -> bool {
+        let message = self.vertices[vertex].message;
+        match std::mem::take(&mut self.vertices[vertex].fate) {
+            Fate::Usual | Fate::OneMoreTry => return false,
+            Fate::Expire => self.give_up(now, vertex, "was given up by an operator"),
+            Fate::Delete => self.put_away(now, message, &[vertex], Occasion::Deletion),
+            Fate::Reroute => self.put_away(now, message, &[vertex], Occasion::Reroute),
+        }
+        true
+    }
+}

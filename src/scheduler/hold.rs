@@ -1,0 +1,183 @@
+//! Holding mail until an operator releases it.
+//!
+//! A thread that is held gets no agent, and agents at work on it get no more of it; otherwise it goes on
+//! as it would: what waits becomes due, and what is too old expires. A message that is held rests in the
+//! `held` lists of its threads, and does not expire, as it is kept to be looked at. What agents have when
+//! the order comes, they may finish.
+//!
+//! What is released is tried at least once, whatever its age.
+
+use super::Scheduler;
+use super::message::MessageId;
+use super::order::{Effect, OrderRefusal};
+use super::standing::{Author, Hold, MOST_HELD_MESSAGES, MOST_STANDING, Scope};
+use super::thread::ThreadId;
+use super::vertex::{Fate, Place, VertexId};
+use crate::spool::SpoolId;
+use crate::time::Timestamp;
+
+impl Scheduler {
+    pub(super) fn hold(&mut self, scope: Scope, author: Author, reason: String) -> Effect {
+        if let Scope::Message(id) = scope {
+            return self.hold_message(id, Hold { scope, author, reason });
+        }
+        if self.standing.holds.iter().any(|hold| hold.scope == scope) {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if self.standing.holds.len() >= MOST_STANDING {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        self.standing.holds.push(Hold { scope, author, reason });
+        self.keep_standing_orders();
+        self.look_at_holds()
+    }
+
+    fn hold_message(&mut self, id: SpoolId, hold: Hold) -> Effect {
+        let Some(message) = self.message_of(id) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        if self.messages[message].held {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if self.standing.messages.len() >= MOST_HELD_MESSAGES {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        self.standing.messages.insert(id.number, hold);
+        self.messages[message].held = true;
+        self.keep_standing_orders();
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let recipients = self.vertices[vertex].pending;
+            if self.vertices[vertex].place == Place::Fed {
+                effect.busy += recipients;
+                continue;
+            }
+            effect.recipients += recipients;
+            let thread = self.vertices[vertex].thread;
+            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Held);
+            self.update_readiness(thread);
+        }
+        effect
+    }
+
+    pub(super) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
+        if let Scope::Message(id) = scope {
+            if self.standing.hold_of_message(*id).is_none() {
+                return Effect::refused(OrderRefusal::NotFound);
+            }
+            self.standing.messages.remove(&id.number);
+            self.keep_standing_orders();
+            return self
+                .message_of(*id)
+                .map_or(Effect::default(), |message| self.release_message(now, message));
+        }
+        let before = self.standing.holds.len();
+        self.standing.holds.retain(|hold| hold.scope != *scope);
+        if self.standing.holds.len() == before {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        self.keep_standing_orders();
+        self.look_at_holds()
+    }
+
+    pub(super) fn release_all(&mut self, now: Timestamp) -> Effect {
+        if self.standing.holds.is_empty() && self.standing.messages.is_empty() {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        let messages = std::mem::take(&mut self.standing.messages);
+        self.standing.holds.clear();
+        self.keep_standing_orders();
+        let mut effect = self.look_at_holds();
+        for hold in messages.into_values() {
+            if let Scope::Message(id) = hold.scope
+                && let Some(message) = self.message_of(id)
+            {
+                let released = self.release_message(now, message);
+                effect.messages += released.messages;
+                effect.recipients += released.recipients;
+            }
+        }
+        effect
+    }
+
+    fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
+        self.messages[message].held = false;
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if self.vertices[vertex].place == Place::Held {
+                effect.recipients += self.vertices[vertex].pending;
+                self.release_vertex(now, vertex);
+            }
+        }
+        effect
+    }
+
+    fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].fate = Fate::OneMoreTry;
+        let place = if self.arrivals_wait(thread) { Place::Waiting } else { Place::Due };
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        self.ensure_wakeup(now, thread);
+        self.update_readiness(thread);
+    }
+
+    /// Finds out for each thread whether it is held now.
+    fn look_at_holds(&mut self) -> Effect {
+        let threads: Vec<ThreadId> = self.threads.iter().map(|(id, _)| id).collect();
+        let mut effect = Effect::default();
+        for thread in threads {
+            if self.look_at_hold(thread) {
+                let thread_ref = &self.threads[thread];
+                effect.threads += 1;
+                effect.recipients += thread_ref.recipients;
+                let fed = thread_ref.fed.iter(&self.vertices);
+                effect.busy += fed.map(|vertex| self.vertices[vertex].pending).sum::<u32>();
+                // One that is in a ring that has more to do is served at once.
+                self.update_readiness_at_wakeup(thread);
+            }
+        }
+        effect
+    }
+
+    /// Finds out whether a thread is held. Tells whether that has changed.
+    pub(super) fn look_at_hold(&mut self, thread: ThreadId) -> bool {
+        let thread_ref = &self.threads[thread];
+        let ring = &self.rings[thread_ref.ring];
+        let held = self.standing.hold_of(&thread_ref.destination, ring).is_some();
+        std::mem::replace(&mut self.threads[thread].held, held) != held
+    }
+
+    /// A message has arrived: the former scheduler may have held it.
+    pub(super) fn recall_hold(&mut self, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        self.messages[message].held = self.standing.hold_of_message(id).is_some();
+    }
+
+    /// A message leaves: its hold is of no use any more.
+    pub(super) fn drop_hold(&mut self, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        if self.standing.hold_of_message(id).is_some() {
+            self.standing.messages.remove(&id.number);
+            self.keep_standing_orders();
+        }
+    }
+
+    /// Drops the holds of messages that are not there.
+    pub(super) fn drop_stale_holds(&mut self) {
+        let before = self.standing.messages.len();
+        let messages = std::mem::take(&mut self.standing.messages);
+        let is_there = |hold: &Hold| match hold.scope {
+            Scope::Message(id) => self.message_of(id).is_some(),
+            _ => false,
+        };
+        self.standing.messages = messages.into_iter().filter(|(_, hold)| is_there(hold)).collect();
+        if self.standing.messages.len() < before {
+            self.keep_standing_orders();
+        }
+    }
+
+    pub(super) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
+        let message = self.messages.find(id.number)?;
+        (self.messages[message].modified == id.modified).then_some(message)
+    }
+}

@@ -1,0 +1,116 @@
+//! Handing mail back to the router, as a new submission, to be routed as if it had just come in. Held mail
+//! leaves the spool this way, and what an operator has rerouted.
+//!
+//! ```text
+//! from <alice@example.org>                    envelope, one item a line
+//! todsn NOTIFY=DELAY ORCPT=rfc822;bob@example.net
+//! to <bob@example.net>
+//! env-end
+//! Received: ...                               headers and body, as the recipients were to get them
+//! ```
+
+use super::scratch::Scratch;
+use crate::control_file::ControlFile;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What goes back.
+pub struct Submission<'a> {
+    /// The control file it comes from.
+    pub file: &'a ControlFile,
+    /// The envelope sender; `None` is the null sender.
+    pub sender: Option<&'a [u8]>,
+    /// For whom: the value of the `N` line, and the address.
+    pub recipients: Vec<(Option<&'a [u8]>, &'a [u8])>,
+    /// The headers, each line with its line end.
+    pub headers: &'a [u8],
+}
+
+impl Submission<'_> {
+    /// Writes the submission into `public/`, syncs it, and moves it to `router/`. Returns its number.
+    ///
+    /// An error means that the router has not got it. Once it can be seen in `router/` it is handed
+    /// over, whatever else goes wrong: tried again, it would be routed once more.
+    ///
+    /// It is to belong to `owner`, user and group of the message file, because what a submission may ask
+    /// of the router depends on whose it is. Only root can arrange that; anybody else submits as itself.
+    pub fn hand_over(
+        &self,
+        postoffice: &Path,
+        body: &mut impl Read,
+        owner: (u32, u32),
+    ) -> io::Result<u64> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("resubmit:{}:{count}", std::process::id());
+        let scratch = Scratch::create(postoffice.join("public").join(name))?;
+        let mut writer = BufWriter::new(scratch.file());
+        writer.write_all(&self.envelope())?;
+        writer.write_all(self.headers)?;
+        writer.write_all(b"\n")?;
+        io::copy(body, &mut writer)?;
+        writer.flush()?;
+        drop(writer);
+        give_to(scratch.file(), owner)?;
+        scratch.file().sync_all()?;
+        move_to(scratch, &postoffice.join("router"))
+    }
+
+    fn envelope(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        let mut push = |keyword: &str, value: &[u8]| {
+            lines.extend_from_slice(keyword.as_bytes());
+            lines.extend_from_slice(value);
+            lines.push(b'\n');
+        };
+        if let Some(id) = self.file.envelope_id {
+            push("envid ", self.file.get(id).trim_ascii());
+        }
+        if let Some(mode) = self.file.return_mode {
+            push("notaryret ", self.file.get(mode).trim_ascii());
+        }
+        match self.sender {
+            Some(sender) => push("from ", &in_brackets(sender)),
+            None => push("channel error", b""),
+        }
+        for (wishes, address) in &self.recipients {
+            if let Some(wishes) = wishes {
+                push("todsn ", wishes.trim_ascii());
+            }
+            push("to ", &in_brackets(address));
+        }
+        push("env-end", b"");
+        lines
+    }
+}
+
+fn in_brackets(address: &[u8]) -> Vec<u8> {
+    [b"<", address, b">"].concat()
+}
+
+fn give_to(file: &File, (user, group): (u32, u32)) -> io::Result<()> {
+    let metadata = file.metadata()?;
+    if (metadata.uid(), metadata.gid()) == (user, group) {
+        return Ok(());
+    }
+    match fchown(file, Some(user), Some(group)) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        other => other,
+    }
+}
+
+/// Moves the file into `folder`, under the number of its inode. Nothing there is replaced: the number is
+/// ours alone, but a file under a wrong name may be in the way.
+fn move_to(mut scratch: Scratch, folder: &Path) -> io::Result<u64> {
+    let number = scratch.number()?;
+    let opened = File::open(folder)?;
+    scratch.rename(folder.join(number.to_string()))?;
+    scratch.keep();
+    // The router has it now. A failure here, and a crash on top of it, could still lose it; to hand it
+    // over again and again, as long as the failure lasts, would be worse.
+    opened.sync_all().ok();
+    Ok(number)
+}
