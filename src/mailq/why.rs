@@ -2,7 +2,7 @@
 //! and the file and line that set it.
 
 use crate::scheduler::standing::{Author, Hold, Scope};
-use crate::scheduler::why::{Limit, Wait, Why};
+use crate::scheduler::why::{Limit, Origin, Wait, Why};
 use crate::scheduler::{Block, Refusal, Scheduler};
 use crate::spool::SpoolId;
 use crate::time::{ShortDuration, Timestamp};
@@ -86,7 +86,8 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
                 "{waits} for the agent of process {pid}, which was started and has not asked for work yet"
             )
         }
-        Why::InLine { agents, most, line, before } => {
+        Why::InLine { agents, most, origin, before } => {
+            let line = set_by(origin, now);
             let before = match before {
                 None => String::new(),
                 Some(0) => ", next in line".to_string(),
@@ -114,11 +115,25 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
                 "{waits} for somebody to ask for the host's mail, as with ETRN (queueonly, {line})"
             )
         }
-        Why::Refused { refusal, limit, line } => {
-            format!("{waits} for an agent: {}", refused(scheduler, *refusal, *limit, line))
+        Why::Refused { refusal, limit, origin } => {
+            let line = set_by(origin, now);
+            format!("{waits} for an agent: {}", refused(scheduler, *refusal, *limit, &line))
         }
         Why::Held { hold } => held(hold, is_one, now),
         Why::Turn => "is about to be given to an agent".to_string(),
+    }
+}
+
+/// Where a limit comes from: the line, or the operator.
+fn set_by(origin: &Origin, now: Timestamp) -> String {
+    match origin {
+        Origin::Line(line) => line.to_string(),
+        Origin::Order(set) => {
+            let by = one_line(set.author.name.as_bytes());
+            let until =
+                set.until.map_or(String::new(), |until| format!(" until {}", clock(until, now)));
+            format!("set by {by}{until}")
+        }
     }
 }
 
@@ -137,12 +152,7 @@ fn held(hold: &Hold, is_one: bool, now: Timestamp) -> String {
     format!("{are} held{what}, by {} since {since}{reason}", one_line(name.as_bytes()))
 }
 
-fn refused(
-    scheduler: &Scheduler,
-    refusal: Refusal,
-    limit: Option<Limit>,
-    line: &crate::config::Place,
-) -> String {
+fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: &str) -> String {
     let Limit { most, used, is_of_process } = limit.unwrap_or_default();
     let of_limit = |name: &str, whose: &str| match is_of_process {
         true => format!("the process has descriptors for {most} agents, and {used} run"),

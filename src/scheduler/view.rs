@@ -151,6 +151,9 @@ pub struct Totals {
     pub counters: Counters,
 }
 
+/// What `pend=` says of threads that are held. The original has nothing of the kind.
+const HELD: &str = "Held";
+
 impl Scheduler {
     /// The message whose number is `number` or the next higher one there is: its number, and its
     /// vertices.
@@ -202,6 +205,9 @@ impl Scheduler {
     /// Why a thread has no agent. The reason is the one that was found when it was refused.
     fn refusal(&self, thread: &Thread) -> Option<Refused> {
         let has_work = thread.agents.is_empty() && !thread.due.is_empty();
+        if has_work && thread.held {
+            return Some(Refused { pending: Some(HELD), slot: None });
+        }
         let (channel, host) = (thread.destination.channel(), thread.destination.host());
         if has_work && !self.is_selected(channel, host) {
             return Some(Refusal::NotSelected.shown());

@@ -8,7 +8,7 @@ use super::agent::{AgentId, State};
 use super::destination::Destination;
 use super::list::List;
 use super::ring::{Refusal, Ring};
-use super::standing::Hold;
+use super::standing::{Hold, LimitName, Scope, SetLimit};
 use super::thread::{Block, Thread};
 use super::vertex::{InThread, Place, Vertex, VertexId};
 use crate::config::Place as Line;
@@ -40,8 +40,8 @@ pub enum Why {
         agents: usize,
         /// The limit: `maxthr`.
         most: usize,
-        /// Where that is set.
-        line: Line,
+        /// What sets it.
+        origin: Origin,
         /// How many vertices come first, up to a bound; `None` for a whole thread.
         before: Option<usize>,
     },
@@ -65,8 +65,8 @@ pub enum Why {
         refusal: Refusal,
         /// The limit, where there is one.
         limit: Option<Limit>,
-        /// Where the limit is set, or else the clause.
-        line: Line,
+        /// What sets the limit, or else the clause.
+        origin: Origin,
     },
     /// An operator, who holds the thread or the message.
     Held {
@@ -75,6 +75,15 @@ pub enum Why {
     },
     /// The next turn of the scheduler.
     Turn,
+}
+
+/// What a limit comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of the configuration.
+    Line(Line),
+    /// An operator has set it.
+    Order(SetLimit),
 }
 
 /// A number of agents that is used up.
@@ -224,13 +233,32 @@ impl Scheduler {
                 let mut due = thread.due.iter(&self.vertices).take(COUNTED);
                 due.position(|other| other == vertex).unwrap_or(COUNTED)
             });
-            let most = ring.clause.max_thread as usize;
-            let line = ring.clause.place_of("maxthr");
-            return Why::InLine { agents: thread.agents.len(), most, line, before };
+            let most = thread.max_agents.unwrap_or(ring.clause.max_thread) as usize;
+            let origin = self.origin_of_thread_limit(thread);
+            return Why::InLine { agents: thread.agents.len(), most, origin, before };
         }
         match ring.refusal {
             Some(refusal) => self.refused(ring, refusal),
             None => Why::Turn,
+        }
+    }
+
+    fn origin(&self, ring: &Ring, limit: LimitName) -> Origin {
+        match self.standing.limit_of(ring, limit) {
+            Some(set) => Origin::Order(set.clone()),
+            None => Origin::Line(ring.clause.place_of(limit.keyword())),
+        }
+    }
+
+    fn origin_of_thread_limit(&self, thread: &Thread) -> Origin {
+        let is_its = |set: &&SetLimit| {
+            let of_thread = matches!(&set.scope, Scope::Destinations(all)
+                if all.matches(&thread.destination));
+            of_thread && set.limit == LimitName::MaxThr
+        };
+        match self.standing.limits.iter().rev().find(is_its) {
+            Some(set) => Origin::Order(set.clone()),
+            None => self.origin(&self.rings[thread.ring], LimitName::MaxThr),
         }
     }
 
@@ -242,25 +270,31 @@ impl Scheduler {
             Some(Limit { most, used, is_of_process: limit.is_none() })
         };
         // A limit that is not given is that of all agents.
-        let line_of = |keyword: &str| match clause.lines.contains_key(keyword) {
-            true => clause.place_of(keyword),
-            false => clause.place_of("maxta"),
+        let origin_of = |limit: LimitName| match clause.lines.contains_key(limit.keyword()) {
+            _ if self.standing.limit_of(ring, limit).is_some() => self.origin(ring, limit),
+            true => self.origin(ring, limit),
+            false => self.origin(ring, LimitName::MaxTa),
         };
+        let of_clause = || Origin::Line(clause.place.clone());
         let of_channel = || self.channel_agents.get(&ring.channel).copied().unwrap_or_default();
-        let (limit, line) = match refusal {
-            Refusal::MaxRing => (limit(clause.max_ring, ring.agents), line_of("maxring")),
-            Refusal::MaxChannel => (limit(clause.max_channel, of_channel()), line_of("maxchannel")),
+        let (limit, origin) = match refusal {
+            Refusal::MaxRing => {
+                (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
+            }
+            Refusal::MaxChannel => {
+                (limit(clause.max_channel, of_channel()), origin_of(LimitName::MaxChannel))
+            }
             Refusal::MaxAgents => {
                 let given = clause.max_agents.filter(|most| (*most as usize) < of_process);
-                (limit(given, self.agents.len()), line_of("maxta"))
+                (limit(given, self.agents.len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
                 let most = self.settings.fork_rate.max(1) as usize;
                 let rate = Limit { most, used: most, is_of_process: false };
-                (Some(rate), clause.place.clone())
+                (Some(rate), of_clause())
             }
-            _ => (None, clause.place.clone()),
+            _ => (None, of_clause()),
         };
-        Why::Refused { refusal, limit, line }
+        Why::Refused { refusal, limit, origin }
     }
 }

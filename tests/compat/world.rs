@@ -103,6 +103,7 @@ impl World {
                 self.tell(Event::Removed { number, outcome: Ok(()) });
             }
             Action::Statistics(statistics) => self.statistics.push(statistics),
+            Action::KeepStanding { .. } | Action::Obeyed { .. } => {}
             Action::ClearLocks { .. } | Action::Log(..) => {}
         }
     }
