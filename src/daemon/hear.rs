@@ -90,7 +90,7 @@ impl Daemon {
                     log::error!("orders of operators cannot be stored: {error}; tried again");
                 }
                 for ticket in self.orders.kept() {
-                    let outcome = outcome.as_ref().map(|()| ()).map_err(io::Error::kind);
+                    let outcome = outcome.as_ref().copied().map_err(io::Error::kind);
                     self.core.handle(now, Event::StandingKept { ticket, outcome });
                 }
             }

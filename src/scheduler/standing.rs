@@ -138,7 +138,7 @@ impl fmt::Display for Scope {
 #[serde(try_from = "String", into = "String")]
 pub struct Destinations {
     text: String,
-    pattern: Pattern,
+    pattern: Box<Pattern>,
 }
 
 impl Destinations {
@@ -146,7 +146,7 @@ impl Destinations {
     pub fn parse(text: &str) -> Result<Destinations, String> {
         let text = text.to_lowercase();
         match Pattern::parse(&text, &mut Vec::new()) {
-            Ok(pattern) => Ok(Destinations { text, pattern }),
+            Ok(pattern) => Ok(Destinations { text, pattern: Box::new(pattern) }),
             Err(error) => Err(format!("{text}: {}", error.message)),
         }
     }

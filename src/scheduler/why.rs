@@ -83,7 +83,7 @@ pub enum Origin {
     /// A line of the configuration.
     Line(Line),
     /// An operator has set it.
-    Order(SetLimit),
+    Order(Box<SetLimit>),
 }
 
 /// A number of agents that is used up.
@@ -245,7 +245,7 @@ impl Scheduler {
 
     fn origin(&self, ring: &Ring, limit: LimitName) -> Origin {
         match self.standing.limit_of(ring, limit) {
-            Some(set) => Origin::Order(set.clone()),
+            Some(set) => Origin::Order(Box::new(set.clone())),
             None => Origin::Line(ring.clause.place_of(limit.keyword())),
         }
     }
@@ -257,7 +257,7 @@ impl Scheduler {
             of_thread && set.limit == LimitName::MaxThr
         };
         match self.standing.limits.iter().rev().find(is_its) {
-            Some(set) => Origin::Order(set.clone()),
+            Some(set) => Origin::Order(Box::new(set.clone())),
             None => self.origin(&self.rings[thread.ring], LimitName::MaxThr),
         }
     }
