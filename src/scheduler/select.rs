@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::order::Target;
 use super::standing::Destinations;
 use super::vertex::Place;
-use crate::spool::SpoolName;
+use crate::spool::{SpoolId, SpoolName};
 use crate::time::Timestamp;
 
 /// Which mail is meant: what fits all that is given.
@@ -21,7 +21,9 @@ pub struct Selector {
 /// Some of what is meant.
 #[derive(Debug)]
 pub struct Selected {
-    /// Name of the message.
+    /// The message.
+    pub id: SpoolId,
+    /// The name of its files.
     pub name: SpoolName,
     /// Whose recipients.
     pub target: Target,
@@ -90,6 +92,7 @@ impl Scheduler {
             if selector.destinations.as_ref().is_none_or(is_meant) {
                 let number = message.name.number();
                 selected.push(Selected {
+                    id: message.spool_id(),
                     name: message.name.clone(),
                     target: Target { number, destination: Some(destination.clone()) },
                     recipients: vertex.pending,
