@@ -187,6 +187,11 @@ impl<O: Observer> Simulation<O> {
         &mut self.setup.habits
     }
 
+    /// What each scheduler is told that is started from now on, but for the seed.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.setup.settings
+    }
+
     /// Agents whose processes live, whoever started them.
     pub fn living_agents(&self) -> usize {
         self.agents.iter().flatten().filter(|agent| agent.end.is_none()).count()
@@ -211,7 +216,7 @@ impl<O: Observer> Simulation<O> {
         self.lives += 1;
         let settings = Settings { seed: self.random.u64(..), ..self.setup.settings.clone() };
         let at = self.at();
-        self.observer.started(at, &self.config);
+        self.observer.started(at, &self.config, &settings);
         self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
         for order in self.disk.orders().to_vec() {
             self.tell(Event::Standing(order));

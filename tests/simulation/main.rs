@@ -6,10 +6,11 @@
 //! | this one | which seeds |
 //! | [`life`] | what happens in a world, and that it all comes to an end |
 //! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
-//! | [`oracle`] | what must never happen |
+//! | [`oracle`], [`mode`] | what must never happen; what the command line says in particular |
 //! | [`trace`] | what did |
 
 mod life;
+mod mode;
 mod oracle;
 mod trace;
 mod world;
