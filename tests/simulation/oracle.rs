@@ -15,6 +15,7 @@ use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
 use zsched::simulation::observer::{At, Observer};
+use zsched::spool::SpoolName;
 use zsched::spool::note::Occasion;
 use zsched::time::Timestamp;
 
@@ -191,8 +192,8 @@ impl Oracle {
     fn check_feed(&mut self, id: AgentId, job: &[u8]) {
         let line = job.strip_suffix(b"\n").expect("a job is a line");
         let mut fields = line.split(|byte| *byte == b'\t');
-        let path = std::str::from_utf8(fields.next().unwrap_or_default()).expect("a path");
-        let number: u64 = path.parse().expect("the spool is flat");
+        let path = fields.next().unwrap_or_default();
+        let number = SpoolName::from_notified(path).expect("a path below transport/").number();
         let serial = self.present.get(&number).copied();
         // It may have ended in the very turn in which this was decided; then its jobs were taken back.
         let Some(agent) = self.agents.get(&id) else {

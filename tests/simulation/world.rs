@@ -10,6 +10,7 @@ use zsched::scheduler::{Selection, Settings};
 use zsched::simulation::habits::Habits;
 use zsched::simulation::hosts::{Hosts, Nature, Outage};
 use zsched::simulation::{Delays, Setup};
+use zsched::spool::{HashFolder, HashLevel};
 use zsched::time::Timestamp;
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
@@ -28,6 +29,7 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
         settings: settings(random),
         // Not seven digits: a lock shows six, and whoever has the same ones keeps a dead one's alive.
         first_pid: [1000, 600_000][random.usize(0..2)],
+        level: [HashLevel::Flat, HashLevel::Once, HashLevel::Twice][random.usize(0..3)],
         delays: if is_fast { Delays::default() } else { slow(random) },
         habits: Habits::default(),
         crowded_turns: if random.bool() { 0.3 } else { 0.0 },
@@ -155,6 +157,15 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["wakeuprestartonly", "", "", ""]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
+}
+
+/// Where a router puts a message: it may know of the folders, or not, or have ideas of its own.
+pub fn folder(number: u64, level: HashLevel, random: &mut Rng) -> HashFolder {
+    match random.u8(0..10) {
+        0..=3 => HashFolder::TOP,
+        4 => HashFolder::of(random.u64(..), level),
+        _ => HashFolder::of(number, level),
+    }
 }
 
 /// A control file with some recipients, and whether anybody can use it.
