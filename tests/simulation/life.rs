@@ -46,7 +46,7 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     let setup = world::setup(seed, &mut random);
     let config = world::config(&mut random);
     let hosts = world::hosts(&mut random);
-    let mut oracle = Oracle::new(trace.clone(), config.clone());
+    let mut oracle = Oracle::new(trace.clone(), config.clone(), seed);
     oracle.look_every = size.look_every;
     let level = setup.level;
     let world = Simulation::new(setup, hosts, config, oracle);

@@ -6,9 +6,13 @@
 //! | this one | which seeds |
 //! | [`life`] | what happens in a world, and that it all comes to an end |
 //! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
-//! | [`oracle`], [`mode`] | what must never happen; what the command line says in particular |
+//! | [`oracle`] | what must never happen |
+//! | [`mode`] | the same, as far as the command line goes |
+//! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
 //! | [`trace`] | what did |
 
+mod book;
+mod dump;
 mod life;
 mod mode;
 mod oracle;

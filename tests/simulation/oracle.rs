@@ -1,8 +1,11 @@
 //! What must never happen, known independently of the core: who has been given what, what was really
 //! delivered, and what each limit says.
 
+use crate::book::Book;
+use crate::dump::Client;
 use crate::mode::Mode;
 use crate::trace::Trace;
+use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use zsched::agent::protocol::{Answer, Status};
@@ -19,6 +22,9 @@ use zsched::spool::SpoolName;
 use zsched::spool::note::Occasion;
 use zsched::time::Timestamp;
 
+/// While there is no client, one comes in so many steps.
+const ONE_CLIENT_IN: u32 = 300;
+
 /// The oracle. It panics when something happens that must not.
 pub struct Oracle {
     pub trace: Rc<Trace>,
@@ -34,6 +40,12 @@ pub struct Oracle {
     present: BTreeMap<u64, u64>,
     /// Agents of the scheduler that runs.
     agents: BTreeMap<AgentId, Agent>,
+    /// What the scheduler must know of.
+    book: Book,
+    /// Somebody who asks for its queue.
+    client: Option<Box<Client>>,
+    /// For what clients do.
+    random: Rng,
     /// What the wall clock showed when the core was told something last.
     told_at: Timestamp,
     pub totals: Totals,
@@ -53,6 +65,8 @@ pub struct Totals {
     pub agents: u64,
     /// Times that due mail had no agent because of `-F`, `-p`, `-S`, or the like.
     pub held_back: u64,
+    /// Queues that were shown to a client to the end.
+    pub dumps: u64,
 }
 
 impl Totals {
@@ -67,6 +81,7 @@ impl Totals {
         self.kills += other.kills;
         self.agents += other.agents;
         self.held_back += other.held_back;
+        self.dumps += other.dumps;
     }
 }
 
@@ -118,7 +133,7 @@ enum Owed {
 }
 
 impl Oracle {
-    pub fn new(trace: Rc<Trace>, config: Rc<Config>) -> Oracle {
+    pub fn new(trace: Rc<Trace>, config: Rc<Config>, seed: u64) -> Oracle {
         Oracle {
             trace,
             look_every: 1,
@@ -128,6 +143,9 @@ impl Oracle {
             messages: BTreeMap::new(),
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
+            book: Book::default(),
+            client: None,
+            random: Rng::with_seed(seed),
             told_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -276,6 +294,21 @@ impl Oracle {
         }
     }
 
+    /// Somebody asks for the queue, or goes on reading it.
+    fn show_queue(&mut self, at: At, core: &Scheduler) {
+        if self.client.is_none() && self.random.u32(0..ONE_CLIENT_IN) == 0 {
+            let client = Client::new(at, core, &mut self.book, &mut self.random);
+            self.trace.add(at, || "a client asks for the queue".to_string());
+            self.client = Some(Box::new(client));
+        }
+        if let Some(client) = &mut self.client
+            && client.step(at, core, &self.book, &mut self.random)
+        {
+            self.client = None;
+            self.totals.dumps += 1;
+        }
+    }
+
     fn check_agents(&self) {
         for (id, agent) in &self.agents {
             assert!(!agent.is_waiting, "{id:?} asked for work, and was told nothing");
@@ -365,6 +398,7 @@ impl Observer for Oracle {
         self.trace.add(at, || format!("told {}", shown(event)));
         self.told_at = at.wall;
         self.mode.told(event);
+        self.book.told(event);
         match event {
             Event::Arrived(arrival) => {
                 if let Some(message) = self.message_of(arrival.name.number()) {
@@ -387,6 +421,7 @@ impl Observer for Oracle {
 
     fn decided(&mut self, at: At, action: &Action) {
         self.trace.add(at, || format!("decided {}", shown_action(action)));
+        self.book.decided(action);
         match action {
             Action::StartAgent { agent, clause, channel, host: for_host } => {
                 let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
@@ -482,6 +517,8 @@ impl Observer for Oracle {
         self.trace.add(at, || "the scheduler is gone".to_string());
         self.totals.kills += 1;
         self.agents.clear();
+        self.book = Book::default();
+        self.client = None;
         self.messages.values_mut().for_each(|message| message.is_troubled = true);
     }
 
@@ -500,10 +537,12 @@ impl Observer for Oracle {
             core.check_invariants();
             if is_settled {
                 self.check_threads(at, core);
+                self.book.check(&core.totals());
             }
         }
         if is_settled {
             self.check_agents();
+            self.show_queue(at, core);
         }
     }
 }
