@@ -11,6 +11,7 @@ use crate::agent::protocol::{HUNGRY, Order, RESYNC, Report, Status};
 use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
 use crate::daemon::lines::Lines;
 use crate::scheduler::{AgentEnd, AgentId};
+use crate::spool::SpoolName;
 use crate::spool::note::{self, Occasion, Remark};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -67,7 +68,7 @@ enum State {
 
 /// A job that is under way.
 struct Work {
-    number: u64,
+    name: SpoolName,
     file: Rc<MemoryFile>,
     control: ControlFile,
     /// Its recipients, locked.
@@ -221,7 +222,7 @@ impl Agent {
             return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
         }
         let resync = |path: &[u8]| format!("{RESYNC} {}", String::from_utf8_lossy(path));
-        let Some((number, file, control)) = open(path, around.disk) else {
+        let Some((name, file, control)) = open(path, around.disk) else {
             self.say(&resync(path));
             return None;
         };
@@ -235,11 +236,11 @@ impl Agent {
             self.say(&resync(path));
             return None;
         };
-        let name = control.get(first.quad.host).to_ascii_lowercase();
-        let host = around.hosts.find(&name);
+        let host = control.get(first.quad.host).to_ascii_lowercase();
+        let host = around.hosts.find(&host);
         let (wait, refusal) = self.connect(host, around);
         self.state =
-            State::Working(Box::new(Work { number, file, control, open, host, refusal, mishap }));
+            State::Working(Box::new(Work { name, file, control, open, host, refusal, mishap }));
         if mishap == Mishap::Death(Death::Locked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
         }
@@ -429,7 +430,7 @@ impl Agent {
             Status::Error => notary(Occasion::Failure),
             _ => b"",
         };
-        let report = Report { number: work.number, offset, notary, status, message };
+        let report = Report { number: work.name.number(), offset, notary, status, message };
         report.write_to(&mut self.outbox);
     }
 
@@ -445,7 +446,7 @@ impl Agent {
             }
             Mishap::Greed => self.say(HUNGRY),
             Mishap::Resync => {
-                self.say(&format!("{RESYNC} {}", work.number));
+                self.say(&format!("{RESYNC} {}", work.name));
                 self.say(&format!("{RESYNC} A/B/{}", random.u64(..100)));
             }
             _ => {}
@@ -458,17 +459,17 @@ impl Agent {
         let words = [Status::Deferred, Status::DeferBack, Status::DeferAll, Status::RetryAt];
         let status = words[random.usize(0..words.len())];
         for recipient in &work.control.recipients {
-            let (number, offset) = (work.number, recipient.offset);
+            let (number, offset) = (work.name.number(), recipient.offset);
             let report = Report { number, offset, notary: b"", status, message: b"7 a lie" };
             report.write_to(&mut self.outbox);
         }
         for (number, offset, status) in
-            [(work.number, 1, Status::Ok), (work.number ^ 1 << 40, 9, Status::Error)]
+            [(work.name.number(), 1, Status::Ok), (work.name.number() ^ 1 << 40, 9, Status::Error)]
         {
             let report = Report { number, offset, notary: b"", status, message: b"a lie" };
             report.write_to(&mut self.outbox);
         }
-        self.say(&format!("{}/{}\t\twhatever", work.number, work.open[0].offset));
+        self.say(&format!("{}/{}\t\twhatever", work.name.number(), work.open[0].offset));
     }
 }
 
@@ -485,11 +486,11 @@ enum Noted {
     Failed,
 }
 
-fn open(path: &[u8], disk: &Disk) -> Option<(u64, Rc<MemoryFile>, ControlFile)> {
-    let number: u64 = std::str::from_utf8(path).ok()?.parse().ok()?;
-    let file = disk.control_file(number)?.clone();
+fn open(path: &[u8], disk: &Disk) -> Option<(SpoolName, Rc<MemoryFile>, ControlFile)> {
+    let name = SpoolName::from_notified(path)?;
+    let file = disk.control_file(&name)?.clone();
     let control = control_file::parse(file.text().clone()).ok()?;
-    Some((number, file, control))
+    Some((name, file, control))
 }
 
 fn drawn_outcome(work: &Work, around: &mut Around<'_>) -> Outcome {

@@ -1,5 +1,7 @@
 //! The spool in memory: control files with their real bytes, which the real parser reads and the real
-//! marks change. It can be full, fail, and lose files.
+//! marks change. It can be full, fail, and lose files. It may have letter folders; then routers that do
+//! not know of them put their files at the top, and the reader moves them down ([`settle`](Disk::settle)).
+//! Of each number there is one message at a time, wherever its two files are.
 
 use super::memory_file::MemoryFile;
 use crate::control_file::{self, ControlFile, ControlFileError, mark};
@@ -8,7 +10,7 @@ use crate::scheduler::{Note, OrderTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::read::{self, Found};
 use crate::spool::remove;
-use crate::spool::{Arrival, HashFolder, LockOwner, SpoolName, owner_among};
+use crate::spool::{Arrival, HashFolder, HashLevel, LockOwner, SpoolName, owner_among};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -29,6 +31,7 @@ pub struct DiskFaults {
 /// The files of a POSTOFFICE.
 pub struct Disk {
     messages: BTreeMap<u64, Files>,
+    level: HashLevel,
     postman: Vec<Rc<MemoryFile>>,
     orders: Vec<Standing>,
     /// How it fails now.
@@ -39,11 +42,11 @@ pub struct Disk {
 
 /// What there is of one message.
 struct Files {
-    control: Option<Rc<MemoryFile>>,
+    control: Option<(HashFolder, Rc<MemoryFile>)>,
     /// When the control file came.
     changed: Timestamp,
     /// When the message file was written, if there is one.
-    message: Option<Timestamp>,
+    message: Option<(HashFolder, Timestamp)>,
 }
 
 /// Why a control file gives no arrival.
@@ -54,6 +57,10 @@ enum Problem {
 }
 
 impl Files {
+    fn control(&self, folder: HashFolder) -> Option<&Rc<MemoryFile>> {
+        self.control.as_ref().filter(|(of, _)| *of == folder).map(|(_, file)| file)
+    }
+
     /// When the message came, if the control file names one.
     fn check_message(
         &self,
@@ -65,7 +72,8 @@ impl Files {
         }
         read::check_name(name, file)?;
         let missing = || ControlFileError::new(0, "there is no message file");
-        self.message.ok_or_else(missing).map(Some)
+        let message = self.message.filter(|(folder, _)| *folder == name.folder());
+        message.ok_or_else(missing).map(|(_, written)| Some(written))
     }
 }
 
@@ -92,17 +100,18 @@ pub enum Left {
     Gone,
 }
 
-/// The name of the message of a number. All simulated spools are flat.
-pub fn name(number: u64) -> SpoolName {
+/// The name of the message of a number in a folder.
+pub fn name(number: u64, folder: HashFolder) -> SpoolName {
     let digits = number.to_string();
-    SpoolName::new(HashFolder::TOP, digits.as_bytes()).expect("a number is a name")
+    SpoolName::new(folder, digits.as_bytes()).expect("a number is a name")
 }
 
 impl Disk {
     /// An empty spool.
-    pub fn new(seed: u64) -> Disk {
+    pub fn new(seed: u64, level: HashLevel) -> Disk {
         Disk {
             messages: BTreeMap::new(),
+            level,
             postman: Vec::new(),
             orders: Vec::new(),
             faults: DiskFaults::default(),
@@ -115,15 +124,15 @@ impl Disk {
     pub fn put(
         &mut self,
         wall: Timestamp,
-        number: u64,
+        name: &SpoolName,
         text: Vec<u8>,
         has_message: bool,
     ) -> Rc<MemoryFile> {
         self.serial += 1;
         let file = Rc::new(MemoryFile::new(self.serial, text));
-        let message = has_message.then_some(wall);
-        let files = Files { control: Some(file.clone()), changed: wall, message };
-        self.messages.insert(number, files);
+        let message = has_message.then_some((name.folder(), wall));
+        let control = Some((name.folder(), file.clone()));
+        self.messages.insert(name.number(), Files { control, changed: wall, message });
         file
     }
 
@@ -133,13 +142,16 @@ impl Disk {
     }
 
     /// The control file of a message.
-    pub fn control_file(&self, number: u64) -> Option<&Rc<MemoryFile>> {
-        self.messages.get(&number)?.control.as_ref()
+    pub fn control_file(&self, name: &SpoolName) -> Option<&Rc<MemoryFile>> {
+        self.messages.get(&name.number())?.control(name.folder())
     }
 
-    /// Numbers of all control files, in ascending order.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.messages.iter().filter(|(_, files)| files.control.is_some()).map(|(number, _)| *number)
+    /// Names of all control files, numbers in ascending order.
+    pub fn names(&self) -> impl Iterator<Item = SpoolName> {
+        let name_of = |(number, files): (&u64, &Files)| {
+            files.control.as_ref().map(|(folder, _)| name(*number, *folder))
+        };
+        self.messages.iter().filter_map(name_of)
     }
 
     /// What was moved to `postman/`, in that order.
@@ -154,61 +166,112 @@ impl Disk {
 
     /// Somebody deletes both files of a message. Returns the control file.
     pub fn lose(&mut self, number: u64) -> Option<Rc<MemoryFile>> {
-        self.messages.remove(&number)?.control
+        self.messages.remove(&number)?.control.map(|(_, file)| file)
     }
 
     /// Reads a control file for the scheduler, as `spool::read::read` does.
-    pub fn read(&mut self, number: u64, is_alive: impl Fn(u32) -> bool) -> Found {
-        match self.parse(number, is_alive) {
+    pub fn read(&mut self, name: &SpoolName, is_alive: impl Fn(u32) -> bool) -> Found {
+        if self.control_file(name).is_none() {
+            return Found::Nothing;
+        }
+        let name = match self.settle(name) {
+            Ok(name) => name,
+            Err(error) => return Found::Failed(error),
+        };
+        match self.parse(&name, is_alive) {
             Ok((file, arrival)) => {
                 read::holder(&file).map_or(Found::Arrival(arrival), Found::Locked)
             }
-            Err(problem) => self.found(number, problem),
+            Err(problem) => self.found(&name, problem),
         }
     }
 
     /// Reads the control file of a loaded message, as `spool::read::read_again` does.
-    pub fn read_again(&mut self, number: u64, is_alive: impl Fn(u32) -> bool) -> Found {
-        match self.parse(number, is_alive) {
+    pub fn read_again(&mut self, name: &SpoolName, is_alive: impl Fn(u32) -> bool) -> Found {
+        match self.parse(name, is_alive) {
             Ok((_, arrival)) => Found::Arrival(arrival),
-            Err(problem) => self.found(number, problem),
+            Err(problem) => self.found(name, problem),
         }
+    }
+
+    /// Moves files down that are at the top of a spool with levels, the control file first, or finishes
+    /// such a move. Returns where the control file is to be used.
+    fn settle(&mut self, name: &SpoolName) -> io::Result<SpoolName> {
+        let below = HashFolder::of(name.number(), self.level);
+        let moves = name.folder() == HashFolder::TOP && below != HashFolder::TOP;
+        if moves && (self.folder_is_missing() || self.fails().is_err()) {
+            return Ok(name.clone());
+        }
+        let fails = !moves && self.fails().is_err();
+        let Some(files) = self.messages.get_mut(&name.number()) else {
+            return Ok(name.clone());
+        };
+        let to = if moves { below } else { name.folder() };
+        let is_at_top = |(folder, _): &&mut (HashFolder, Timestamp)| *folder == HashFolder::TOP;
+        if let Some(message) = files.message.as_mut().filter(is_at_top)
+            && to != HashFolder::TOP
+        {
+            if fails {
+                return Err(ErrorKind::ReadOnlyFilesystem.into());
+            }
+            message.0 = to;
+        }
+        if let Some(control) = &mut files.control {
+            control.0 = to;
+        }
+        Ok(name.in_folder(to))
+    }
+
+    /// A scheduler is killed after the first step of moving a message down, if there is one to be moved.
+    pub fn half_settle(&mut self) {
+        let is_at_top = |files: &Files| matches!(files.control, Some((HashFolder::TOP, _)));
+        let level = self.level;
+        if let Some((number, files)) = self.messages.iter_mut().find(|(_, files)| is_at_top(files))
+            && let Some(control) = &mut files.control
+        {
+            control.0 = HashFolder::of(*number, level);
+        }
+    }
+
+    /// A folder that a file is to be moved to cannot be made.
+    fn folder_is_missing(&mut self) -> bool {
+        self.faults.is_full && self.random.bool()
     }
 
     fn parse(
         &mut self,
-        number: u64,
+        name: &SpoolName,
         is_alive: impl Fn(u32) -> bool,
     ) -> Result<(ControlFile, Arrival), Problem> {
         let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
-        let files = self.messages.get(&number).ok_or(Problem::Gone)?;
-        let on_disk = files.control.as_ref().ok_or(Problem::Gone)?;
+        let files = self.messages.get(&name.number()).ok_or(Problem::Gone)?;
+        let on_disk = files.control(name.folder()).ok_or(Problem::Gone)?;
         if fails {
             return Err(Problem::Failed(ErrorKind::PermissionDenied.into()));
         }
-        let name = name(number);
         let text = on_disk.text().clone();
         let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
-        let received = files.check_message(&name, &file).map_err(Problem::Malformed)?;
+        let received = files.check_message(name, &file).map_err(Problem::Malformed)?;
         let is_dead = |field| owner_among(field, &is_alive) == LockOwner::Dead;
         read::unlock_dead(&**on_disk, &mut file, is_dead).map_err(Problem::Failed)?;
         let received = received.unwrap_or(files.changed);
-        let arrival = Arrival::new(name, &file, received, files.changed);
+        let arrival = Arrival::new(name.clone(), &file, received, files.changed);
         Ok((file, arrival))
     }
 
-    fn found(&mut self, number: u64, problem: Problem) -> Found {
+    fn found(&mut self, name: &SpoolName, problem: Problem) -> Found {
         match problem {
             Problem::Gone => Found::Nothing,
             Problem::Failed(error) => Found::Failed(error),
-            Problem::Malformed(error) => self.malformed(number, error),
+            Problem::Malformed(error) => self.malformed(name, error),
         }
     }
 
     /// A file that cannot be used goes to `postman/`. If there is no room, it stays where it is; the
     /// real reader can hide it there, unless the folder is read-only.
-    fn malformed(&mut self, number: u64, error: ControlFileError) -> Found {
-        let moved = self.move_aside(number).map(|_| PathBuf::from(format!("postman/{number}")));
+    fn malformed(&mut self, name: &SpoolName, error: ControlFileError) -> Found {
+        let path = PathBuf::from(format!("postman/{}", name.number()));
+        let moved = self.move_aside(name).map(|_| path);
         Found::Malformed { error, moved }
     }
 
@@ -223,8 +286,7 @@ impl Disk {
     /// were any lines.
     pub fn note(&mut self, note: &Note) -> io::Result<(Rc<MemoryFile>, bool)> {
         self.fails()?;
-        let number = note.name.number();
-        let on_disk = self.control_file(number).cloned().ok_or(ErrorKind::NotFound)?;
+        let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
         let file = control_file::parse(on_disk.text().clone())
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         let remark = Remark {
@@ -279,37 +341,40 @@ impl Disk {
     }
 
     /// Takes a message out of the spool, as `spool::remove` does.
-    pub fn remove(&mut self, number: u64, aside: bool) -> io::Result<Left> {
+    pub fn remove(&mut self, name: &SpoolName, aside: bool) -> io::Result<Left> {
         self.fails()?;
-        let Some(file) = self.control_file(number).cloned() else {
-            self.messages.remove(&number);
+        let Some(file) = self.control_file(name).cloned() else {
+            let number = name.number();
+            if self.messages.get(&number).is_some_and(|files| files.control.is_none()) {
+                self.messages.remove(&number);
+            }
             return Ok(Left::Gone);
         };
         if aside && remove::has_something_to_see(file.text().clone()) {
-            return self.move_aside(number);
+            return self.move_aside(name);
         }
-        self.messages.remove(&number);
+        self.messages.remove(&name.number());
         Ok(Left::Removed(file))
     }
 
     /// The first half of what [`remove`](Self::remove) does: the scheduler is killed before the second.
     /// Returns the control file, if it is gone now.
-    pub fn half_remove(&mut self, number: u64, aside: bool) -> Option<Rc<MemoryFile>> {
-        let files = self.messages.get_mut(&number)?;
-        let file = files.control.as_ref()?;
+    pub fn half_remove(&mut self, name: &SpoolName, aside: bool) -> Option<Rc<MemoryFile>> {
+        let files = self.messages.get_mut(&name.number())?;
+        let file = files.control(name.folder())?;
         // The first step of moving aside is a second name, which changes nothing here.
         if aside && remove::has_something_to_see(file.text().clone()) {
             return None;
         }
-        files.control.take()
+        files.control.take().map(|(_, file)| file)
     }
 
-    fn move_aside(&mut self, number: u64) -> io::Result<Left> {
+    fn move_aside(&mut self, name: &SpoolName) -> io::Result<Left> {
         if self.faults.is_full {
             return Err(ErrorKind::StorageFull.into());
         }
-        let files = self.messages.remove(&number);
-        let file = files.and_then(|files| files.control).ok_or(ErrorKind::NotFound)?;
+        let file = self.control_file(name).cloned().ok_or(ErrorKind::NotFound)?;
+        self.messages.remove(&name.number());
         self.postman.push(file.clone());
         Ok(Left::Aside(file))
     }
@@ -317,11 +382,11 @@ impl Disk {
     /// Clears the locks of dead processes, among them the given one, as `spool::read` does.
     pub fn clear_locks(
         &mut self,
-        number: u64,
+        name: &SpoolName,
         dead: u32,
         is_alive: impl Fn(u32) -> bool,
     ) -> io::Result<()> {
-        let Some(on_disk) = self.control_file(number).cloned() else {
+        let Some(on_disk) = self.control_file(name).cloned() else {
             return Ok(());
         };
         let Ok(mut file) = control_file::parse(on_disk.text().clone()) else {

@@ -32,8 +32,8 @@ mod shell;
 use crate::config::Config;
 use crate::scheduler::learned::{Learned, Lessons};
 use crate::scheduler::{AgentEnd, Event, Manner, Order, OrderTicket, Scheduler, Settings};
-use crate::spool::SpoolName;
 use crate::spool::read::Found;
+use crate::spool::{HashLevel, SpoolName};
 use crate::time::{ClockStep, Timestamp};
 use agenda::Agenda;
 use agent::{Agent, Around, Next};
@@ -78,6 +78,8 @@ pub struct Setup {
     pub settings: Settings,
     /// The pid of the first agent; the next one has the next. Control files have room for six digits.
     pub first_pid: u32,
+    /// How many levels of letter folders the spool has.
+    pub level: HashLevel,
     /// How long things take.
     pub delays: Delays,
     /// What agents do wrong.
@@ -93,11 +95,11 @@ pub struct Setup {
 /// Something that is to happen.
 enum Happening {
     /// A notice of a router comes.
-    Notice(u64),
+    Notice(SpoolName),
     /// The scanner lists the spool.
     Scan { life: u64 },
     /// The reader reads a control file; `again`: of a loaded message.
-    Read { life: u64, number: u64, again: bool },
+    Read { life: u64, name: SpoolName, again: bool },
     /// The loop hears what was read.
     Found { life: u64, name: SpoolName, found: Box<Found>, again: bool },
     /// The writer does the first thing in its line.
@@ -157,7 +159,7 @@ impl<O: Observer> Simulation<O> {
             clock: Clock::new(setup.start),
             agenda: Agenda::new(),
             soon: VecDeque::new(),
-            disk: Disk::new(random.u64(..)),
+            disk: Disk::new(random.u64(..), setup.level),
             random,
             setup,
             config,
@@ -187,6 +189,11 @@ impl<O: Observer> Simulation<O> {
         &mut self.setup.habits
     }
 
+    /// What each scheduler is told that is started from now on, but for the seed.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.setup.settings
+    }
+
     /// Agents whose processes live, whoever started them.
     pub fn living_agents(&self) -> usize {
         self.agents.iter().flatten().filter(|agent| agent.end.is_none()).count()
@@ -194,12 +201,12 @@ impl<O: Observer> Simulation<O> {
 
     /// A router puts a message into the spool; `has_message`: with its message file. With a notice the
     /// scheduler hears of it, without one it has to look.
-    pub fn submit(&mut self, number: u64, text: Vec<u8>, has_message: bool, notice: bool) {
-        let file = self.disk.put(self.clock.wall(), number, text, has_message);
+    pub fn submit(&mut self, name: SpoolName, text: Vec<u8>, has_message: bool, notice: bool) {
+        let file = self.disk.put(self.clock.wall(), &name, text, has_message);
         let at = self.at();
-        self.observer.submitted(at, number, &file);
+        self.observer.submitted(at, name.number(), &file);
         if notice && self.shell.is_some() {
-            self.after(self.setup.delays.notice, Happening::Notice(number));
+            self.after(self.setup.delays.notice, Happening::Notice(name));
         }
     }
 
@@ -211,7 +218,7 @@ impl<O: Observer> Simulation<O> {
         self.lives += 1;
         let settings = Settings { seed: self.random.u64(..), ..self.setup.settings.clone() };
         let at = self.at();
-        self.observer.started(at, &self.config);
+        self.observer.started(at, &self.config, &settings);
         self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
         for order in self.disk.orders().to_vec() {
             self.tell(Event::Standing(order));
@@ -390,9 +397,9 @@ impl<O: Observer> Simulation<O> {
     fn happen(&mut self, happening: Happening) {
         let life = self.lives;
         match happening {
-            Happening::Notice(number) => self.hear_notice(number),
+            Happening::Notice(name) => self.hear_notice(name),
             Happening::Scan { life: of } if of == life => self.scan(),
-            Happening::Read { life: of, number, again } if of == life => self.read(number, again),
+            Happening::Read { life: of, name, again } if of == life => self.read(name, again),
             Happening::Found { life: of, name, found, again } if of == life => {
                 self.hear_found(name, *found, again);
             }

@@ -4,7 +4,7 @@ use super::disk::{Disk, Left};
 use super::memory_file::MemoryFile;
 use crate::agent::protocol::Status;
 use crate::config::Config;
-use crate::scheduler::{Action, Event, Scheduler};
+use crate::scheduler::{Action, Event, Scheduler, Settings};
 use crate::time::Timestamp;
 use std::rc::Rc;
 
@@ -40,8 +40,8 @@ pub trait Observer {
     fn left(&mut self, _at: At, _number: u64, _left: &Left) {}
     /// The scheduler was killed, or has ended.
     fn stopped(&mut self, _at: At) {}
-    /// A scheduler is started with a configuration.
-    fn started(&mut self, _at: At, _config: &Rc<Config>) {}
+    /// A scheduler is started with a configuration, and told this on its command line.
+    fn started(&mut self, _at: At, _config: &Rc<Config>, _settings: &Settings) {}
     /// A step is over. Without a core while no scheduler runs. `is_settled` tells whether everything
     /// that was decided is carried out, or at least under way.
     fn step_over(&mut self, _at: At, _core: Option<&Scheduler>, _disk: &Disk, _is_settled: bool) {}

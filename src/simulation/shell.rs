@@ -2,7 +2,7 @@
 //! is killed is lost.
 
 use super::agent::Agent;
-use super::disk::{Left, WriteRequest, name};
+use super::disk::{Left, WriteRequest};
 use super::observer::Observer;
 use super::{Delays, Happening, Setup, Simulation, Written};
 use crate::agent::library::Scope;
@@ -94,7 +94,7 @@ impl<O: Observer> Simulation<O> {
     fn look_around(&mut self) {
         let wall = self.clock.wall();
         while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
-            self.request_read(held.number(), false);
+            self.request_read(held, false);
         }
         let Some(shell) = &mut self.shell else {
             return;
@@ -166,7 +166,7 @@ impl<O: Observer> Simulation<O> {
             Action::ClearLocks { name, pid } => {
                 self.request_write(WriteRequest::ClearLocks(name, pid));
             }
-            Action::ReadAgain(name) => self.request_read(name.number(), true),
+            Action::ReadAgain(name) => self.request_read(name, true),
             Action::Note(note) => self.request_write(WriteRequest::Note(Box::new(note))),
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
@@ -203,13 +203,13 @@ impl<O: Observer> Simulation<O> {
         self.plan_agent(pid, self.setup.delays.start);
     }
 
-    pub(super) fn hear_notice(&mut self, number: u64) {
+    pub(super) fn hear_notice(&mut self, name: SpoolName) {
         let Some(shell) = &mut self.shell else {
             return;
         };
-        let known = shell.known(&name(number));
-        if shell.intake.found(&name(number), known) {
-            self.request_read(number, false);
+        let known = shell.known(&name);
+        if shell.intake.found(&name, known) {
+            self.request_read(name, false);
         }
     }
 
@@ -219,43 +219,43 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         let mut new = Vec::new();
-        for number in self.disk.numbers() {
-            let known = shell.known(&name(number));
-            if shell.intake.found(&name(number), known) {
-                new.push((self.disk.changed(number), number));
+        for name in self.disk.names() {
+            let known = shell.known(&name);
+            if shell.intake.found(&name, known) {
+                new.push((self.disk.changed(name.number()), name));
             }
         }
         shell.intake.end_scan(wall, false);
-        new.sort_unstable();
-        for (_, number) in new {
-            self.request_read(number, false);
+        new.sort_by_key(|(changed, name)| (*changed, name.number()));
+        for (_, name) in new {
+            self.request_read(name, false);
         }
     }
 
-    fn request_read(&mut self, number: u64, again: bool) {
+    fn request_read(&mut self, name: SpoolName, again: bool) {
         let delay = self.setup.delays.read;
         if let Some(shell) = &self.shell {
             let (life, free) = (shell.life, shell.reader_free);
-            let time = self.after_time(free, delay, Happening::Read { life, number, again });
+            let time = self.after_time(free, delay, Happening::Read { life, name, again });
             if let Some(shell) = &mut self.shell {
                 shell.reader_free = time;
             }
         }
     }
 
-    pub(super) fn read(&mut self, number: u64, again: bool) {
+    pub(super) fn read(&mut self, name: SpoolName, again: bool) {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         let found = match again {
-            false => self.disk.read(number, is_alive),
-            true => self.disk.read_again(number, is_alive),
+            false => self.disk.read(&name, is_alive),
+            true => self.disk.read_again(&name, is_alive),
         };
-        let (life, name, found) = (self.lives, name(number), Box::new(found));
+        let (life, found) = (self.lives, Box::new(found));
         let delay = self.setup.delays.read;
         if let Found::Malformed { moved: Ok(_), .. } = &*found
             && let Some(file) = self.disk.postman().last().cloned()
         {
             let at = self.at();
-            self.observer.left(at, number, &Left::Aside(file));
+            self.observer.left(at, name.number(), &Left::Aside(file));
         }
         self.after(delay, Happening::Found { life, name, found, again });
     }
@@ -319,7 +319,7 @@ impl<O: Observer> Simulation<O> {
                 Written::Noted { ticket: note.ticket, outcome }
             }
             WriteRequest::Remove(name, aside) => {
-                let removed = self.disk.remove(name.number(), aside);
+                let removed = self.disk.remove(&name, aside);
                 if let Ok(left) = &removed {
                     self.observer.left(at, name.number(), left);
                 }
@@ -330,16 +330,16 @@ impl<O: Observer> Simulation<O> {
                 let outcome = self.disk.keep_orders(orders).map_err(|error| error.kind());
                 Written::Kept { ticket, outcome }
             }
-            WriteRequest::ClearLocks(name, pid) => return self.clear_locks(name.number(), pid),
+            WriteRequest::ClearLocks(name, pid) => return self.clear_locks(&name, pid),
         };
         let (life, event, delay) = (self.lives, Box::new(event), self.setup.delays.write);
         self.after(delay, Happening::Written { life, event });
     }
 
-    fn clear_locks(&mut self, number: u64, pid: u32) {
+    fn clear_locks(&mut self, name: &SpoolName, pid: u32) {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         // Locks in memory come off without fail.
-        self.disk.clear_locks(number, pid, is_alive).ok();
+        self.disk.clear_locks(name, pid, is_alive).ok();
     }
 
     pub(super) fn hear_written(&mut self, written: &Written) {
@@ -352,7 +352,7 @@ impl<O: Observer> Simulation<O> {
                     return;
                 };
                 if let Some(name) = shell.intake.left(number) {
-                    self.request_read(name.number(), false);
+                    self.request_read(name, false);
                 }
             }
         }
@@ -361,10 +361,11 @@ impl<O: Observer> Simulation<O> {
     /// A scheduler that was killed had begun to write something.
     pub(super) fn write_half(&mut self, mut shell: Shell) {
         let at = self.at();
+        self.disk.half_settle();
         match shell.to_write.pop_front() {
             Some(WriteRequest::Note(note)) => self.disk.half_note(&note),
             Some(WriteRequest::Remove(name, aside)) => {
-                if let Some(file) = self.disk.half_remove(name.number(), aside) {
+                if let Some(file) = self.disk.half_remove(&name, aside) {
                     self.observer.left(at, name.number(), &Left::Removed(file));
                 }
             }

@@ -70,7 +70,10 @@ pub fn read(spool: &Spool, level: HashLevel, name: SpoolName) -> Found {
 
 /// The same, for a file that has been looked at just now.
 pub fn read_looked_at(spool: &Spool, level: HashLevel, name: SpoolName, look: &Look) -> Found {
-    let name = settle(spool, level, name);
+    let name = match settle(spool, level, name) {
+        Ok(name) => name,
+        Err(error) => return Found::Failed(error),
+    };
     match examine(spool, &name, look) {
         Ok(arrival) => Found::Arrival(arrival),
         Err(problem) => problem.found(|| {
@@ -165,18 +168,19 @@ impl From<io::Error> for Problem {
 
 /// Where the files of a message are to be used: a control file found at the top, although the spool has
 /// levels, goes where it belongs, and its message with it. A move that a crash has cut short is finished.
-/// If it cannot be moved, or something is in its way, it is used where it is.
-fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> SpoolName {
+/// If it cannot be moved, or something is in its way, it is used where it is. Fails only if it cannot be
+/// used anywhere yet: its message is still at the top.
+fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> io::Result<SpoolName> {
     let folder = HashFolder::of(name.number(), level);
     if name.folder() != HashFolder::TOP {
-        finish_move(spool, &name);
-        return name;
+        finish_move(spool, &name)?;
+        return Ok(name);
     }
     if folder == HashFolder::TOP {
-        return name;
+        return Ok(name);
     }
     let below = name.in_folder(folder);
-    match move_down(spool, &name, &below) {
+    Ok(match move_down(spool, &name, &below) {
         Ok(()) => below,
         Err(error) => {
             // What has gone away since is told by whoever reads it.
@@ -185,7 +189,7 @@ fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> SpoolName {
             }
             name
         }
-    }
+    })
 }
 
 /// Moves a control file down, then its message. Never onto a file that is there: each of the two would
@@ -213,19 +217,17 @@ fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> 
 }
 
 /// A crash may have come between the two steps of a move: then the message is still at the top, where no
-/// control file lays claim to it.
-fn finish_move(spool: &Spool, name: &SpoolName) {
+/// control file lays claim to it. As long as it cannot be moved it is not missing.
+fn finish_move(spool: &Spool, name: &SpoolName) -> io::Result<()> {
     let at_top = name.in_folder(HashFolder::TOP);
     let (message, message_at_top) = (spool.message_file(name), spool.message_file(&at_top));
     if exists(&message) || !exists(&message_at_top) || exists(&spool.control_file(&at_top)) {
-        return;
+        return Ok(());
     }
-    let moved = folder::make_below(spool.queue(), name.folder(), true)
-        .and_then(|_| sys::rename_new(&message_at_top, &message));
-    match moved {
-        Ok(()) => log::warn!("{name}: its message was still at the top of queue/, and is moved"),
-        Err(error) => log::error!("{name}: its message cannot be moved down: {error}"),
-    }
+    folder::make_below(spool.queue(), name.folder(), true)?;
+    sys::rename_new(&message_at_top, &message)?;
+    log::warn!("{name}: its message was still at the top of queue/, and is moved");
+    Ok(())
 }
 
 fn exists(path: &Path) -> bool {
@@ -397,6 +399,20 @@ mod tests {
         assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
         assert_eq!(text(&spool, "queue/F/4711").as_deref(), Some("one's message"));
         assert_eq!(text(&spool, "queue/4711"), None);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_moved_yet_is_not_missing() {
+        let (_folder, spool) = spool();
+        put(&spool, "transport/F/4711", "one");
+        put(&spool, "queue/4711", "one's message");
+        put(&spool, "queue/F", "in the way of the folder");
+        let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
+        let found = read(&spool, HashLevel::Once, name);
+        assert!(matches!(found, Found::Failed(_)), "{found:?}");
+        fs::remove_file(spool.postoffice().join("queue/F")).expect("it was there");
+        assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
+        assert_eq!(text(&spool, "queue/F/4711").as_deref(), Some("one's message"));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched::scheduler::Scheduler;
 use zsched::simulation::Simulation;
-use zsched::simulation::disk::DiskFaults;
+use zsched::simulation::disk::{self, DiskFaults};
 use zsched::simulation::habits::Habits;
+use zsched::spool::HashLevel;
 
 /// How much happens in a world.
 #[derive(Clone, Copy)]
@@ -29,6 +30,8 @@ const RECOVERY: Duration = Duration::from_secs(6 * 3600);
 struct Life {
     world: Simulation<Oracle>,
     random: Rng,
+    /// Of the letter folders of the spool.
+    level: HashLevel,
     size: Size,
     next_number: u64,
     /// Numbers that have been used, and may come again.
@@ -43,13 +46,14 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     let setup = world::setup(seed, &mut random);
     let config = world::config(&mut random);
     let hosts = world::hosts(&mut random);
-    let mut oracle = Oracle::new(trace.clone(), setup.settings.clone(), config.clone());
+    let mut oracle = Oracle::new(trace.clone(), config.clone(), seed);
     oracle.look_every = size.look_every;
+    let level = setup.level;
     let world = Simulation::new(setup, hosts, config, oracle);
     let set_back = Duration::ZERO;
-    let mut life = Life { world, random, size, next_number: 1, used: Vec::new(), set_back };
+    let mut life = Life { world, random, level, size, next_number: 1, used: Vec::new(), set_back };
     life.mail_comes();
-    life.world.start();
+    life.starts();
     for _ in 0..size.deeds {
         life.time_passes();
         life.something_is_done();
@@ -75,12 +79,28 @@ impl Life {
         };
         self.world.run_until(self.world.at().now + pause);
         if self.world.core().is_none() && self.random.u8(0..4) > 0 {
-            self.world.start();
+            self.starts();
         }
+    }
+
+    fn starts(&mut self) {
+        *self.world.settings_mut() = world::settings(&mut self.random);
+        self.world.start();
+    }
+
+    /// The scheduler that runs has been told not to serve everything.
+    fn is_restricted(&self) -> bool {
+        let settings = self.world.core().map(Scheduler::settings);
+        settings.is_some_and(|settings| settings.frozen || settings.selection.is_some())
     }
 
     fn something_is_done(&mut self) {
         let seconds = |random: &mut Rng, most: u64| Duration::from_secs(random.u64(0..most));
+        if self.is_restricted() && self.random.u8(0..5) == 0 {
+            // Nobody runs it like that for long.
+            self.world.kill();
+            return self.starts();
+        }
         match self.random.u8(0..40) {
             0..=15 => self.mail_comes(),
             16 => self.world.kill(),
@@ -115,7 +135,8 @@ impl Life {
             let (text, is_good) = world::mail(number, &mut self.random);
             let has_message = self.random.u8(0..100) > 0;
             let notice = self.random.u8(0..4) > 0;
-            self.world.submit(number, text, has_message, notice);
+            let folder = world::folder(number, self.level, &mut self.random);
+            self.world.submit(disk::name(number, folder), text, has_message, notice);
             self.world.observer.submitted_as(number, is_good && has_message);
             self.used.push(number);
         }
@@ -134,7 +155,7 @@ impl Life {
     }
 
     fn a_file_vanishes(&mut self) {
-        let numbers: Vec<u64> = self.world.disk.numbers().collect();
+        let numbers: Vec<u64> = self.world.disk.names().map(|name| name.number()).collect();
         if !numbers.is_empty() {
             let number = numbers[self.random.usize(0..numbers.len())];
             self.world.observer.lose(number);
@@ -149,6 +170,10 @@ impl Life {
         *self.world.habits_mut() = Habits::default();
         self.world.disk.faults = DiskFaults::default();
         self.world.hosts.heal();
+        *self.world.settings_mut() = world::open_settings(&mut self.random);
+        if self.is_restricted() {
+            self.world.kill();
+        }
         self.world.start();
         let end = self.world.at().now + RECOVERY + self.set_back;
         while self.world.at().now < end && !self.is_over() {

@@ -7,9 +7,14 @@
 //! | [`life`] | what happens in a world, and that it all comes to an end |
 //! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
 //! | [`oracle`] | what must never happen |
+//! | [`mode`] | the same, as far as the command line goes |
+//! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
 //! | [`trace`] | what did |
 
+mod book;
+mod dump;
 mod life;
+mod mode;
 mod oracle;
 mod trace;
 mod world;

@@ -1,7 +1,11 @@
 //! What must never happen, known independently of the core: who has been given what, what was really
 //! delivered, and what each limit says.
 
+use crate::book::Book;
+use crate::dump::Client;
+use crate::mode::Mode;
 use crate::trace::Trace;
+use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use zsched::agent::protocol::{Answer, Status};
@@ -14,15 +18,19 @@ use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
 use zsched::simulation::observer::{At, Observer};
+use zsched::spool::SpoolName;
 use zsched::spool::note::Occasion;
 use zsched::time::Timestamp;
+
+/// While there is no client, one comes in so many steps.
+const ONE_CLIENT_IN: u32 = 300;
 
 /// The oracle. It panics when something happens that must not.
 pub struct Oracle {
     pub trace: Rc<Trace>,
     /// The core's own invariants and the state of all threads are looked at every so many steps.
     pub look_every: u64,
-    settings: Settings,
+    mode: Mode,
     config: Rc<Config>,
     /// Counts configurations and schedulers.
     era: u64,
@@ -32,7 +40,12 @@ pub struct Oracle {
     present: BTreeMap<u64, u64>,
     /// Agents of the scheduler that runs.
     agents: BTreeMap<AgentId, Agent>,
-    forks: (i64, u32),
+    /// What the scheduler must know of.
+    book: Book,
+    /// Somebody who asks for its queue.
+    client: Option<Box<Client>>,
+    /// For what clients do.
+    random: Rng,
     /// What the wall clock showed when the core was told something last.
     told_at: Timestamp,
     pub totals: Totals,
@@ -50,6 +63,10 @@ pub struct Totals {
     pub aside: u64,
     pub kills: u64,
     pub agents: u64,
+    /// Times that due mail had no agent because of `-F`, `-p`, `-S`, or the like.
+    pub held_back: u64,
+    /// Queues that were shown to a client to the end.
+    pub dumps: u64,
 }
 
 impl Totals {
@@ -63,6 +80,8 @@ impl Totals {
         self.aside += other.aside;
         self.kills += other.kills;
         self.agents += other.agents;
+        self.held_back += other.held_back;
+        self.dumps += other.dumps;
     }
 }
 
@@ -114,17 +133,19 @@ enum Owed {
 }
 
 impl Oracle {
-    pub fn new(trace: Rc<Trace>, settings: Settings, config: Rc<Config>) -> Oracle {
+    pub fn new(trace: Rc<Trace>, config: Rc<Config>, seed: u64) -> Oracle {
         Oracle {
             trace,
             look_every: 1,
-            settings,
+            mode: Mode::new(Settings::default()),
             config,
             era: 0,
             messages: BTreeMap::new(),
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
-            forks: (0, 0),
+            book: Book::default(),
+            client: None,
+            random: Rng::with_seed(seed),
             told_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -169,13 +190,13 @@ impl Oracle {
         }
     }
 
-    fn check_start(&mut self, at: At, clause: &Rc<Clause>, channel: &[u8], host: Option<&[u8]>) {
+    fn check_limits(&self, clause: &Rc<Clause>, channel: &[u8], host: Option<&[u8]>) {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let count = |counts: &dyn Fn(&Agent) -> bool| {
             1 + self.agents.values().filter(|agent| counts(agent)).count()
         };
         let all = count(&|_| true);
-        assert!(all <= self.settings.max_agents, "max_agents: {all} agents");
+        assert!(all <= self.mode.settings.max_agents, "max_agents: {all} agents");
         assert!(all <= limit(clause.max_agents), "maxta: {all} agents");
         let of_channel = count(&|agent| *agent.channel == *channel);
         assert!(of_channel <= limit(clause.max_channel), "maxchannel: {of_channel} agents");
@@ -184,18 +205,13 @@ impl Oracle {
             agent.era == self.era && *agent.channel == *channel && same_ring
         });
         assert!(of_ring <= limit(clause.max_ring), "maxring: {of_ring} agents");
-        if self.forks.0 != at.wall.seconds() {
-            self.forks = (at.wall.seconds(), 0);
-        }
-        self.forks.1 += 1;
-        assert!(self.forks.1 <= self.settings.fork_rate, "fork rate: {} in a second", self.forks.1);
     }
 
     fn check_feed(&mut self, id: AgentId, job: &[u8]) {
         let line = job.strip_suffix(b"\n").expect("a job is a line");
         let mut fields = line.split(|byte| *byte == b'\t');
-        let path = std::str::from_utf8(fields.next().unwrap_or_default()).expect("a path");
-        let number: u64 = path.parse().expect("the spool is flat");
+        let path = fields.next().unwrap_or_default();
+        let number = SpoolName::from_notified(path).expect("a path below transport/").number();
         let serial = self.present.get(&number).copied();
         // It may have ended in the very turn in which this was decided; then its jobs were taken back.
         let Some(agent) = self.agents.get(&id) else {
@@ -206,6 +222,7 @@ impl Oracle {
             None => agent.host.clone().expect("an agent for one host knows it"),
         };
         let channel = agent.channel.clone();
+        self.mode.check_selected(&channel, &host);
         let job = Owed::Job { serial, host: host.clone() };
         for (other, agent) in &self.agents {
             let can_tell = serial.is_some() && !agent.is_greedy;
@@ -277,6 +294,21 @@ impl Oracle {
         }
     }
 
+    /// Somebody asks for the queue, or goes on reading it.
+    fn show_queue(&mut self, at: At, core: &Scheduler) {
+        if self.client.is_none() && self.random.u32(0..ONE_CLIENT_IN) == 0 {
+            let client = Client::new(at, core, &mut self.book, &mut self.random);
+            self.trace.add(at, || "a client asks for the queue".to_string());
+            self.client = Some(Box::new(client));
+        }
+        if let Some(client) = &mut self.client
+            && client.step(at, core, &self.book, &mut self.random)
+        {
+            self.client = None;
+            self.totals.dumps += 1;
+        }
+    }
+
     fn check_agents(&self) {
         for (id, agent) in &self.agents {
             assert!(!agent.is_waiting, "{id:?} asked for work, and was told nothing");
@@ -284,7 +316,7 @@ impl Oracle {
     }
 
     /// Whoever waits for an agent must be refused one for a reason that is true now.
-    fn check_threads(&self, at: At, core: &Scheduler) {
+    fn check_threads(&mut self, at: At, core: &Scheduler) {
         for id in core.ring_ids() {
             let ring = core.ring_view(id).expect("a ring that is listed is there");
             for thread in &ring.threads {
@@ -296,15 +328,21 @@ impl Oracle {
                 let refused = thread.refusal.unwrap_or_else(|| {
                     panic!("{destination} has mail that is due, no agent, and no reason");
                 });
-                assert!(ring.idle == 0, "{destination} waits, and an agent of its ring is idle");
                 let (channel, host) = (destination.channel(), destination.host());
+                let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
+                assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
+                if self.mode.explains(core, &self.config, channel, host) {
+                    self.totals.held_back += 1;
+                    continue;
+                }
                 let clause = self.config.select(channel, host).expect("a clause");
                 let of_channel = self.agents.values().filter(|agent| *agent.channel == *channel);
                 let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
                 let (count, limit) = match refused.slot {
-                    Some(Slot::General) => {
-                        (self.agents.len(), limit(clause.max_agents).min(self.settings.max_agents))
-                    }
+                    Some(Slot::General) => (
+                        self.agents.len(),
+                        limit(clause.max_agents).min(self.mode.settings.max_agents),
+                    ),
                     Some(Slot::Channel) => (of_channel.count(), limit(clause.max_channel)),
                     Some(Slot::Ring) => (ring.agents, limit(clause.max_ring)),
                     None if refused.pending == Some("ForkRateLimit") => {
@@ -318,7 +356,7 @@ impl Oracle {
                         );
                         continue;
                     }
-                    None => continue,
+                    None => panic!("{destination} is refused an agent, and nobody sees why"),
                 };
                 let why = refused.pending;
                 assert!(
@@ -359,6 +397,8 @@ impl Observer for Oracle {
     fn told(&mut self, at: At, event: &Event<'_>) {
         self.trace.add(at, || format!("told {}", shown(event)));
         self.told_at = at.wall;
+        self.mode.told(event);
+        self.book.told(event);
         match event {
             Event::Arrived(arrival) => {
                 if let Some(message) = self.message_of(arrival.name.number()) {
@@ -381,11 +421,13 @@ impl Observer for Oracle {
 
     fn decided(&mut self, at: At, action: &Action) {
         self.trace.add(at, || format!("decided {}", shown_action(action)));
+        self.book.decided(action);
         match action {
             Action::StartAgent { agent, clause, channel, host: for_host } => {
                 let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
                 let host = with_host.then_some(&for_host[..]);
-                self.check_start(at, clause, channel, host);
+                self.mode.check_start(at.wall, channel, for_host);
+                self.check_limits(clause, channel, host);
                 let for_host = for_host[..].into();
                 self.totals.agents += 1;
                 let new = Agent {
@@ -475,14 +517,16 @@ impl Observer for Oracle {
         self.trace.add(at, || "the scheduler is gone".to_string());
         self.totals.kills += 1;
         self.agents.clear();
+        self.book = Book::default();
+        self.client = None;
         self.messages.values_mut().for_each(|message| message.is_troubled = true);
     }
 
-    fn started(&mut self, at: At, config: &Rc<Config>) {
+    fn started(&mut self, at: At, config: &Rc<Config>, settings: &Settings) {
         self.trace.add(at, || "a scheduler starts".to_string());
         self.config = config.clone();
         self.era += 1;
-        self.forks = (0, 0);
+        self.mode = Mode::new(settings.clone());
     }
 
     fn step_over(&mut self, at: At, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {
@@ -493,10 +537,12 @@ impl Observer for Oracle {
             core.check_invariants();
             if is_settled {
                 self.check_threads(at, core);
+                self.book.check(&core.totals());
             }
         }
         if is_settled {
             self.check_agents();
+            self.show_queue(at, core);
         }
     }
 }

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched::config::{Config, Context, Zenv};
 use zsched::control_file::compose::{Address, Draft, Group, Recipient};
-use zsched::scheduler::Settings;
+use zsched::scheduler::{Selection, Settings};
 use zsched::simulation::habits::Habits;
 use zsched::simulation::hosts::{Hosts, Nature, Outage};
 use zsched::simulation::{Delays, Setup};
+use zsched::spool::{HashFolder, HashLevel};
 use zsched::time::Timestamp;
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
@@ -25,23 +26,43 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
     Setup {
         seed,
         start: START,
-        settings: Settings {
-            fork_rate: [1, 5, 30][random.usize(0..3)],
-            max_agents: [3, 10, 1000][random.usize(0..3)],
-            wait_for_initial_scan: random.bool(),
-            log_outcomes: random.bool(),
-            // Few, so that things happen while a new configuration is not in force everywhere.
-            reload_step: [1, 3, 1000][(seed % 3) as usize],
-            ..Settings::default()
-        },
+        settings: settings(random),
         // Not seven digits: a lock shows six, and whoever has the same ones keeps a dead one's alive.
         first_pid: [1000, 600_000][random.usize(0..2)],
+        level: [HashLevel::Flat, HashLevel::Once, HashLevel::Twice][random.usize(0..3)],
         delays: if is_fast { Delays::default() } else { slow(random) },
         habits: Habits::default(),
         crowded_turns: if random.bool() { 0.3 } else { 0.0 },
         pieces: !is_fast && random.bool(),
         scans: true,
     }
+}
+
+/// The command line of a scheduler that is about to start, drawn anew for each.
+pub fn settings(random: &mut Rng) -> Settings {
+    let selection = (random.u8(0..6) == 0).then(|| {
+        let mut part = |of: &[&str]| match random.bool() {
+            true => of[random.usize(0..of.len())].to_string(),
+            false => "*".to_string(),
+        };
+        format!("{}/{}", part(&CHANNELS), part(&HOSTS))
+    });
+    Settings {
+        frozen: random.u8(0..16) == 0,
+        selection: selection.and_then(|text| Selection::parse(&text)),
+        fork_rate: [1, 5, 30][random.usize(0..3)],
+        max_agents: [3, 10, 1000][random.usize(0..3)],
+        wait_for_initial_scan: random.bool(),
+        log_outcomes: random.bool(),
+        // Few, so that things happen while a new configuration is not in force everywhere.
+        reload_step: [1, 3, 1000][random.usize(0..3)],
+        ..Settings::default()
+    }
+}
+
+/// One that serves everything, without which mail may stay for ever.
+pub fn open_settings(random: &mut Rng) -> Settings {
+    Settings { frozen: false, selection: None, ..settings(random) }
 }
 
 fn slow(random: &mut Rng) -> Delays {
@@ -136,6 +157,15 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["wakeuprestartonly", "", "", ""]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
+}
+
+/// Where a router puts a message: it may know of the folders, or not, or have ideas of its own.
+pub fn folder(number: u64, level: HashLevel, random: &mut Rng) -> HashFolder {
+    match random.u8(0..10) {
+        0..=3 => HashFolder::TOP,
+        4 => HashFolder::of(random.u64(..), level),
+        _ => HashFolder::of(number, level),
+    }
 }
 
 /// A control file with some recipients, and whether anybody can use it.

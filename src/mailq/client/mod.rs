@@ -23,7 +23,7 @@ mod listing;
 mod notes;
 mod options;
 mod pid;
-mod queue;
+pub mod queue;
 mod report;
 mod screen;
 mod server;
@@ -45,6 +45,7 @@ use greeting::Version;
 use installation::Installation;
 use lines::{Echo, LIMITS, Lines};
 use listing::Wishes;
+use queue::Queue;
 use screen::{Screen, complain};
 use server::Server;
 use std::io::{self, IsTerminal, Read, Write};
@@ -126,6 +127,19 @@ pub fn show_answer<W: Write>(
     show_version_1(options, owner, &mut files, &mut lines, &mut screen, &mut complaints)?;
     screen.flush()?;
     Ok(complaints.count())
+}
+
+/// Reads an answer that is at hand, from the line behind its greeting on: the queue, and the lines of the
+/// report. An answer that gives cause for a single complaint is an error.
+pub fn read_answer(answer: &[u8]) -> Result<(Queue, Vec<Vec<u8>>), Failure> {
+    let (mut lines, mut complaints) = (Lines::new(answer, LIMITS), Complaints::default());
+    let queue = v1::read(&mut lines, &mut complaints)?;
+    complaints.verdict()?;
+    let mut report = Vec::new();
+    while let Some(line) = lines.next()? {
+        report.push(line.to_vec());
+    }
+    Ok((queue, report))
 }
 
 /// Shows what a scheduler sends behind the greeting of version 1.

@@ -18,7 +18,8 @@ mod world;
 use crate::config::{Config, Context, Zenv};
 use crate::schedsim::Trouble;
 use crate::scheduler::Settings;
-use crate::simulation::{Setup, Simulation};
+use crate::simulation::{Setup, Simulation, disk};
+use crate::spool::{HashFolder, HashLevel};
 use crate::time::Timestamp;
 use clap::Args;
 use statistics::Statistics;
@@ -150,6 +151,7 @@ fn simulate(
         start: START,
         settings: Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() },
         first_pid: 1000,
+        level: HashLevel::Flat,
         delays: world.agents.delays(),
         habits: world.agents.habits(),
         crowded_turns: 0.0,
@@ -177,7 +179,7 @@ fn simulate(
         }
         if mail == Some(stop) {
             let (number, text) = traffic.take();
-            simulation.submit(number, text, true, true);
+            simulation.submit(disk::name(number, HashFolder::TOP), text, true, true);
         } else if stop >= end {
             break;
         }

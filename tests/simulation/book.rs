@@ -1,0 +1,197 @@
+//! What the scheduler must know of, by what it was told: messages, and their recipients to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use zsched::agent::protocol::{Answer, Status};
+use zsched::scheduler::view::Totals;
+use zsched::scheduler::{Action, Destination, Event, Reread};
+use zsched::spool::Arrival;
+use zsched::spool::note::Occasion;
+
+/// A recipient: number of its message, and offset.
+pub type Recipient = (u64, u32);
+
+/// The queue of the scheduler that runs, as it follows from what it was told.
+#[derive(Default)]
+pub struct Book {
+    messages: BTreeMap<u64, Entry>,
+    /// Vertices for each destination.
+    vertices: BTreeMap<Destination, usize>,
+    /// Numbers that were forgotten; what agents still say of them is not about the next message.
+    forgotten: BTreeSet<u64>,
+    /// What has changed since somebody began to look.
+    pub journal: Journal,
+}
+
+/// A message.
+struct Entry {
+    path: String,
+    to_do: BTreeMap<u32, Destination>,
+    /// Recipients of which nobody can tell from outside whether the scheduler still waits for them.
+    unsure: BTreeMap<u32, Destination>,
+}
+
+/// What has changed.
+#[derive(Default)]
+pub struct Journal {
+    pub came: BTreeSet<Recipient>,
+    pub ended: BTreeSet<Recipient>,
+    /// Destinations that had nothing left for a while.
+    pub dried: BTreeSet<Destination>,
+    pub reloaded: bool,
+}
+
+impl Book {
+    /// The scheduler is told something, before it acts on it.
+    pub fn told(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Arrived(arrival) => self.arrived(arrival),
+            Event::ReadAgain { number, outcome } => self.read_again(*number, outcome),
+            Event::Removed { number, outcome: Ok(()) } => self.forget(*number),
+            Event::AgentSaid { line, .. } => {
+                if let Answer::Report(report) = Answer::parse(line)
+                    && is_final(report.status)
+                {
+                    match self.forgotten.contains(&report.number) {
+                        true => self.doubt(report.number, report.offset),
+                        false => self.end(report.number, report.offset),
+                    }
+                }
+            }
+            Event::Configured(_) => self.journal.reloaded = true,
+            _ => {}
+        }
+    }
+
+    /// It has decided something.
+    pub fn decided(&mut self, action: &Action) {
+        if let Action::Note(note) = action
+            && note.occasion == Occasion::Expiry
+        {
+            note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
+        }
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) {
+        let number = arrival.name.number();
+        if self.messages.contains_key(&number) {
+            return;
+        }
+        let mut to_do = BTreeMap::new();
+        for group in &arrival.groups {
+            let destination = Destination::new(&group.channel, &group.host);
+            *self.vertices.entry(destination.clone()).or_default() += 1;
+            for offset in &group.offsets {
+                to_do.insert(*offset, destination.clone());
+                self.journal.came.insert((number, *offset));
+            }
+        }
+        let entry = Entry { path: arrival.name.path(), to_do, unsure: BTreeMap::new() };
+        self.messages.insert(number, entry);
+    }
+
+    /// Whoever is finished in the file is finished in memory, unless an agent has it as a job.
+    fn read_again(&mut self, number: u64, outcome: &Reread) {
+        let Some(entry) = self.messages.get(&number) else {
+            return;
+        };
+        match outcome {
+            Reread::Read(arrival) => {
+                let groups = arrival.groups.iter().flat_map(|group| &group.offsets);
+                let unfinished: BTreeSet<u32> = groups.chain(&arrival.locked).copied().collect();
+                let finished = |offset: &&u32| !unfinished.contains(offset);
+                let finished: Vec<u32> = entry.to_do.keys().filter(finished).copied().collect();
+                finished.into_iter().for_each(|offset| self.doubt(number, offset));
+            }
+            Reread::Gone | Reread::Malformed(_) => {
+                self.forgotten.insert(number);
+                self.forget(number);
+            }
+            Reread::Failed(_) => {}
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        let entry = self.messages.get(&number);
+        let left = entry.into_iter().flat_map(|entry| entry.to_do.keys().copied());
+        let left: Vec<u32> = left.collect();
+        left.into_iter().for_each(|offset| self.end(number, offset));
+        self.messages.remove(&number);
+    }
+
+    fn doubt(&mut self, number: u64, offset: u32) {
+        let entry = self.messages.get(&number);
+        let destination = entry.and_then(|entry| entry.to_do.get(&offset)).cloned();
+        self.end(number, offset);
+        if let Some(destination) = destination
+            && let Some(entry) = self.messages.get_mut(&number)
+        {
+            entry.unsure.insert(offset, destination);
+        }
+    }
+
+    fn end(&mut self, number: u64, offset: u32) {
+        let Some(entry) = self.messages.get_mut(&number) else {
+            return;
+        };
+        entry.unsure.remove(&offset);
+        let Some(destination) = entry.to_do.remove(&offset) else {
+            return;
+        };
+        self.journal.ended.insert((number, offset));
+        if entry.to_do.values().any(|other| *other == destination) {
+            return;
+        }
+        let left = self.vertices.get_mut(&destination).expect("it was counted when it came");
+        *left -= 1;
+        if *left == 0 {
+            self.vertices.remove(&destination);
+            self.journal.dried.insert(destination);
+        }
+    }
+
+    /// All recipients to do, and where they go.
+    pub fn to_do(&self) -> BTreeMap<Recipient, Destination> {
+        let mut all = BTreeMap::new();
+        for (number, entry) in &self.messages {
+            all.extend(entry.to_do.iter().map(|(offset, to)| ((*number, *offset), to.clone())));
+        }
+        all
+    }
+
+    /// Those that may be to do as well.
+    pub fn unsure(&self) -> BTreeSet<Recipient> {
+        let mut all = BTreeSet::new();
+        for (number, entry) in &self.messages {
+            all.extend(entry.unsure.keys().map(|offset| (*number, *offset)));
+        }
+        all
+    }
+
+    /// Destinations with something to do.
+    pub fn destinations(&self) -> BTreeSet<Destination> {
+        self.vertices.keys().cloned().collect()
+    }
+
+    /// The path of a message below `transport/`.
+    pub fn path(&self, number: u64) -> Option<&str> {
+        Some(&self.messages.get(&number)?.path)
+    }
+
+    /// Compares it with what the scheduler says that it has.
+    pub fn check(&self, totals: &Totals) {
+        assert_eq!(totals.messages, self.messages.len(), "messages that the scheduler knows");
+        let sure: usize = self.messages.values().map(|entry| entry.to_do.len()).sum();
+        let unsure: usize = self.messages.values().map(|entry| entry.unsure.len()).sum();
+        let range = sure as u64..=(sure + unsure) as u64;
+        let found = totals.recipients;
+        assert!(range.contains(&found), "{found} recipients to do, and not {range:?}");
+        let vertices: usize = self.vertices.values().sum();
+        let is_right = (vertices..=vertices + unsure).contains(&totals.vertices);
+        assert!(is_right, "{} vertices, and not {vertices} (+{unsure})", totals.vertices);
+    }
+}
+
+fn is_final(status: Status) -> bool {
+    use Status::{Error, Error2, Ok, Ok2, Ok3};
+    matches!(status, Ok | Ok2 | Ok3 | Error | Error2)
+}

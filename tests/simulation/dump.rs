@@ -1,0 +1,206 @@
+//! A client that asks for the queue (MAILQ version 1) and takes the answer at its leisure, while the
+//! world goes on. What the answer says must be true of everything that was there all the time.
+
+use crate::book::{Book, Journal, Recipient};
+use fastrand::Rng;
+use std::collections::{BTreeMap, BTreeSet};
+use zsched::mailq::client::read_answer;
+use zsched::mailq::v1::{Dump, GREETING};
+use zsched::scheduler::view::{RingId, Totals};
+use zsched::scheduler::{Destination, Scheduler};
+use zsched::simulation::observer::At;
+
+/// One such client.
+pub struct Client {
+    dump: Dump,
+    /// What it has been sent.
+    answer: Vec<u8>,
+    /// It wants all single messages, not only the report.
+    with_vertices: bool,
+    /// It takes some of it in such a part of all steps.
+    pace: f64,
+    /// At most so many bytes at a time, more or less; everything at once if it is a fast one.
+    piece: usize,
+    /// All that was to do in the beginning.
+    before: BTreeMap<Recipient, Destination>,
+    unsure: BTreeSet<Recipient>,
+    destinations: BTreeSet<Destination>,
+    rings: BTreeMap<Destination, RingId>,
+}
+
+/// A line of the report about a thread.
+struct ThreadLine {
+    vertices: usize,
+    recipients: usize,
+}
+
+impl Client {
+    /// A client connects.
+    pub fn new(at: At, core: &Scheduler, book: &mut Book, random: &mut Rng) -> Client {
+        book.journal = Journal::default();
+        let with_vertices = random.u8(0..5) > 0;
+        let is_fast = random.u8(0..4) == 0;
+        Client {
+            dump: Dump::new(at.wall, with_vertices),
+            answer: Vec::new(),
+            with_vertices,
+            pace: if is_fast { 1.0 } else { random.f64() },
+            piece: if is_fast { usize::MAX } else { random.usize(1..1000) },
+            before: book.to_do(),
+            unsure: book.unsure(),
+            destinations: book.destinations(),
+            rings: rings(at, core),
+        }
+    }
+
+    /// A step is over: it may take some more. Tells whether it has everything.
+    pub fn step(&mut self, at: At, core: &Scheduler, book: &Book, random: &mut Rng) -> bool {
+        if random.f64() >= self.pace {
+            return false;
+        }
+        let mut piece = Vec::new();
+        self.dump.write(core, at.wall, &mut piece, self.piece);
+        self.answer.append(&mut piece);
+        if self.dump.is_over() {
+            self.check(at, core, book);
+        }
+        self.dump.is_over()
+    }
+
+    fn check(&self, at: At, core: &Scheduler, book: &Book) {
+        let answer = self.answer.strip_prefix(GREETING.as_bytes()).expect("it begins with that");
+        let (queue, report) = read_answer(answer).unwrap_or_else(|failure| {
+            panic!("{failure}: {}", String::from_utf8_lossy(&self.answer))
+        });
+        let mut shown: BTreeMap<Recipient, Destination> = BTreeMap::new();
+        let mut vertices: BTreeMap<Destination, usize> = BTreeMap::new();
+        for thread in queue.threads() {
+            let destination = Destination::new(thread.channel, thread.host);
+            for vertex in &thread.vertices {
+                let path = String::from_utf8_lossy(&vertex.file).into_owned();
+                let number = path.rsplit('/').next().and_then(|base| base.parse().ok());
+                let number = number.unwrap_or_else(|| panic!("{path} is no message"));
+                let stayed = |offset: &u32| self.stayed(&(number, *offset), &book.journal);
+                let is_path = book.path(number) == Some(&path);
+                let may_differ = !vertex.offsets.iter().any(stayed);
+                assert!(is_path || may_differ, "{path} is {:?}", book.path(number));
+                *vertices.entry(destination.clone()).or_default() += 1;
+                for offset in &vertex.offsets {
+                    let former = shown.insert((number, *offset), destination.clone());
+                    assert_eq!(former, None, "{number}/{offset} is shown twice");
+                }
+            }
+        }
+        if self.with_vertices {
+            self.check_recipients(&shown, &book.journal);
+        }
+        self.check_report(at, core, book, &report, &vertices);
+    }
+
+    /// Whether a recipient was to do all the time.
+    fn stayed(&self, who: &Recipient, journal: &Journal) -> bool {
+        self.before.contains_key(who) && !journal.ended.contains(who)
+    }
+
+    /// Whoever was to do all the time is shown, and nobody is who never was.
+    fn check_recipients(&self, shown: &BTreeMap<Recipient, Destination>, journal: &Journal) {
+        for (who, to) in &self.before {
+            let stayed = self.stayed(who, journal);
+            assert!(!stayed || shown.get(who) == Some(to), "{who:?} for {to} is not shown");
+        }
+        for (who, to) in shown {
+            let was_there = self.before.contains_key(who) || self.unsure.contains(who);
+            let known = was_there || journal.came.contains(who);
+            assert!(known, "{who:?} for {to} is shown, and was not there");
+        }
+    }
+
+    fn check_report(
+        &self,
+        at: At,
+        core: &Scheduler,
+        book: &Book,
+        report: &[Vec<u8>],
+        shown: &BTreeMap<Destination, usize>,
+    ) {
+        let rings = rings(at, core);
+        // All the time in the same ring, among the threads of which it was to be listed.
+        let stayed = |destination: &Destination| {
+            self.destinations.contains(destination)
+                && !book.journal.dried.contains(destination)
+                && !book.journal.reloaded
+                && self.rings.get(destination) == rings.get(destination)
+        };
+        let mut listed: BTreeMap<Destination, ThreadLine> = BTreeMap::new();
+        for line in report {
+            let line = String::from_utf8_lossy(line);
+            if let Some((destination, thread)) = parse_thread(&line) {
+                let is_first = !listed.contains_key(&destination);
+                assert!(is_first || !stayed(&destination), "{destination} is listed twice");
+                listed.insert(destination, thread);
+            }
+        }
+        for destination in self.destinations.iter().filter(|destination| stayed(destination)) {
+            assert!(listed.contains_key(destination), "{destination} is not listed");
+        }
+        let totals = core.totals();
+        check_totals(report, &totals);
+        // In one go, everything is of one moment.
+        if self.piece == usize::MAX {
+            let sum = |of: fn(&ThreadLine) -> usize| listed.values().map(of).sum::<usize>();
+            assert_eq!(sum(|line| line.vertices), totals.vertices, "vertices of all threads");
+            let recipients = sum(|line| line.recipients) as u64;
+            assert_eq!(recipients, totals.recipients, "recipients of all threads");
+            for (destination, count) in shown {
+                let line = &listed[destination];
+                assert_eq!(line.vertices, *count, "{destination}: vertices");
+            }
+        }
+    }
+}
+
+/// The last two lines are of the moment at which they were written.
+fn check_totals(report: &[Vec<u8>], totals: &Totals) {
+    let line = |name: &str| {
+        let is_it = |line: &&Vec<u8>| line.starts_with(name.as_bytes());
+        let line = report.iter().rev().find(is_it);
+        String::from_utf8_lossy(line.unwrap_or_else(|| panic!("no line {name}"))).into_owned()
+    };
+    let kids = line("Kids:");
+    let numbers = |line: &str| -> Vec<u64> {
+        line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+    };
+    let counts = [totals.agents, totals.idle, totals.messages, totals.threads, totals.vertices];
+    let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
+    assert_eq!(numbers(&kids)[..5], counts, "{kids}");
+    let msgs = line("Msgs in ");
+    let of = &totals.counters;
+    let counts = [of.messages_in, of.messages_out, totals.messages as u64];
+    let more = [of.recipients_in, of.recipients_out, totals.recipients];
+    assert_eq!(numbers(&msgs), [counts, more].concat(), "{msgs}");
+}
+
+/// The ring of each thread.
+fn rings(at: At, core: &Scheduler) -> BTreeMap<Destination, RingId> {
+    let mut rings = BTreeMap::new();
+    for id in core.ring_ids() {
+        let ring = core.ring_view(id).expect("a ring that is listed is there");
+        for thread in ring.threads {
+            let thread = core.thread_view(at.wall, thread).expect("its threads, too");
+            rings.insert(thread.destination.clone(), id);
+        }
+    }
+    rings
+}
+
+/// `    channel/host/0<TAB>N=2   R=3 ...`.
+fn parse_thread(line: &str) -> Option<(Destination, ThreadLine)> {
+    let line = line.strip_prefix("    ")?;
+    let (name, about) = line.split_once(|c: char| c.is_ascii_whitespace())?;
+    let (name, _with_host) = name.rsplit_once('/')?;
+    let (channel, host) = name.split_once('/')?;
+    let number =
+        |label: &str| about.split(label).nth(1)?.split_ascii_whitespace().next()?.parse().ok();
+    let thread = ThreadLine { vertices: number("N=")?, recipients: number("R=")? };
+    Some((Destination::new(channel.as_bytes(), host.as_bytes()), thread))
+}

@@ -1,0 +1,93 @@
+//! What a scheduler was told on its command line, and whether it keeps to it: `-F`, `-p`, `-S`, `-R`.
+//! `-W` concerns the log alone, and no core knows of it.
+
+use zsched::config::Config;
+use zsched::scheduler::why::Why;
+use zsched::scheduler::{Event, Refusal, Scheduler, Settings};
+use zsched::time::Timestamp;
+
+/// How a scheduler was started, and how far it is.
+pub struct Mode {
+    pub settings: Settings,
+    /// What was there at the start is loaded.
+    is_loaded: bool,
+    is_draining: bool,
+    /// The second in which agents were started last, and how many.
+    forks: (i64, u32),
+}
+
+impl Mode {
+    /// A scheduler starts.
+    pub fn new(settings: Settings) -> Mode {
+        Mode { settings, is_loaded: false, is_draining: false, forks: (0, 0) }
+    }
+
+    /// It is told something.
+    pub fn told(&mut self, event: &Event<'_>) {
+        match event {
+            Event::InitialScanDone => self.is_loaded = true,
+            Event::Drain => self.is_draining = true,
+            _ => {}
+        }
+    }
+
+    /// An agent is started.
+    pub fn check_start(&mut self, wall: Timestamp, channel: &[u8], host: &[u8]) {
+        let settings = &self.settings;
+        assert!(!settings.frozen, "-F: an agent is started");
+        assert!(!settings.wait_for_initial_scan || self.is_loaded, "-S: an agent is started early");
+        self.check_selected(channel, host);
+        if self.forks.0 != wall.seconds() {
+            self.forks = (wall.seconds(), 0);
+        }
+        self.forks.1 += 1;
+        let (forks, limit) = (self.forks.1, self.settings.fork_rate);
+        assert!(forks <= limit, "-R: {forks} in a second");
+    }
+
+    /// A destination is served.
+    pub fn check_selected(&self, channel: &[u8], host: &[u8]) {
+        let shown = || [channel, b"/", host].concat().escape_ascii().to_string();
+        assert!(self.selects(channel, host), "-p: {} is served", shown());
+    }
+
+    /// Whether `-p` lets a destination be served.
+    pub fn selects(&self, channel: &[u8], host: &[u8]) -> bool {
+        let selection = self.settings.selection.as_ref();
+        selection.is_none_or(|selection| selection.matches(channel, host))
+    }
+
+    /// Mail is due, without an agent: what is said about that must be true, as far as it is about this
+    /// mode. Tells whether it is.
+    pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {
+        let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
+        let why = &waits.last().expect("a thread with mail waits for something").why;
+        let refusals = waits.iter().filter_map(|wait| match wait.why {
+            Why::Refused { refusal, .. } => Some(refusal),
+            _ => None,
+        });
+        let refusals: Vec<Refusal> = refusals.collect();
+        let [refusal] = refusals[..] else {
+            panic!("what is due is refused an agent for one reason, not {why:?}");
+        };
+        let is_selected = self.selects(channel, host);
+        assert!(is_selected || refusal == Refusal::NotSelected, "-p: waits for {refusal:?}");
+        let is_true = match refusal {
+            Refusal::NotSelected => !is_selected,
+            Refusal::Frozen => self.settings.frozen,
+            Refusal::Loading => self.settings.wait_for_initial_scan && !self.is_loaded,
+            Refusal::Ending => self.is_draining,
+            Refusal::NoCommand => {
+                config.select(channel, host).is_none_or(|clause| clause.command.is_none())
+            }
+            // A sweep ends by itself.
+            Refusal::Reloading => true,
+            _ => {
+                assert!(!self.settings.frozen, "-F: waits for {refusal:?}");
+                return false;
+            }
+        };
+        assert!(is_true, "{refusal:?} is not true");
+        true
+    }
+}
