@@ -11,6 +11,7 @@ use super::thread::ThreadId;
 use super::vertex::{Fate, Place, VertexId};
 use crate::spool::note::Occasion;
 use crate::time::Timestamp;
+use std::collections::BTreeMap;
 
 impl Scheduler {
     pub(super) fn retry_threads(&mut self, threads: &[ThreadId]) -> Effect {
@@ -94,7 +95,7 @@ impl Scheduler {
 
     /// What targets mean: the vertices of each message. One that is named twice counts once.
     fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
-        let mut meant: Vec<(MessageId, Vec<VertexId>)> = Vec::new();
+        let mut meant: BTreeMap<u64, (MessageId, Vec<VertexId>)> = BTreeMap::new();
         for target in targets {
             let Some(message) = self.messages.find(target.number) else {
                 continue;
@@ -102,19 +103,17 @@ impl Scheduler {
             if self.messages[message].removing {
                 continue;
             }
-            let is_meant = |vertex: &VertexId| self.goes_to(*vertex, target.destination.as_ref());
-            let vertices = self.messages[message].vertices.iter(&self.vertices).filter(is_meant);
-            match meant.last_mut().filter(|(last, _)| *last == message) {
-                Some((_, known)) => {
-                    let new: Vec<VertexId> = vertices.filter(|new| !known.contains(new)).collect();
-                    known.extend(new);
-                }
-                None => meant.push((message, vertices.collect())),
-            }
+            let (_, known) = meant.entry(target.number).or_insert((message, Vec::new()));
+            let is_new = |vertex: &VertexId| {
+                self.goes_to(*vertex, target.destination.as_ref()) && !known.contains(vertex)
+            };
+            let vertices = self.messages[message].vertices.iter(&self.vertices);
+            let new: Vec<VertexId> = vertices.filter(is_new).collect();
+            known.extend(new);
         }
-        meant.retain(|(_, vertices)| !vertices.is_empty());
+        meant.retain(|_, (_, vertices)| !vertices.is_empty());
         effect.messages = meant.len() as u32;
-        meant
+        meant.into_values().collect()
     }
 
     fn goes_to(&self, vertex: VertexId, destination: Option<&Destination>) -> bool {

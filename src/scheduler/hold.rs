@@ -147,10 +147,15 @@ impl Scheduler {
         std::mem::replace(&mut self.threads[thread].held, held) != held
     }
 
-    /// A message has arrived: the former scheduler may have held it.
+    /// A message has arrived: the former scheduler may have held it. The hold of one that is not there stays
+    /// until another message gets its number: its control file may be unreadable for a while.
     pub(super) fn recall_hold(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
-        self.messages[message].held = self.standing.hold_of_message(id).is_some();
+        let is_held = self.standing.hold_of_message(id).is_some();
+        self.messages[message].held = is_held;
+        if !is_held && self.standing.messages.remove(&id.number).is_some() {
+            self.keep_standing_orders();
+        }
     }
 
     /// A message leaves: its hold is of no use any more.
@@ -158,20 +163,6 @@ impl Scheduler {
         let id = self.messages[message].spool_id();
         if self.standing.hold_of_message(id).is_some() {
             self.standing.messages.remove(&id.number);
-            self.keep_standing_orders();
-        }
-    }
-
-    /// Drops the holds of messages that are not there.
-    pub(super) fn drop_stale_holds(&mut self) {
-        let before = self.standing.messages.len();
-        let messages = std::mem::take(&mut self.standing.messages);
-        let is_there = |hold: &Hold| match hold.scope {
-            Scope::Message(id) => self.message_of(id).is_some(),
-            _ => false,
-        };
-        self.standing.messages = messages.into_iter().filter(|(_, hold)| is_there(hold)).collect();
-        if self.standing.messages.len() < before {
             self.keep_standing_orders();
         }
     }

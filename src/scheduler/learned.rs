@@ -104,15 +104,9 @@ impl Scheduler {
 
     /// What was there at the start is loaded; what was held up may still come.
     pub(super) fn begin_to_forget(&mut self, now: Timestamp) {
-        if self.memory.is_some() || !self.standing.messages.is_empty() {
+        if self.memory.is_some() {
             self.timers.add(now + MEMORY_LASTS, Timer::Memory);
         }
-    }
-
-    /// Forgets what nobody has asked for: it is about mail that is there no more.
-    pub(super) fn forget_memory(&mut self) {
-        self.memory = None;
-        self.drop_stale_holds();
     }
 
     /// Lets a new thread go on where the former scheduler was, if its wake-up is still to come.

@@ -65,7 +65,7 @@ impl Book {
     /// It has decided something.
     pub fn decided(&mut self, action: &Action) {
         if let Action::Note(note) = action
-            && note.occasion == Occasion::Expiry
+            && !matches!(note.occasion, Occasion::Success | Occasion::Failure)
         {
             note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
         }

@@ -1,12 +1,13 @@
 //! The life of one world: mail comes, everything goes wrong, then nothing does any more.
 
+use crate::operator;
 use crate::oracle::{Oracle, Totals};
 use crate::trace::Trace;
 use crate::world::{self, HOSTS, ON_REQUEST, START};
 use fastrand::Rng;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::scheduler::Scheduler;
+use zsched::scheduler::{Order, Scheduler};
 use zsched::simulation::Simulation;
 use zsched::simulation::disk::{self, DiskFaults};
 use zsched::simulation::habits::Habits;
@@ -34,6 +35,7 @@ struct Life {
     level: HashLevel,
     size: Size,
     next_number: u64,
+    next_ticket: u64,
     /// Numbers that have been used, and may come again.
     used: Vec<u64>,
     /// How far the wall clock has been set back: plans made before may be so much later.
@@ -51,7 +53,16 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     let level = setup.level;
     let world = Simulation::new(setup, hosts, config, oracle);
     let set_back = Duration::ZERO;
-    let mut life = Life { world, random, level, size, next_number: 1, used: Vec::new(), set_back };
+    let mut life = Life {
+        world,
+        random,
+        level,
+        size,
+        next_number: 1,
+        next_ticket: 0,
+        used: Vec::new(),
+        set_back,
+    };
     life.mail_comes();
     life.starts();
     for _ in 0..size.deeds {
@@ -101,7 +112,7 @@ impl Life {
             self.world.kill();
             return self.starts();
         }
-        match self.random.u8(0..40) {
+        match self.random.u8(0..46) {
             0..=15 => self.mail_comes(),
             16 => self.world.kill(),
             17..=19 => self.world.kill_after(self.random.u32(0..300)),
@@ -125,8 +136,22 @@ impl Life {
             32 | 33 => self.world.disk.faults = DiskFaults::default(),
             34 => self.world.kill_agents(),
             35 => self.a_file_vanishes(),
+            40..=45 => self.an_operator_orders(),
             _ => *self.world.habits_mut() = world::habits(&mut self.random),
         }
+    }
+
+    fn an_operator_orders(&mut self) {
+        let wall = self.world.at().wall;
+        if let Some(core) = self.world.core() {
+            let order = operator::order(&mut self.random, core, wall);
+            self.gives(order);
+        }
+    }
+
+    fn gives(&mut self, order: Order) {
+        self.next_ticket += 1;
+        self.world.order(self.next_ticket, order);
     }
 
     fn mail_comes(&mut self) {
@@ -180,11 +205,16 @@ impl Life {
             // What is tried on request only is asked for; the rest must come by itself.
             self.world.turn(ON_REQUEST.as_bytes());
             self.world.start();
+            // One that was about to end may not have stored it.
+            for order in self.world.core().map_or(Vec::new(), operator::undo) {
+                self.gives(order);
+            }
             self.world.run_until(self.world.at().now + Duration::from_secs(300));
         }
         let left = self.world.observer.unresolved();
         let hours = end.since(START).as_secs() / 3600;
         assert!(left.is_empty(), "after {hours} h of it there still are messages {left:?}");
+        self.world.observer.operators.check_over();
         let core = self.world.core().expect("nobody kills it any more");
         let totals = core.totals();
         assert_eq!((totals.messages, totals.threads), (0, 0), "the core knows of something more");
@@ -196,6 +226,8 @@ impl Life {
             let totals = core.totals();
             (totals.messages, totals.threads) == (0, 0)
         };
-        self.world.observer.unresolved().is_empty() && self.world.core().is_some_and(is_empty)
+        let observer = &self.world.observer;
+        let is_done = observer.unresolved().is_empty() && observer.operators.have_answers();
+        is_done && self.world.core().is_some_and(is_empty)
     }
 }

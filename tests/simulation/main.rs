@@ -6,6 +6,7 @@
 //! | this one | which seeds |
 //! | [`life`] | what happens in a world, and that it all comes to an end |
 //! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
+//! | [`operator`] | what operators order, and what may not happen then |
 //! | [`oracle`] | what must never happen |
 //! | [`mode`] | the same, as far as the command line goes |
 //! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
@@ -15,6 +16,7 @@ mod book;
 mod dump;
 mod life;
 mod mode;
+mod operator;
 mod oracle;
 mod trace;
 mod world;

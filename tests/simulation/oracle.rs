@@ -4,6 +4,7 @@
 use crate::book::Book;
 use crate::dump::Client;
 use crate::mode::Mode;
+use crate::operator::Operators;
 use crate::trace::Trace;
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +15,7 @@ use zsched::control_file::diagnostic::Diagnostic;
 use zsched::control_file::notify::{Events, Notify};
 use zsched::control_file::{self, ControlFile, Recipient};
 use zsched::scheduler::view::Slot;
-use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
+use zsched::scheduler::{Action, AgentId, Effect, Event, OrderTicket, Scheduler, Settings};
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
 use zsched::simulation::observer::{At, Observer};
@@ -40,6 +41,8 @@ pub struct Oracle {
     present: BTreeMap<u64, u64>,
     /// Agents of the scheduler that runs.
     agents: BTreeMap<AgentId, Agent>,
+    /// Who orders what.
+    pub operators: Operators,
     /// What the scheduler must know of.
     book: Book,
     /// Somebody who asks for its queue.
@@ -65,6 +68,10 @@ pub struct Totals {
     pub agents: u64,
     /// Times that due mail had no agent because of `-F`, `-p`, `-S`, or the like.
     pub held_back: u64,
+    /// Times that due mail had no agent because an operator held it.
+    pub held: u64,
+    /// Orders that were obeyed.
+    pub orders: u64,
     /// Queues that were shown to a client to the end.
     pub dumps: u64,
 }
@@ -82,6 +89,8 @@ impl Totals {
         self.agents += other.agents;
         self.held_back += other.held_back;
         self.dumps += other.dumps;
+        self.held += other.held;
+        self.orders += other.orders;
     }
 }
 
@@ -106,6 +115,10 @@ struct Ledger {
     unmarked: u32,
     failed: bool,
     expired: bool,
+    /// An operator has put it away.
+    put_away: bool,
+    /// The operator was told that this is stored.
+    sealed: bool,
 }
 
 struct Agent {
@@ -143,6 +156,7 @@ impl Oracle {
             messages: BTreeMap::new(),
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
+            operators: Operators::default(),
             book: Book::default(),
             client: None,
             random: Rng::with_seed(seed),
@@ -159,6 +173,7 @@ impl Oracle {
 
     /// A file is about to be deleted by somebody who should not.
     pub fn lose(&mut self, number: u64) {
+        self.operators.message_goes(number);
         self.present.remove(&number);
     }
 
@@ -223,6 +238,7 @@ impl Oracle {
         };
         let channel = agent.channel.clone();
         self.mode.check_selected(&channel, &host);
+        self.operators.check_feed(&self.config, number, &channel, &host);
         let job = Owed::Job { serial, host: host.clone() };
         for (other, agent) in &self.agents {
             let can_tell = serial.is_some() && !agent.is_greedy;
@@ -247,7 +263,8 @@ impl Oracle {
             here && works && !agent.is_greedy && agent.channel == channel
         };
         let here = self.agents.values().filter(is_here).count();
-        assert!(here <= clause.max_thread as usize, "maxthr: {here} agents at one destination");
+        let most = self.operators.most_agents(clause.max_thread) as usize;
+        assert!(here <= most, "maxthr: {here} agents at one destination");
     }
 
     fn check_note(&mut self, note: &zsched::scheduler::Note) {
@@ -259,6 +276,10 @@ impl Oracle {
             let key = (*offset, note.occasion == Occasion::Success);
             let ticket = *message.notes.entry(key).or_insert(note.ticket);
             assert_eq!(ticket, note.ticket, "offset {offset} is noted twice");
+            let is_put_away = matches!(note.occasion, Occasion::Deletion | Occasion::Reroute);
+            if let Some(ledger) = message.recipients.get_mut(offset).filter(|_| is_put_away) {
+                ledger.put_away = true;
+            }
             if note.occasion == Occasion::Expiry
                 && let Some(ledger) = message.recipients.get_mut(offset)
                 && !std::mem::replace(&mut ledger.expired, true)
@@ -267,6 +288,16 @@ impl Oracle {
             }
         }
         self.totals.expired += expired;
+    }
+
+    fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
+        self.totals.orders += 1;
+        for number in self.operators.obeyed(ticket, effect) {
+            if let Some(message) = self.message_of(number) {
+                let put_away = message.recipients.values_mut().filter(|ledger| ledger.put_away);
+                put_away.for_each(|ledger| ledger.sealed = true);
+            }
+        }
     }
 
     fn check_left(&mut self, number: u64, file: &MemoryFile, is_aside: bool) {
@@ -280,7 +311,11 @@ impl Oracle {
         for (offset, ledger) in &message.recipients {
             let failed = ledger.failed || ledger.expired;
             let delivered = ledger.deliveries > 0;
-            assert!(delivered || failed, "{number}/{offset} leaves, but is not final");
+            let is_final = delivered || failed || ledger.put_away;
+            assert!(is_final, "{number}/{offset} leaves, but is not final");
+            if ledger.put_away {
+                continue;
+            }
             let wishes = ledger.wishes.unwrap_or(Events::NONE);
             let hears = (!delivered && wishes.failure)
                 || (!failed && wishes.success && !message.is_troubled);
@@ -329,6 +364,11 @@ impl Oracle {
                     panic!("{destination} has mail that is due, no agent, and no reason");
                 });
                 let (channel, host) = (destination.channel(), destination.host());
+                if refused.pending == Some("Held") {
+                    assert!(self.operators.may_hold(), "{destination} is held by nobody");
+                    self.totals.held += 1;
+                    continue;
+                }
                 let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
                 if self.mode.explains(core, &self.config, channel, host) {
@@ -344,7 +384,8 @@ impl Oracle {
                         limit(clause.max_agents).min(self.mode.settings.max_agents),
                     ),
                     Some(Slot::Channel) => (of_channel.count(), limit(clause.max_channel)),
-                    Some(Slot::Ring) => (ring.agents, limit(clause.max_ring)),
+                    // An operator may have set another one.
+                    Some(Slot::Ring) => (ring.agents, ring.max_ring),
                     None if refused.pending == Some("ForkRateLimit") => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);
@@ -397,6 +438,13 @@ impl Observer for Oracle {
     fn told(&mut self, at: At, event: &Event<'_>) {
         self.trace.add(at, || format!("told {}", shown(event)));
         self.told_at = at.wall;
+        match event {
+            Event::Standing(order) => self.operators.recalls(order),
+            _ => self.operators.is_told_more(),
+        }
+        if let Event::Ordered { ticket, order, .. } = event {
+            self.operators.gives(*ticket, order);
+        }
         self.mode.told(event);
         self.book.told(event);
         match event {
@@ -458,6 +506,7 @@ impl Observer for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
+            Action::Obeyed { ticket, effect } => self.obeyed(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
                     message.finished += 1;
@@ -475,6 +524,7 @@ impl Observer for Oracle {
         self.trace.add(at, || format!("delivered file {serial} offset {offset}"));
         self.totals.delivered += 1;
         let ledger = self.ledger(file, offset);
+        assert!(!ledger.sealed, "file {serial} offset {offset} is delivered, but was deleted");
         ledger.deliveries += 1;
         let (deliveries, unmarked) = (ledger.deliveries, ledger.unmarked);
         assert!(
@@ -511,12 +561,14 @@ impl Observer for Oracle {
             Left::Gone => {}
         }
         self.present.remove(&number);
+        self.operators.message_goes(number);
     }
 
     fn stopped(&mut self, at: At) {
         self.trace.add(at, || "the scheduler is gone".to_string());
         self.totals.kills += 1;
         self.agents.clear();
+        self.operators.scheduler_ends();
         self.book = Book::default();
         self.client = None;
         self.messages.values_mut().for_each(|message| message.is_troubled = true);
@@ -527,6 +579,7 @@ impl Observer for Oracle {
         self.config = config.clone();
         self.era += 1;
         self.mode = Mode::new(settings.clone());
+        self.operators.scheduler_starts();
     }
 
     fn step_over(&mut self, at: At, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {

@@ -16,7 +16,7 @@ use zsched::time::Timestamp;
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 /// Channels and hosts that mail is for.
-const CHANNELS: [&str; 4] = ["smtp", "smtp", "local", "later"];
+pub const CHANNELS: [&str; 4] = ["smtp", "smtp", "local", "later"];
 pub const HOSTS: [&str; 8] = ["a.x", "b.x", "c.x", "down.x", "busy.x", "picky.x", "-", ON_REQUEST];
 /// The host of the channel `later`, which is tried on request only.
 pub const ON_REQUEST: &str = "later.x";

@@ -179,15 +179,18 @@ fn orders_in_force_are_told_to_the_next_scheduler() {
 }
 
 #[test]
-fn the_hold_of_a_message_that_never_comes_is_dropped() {
+fn the_hold_of_a_message_ends_when_another_one_has_its_number() {
     let author = Author { name: "root".to_string(), since: START };
     let held = Hold { scope: message(5), author, reason: String::new() };
     let mut world = World::new(ONE);
     world.tell(Event::Standing(Standing::Hold(held)));
     world.tell(Event::InitialScanDone);
     world.pass_seconds(3600);
+    assert_eq!(world.core.standing_orders().len(), 1, "it may still come");
+    world.message(5, &["c/a.test"]);
     assert!(world.core.standing_orders().is_empty());
     assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None }]));
+    assert_eq!(world.started.len(), 1);
 }
 
 #[test]
@@ -284,6 +287,14 @@ fn what_is_deleted_is_marked_before_the_order_counts_as_obeyed() {
     world.done.clear();
     world.order(Order::Delete(whole(1)));
     assert_eq!(world.core.totals().recipients, 0);
+}
+
+#[test]
+fn what_is_named_twice_is_deleted_once() {
+    let mut world = World::new("c/*\n\tqueueonly command=x\n");
+    world.messages(1..=2, "c/a.test");
+    let effect = world.order(Order::Delete([whole(1), whole(2), whole(1)].concat()));
+    assert_eq!((effect.messages, effect.recipients), (2, 2));
 }
 
 #[test]
