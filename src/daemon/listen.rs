@@ -1,8 +1,10 @@
 //! The sockets that others reach the scheduler by: MAILQ, and the notices of routers.
 
 use crate::config::{BindAddress, MailqSocket, TcpPort};
+use crate::mailq::acl::Peer;
 use crate::mailq::port;
 use crate::spool::SpoolName;
+use crate::sys;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::fmt;
@@ -210,6 +212,14 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => registry.register(stream, token, interest),
             Stream::Unix(stream) => registry.register(stream, token, interest),
+        }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> io::Result<Peer> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().map(|address| Peer::at(address.ip())),
+            Stream::Unix(stream) => Ok(Peer::Local(sys::peer_user(stream).ok())),
         }
     }
 

@@ -11,16 +11,19 @@
 //! | [`perform`] | each action, carried out |
 //! | [`agents`], [`lines`], [`outbox`] | agent processes and the bytes exchanged with them |
 //! | [`files`], [`intake`] | the helper threads, and which control files they are to read |
-//! | [`clients`], [`listen`], [`rendezvous`] | MAILQ clients; all sockets; the dump on SIGUSR2 |
+//! | [`clients`], [`accounts`], [`inquiries`] | MAILQ clients; who may log in; what they ask for that is on a disk |
+//! | [`listen`], [`rendezvous`] | all sockets; the dump on SIGUSR2 |
 //! | [`seldom`] | log lines that would come too often |
 //! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
 
+mod accounts;
 mod agents;
 mod check;
 mod clients;
 mod clock;
 mod files;
 mod hear;
+mod inquiries;
 pub(crate) mod intake;
 mod learned;
 pub mod lines;
@@ -52,6 +55,7 @@ use agents::AgentProcesses;
 use clients::Clients;
 use clock::Clock;
 use files::Files;
+use inquiries::Inquiries;
 use intake::Intake;
 use learned::LearnedFile;
 use listen::{Audience, Listener, MailqPlace, NotifySocket};
@@ -78,6 +82,7 @@ pub struct Daemon {
     intake: Intake,
     agents: AgentProcesses,
     clients: Clients,
+    inquiries: Inquiries,
     listeners: Vec<(Audience, Listener)>,
     /// Where MAILQ is still to be served; `None` before the first try.
     mailq_missing: Option<Vec<MailqPlace>>,
@@ -179,7 +184,7 @@ impl Daemon {
         self.take_late_ends(now);
         self.agents.kill_the_silent();
         self.open_missing_sockets();
-        self.clients.serve(&self.core, now);
+        self.serve_clients(now);
         self.rendezvous.write_on(&self.core, now);
         self.learned.write_on(&self.core);
     }

@@ -5,6 +5,7 @@ use super::files::WriteRequest;
 use super::hear::OPEN_AGAIN;
 use super::listen::{self, Audience, Listener, MailqPlace, NotifySocket};
 use super::tokens::Source;
+use crate::mailq::v2::Demand;
 use crate::scheduler::{Action, AgentEnd, AgentId, Event};
 use crate::time::Timestamp;
 use std::io;
@@ -50,13 +51,30 @@ impl Daemon {
             Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
             Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
             Action::KeepStanding { ticket } => self.orders.keep(ticket),
-            Action::Obeyed { ticket, effect } => log::debug!("order {ticket}: {effect:?}"),
+            Action::Obeyed { ticket, effect } => self.clients.obeyed(ticket, &effect),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.add(now, &record);
                 }
             }
             Action::Log(level, text) => log::log!(level, "{text}"),
+        }
+    }
+
+    /// Tells clients what was found out and done for them, writes on for all, and sees to what they want.
+    pub(super) fn serve_clients(&mut self, now: Timestamp) {
+        while let Some((client, findings)) = self.inquiries.next_result() {
+            self.clients.learn(client, findings);
+        }
+        self.clients.serve(&self.core, now);
+        for (client, demand) in self.clients.take_demands() {
+            match demand {
+                Demand::Inquire(inquiry) => self.inquiries.ask(client, inquiry),
+                Demand::Obey { by, order } => {
+                    let ticket = self.clients.order(client);
+                    self.core.handle(now, Event::Ordered { ticket, by, order });
+                }
+            }
         }
     }
 

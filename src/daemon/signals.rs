@@ -2,7 +2,7 @@
 
 use super::hear::tell_core;
 use super::logs;
-use super::{Daemon, check};
+use super::{Daemon, accounts, check};
 use crate::config::Config;
 use crate::scheduler::{AgentId, Event};
 use crate::sys::{self, ChildEnd};
@@ -112,6 +112,7 @@ impl Daemon {
                 let missing = check::warnings(&loaded.config, &self.context.zenv, programs);
                 missing.iter().for_each(|warning| log::warn!("{warning}"));
                 self.report_unchangeable(&loaded.config);
+                self.change_accounts(&loaded.config);
                 self.config = Rc::new(loaded.config);
                 self.core.handle(now, Event::Configured(self.config.clone()));
                 log::info!("{}: in force from now on", self.config_path.display());
@@ -124,16 +125,26 @@ impl Daemon {
         }
     }
 
+    /// The accounts may be in another file now. A login that was demanded once is demanded for ever.
+    fn change_accounts(&mut self, new: &Config) {
+        let path = &new.parameters.auth_file;
+        if !self.clients.speaks_version_2() && accounts::demand_login(path.as_deref(), None) {
+            log::info!("MAILQ version 2 is spoken from now on");
+            self.clients.speak_version_2();
+        }
+        self.clients.accounts().move_to(path.clone());
+    }
+
     /// Sockets stay where they are for as long as the scheduler runs.
     fn report_unchangeable(&self, new: &Config) {
         let (old, new) = (&self.config.parameters, &new.parameters);
         let sockets = |parameters: &crate::config::Parameters| {
             let notify: Option<PathBuf> = parameters.notify_socket.clone();
-            (parameters.mailq_socket.clone(), notify, parameters.auth_file.clone())
+            (parameters.mailq_socket.clone(), notify)
         };
         if sockets(old) != sockets(new) {
             log::warn!(
-                "new values of PARAMmailqsock, PARAMnotifysock and PARAMauthfile take effect at the next start"
+                "new values of PARAMmailqsock and PARAMnotifysock take effect at the next start"
             );
         }
     }

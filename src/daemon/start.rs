@@ -1,9 +1,11 @@
 //! From the command line to a running loop.
 
+use super::accounts::{self, Accounts};
 use super::agents::{AgentProcesses, AgentSettings};
 use super::clients::{ClientSettings, Clients};
 use super::clock::Clock;
 use super::files::Files;
+use super::inquiries::Inquiries;
 use super::intake::Intake;
 use super::learned::LearnedFile;
 use super::logs::{self, LogFile, StatisticsLog};
@@ -268,11 +270,13 @@ impl Plan {
             recorder,
         );
         let with_vertices = !self.options.short_mailq;
-        let wants_login =
-            self.options.mailq_version == Some(2) || config.parameters.auth_file.is_some();
-        if wants_login {
-            log::warn!("MAILQ version 2 is not served yet: all MAILQ clients are turned away");
-        }
+        let speak_version_2 = accounts::demand_login(
+            config.parameters.auth_file.as_deref(),
+            self.options.mailq_version,
+        );
+        let accounts = Accounts::new(config.parameters.auth_file.clone());
+        let client_settings = ClientSettings { started, with_vertices, speak_version_2 };
+        let inquiries = Inquiries::start(self.spool.clone(), self.log.clone(), waker.clone())?;
         let scan_limits =
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
         Ok(Daemon {
@@ -283,7 +287,8 @@ impl Plan {
             files,
             intake: Intake::new(),
             agents,
-            clients: Clients::new(ClientSettings { started, with_vertices, refuse: wants_login }),
+            clients: Clients::new(client_settings, accounts),
+            inquiries,
             listeners: Vec::new(),
             mailq_missing: None,
             notify: None,

@@ -20,8 +20,22 @@ const DETAIL_COLUMN: usize = 32;
 /// The distance of tab stops.
 const TAB_STOP: usize = 8;
 
+/// How much is shown, and in which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Everything: `SHOW QUEUE THREADS`, and the end of a dump of version 1.
+    Full,
+    /// No single threads: `SHOW QUEUE SHORT`.
+    Short,
+    /// Totals alone: `SHOW SNMP`.
+    Totals,
+    /// Threads alone, their parts separated by TABs: `SHOW QUEUE THREADS2`.
+    Threads,
+}
+
 /// A report that is being written, some at a time.
 pub struct ThreadReport {
+    form: Form,
     rings: Option<VecDeque<RingId>>,
     current: Option<RingProgress>,
     is_over: bool,
@@ -34,8 +48,8 @@ struct RingProgress {
 
 impl ThreadReport {
     /// A report from the beginning.
-    pub fn new() -> ThreadReport {
-        ThreadReport { rings: None, current: None, is_over: false }
+    pub fn new(form: Form) -> ThreadReport {
+        ThreadReport { form, rings: None, current: None, is_over: false }
     }
 
     /// Writes the next bit of the report. Tells whether that was the last one. What has come or gone
@@ -50,8 +64,11 @@ impl ThreadReport {
         if let Some(progress) = &mut self.current {
             match progress.threads.pop_front() {
                 Some(thread) => {
-                    if let Some(view) = scheduler.thread_view(now, thread) {
-                        write_thread(&view, out);
+                    let view = scheduler.thread_view(now, thread);
+                    match (view, self.form) {
+                        (None, _) => {}
+                        (Some(view), Form::Threads) => write_fields(&view, out),
+                        (Some(view), _) => write_thread(&view, out),
                     }
                 }
                 None => {
@@ -61,12 +78,23 @@ impl ThreadReport {
             }
             return false;
         }
-        let rings = self.rings.get_or_insert_with(|| scheduler.ring_ids().into());
+        let with_rings = self.form != Form::Totals;
+        let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
+        let rings = self.rings.get_or_insert_with(rings);
         match rings.pop_front() {
             Some(ring) => self.begin_ring(scheduler, ring, out),
             None if self.is_over => {}
             None => {
-                write_totals(&scheduler.totals(), now.seconds_since(started), out);
+                let uptime = now.seconds_since(started);
+                match self.form {
+                    Form::Full | Form::Short => {
+                        write_totals(&scheduler.totals(), ShortDuration(uptime), out);
+                    }
+                    Form::Totals => {
+                        write_totals(&scheduler.totals(), format_args!("{uptime} sec"), out);
+                    }
+                    Form::Threads => {}
+                }
                 self.is_over = true;
             }
         }
@@ -77,17 +105,15 @@ impl ThreadReport {
         let Some(view) = scheduler.ring_view(ring) else {
             return;
         };
-        let with_host = with_host(view.with_host);
-        push(out, format_args!("{}/{}/{with_host}\n", view.channel_pattern, view.host_pattern));
         let mut sum = Vec::new();
-        write_sum(&view, &mut sum);
-        self.current = Some(RingProgress { threads: view.threads.into(), sum });
-    }
-}
-
-impl Default for ThreadReport {
-    fn default() -> ThreadReport {
-        ThreadReport::new()
+        if self.form != Form::Threads {
+            let with_host = with_host(view.with_host);
+            let (channel, host) = (view.channel_pattern, view.host_pattern);
+            push(out, format_args!("{channel}/{host}/{with_host}\n"));
+            write_sum(&view, &mut sum);
+        }
+        let threads = if self.form == Form::Short { Vec::new() } else { view.threads };
+        self.current = Some(RingProgress { threads: threads.into(), sum });
     }
 }
 
@@ -111,9 +137,34 @@ fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
         }
         _ => out.push(b' '),
     }
+    write_detail(view, out);
+}
+
+/// The line that `SHOW THREAD` begins with.
+pub(super) fn write_head(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    out.push(b'#');
+    out.extend_from_slice(view.destination.channel());
+    out.push(b'/');
+    out.extend_from_slice(view.destination.host());
+    push(out, format_args!("/{}  ", with_host(view.with_host)));
+    write_detail(view, out);
+}
+
+/// A thread as fields with a TAB between them.
+fn write_fields(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(view.destination.channel());
+    out.push(b'\t');
+    out.extend_from_slice(view.destination.host());
+    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
+    push(out, format_args!("\tN={vertices}\tR={recipients}\tA={attempts}"));
+    write_standing(view, '\t', out);
+    push(out, format_args!("\tQA={}\n", ShortDuration(view.oldest)));
+}
+
+fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
     push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
-    write_standing(view, out);
+    write_standing(view, ' ', out);
     // Without vertices, it says -1s.
     push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
     match view.refusal.and_then(|refused| refused.slot) {
@@ -124,18 +175,19 @@ fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-fn write_standing(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+/// What it is at, each item behind a separator.
+fn write_standing(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
     if !view.agents.is_empty() {
-        return write_agents(view, out);
+        return write_agents(view, sep, out);
     }
     if let Some(seconds) = view.wakeup_in {
-        push(out, format_args!(" W={seconds}s"));
+        push(out, format_args!("{sep}W={seconds}s"));
     } else if let Some(reason) = view.refusal.and_then(|refused| refused.pending) {
-        push(out, format_args!(" pend={reason}"));
+        push(out, format_args!("{sep}pend={reason}"));
     }
 }
 
-fn write_agents(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+fn write_agents(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
     let list = |show: &dyn Fn(&AgentView) -> String| {
         view.agents.iter().map(show).collect::<Vec<String>>().join(",")
     };
@@ -144,8 +196,8 @@ fn write_agents(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     let fed = list(&|agent| agent.fed.map_or("never".to_string(), |seconds| seconds.to_string()));
     let owed = list(&|agent| agent.owed.to_string());
     let states = list(&|agent| agent.state.to_string());
-    push(out, format_args!(" P={{{pids}}} HA={{{hungry}}}s FA={{{fed}}}s"));
-    push(out, format_args!(" OF={{{owed}}} S={{{states}}} UF={}", view.unfed));
+    push(out, format_args!("{sep}P={{{pids}}}{sep}HA={{{hungry}}}s{sep}FA={{{fed}}}s"));
+    push(out, format_args!("{sep}OF={{{owed}}}{sep}S={{{states}}}{sep}UF={}", view.unfed));
 }
 
 fn write_sum(view: &RingView<'_>, out: &mut Vec<u8>) {
@@ -157,11 +209,11 @@ fn write_sum(view: &RingView<'_>, out: &mut Vec<u8>) {
     push(out, format_args!(" Tlim: {max_thread}\n"));
 }
 
-fn write_totals(totals: &Totals, uptime: i64, out: &mut Vec<u8>) {
+fn write_totals(totals: &Totals, uptime: impl std::fmt::Display, out: &mut Vec<u8>) {
     let Totals { agents, idle, messages, threads, vertices, recipients, counters } = totals;
     push(out, format_args!("Kids: {agents}  Idle: {idle:2}  Msgs: {messages:3}  "));
     push(out, format_args!("Thrds: {threads:3}  Rcpnts: {vertices:4}  "));
-    push(out, format_args!("Uptime: {}\n", ShortDuration(uptime)));
+    push(out, format_args!("Uptime: {uptime}\n"));
     push(out, format_args!("Msgs in {} out {} ", counters.messages_in, counters.messages_out));
     let (came, went) = (counters.recipients_in, counters.recipients_out);
     push(out, format_args!("stored {messages} Rcpnts in {came} out {went} stored {recipients}\n"));

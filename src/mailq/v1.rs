@@ -17,7 +17,7 @@
 //! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
 //! destination.
 
-use super::report::{ThreadReport, push};
+use super::report::{Form, ThreadReport, push};
 use crate::scheduler::view::{Slot, Standing, Totals, VertexView};
 use crate::scheduler::{Destination, Scheduler};
 use crate::time::{ShortDuration, Timestamp};
@@ -93,7 +93,7 @@ impl Dump {
             with_vertices,
             next_number: 0,
             shown: Shown::default(),
-            report: ThreadReport::new(),
+            report: ThreadReport::new(Form::Full),
         }
     }
 

@@ -27,7 +27,7 @@
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`remark`] | how much of what agents do wrong is logged |
-//! | [`view`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
+//! | [`view`], [`records`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
 //! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
 #![deny(clippy::disallowed_methods)]
 
@@ -54,6 +54,7 @@ mod message;
 pub mod order;
 mod outcome;
 mod pool;
+pub mod records;
 mod reload;
 mod remark;
 mod resync;

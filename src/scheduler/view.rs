@@ -168,7 +168,12 @@ impl Scheduler {
         Some((self.messages[message].name.number(), views))
     }
 
-    fn vertex_view(&self, now: Timestamp, message: MessageId, vertex: VertexId) -> VertexView<'_> {
+    pub(super) fn vertex_view(
+        &self,
+        now: Timestamp,
+        message: MessageId,
+        vertex: VertexId,
+    ) -> VertexView<'_> {
         let vertex_ref = &self.vertices[vertex];
         let message = &self.messages[message];
         VertexView {

@@ -12,6 +12,7 @@
 //! delivered again without its message ([`remove`]).
 
 mod arrival;
+mod error_address;
 mod folder;
 mod id;
 mod lock;
@@ -27,6 +28,7 @@ pub mod scratch;
 pub mod submit;
 
 pub use arrival::{Arrival, Group};
+pub use error_address::error_address;
 pub use id::SpoolId;
 pub(crate) use lock::owner_among;
 pub use lock::{LockOwner, owner_of};

@@ -5,10 +5,12 @@ mod as_agent;
 mod daemonize;
 mod descriptors;
 mod dispositions;
+mod host;
 mod identity;
 mod launch;
 mod limits;
 mod locks;
+mod peer;
 mod process;
 mod rename;
 pub mod users;
@@ -17,10 +19,12 @@ pub use as_agent::become_agent;
 pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
 pub use descriptors::{close_inherited_on_exec, let_writes_wait};
 pub use dispositions::is_ignored;
+pub use host::{FileSystem, file_system, load_averages, random_number};
 pub use identity::{Impersonation, host_name};
 pub use launch::{ChildProcess, Launcher};
 pub use limits::raise_file_limit;
 pub use locks::try_posix_lock;
+pub use peer::peer_user;
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };

@@ -6,7 +6,7 @@ use super::installation::Installation;
 use super::lines::{LIMITS, Lines};
 use super::screen::{Screen, quote, visible};
 use super::server::{Addresses, Server};
-use crate::mailq::control::{GREETING, UNTIL_DOT};
+use crate::mailq::v2::{CONTROL_GREETING, UNTIL_DOT};
 use std::io::{Read, Write};
 
 /// Prints why something waits.
@@ -41,7 +41,7 @@ fn print_answer<R: Read, W: Write>(
         Ok(line.to_vec())
     };
     let greeting = next("it says what it is")?;
-    if greeting != GREETING.trim_end().as_bytes() {
+    if greeting != CONTROL_GREETING.trim_end().as_bytes() {
         let begin = quote(&greeting);
         return Err(Failure::Protocol(format!(
             "{server} is no control socket, it begins with {begin}"

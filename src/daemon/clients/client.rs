@@ -1,0 +1,285 @@
+//! One client: what it says, what it is sent, and how long it may take.
+
+use super::ClientSettings;
+use crate::daemon::listen::Stream;
+use crate::daemon::outbox::Outbox;
+use crate::mailq::v1::Dump;
+use crate::mailq::v2::{Demand, Session, Surroundings};
+use std::io::{self, ErrorKind, Read};
+use std::time::{Duration, Instant};
+
+/// How much may wait for one client, in bytes; one step of a dump may go beyond it.
+pub const BUFFERED: usize = 64 * 1024;
+/// How long a whole dump or answer may take.
+pub const TIME_FOR_ANSWER: Duration = Duration::from_secs(600);
+/// How long a client may take to close its end when it has everything.
+const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
+/// How long a client may take to log in.
+pub const TIME_TO_LOG_IN: Duration = Duration::from_secs(90);
+/// How long one that has logged in may ask for nothing.
+pub const TIME_TO_ASK: Duration = Duration::from_secs(300);
+/// How long a session may take.
+pub const TIME_FOR_SESSION: Duration = Duration::from_secs(3600);
+
+/// How much a client of MAILQ version 1 may say, which knows no requests, in bytes.
+pub const MOST_SAID: usize = 64 * 1024;
+/// How much of it is read in one turn of the loop, in bytes.
+pub const HEARD_A_TURN: usize = 16 * 1024;
+
+/// A connected client.
+pub struct Client {
+    stream: Stream,
+    pub outbox: Outbox,
+    /// It takes nothing more for now; an event will tell when it does.
+    pub is_stalled: bool,
+    /// How many bytes it has said that nobody listens to.
+    said: usize,
+    /// What else it is to be sent.
+    pub task: Task,
+    /// When it came.
+    came: Instant,
+    /// When it last took or said something, or came.
+    pub progress: Instant,
+    /// When its dump, or the present answer, was begun.
+    pub begun: Option<Instant>,
+    /// It has everything, and is expected to close its end.
+    is_served: bool,
+}
+
+/// What a client came for.
+pub enum Task {
+    /// To wait for a dump.
+    Line,
+    /// A dump of the queue.
+    Dump(Box<Dump>),
+    /// To ask, and be answered.
+    Session(Box<Conversation>),
+    /// Nothing any more.
+    Done,
+}
+
+/// A session, and how it stands with its client.
+pub struct Conversation {
+    pub session: Session,
+    /// It may have said something that was not read yet.
+    speaks: bool,
+    /// Others must be served before its next request is looked at.
+    pub is_held: bool,
+}
+
+impl Conversation {
+    pub fn new(session: Session) -> Conversation {
+        Conversation { session, speaks: true, is_held: false }
+    }
+
+    /// Whether something can be done without waiting for anybody.
+    fn can_go_on(&self) -> bool {
+        let session = &self.session;
+        let may_begin = session.has_request() && !self.is_held;
+        (self.speaks && session.room() > 0)
+            || (!session.is_waiting() && (session.is_answering() || may_begin))
+            || (session.is_over() && !session.is_waiting())
+    }
+}
+
+impl Client {
+    pub fn new(stream: Stream, task: Task, greeting: &str) -> Client {
+        let mut outbox = Outbox::default();
+        outbox.push(greeting.as_bytes());
+        let now = Instant::now();
+        Client {
+            stream,
+            outbox,
+            is_stalled: false,
+            said: 0,
+            task,
+            came: now,
+            progress: now,
+            begun: None,
+            is_served: false,
+        }
+    }
+
+    /// Its session, if it has one.
+    pub fn conversation(&mut self) -> Option<&mut Conversation> {
+        match &mut self.task {
+            Task::Session(conversation) => Some(conversation),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a session that nobody has logged in to.
+    pub fn is_stranger(&self) -> bool {
+        matches!(&self.task, Task::Session(conversation) if !conversation.session.is_trusted())
+    }
+
+    /// Whether a dump or a long answer is being written for it.
+    pub fn is_answered(&self) -> bool {
+        match &self.task {
+            Task::Dump(_) => true,
+            Task::Session(conversation) => conversation.session.is_answering(),
+            Task::Line | Task::Done => false,
+        }
+    }
+
+    /// Whether others have to be served before it.
+    pub fn is_in_line(&self) -> bool {
+        match &self.task {
+            Task::Line => true,
+            Task::Session(conversation) => conversation.is_held,
+            Task::Dump(_) | Task::Done => false,
+        }
+    }
+
+    /// Begins its dump.
+    pub fn begin_dump(&mut self, settings: &ClientSettings) {
+        self.task = Task::Dump(Box::new(Dump::new(settings.started, settings.with_vertices)));
+        self.progress = Instant::now();
+        self.begun = Some(self.progress);
+    }
+
+    /// Listens to what it says, as far as anybody wants to know. Tells whether it may have said more. An
+    /// error means that nothing is to be expected of it.
+    pub fn listen(&mut self) -> io::Result<bool> {
+        self.is_stalled = false;
+        if let Some(conversation) = self.conversation() {
+            // It is read when there is room for it.
+            conversation.speaks = true;
+            return Ok(false);
+        }
+        // Version 1 has no requests: what they say is passed over.
+        let mut unheard = [0; 4096];
+        let before = self.said;
+        while self.said < before + HEARD_A_TURN {
+            match self.stream.read(&mut unheard) {
+                Ok(0) if self.is_served => return Err(ErrorKind::UnexpectedEof.into()),
+                // It has closed its sending end only, for all we know.
+                Ok(0) => return Ok(false),
+                Ok(count) => self.said += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.said > MOST_SAID { Err(ErrorKind::InvalidData.into()) } else { Ok(true) }
+    }
+
+    /// Fills the outbox and sends what is in it. Returns how many bytes were written into it, and what the
+    /// session wants. There is room for `slots` more long answers.
+    pub fn serve(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        slots: usize,
+    ) -> io::Result<(usize, Option<Demand>)> {
+        let before = self.outbox.len();
+        let demand = self.work(around, slots)?;
+        let written = self.outbox.len().saturating_sub(before);
+        let taken = self.outbox.flush(&mut self.stream);
+        around.tally.write_errors += u64::from(taken.is_err());
+        if taken? > 0 {
+            self.progress = Instant::now();
+        }
+        self.is_stalled = !self.outbox.is_empty();
+        let is_done = matches!(self.task, Task::Done);
+        if self.outbox.is_empty() && is_done && !self.is_served {
+            self.is_served = true;
+            self.progress = Instant::now();
+            self.stream.close_sending()?;
+        }
+        Ok((written, demand))
+    }
+
+    /// Goes on with what it came for, as far as there is room in the outbox.
+    fn work(&mut self, around: &mut Surroundings<'_>, slots: usize) -> io::Result<Option<Demand>> {
+        let before = self.outbox.len();
+        let buffer = self.outbox.buffer();
+        let enough = buffer.len() + BUFFERED.saturating_sub(before);
+        let mut demand = None;
+        let is_over = match &mut self.task {
+            Task::Dump(dump) => {
+                dump.write(around.scheduler, around.now, buffer, enough);
+                dump.is_over()
+            }
+            Task::Session(conversation) => {
+                let Conversation { session, speaks, is_held } = &mut **conversation;
+                if *speaks {
+                    let heard = hear(&mut self.stream, session);
+                    around.tally.read_errors += u64::from(heard.is_err());
+                    *speaks = heard?;
+                    self.progress = Instant::now();
+                }
+                let was_answering = session.is_answering();
+                *is_held = slots == 0 && !was_answering && session.has_request();
+                if !*is_held {
+                    demand = session.go_on(around, buffer, enough);
+                }
+                if !was_answering {
+                    self.begun = session.is_answering().then(Instant::now);
+                }
+                session.is_over()
+            }
+            Task::Line | Task::Done => false,
+        };
+        if is_over {
+            let was_left =
+                self.conversation().is_some_and(|conversation| conversation.session.was_left());
+            around.tally.ended += u64::from(was_left);
+            self.task = Task::Done;
+        }
+        Ok(demand)
+    }
+
+    /// Whether there is something to be written for it, or sent, that it may take.
+    pub fn can_go_on(&self) -> bool {
+        let has_more = match &self.task {
+            Task::Dump(_) => true,
+            Task::Session(conversation) => conversation.can_go_on(),
+            Task::Done => !self.is_served,
+            Task::Line => false,
+        };
+        !self.is_stalled && (has_more || !self.outbox.is_empty())
+    }
+
+    /// How long it may go on like this, if one that is being served may take nothing for `patience`.
+    pub fn time_left(&self, patience: Duration) -> Duration {
+        let since = |start: Instant, most: Duration| most.saturating_sub(start.elapsed());
+        let left = match &self.task {
+            // It is not for it to do anything.
+            Task::Line => return Duration::MAX,
+            Task::Done if self.is_served => since(self.progress, TIME_TO_CLOSE),
+            Task::Session(conversation) => {
+                let is_trusted = conversation.session.is_trusted();
+                let whole = if is_trusted { TIME_FOR_SESSION } else { TIME_TO_LOG_IN };
+                let now = match self.is_stalled {
+                    true => patience,
+                    // What it waits for may take as long as an answer.
+                    false if conversation.is_held => return Duration::MAX,
+                    false if self.is_answered() => TIME_FOR_ANSWER,
+                    false => TIME_TO_ASK,
+                };
+                since(self.came, whole).min(since(self.progress, now))
+            }
+            Task::Dump(_) | Task::Done => since(self.progress, patience),
+        };
+        self.begun.map_or(left, |begun| left.min(since(begun, TIME_FOR_ANSWER)))
+    }
+}
+
+/// Hears what a client says, as far as there is room for it. Tells whether there may be more.
+fn hear(stream: &mut Stream, session: &mut Session) -> io::Result<bool> {
+    let mut said = [0; 4096];
+    while session.room() > 0 {
+        let room = session.room().min(said.len());
+        match stream.read(&mut said[..room]) {
+            Ok(0) => {
+                session.end();
+                return Ok(false);
+            }
+            Ok(count) => session.take_in(&said[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}

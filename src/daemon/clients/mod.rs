@@ -1,0 +1,357 @@
+//! Connections of clients: of MAILQ in both versions, and of the control socket.
+//!
+//! What a client is sent is written into a bounded buffer, and on from there only as it reads. A
+//! client that takes nothing for a while loses its connection, as does one that takes for ever, does not
+//! log in, or talks where nobody listens. Nothing it does is waited for. Where the queue is so large that
+//! dumps and answers cost much memory, so many are written at a time as fit into some; who comes later
+//! waits in line.
+
+mod client;
+#[cfg(test)]
+mod tests;
+
+use super::accounts::Accounts;
+use super::listen::{Audience, Stream};
+use super::seldom::Seldom;
+use crate::mailq::login::Challenge;
+use crate::mailq::v1::Dump;
+use crate::mailq::v2::{Demand, Findings, NO_ACCESS, Remark, Session, Surroundings, Tally};
+use crate::scheduler::{Effect, OrderTicket, Scheduler};
+use crate::sys;
+use crate::sys::users;
+use crate::time::Timestamp;
+use client::{BUFFERED, Client, Conversation, Task};
+use mio::{Registry, Token};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+/// How long a client may take nothing.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take nothing while others wait in line.
+const PATIENCE_IN_DEMAND: Duration = Duration::from_secs(10);
+/// How many clients there may be. The C client opens a needless connection for each address.
+const MOST_CLIENTS: usize = 200;
+/// How many more there may be over the control socket: its owner gets in when all the others are taken.
+const MORE_FOR_CONTROL: usize = 20;
+/// How much is written for all clients in one turn of the loop, in bytes.
+const SHARE_OF_TURN: usize = 256 * 1024;
+
+/// How much memory the dumps that are being written may take together, in bytes.
+const MEMORY_FOR_DUMPS: usize = 64 * 1024 * 1024;
+/// So many dumps are written at a time, whatever they take.
+const FEWEST_DUMPS: usize = 4;
+/// How often it is found out how many there may be.
+const COUNT_AGAIN: Duration = Duration::from_secs(1);
+
+/// What all clients get.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// When the scheduler was started.
+    pub started: Timestamp,
+    /// Whether version 1 shows single vertices.
+    pub with_vertices: bool,
+    /// Whether version 2 is spoken, which demands a login.
+    pub speak_version_2: bool,
+}
+
+/// All connected clients.
+pub struct Clients {
+    settings: ClientSettings,
+    accounts: Accounts,
+    clients: BTreeMap<usize, Client>,
+    next: usize,
+    /// Who is served first in the next turn, so that all get their share.
+    first: usize,
+    /// How many dumps may be written at a time, and when that was found out.
+    most_dumps: Option<(usize, Instant)>,
+    tally: Tally,
+    /// Challenges that were given.
+    challenges: u64,
+    /// What sessions want, by the number of the client.
+    demands: Vec<(usize, Demand)>,
+    /// Orders that are not obeyed yet, and whose they are.
+    orders: BTreeMap<OrderTicket, usize>,
+    last_order: OrderTicket,
+    remarks: Vec<Remark>,
+    /// Logins that were refused.
+    refused: Seldom,
+}
+
+impl Clients {
+    /// No clients.
+    pub fn new(settings: ClientSettings, accounts: Accounts) -> Clients {
+        Clients {
+            settings,
+            accounts,
+            clients: BTreeMap::new(),
+            next: 0,
+            first: 0,
+            most_dumps: None,
+            tally: Tally::default(),
+            challenges: 0,
+            demands: Vec::new(),
+            orders: BTreeMap::new(),
+            last_order: 0,
+            remarks: Vec::new(),
+            refused: Seldom::default(),
+        }
+    }
+
+    /// From now on version 2 is spoken, which demands a login.
+    pub fn speak_version_2(&mut self) {
+        self.settings.speak_version_2 = true;
+    }
+
+    /// Whether it is.
+    pub fn speaks_version_2(&self) -> bool {
+        self.settings.speak_version_2
+    }
+
+    /// The accounts.
+    pub fn accounts(&mut self) -> &mut Accounts {
+        &mut self.accounts
+    }
+
+    /// Takes in a client. `token` makes a token of a client's number.
+    pub fn welcome(
+        &mut self,
+        mut stream: Stream,
+        audience: Audience,
+        registry: &Registry,
+        token: impl Fn(usize) -> Token,
+    ) -> io::Result<()> {
+        self.tally.connects += u64::from(self.settings.speak_version_2);
+        self.make_room(audience)?;
+        let (task, greeting) = match audience {
+            Audience::Control => open_control(&stream)?,
+            Audience::Mailq if self.settings.speak_version_2 => self.open_session(&stream)?,
+            Audience::Mailq => (Task::Line, String::new()),
+        };
+        stream.register(registry, token(self.next))?;
+        self.clients.insert(self.next, Client::new(stream, task, &greeting));
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Sees to it that there is room for one more. A client that has not logged in makes way.
+    fn make_room(&mut self, audience: Audience) -> io::Result<()> {
+        let more = if audience == Audience::Control { MORE_FOR_CONTROL } else { 0 };
+        if self.clients.len() < MOST_CLIENTS + more {
+            return Ok(());
+        }
+        let mut strangers = self.clients.iter().filter(|(_, client)| client.is_stranger());
+        let Some(oldest) = strangers.next().map(|(number, _)| *number) else {
+            return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many MAILQ clients"));
+        };
+        self.clients.remove(&oldest);
+        self.tally.timed_out += 1;
+        Ok(())
+    }
+
+    fn open_session(&mut self, stream: &Stream) -> io::Result<(Task, String)> {
+        let peer = stream.peer()?;
+        self.challenges += 1;
+        let challenge = Challenge::new(Timestamp::now(), sys::random_number()?, self.challenges);
+        let (session, greeting) = Session::open(peer, challenge, &self.accounts.current());
+        if session.is_over() {
+            self.tally.refused_logins += 1;
+            let text = format!("MAILQ: {peer} is turned away: nobody may log in from there");
+            self.remarks.push(Remark::Refused(text));
+            return Ok((Task::Done, greeting));
+        }
+        Ok((Task::Session(Box::new(Conversation::new(session))), greeting))
+    }
+
+    /// A client may have said something, taken something, or gone. Tells whether it may have said more.
+    pub fn listen(&mut self, number: usize) -> bool {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return false;
+        };
+        match client.listen() {
+            Ok(more) => more,
+            Err(_) => {
+                self.clients.remove(&number);
+                false
+            }
+        }
+    }
+
+    /// What was found out for a client.
+    pub fn learn(&mut self, number: usize, findings: Findings) {
+        let client = self.clients.get_mut(&number);
+        if let Some(conversation) = client.and_then(Client::conversation) {
+            conversation.session.learn(findings);
+        }
+    }
+
+    /// Names an order of a client.
+    pub fn order(&mut self, number: usize) -> OrderTicket {
+        self.last_order += 1;
+        self.orders.insert(self.last_order, number);
+        self.last_order
+    }
+
+    /// An order has been obeyed.
+    pub fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
+        let number = self.orders.remove(&ticket);
+        let client = number.and_then(|number| self.clients.get_mut(&number));
+        if let Some(conversation) = client.and_then(Client::conversation) {
+            conversation.session.obeyed(effect);
+        }
+    }
+
+    /// What sessions want, by the number of the client.
+    pub fn take_demands(&mut self) -> Vec<(usize, Demand)> {
+        std::mem::take(&mut self.demands)
+    }
+
+    /// How many dumps and long answers may be begun.
+    fn slots(&mut self, scheduler: &Scheduler) -> usize {
+        let answered = self.clients.values().filter(|client| client.is_answered()).count();
+        self.most_dumps(scheduler).saturating_sub(answered)
+    }
+
+    /// Begins dumps for those in line, and lets sessions go on, as far as there may be more.
+    fn admit(&mut self, scheduler: &Scheduler) {
+        if !self.clients.values().any(Client::is_in_line) {
+            return;
+        }
+        let slots = self.slots(scheduler);
+        for client in self.clients.values_mut().filter(|client| client.is_in_line()).take(slots) {
+            match &mut client.task {
+                Task::Session(conversation) => conversation.is_held = false,
+                _ => client.begin_dump(&self.settings),
+            }
+        }
+    }
+
+    fn most_dumps(&mut self, scheduler: &Scheduler) -> usize {
+        if let Some((most, counted)) = self.most_dumps
+            && counted.elapsed() < COUNT_AGAIN
+        {
+            return most;
+        }
+        let most = most_dumps(Dump::memory(&scheduler.totals()));
+        self.most_dumps = Some((most, Instant::now()));
+        most
+    }
+
+    /// How long a client that is being served may take nothing.
+    fn patience(&self) -> Duration {
+        let is_line = self.clients.values().any(Client::is_in_line);
+        if is_line { PATIENCE_IN_DEMAND } else { PATIENCE }
+    }
+
+    /// Writes on for all clients that have room, within the share of one turn.
+    pub fn serve(&mut self, scheduler: &Scheduler, now: Timestamp) {
+        self.write_on(scheduler, now);
+        // Some may have made room.
+        self.admit(scheduler);
+        for remark in self.remarks.drain(..) {
+            match remark {
+                Remark::Notable(text) => log::info!("{text}"),
+                Remark::Refused(text) => {
+                    if let Some(more) = self.refused.occasion(Instant::now()) {
+                        log::warn!("{text}{more}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn write_on(&mut self, scheduler: &Scheduler, now: Timestamp) {
+        if self.clients.is_empty() {
+            return;
+        }
+        let patience = self.patience();
+        let mut slots = self.slots(scheduler);
+        let mut left = SHARE_OF_TURN;
+        let is_session = |client: &&Client| matches!(client.task, Task::Session(_));
+        self.tally.parallel = self.clients.values().filter(is_session).count() as u64;
+        let later = self.clients.range(self.first..);
+        let order: Vec<usize> =
+            later.chain(self.clients.range(..self.first)).map(|(number, _)| *number).collect();
+        for number in order {
+            self.first = number;
+            if left == 0 {
+                return;
+            }
+            let (written, is_over) = self.serve_one(number, scheduler, now, patience, &mut slots);
+            left = left.saturating_sub(written);
+            if is_over {
+                self.clients.remove(&number);
+            }
+        }
+    }
+
+    /// Writes on for one client. Tells how many bytes, and whether its connection is to be closed.
+    fn serve_one(
+        &mut self,
+        number: usize,
+        scheduler: &Scheduler,
+        now: Timestamp,
+        patience: Duration,
+        slots: &mut usize,
+    ) -> (usize, bool) {
+        let client = self.clients.get_mut(&number).expect("it was there a moment ago");
+        // No event tells of little room. One that takes a little at a time gets its due at the last moment.
+        if !client.can_go_on() && !client.time_left(patience).is_zero() {
+            return (0, false);
+        }
+        let accounts = &mut self.accounts;
+        let mut around = Surroundings {
+            scheduler,
+            now,
+            started: self.settings.started,
+            accounts: &mut || accounts.current(),
+            tally: &mut self.tally,
+            remarks: &mut self.remarks,
+        };
+        let was_answered = client.is_answered();
+        let served = client.serve(&mut around, *slots);
+        match (was_answered, client.is_answered()) {
+            (false, true) => *slots = slots.saturating_sub(1),
+            (true, false) => *slots += 1,
+            _ => {}
+        }
+        let Ok((written, demand)) = served else {
+            return (0, true);
+        };
+        self.demands.extend(demand.map(|demand| (number, demand)));
+        let is_late = client.time_left(patience).is_zero();
+        if is_late && client.conversation().is_some() {
+            self.tally.timed_out += 1;
+        }
+        (written, is_late)
+    }
+
+    /// Whether more can be written for somebody at once.
+    pub fn have_room(&self) -> bool {
+        self.clients.values().any(Client::can_go_on)
+    }
+
+    /// How long until a client has run out of time.
+    pub fn until_timeout(&self) -> Option<Duration> {
+        let patience = self.patience();
+        self.clients.values().map(|client| client.time_left(patience)).min()
+    }
+}
+
+/// A client of the control socket. Its mode keeps others out; should it have been changed, we do.
+fn open_control(stream: &Stream) -> io::Result<(Task, String)> {
+    let peer = stream.peer()?;
+    let (session, greeting) = Session::privileged(peer);
+    match peer.user() {
+        Some(user) if user == 0 || user == users::effective_user() => {
+            Ok((Task::Session(Box::new(Conversation::new(session))), greeting))
+        }
+        _ => Ok((Task::Done, format!("{greeting}{NO_ACCESS}"))),
+    }
+}
+
+/// How many dumps that take so much memory may be written at a time.
+fn most_dumps(memory: usize) -> usize {
+    (MEMORY_FOR_DUMPS / (memory + 2 * BUFFERED))
+        .clamp(FEWEST_DUMPS, MOST_CLIENTS + MORE_FOR_CONTROL)
+}

@@ -1,0 +1,86 @@
+//! A helper thread for MAILQ clients: it looks up what they ask for that is not in memory. It has nothing to
+//! do with delivery, so that a slow disk holds up nobody but those who ask.
+
+use crate::mailq::v2::{DiskSpace, Findings, HostFacts, Inquiry};
+use crate::spool::{Spool, error_address};
+use crate::sys;
+use mio::Waker;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// The loop's end of the thread. Each client has one inquiry under way at the most.
+pub struct Inquiries {
+    requests: Sender<(usize, Inquiry)>,
+    results: Receiver<(usize, Findings)>,
+}
+
+/// What the thread has to know.
+struct Places {
+    spool: Spool,
+    log: Option<PathBuf>,
+}
+
+impl Inquiries {
+    /// Starts the thread. It wakes the loop through `waker`.
+    pub fn start(spool: Spool, log: Option<PathBuf>, waker: Arc<Waker>) -> io::Result<Inquiries> {
+        let (requests, asked) = channel::<(usize, Inquiry)>();
+        let (found, results) = channel();
+        let places = Places { spool, log };
+        thread::Builder::new().name("inquiries".to_string()).spawn(move || {
+            while let Ok((client, inquiry)) = asked.recv() {
+                if found.send((client, places.find(&inquiry))).is_err() {
+                    return;
+                }
+                // It fails only if the loop is gone, and then nobody needs to know.
+                drop(waker.wake());
+            }
+        })?;
+        Ok(Inquiries { requests, results })
+    }
+
+    /// Has something found out for a client.
+    pub fn ask(&self, client: usize, inquiry: Inquiry) {
+        self.requests.send((client, inquiry)).expect("the thread lives as long as the loop");
+    }
+
+    /// What was found out next, and for whom.
+    pub fn next_result(&self) -> Option<(usize, Findings)> {
+        self.results.try_recv().ok()
+    }
+}
+
+impl Places {
+    fn find(&self, inquiry: &Inquiry) -> Findings {
+        match inquiry {
+            Inquiry::ErrorAddresses(names) => {
+                // A message may have left the spool meanwhile.
+                let address = |name| error_address(&self.spool, name).ok().flatten();
+                Findings::ErrorAddresses(names.iter().map(address).collect())
+            }
+            Inquiry::Host => Findings::Host(HostFacts {
+                pid: std::process::id(),
+                load: sys::load_averages(),
+                disks: [
+                    space(self.spool.queue()),
+                    space(self.spool.transport()),
+                    self.log.as_deref().map_or(DiskSpace::default(), space),
+                ],
+            }),
+        }
+    }
+}
+
+fn space(path: &Path) -> DiskSpace {
+    let Ok(found) = sys::file_system(path) else {
+        return DiskSpace::default();
+    };
+    DiskSpace {
+        free_kb: found.available / 1024,
+        used_kb: found.size.saturating_sub(found.free) / 1024,
+        free_files: found.available_files,
+        used_files: found.files.saturating_sub(found.free_files),
+    }
+}

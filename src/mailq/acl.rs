@@ -1,0 +1,255 @@
+//! From where somebody may log in: the address list of a line of the auth file.
+//!
+//! ```text
+//! [127.0.0.0]/8 [ipv6.0::1]/128 ![192.0.2.7] [192.0.2.0]/24 [uid:1001]
+//! ```
+//!
+//! The first literal that fits the peer decides, for it or, behind a `!`, against it; where none fits, the
+//! answer is no. A list without anything in it admits everybody. A list with a mistake in it admits nobody:
+//! what its author meant to keep out is not known. The original lets everybody in through `[foo]`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Somebody at an address. An IPv4 address that IPv6 has wrapped up is taken as what it is.
+    Address(IpAddr),
+    /// A process on this host, over a UNIX socket: its user, if the system tells.
+    Local(Option<u32>),
+}
+
+impl Peer {
+    /// Somebody at an address.
+    pub fn at(address: IpAddr) -> Peer {
+        Peer::Address(address.to_canonical())
+    }
+
+    /// Its user, if it is on this host and the system tells.
+    pub fn user(&self) -> Option<u32> {
+        match self {
+            Peer::Local(user) => *user,
+            Peer::Address(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Address(address) => write!(f, "{address}"),
+            Peer::Local(Some(user)) => write!(f, "user {user} of this host"),
+            Peer::Local(None) => f.write_str("a process of this host"),
+        }
+    }
+}
+
+/// An address list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acl {
+    /// `None` admits everybody.
+    entries: Option<Vec<Entry>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    refuses: bool,
+    whom: Whom,
+}
+
+/// Whom a literal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whom {
+    V4 { network: u32, length: u32 },
+    V6 { network: u128, length: u32 },
+    User(u32),
+}
+
+/// What is wrong with an address list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AclError {
+    /// There is something outside of brackets.
+    #[error("there is something in the address list that is not in brackets")]
+    Junk,
+    /// A bracket is not closed.
+    #[error("a bracket of the address list is not closed")]
+    Open,
+    /// What is in brackets is no address.
+    #[error(
+        "something in brackets is neither an IPv4 address, nor `IPv6:` and an address, nor `uid:` and a number"
+    )]
+    Literal,
+    /// There is no good number behind a slash.
+    #[error("the length behind a slash of the address list is no number of bits")]
+    Length,
+}
+
+impl Acl {
+    /// A list that admits nobody.
+    pub const NOBODY: Acl = Acl { entries: Some(Vec::new()) };
+
+    /// Reads a list.
+    pub fn parse(text: &[u8]) -> Result<Acl, AclError> {
+        if text.iter().all(|byte| *byte == b' ') {
+            return Ok(Acl { entries: None });
+        }
+        let (mut entries, mut rest, mut refuses) = (Vec::new(), text, false);
+        while let Some((first, behind)) = rest.split_first() {
+            rest = match first {
+                // A file that was edited elsewhere has CR at the ends of its lines.
+                b' ' | b'\t' | b',' | b'\r' if !refuses => behind,
+                b'!' if !refuses => {
+                    refuses = true;
+                    behind
+                }
+                b'[' => {
+                    let (whom, behind) = literal(behind)?;
+                    entries.push(Entry { refuses, whom });
+                    refuses = false;
+                    behind
+                }
+                _ => return Err(AclError::Junk),
+            };
+        }
+        if refuses { Err(AclError::Junk) } else { Ok(Acl { entries: Some(entries) }) }
+    }
+
+    /// Whether somebody may log in.
+    pub fn admits(&self, peer: &Peer) -> bool {
+        let Some(entries) = &self.entries else {
+            return true;
+        };
+        let first = entries.iter().find(|entry| entry.whom.is(peer));
+        first.is_some_and(|entry| !entry.refuses)
+    }
+}
+
+/// Reads what is behind an opening bracket. Returns also what comes after it.
+fn literal(text: &[u8]) -> Result<(Whom, &[u8]), AclError> {
+    let end = memchr::memchr(b']', text).ok_or(AclError::Open)?;
+    let (inside, behind) = (&text[..end], &text[end + 1..]);
+    let inside = std::str::from_utf8(inside).map_err(|_| AclError::Literal)?;
+    let (length, behind) = match behind.strip_prefix(b"/") {
+        Some(behind) => length(behind).map(|(length, behind)| (Some(length), behind))?,
+        None => (None, behind),
+    };
+    let whom = if let Some(user) = strip(inside, "uid:") {
+        let user = user.parse().map_err(|_| AclError::Literal)?;
+        length.map_or(Ok(Whom::User(user)), |_| Err(AclError::Length))?
+    } else if let Some(address) = strip(inside, "ipv6:").or_else(|| strip(inside, "ipv6.")) {
+        let address: Ipv6Addr = address.parse().map_err(|_| AclError::Literal)?;
+        Whom::V6 { network: address.to_bits(), length: length.unwrap_or(128).min(128) }
+    } else {
+        let address: Ipv4Addr = inside.parse().map_err(|_| AclError::Literal)?;
+        Whom::V4 { network: address.to_bits(), length: length.unwrap_or(32).min(32) }
+    };
+    Ok((whom, behind))
+}
+
+/// What is behind a prefix, in capitals or not.
+fn strip<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
+    let start = text.get(..prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
+}
+
+fn length(text: &[u8]) -> Result<(u32, &[u8]), AclError> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, behind) = text.split_at(digits);
+    let number = std::str::from_utf8(number).map_err(|_| AclError::Length)?;
+    Ok((number.parse().map_err(|_| AclError::Length)?, behind))
+}
+
+impl Whom {
+    fn is(self, peer: &Peer) -> bool {
+        match (self, peer) {
+            (Whom::V4 { network, length }, Peer::Address(IpAddr::V4(address))) => {
+                // All bits may be beyond the length.
+                (network ^ address.to_bits()).checked_shr(32 - length).unwrap_or(0) == 0
+            }
+            (Whom::V6 { network, length }, Peer::Address(IpAddr::V6(address))) => {
+                (network ^ address.to_bits()).checked_shr(128 - length).unwrap_or(0) == 0
+            }
+            (Whom::User(user), Peer::Local(Some(peer))) => user == *peer,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(text: &str) -> Peer {
+        Peer::at(text.parse().expect("an address"))
+    }
+
+    /// Whether a list admits 127.0.0.1, 127.0.0.2, ::1 and user 7: `in` or `no`, `bad` for a list that
+    /// is none.
+    fn verdict(text: &str) -> String {
+        let Ok(acl) = Acl::parse(text.as_bytes()) else {
+            return "bad".to_string();
+        };
+        let peers = [peer("127.0.0.1"), peer("127.0.0.2"), peer("::1"), Peer::Local(Some(7))];
+        peers.map(|peer| if acl.admits(&peer) { "in" } else { "no" }).join(" ")
+    }
+
+    /// What was recorded of the original, and what we do otherwise on purpose.
+    #[test]
+    fn lists_admit_whom_they_name() {
+        for (text, expected) in [
+            ("", "in in in in"),
+            ("   ", "in in in in"),
+            ("[127.0.0.0]/8", "in in no no"),
+            ("[127.0.0.1]", "in no no no"),
+            ("![127.0.0.2]  [127.0.0.0]/8", "in no no no"),
+            ("![127.0.0.2], [127.0.0.0]/8", "in no no no"),
+            // The original keeps the `!` in force behind a single separator.
+            ("![127.0.0.2] [127.0.0.0]/8", "in no no no"),
+            ("[127.0.0.1]/99", "in no no no"),
+            ("[10.0.0.0]/8", "no no no no"),
+            ("[0.0.0.0]/0   [ipv6.0::0]/0", "in in in no"),
+            ("\t[127.0.0.0]/8 [ipv6.0::1]/128", "in in in no"),
+            ("[IPv6:::1]/128", "no no in no"),
+            ("[iPV6.::]/0,[127.0.0.1]/31", "in no in no"),
+            ("[127.0.0.0]/31", "in no no no"),
+            ("[127.0.0.0]/8\r", "in in no no"),
+            ("\r", "no no no no"),
+            ("\t", "no no no no"),
+            (",", "no no no no"),
+            ("[uid:7]", "no no no in"),
+            ("![uid:7] [127.0.0.1]", "in no no no"),
+            // The original lets everybody in here.
+            ("[foo]", "bad"),
+            ("[ipv6.foo]", "bad"),
+            ("[127.0.0.1] [foo]", "bad"),
+            ("![foo]", "bad"),
+            // The original lets nobody in here either.
+            ("[foo]/24", "bad"),
+            ("[127.0.0.1]/", "bad"),
+            ("[127.0.0.1]/x", "bad"),
+            ("[127.0.0.1]/99999999999", "bad"),
+            ("localhost", "bad"),
+            ("127.0.0.0/8", "bad"),
+            ("[127.0.0.1", "bad"),
+            ("[127.1]", "bad"),
+            ("!", "bad"),
+            ("!![127.0.0.1]", "bad"),
+            ("[uid:root]", "bad"),
+            ("[uid:7]/8", "bad"),
+            ("[\u{e9}]", "bad"),
+        ] {
+            assert_eq!(verdict(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_wrapped_up_is_what_it_is() {
+        let acl = Acl::parse(b"[127.0.0.0]/8").expect("a list");
+        assert!(acl.admits(&peer("::ffff:127.0.0.9")));
+        let acl = Acl::parse(b"[ipv6.::]/0").expect("a list");
+        assert!(!acl.admits(&peer("::ffff:127.0.0.9")));
+        assert!(!Acl::NOBODY.admits(&peer("127.0.0.1")));
+        assert!(!Acl::NOBODY.admits(&Peer::Local(Some(0))));
+    }
+}

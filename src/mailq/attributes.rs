@@ -1,0 +1,153 @@
+//! What an account of the auth file may do: a set of attribute words.
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// A set of attributes. One alone is a set, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes(u32);
+
+/// An attribute word of the auth file.
+#[derive(Debug)]
+pub struct Word {
+    /// As it is written.
+    pub name: &'static str,
+    /// What it stands for.
+    pub attributes: Attributes,
+    /// What it permits, in a few words.
+    pub about: &'static str,
+}
+
+impl Attributes {
+    /// Nothing.
+    pub const NONE: Attributes = Attributes(0);
+    /// `SHOW SNMP`.
+    pub const SNMP: Attributes = Attributes(1);
+    /// `SHOW QUEUE SHORT`.
+    pub const QQ: Attributes = Attributes(1 << 1);
+    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2` and `SHOW THREAD`.
+    pub const TT: Attributes = Attributes(1 << 2);
+    /// `ETRN`.
+    pub const ETRN: Attributes = Attributes(1 << 4);
+    /// `KILL`.
+    pub const KILL: Attributes = Attributes(1 << 5);
+    /// To send messages another way.
+    pub const REROUTE: Attributes = Attributes(1 << 6);
+    /// `SHOW WHY`.
+    pub const WHY: Attributes = Attributes(1 << 7);
+    /// To put messages on hold, and to release them.
+    pub const HOLD: Attributes = Attributes(1 << 8);
+    /// To have something tried now.
+    pub const RETRY: Attributes = Attributes(1 << 9);
+    /// To let something expire.
+    pub const EXPIRE: Attributes = Attributes(1 << 10);
+    /// To delete messages.
+    pub const DELETE: Attributes = Attributes(1 << 11);
+    /// To change settings while the scheduler runs.
+    pub const SET: Attributes = Attributes(1 << 12);
+    /// To have the configuration read again.
+    pub const RELOAD: Attributes = Attributes(1 << 13);
+    /// To see and to stop agents.
+    pub const AGENTS: Attributes = Attributes(1 << 14);
+    /// To read the log.
+    pub const LOG: Attributes = Attributes(1 << 15);
+    /// To be told what happens.
+    pub const EVENTS: Attributes = Attributes(1 << 16);
+    /// Everything, also what is still to come.
+    pub const ALL: Attributes = Attributes(0x7fff_ffff);
+
+    /// Whether all of `others` are in it.
+    pub fn have(self, others: Attributes) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Whether nothing is permitted.
+    pub fn are_none(self) -> bool {
+        self == Attributes::NONE
+    }
+}
+
+impl BitOr for Attributes {
+    type Output = Attributes;
+
+    fn bitor(self, other: Attributes) -> Attributes {
+        Attributes(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Attributes {
+    /// The words of the auth file, separated by blanks.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Attributes::ALL {
+            return f.write_str("ALL");
+        }
+        let single = |word: &&Word| word.attributes.0.count_ones() == 1;
+        let words = WORDS.iter().filter(single).filter(|word| self.have(word.attributes));
+        let names: Vec<&str> = words.map(|word| word.name).collect();
+        f.write_str(if names.is_empty() { "NONE" } else { "" })?;
+        f.write_str(&names.join(" "))
+    }
+}
+
+/// The words there are.
+pub fn words() -> &'static [Word] {
+    WORDS
+}
+
+/// The attributes of a word, in capitals as it must be; `None` if there is no such word.
+pub fn of_word(name: &[u8]) -> Option<Attributes> {
+    WORDS.iter().find(|word| word.name.as_bytes() == name).map(|word| word.attributes)
+}
+
+const fn word(name: &'static str, attributes: Attributes, about: &'static str) -> Word {
+    Word { name, attributes, about }
+}
+
+static WORDS: &[Word] = &[
+    word("ALL", Attributes::ALL, "everything"),
+    word("NONE", Attributes::NONE, "nothing"),
+    word("SNMP", Attributes::SNMP, "SHOW SNMP"),
+    word("QQ", Attributes::QQ, "SHOW QUEUE SHORT"),
+    word("TT", Attributes::TT, "SHOW QUEUE THREADS, SHOW QUEUE THREADS2, SHOW THREAD"),
+    word("ETRN", Attributes::ETRN, "ETRN"),
+    word("KILL", Attributes::KILL, "KILL MSG, KILL THREAD"),
+    word("WHY", Attributes::WHY, "SHOW WHY"),
+    word("HOLD", Attributes::HOLD, "for requests to come"),
+    word("RETRY", Attributes::RETRY, "for requests to come"),
+    word("EXPIRE", Attributes::EXPIRE, "for requests to come"),
+    word("DELETE", Attributes::DELETE, "for requests to come"),
+    word("REROUTE", Attributes::REROUTE, "for requests to come"),
+    word("SET", Attributes::SET, "for requests to come"),
+    word("RELOAD", Attributes::RELOAD, "for requests to come"),
+    word("AGENTS", Attributes::AGENTS, "for requests to come"),
+    word("LOG", Attributes::LOG, "for requests to come"),
+    word("EVENTS", Attributes::EVENTS, "for requests to come"),
+    // The smtpserver reads the same file.
+    word("SMTPIP", Attributes::NONE, "Z-REPORT of the smtpserver"),
+    word("SMTPALL", Attributes::NONE, "Z-REPORT of the smtpserver"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_for_what_they_permit() {
+        assert_eq!(of_word(b"QQ"), Some(Attributes::QQ));
+        assert_eq!(of_word(b"SMTPIP"), Some(Attributes::NONE));
+        for unknown in [&b"qq"[..], b"all", b"", b"SNMP\tQQ", b"FOO"] {
+            assert_eq!(of_word(unknown), None);
+        }
+        for word in words() {
+            assert!(Attributes::ALL.have(word.attributes), "{}", word.name);
+            assert!(!Attributes::NONE.have(word.attributes) || word.attributes.are_none());
+        }
+        let some = Attributes::TT | Attributes::SNMP;
+        assert_eq!(some.to_string(), "SNMP TT");
+        assert!(some.have(Attributes::TT) && !some.have(Attributes::TT | Attributes::QQ));
+        assert_eq!(
+            (Attributes::ALL.to_string(), Attributes::NONE.to_string()),
+            ("ALL".into(), "NONE".into())
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Answers: what a request brings, and what it may take to get there.
+
+use super::tally::Tally;
+use crate::mailq::auth_file::AuthFile;
+use crate::scheduler::{Effect, Order, Scheduler};
+use crate::spool::SpoolName;
+use crate::time::Timestamp;
+use std::rc::Rc;
+
+/// What a session may look at while it goes on.
+pub struct Surroundings<'s> {
+    /// The queue.
+    pub scheduler: &'s Scheduler,
+    /// The time.
+    pub now: Timestamp,
+    /// When the scheduler was started.
+    pub started: Timestamp,
+    /// Gives the accounts as they are at this moment.
+    pub accounts: &'s mut dyn FnMut() -> Rc<AuthFile>,
+    /// How often what was asked, by all clients.
+    pub tally: &'s mut Tally,
+    /// What is to be logged.
+    pub remarks: &'s mut Vec<Remark>,
+}
+
+/// Something about a client that is to be logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// It has logged in, or has asked for a change.
+    Notable(String),
+    /// It was refused: this may come as often as somebody likes.
+    Refused(String),
+}
+
+/// The answer to a request.
+pub enum Reply {
+    /// This, with its line ends.
+    Line(String),
+    /// A text of any number of lines.
+    Text(Box<dyn Text>),
+    /// That this request is not known, or not for everybody.
+    Unknown,
+    /// Something is to be done, and then told.
+    Deed(Box<dyn Deed>),
+}
+
+/// Something that is done by orders to the core, one after the other.
+pub trait Deed {
+    /// The next order; `None` when all were given.
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Option<Order>;
+
+    /// The last order was obeyed.
+    fn obeyed(&mut self, effect: &Effect);
+
+    /// What to say when all were obeyed, with its line ends.
+    fn tell(&self) -> String;
+}
+
+/// A text that is written some at a time, as the client takes it.
+pub trait Text {
+    /// Writes the next whole lines, not too many of them.
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step;
+
+    /// Takes what was found out, as [`Step::Needs`] has asked.
+    fn learn(&mut self, findings: Findings);
+}
+
+/// How far a text is.
+pub enum Step {
+    /// There is more.
+    More,
+    /// Before there is more, this is to be found out.
+    Needs(Inquiry),
+    /// That was all.
+    Over,
+}
+
+/// What a session wants of others before it can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// To know something that is on a disk. Answered by [`learn`](super::Session::learn).
+    Inquire(Inquiry),
+    /// Something to be done. Answered by [`obeyed`](super::Session::obeyed).
+    Obey {
+        /// Who wants it.
+        by: String,
+        /// What.
+        order: Order,
+    },
+}
+
+/// Something that is not in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    /// The addresses to which errors of these messages are reported.
+    ErrorAddresses(Vec<SpoolName>),
+    /// What the host is like.
+    Host,
+}
+
+/// What was found out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Findings {
+    /// For each of the messages its address; `None` where it has none, or cannot be read.
+    ErrorAddresses(Vec<Option<Box<[u8]>>>),
+    /// What the host is like.
+    Host(HostFacts),
+}
+
+/// What `SHOW COUNTERS` shows of the host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFacts {
+    /// The scheduler's process.
+    pub pid: u32,
+    /// Mean number of processes that want to run, over one and over five minutes.
+    pub load: Option<(f64, f64)>,
+    /// Of the file system of message files, of that of control files, and of that of the log.
+    pub disks: [DiskSpace; 3],
+}
+
+/// How full a file system is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Kilobytes that can still be used.
+    pub free_kb: u64,
+    /// Kilobytes in use.
+    pub used_kb: u64,
+    /// Files that can still be made.
+    pub free_files: u64,
+    /// Files that there are.
+    pub used_files: u64,
+}

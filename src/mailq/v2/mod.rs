@@ -1,0 +1,54 @@
+//! MAILQ version 2, the server's side: one request a line, one answer each, in order.
+//!
+//! ```text
+//! server  version zmailer 2.0
+//! server  220 MAILQ-V2-CHALLENGE: 1795255943.6817100324417.2
+//! client  AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c
+//! server  +OK
+//! client  SHOW SNMP
+//! server  +OK until LF.LF
+//! server  Kids: 9  Idle:  9  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 49 sec
+//! server  Msgs in 52 out 15 stored 11 Rcpnts in 272 out 232 stored 19
+//! server  .
+//! client  QUIT
+//! server  +Bye bye
+//! ```
+//!
+//! Over the control socket the scheduler's own user says the same; there the first line is
+//! `version zsched 1.0`, and no login is needed.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`session`] | one client: lines in, answers out, who it is |
+//! | [`requests`] | the table of requests: their words, who may make them, who answers |
+//! | [`answer`] | answers: a line, a text that is written some at a time, an order |
+//! | [`show`], [`show_thread`], [`counters`] | the texts |
+//! | [`orders`] | requests that change something |
+//! | [`tally`] | how often what was asked |
+//!
+//! Nothing here does anything: what a session needs that is on a disk, and what it wants done, it says
+//! as a [`Demand`]; whoever has it says the outcome when there is one. A new request is a row of the table
+//! and its answer.
+
+mod answer;
+mod counters;
+mod orders;
+mod requests;
+mod session;
+mod show;
+mod show_thread;
+mod tally;
+
+pub use answer::{Demand, DiskSpace, Findings, HostFacts, Inquiry, Remark, Surroundings};
+pub use requests::{Request, requests};
+pub use session::{LONGEST_REQUEST, Session};
+pub use tally::Tally;
+
+/// The first line of a session of MAILQ version 2.
+pub const GREETING: &str = "version zmailer 2.0\n";
+/// The first line over the control socket.
+pub const CONTROL_GREETING: &str = "version zsched 1.0\n";
+/// What a client is told behind the greeting from where nobody may log in.
+pub const NO_ACCESS: &str = "550 NO ACCESS FOR YOU\n";
+/// What comes before an answer of several lines.
+pub const UNTIL_DOT: &str = "+OK until LF.LF";

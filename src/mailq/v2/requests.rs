@@ -1,0 +1,198 @@
+//! The table of requests.
+//!
+//! A row has the words that a request begins with, the attribute that it takes, and the function that
+//! answers it, which gets the rest of the line. Of the rows that fit, the one with the most words is meant.
+
+use super::answer::{Reply, Surroundings};
+use super::tally::Tally;
+use super::{counters, orders, show, show_thread};
+use crate::mailq::attributes::Attributes;
+
+/// A kind of request.
+pub struct Request {
+    /// The words it begins with, in capitals.
+    pub words: &'static [&'static str],
+    /// What one must be permitted to make it.
+    pub needs: Attributes,
+    /// What one is told who is not permitted, where it is not what everybody is told of unknown requests.
+    pub refusal: Option<&'static str>,
+    /// Where it is counted.
+    pub(super) counter: Option<Counter>,
+    /// Answers it, given what is behind the words.
+    pub(super) answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+}
+
+/// Where requests of a kind are counted.
+#[derive(Clone, Copy)]
+pub struct Counter {
+    pub field: fn(&mut Tally) -> &mut u64,
+    /// Those that are not permitted count, too.
+    pub with_refused: bool,
+}
+
+const fn counted(field: fn(&mut Tally) -> &mut u64) -> Option<Counter> {
+    Some(Counter { field, with_refused: false })
+}
+
+const NO_ETRN: Option<&str> = Some("-No ETRN allowed for you.\n");
+const NO_KILL: Option<&str> = Some("-No KILL allowed for you.\n");
+
+/// All kinds of requests. QUIT, EXIT and AUTH are not among them: they are about the session itself.
+pub fn requests() -> &'static [Request] {
+    REQUESTS
+}
+
+static REQUESTS: &[Request] = &[
+    Request {
+        words: &["SHOW", "SNMP"],
+        needs: Attributes::SNMP,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_snmp),
+        answer: show::totals,
+    },
+    Request {
+        words: &["SHOW", "QUEUE", "SHORT"],
+        needs: Attributes::QQ,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_short),
+        answer: show::short,
+    },
+    Request {
+        words: &["SHOW", "QUEUE", "THREADS"],
+        needs: Attributes::TT,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_threads),
+        answer: show::full,
+    },
+    Request {
+        words: &["SHOW", "QUEUE", "THREADS2"],
+        needs: Attributes::TT,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_threads2),
+        answer: show::threads,
+    },
+    Request {
+        words: &["SHOW", "THREAD"],
+        needs: Attributes::TT,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_thread),
+        answer: show_thread::answer,
+    },
+    Request {
+        words: &["SHOW", "COUNTERS"],
+        needs: Attributes::NONE,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_counters),
+        answer: counters::answer,
+    },
+    Request {
+        words: &["SHOW", "WHY"],
+        needs: Attributes::WHY,
+        refusal: None,
+        counter: None,
+        answer: show::why,
+    },
+    Request {
+        words: &["ETRN"],
+        needs: Attributes::ETRN,
+        refusal: NO_ETRN,
+        counter: Some(Counter { field: |tally| &mut tally.etrn, with_refused: true }),
+        answer: orders::etrn,
+    },
+    Request {
+        words: &["KILL", "MSG"],
+        needs: Attributes::KILL,
+        refusal: NO_KILL,
+        counter: counted(|tally| &mut tally.kill_message),
+        answer: orders::kill_message,
+    },
+    Request {
+        words: &["KILL", "THREAD"],
+        needs: Attributes::KILL,
+        refusal: NO_KILL,
+        counter: counted(|tally| &mut tally.kill_thread),
+        answer: orders::kill_thread,
+    },
+    Request {
+        words: &["KILL"],
+        needs: Attributes::KILL,
+        refusal: NO_KILL,
+        counter: None,
+        answer: orders::kill_nothing,
+    },
+];
+
+/// The words of a line, as far as they are needed to find its row.
+pub struct Words<'l> {
+    /// The first word.
+    pub verb: &'l [u8],
+    /// What is behind it.
+    pub rest: &'l [u8],
+}
+
+impl<'l> Words<'l> {
+    /// Takes a line apart. A blank at its beginning leaves the verb empty.
+    pub fn of(line: &'l [u8]) -> Words<'l> {
+        let (verb, rest) = next_word(line);
+        Words { verb, rest }
+    }
+
+    /// The row that is meant, and what is behind its words.
+    pub fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
+        let fitting = table.iter().filter_map(|request| Some((request, self.behind(request)?)));
+        fitting.max_by_key(|(request, _)| request.words.len())
+    }
+
+    /// What is behind the words of a row, if they are those of the line.
+    fn behind(&self, request: &Request) -> Option<&'l [u8]> {
+        let (first, others) = request.words.split_first()?;
+        let mut rest = (first.as_bytes() == self.verb).then_some(self.rest)?;
+        for wanted in others {
+            let (word, behind) = next_word(rest);
+            rest = (word == wanted.as_bytes()).then_some(behind)?;
+        }
+        Some(rest)
+    }
+
+    /// What the reply to an unknown request repeats of what is behind the verb. The original has lost all
+    /// but the first word of it for some verbs.
+    pub fn repeated(&self) -> &'l [u8] {
+        match self.verb {
+            b"SHOW" | b"REROUTE" => next_word(self.rest).0,
+            _ => self.rest,
+        }
+    }
+}
+
+/// Cuts off a word and the blanks behind it.
+pub fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let end = text.iter().position(is_blank).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    let start = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
+    (word, &rest[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_with_the_most_words_is_meant() {
+        for (line, words, rest) in [
+            ("SHOW QUEUE SHORT", "SHOW QUEUE SHORT", ""),
+            ("SHOW \tQUEUE  SHORT x", "SHOW QUEUE SHORT", "x"),
+            ("SHOW THREAD smtp  a b ", "SHOW THREAD", "smtp  a b "),
+            ("KILL MSG a b ", "KILL MSG", "a b "),
+            ("KILL THREAD", "KILL THREAD", ""),
+            ("KILL MSGS", "KILL", "MSGS"),
+            ("KILL", "KILL", ""),
+        ] {
+            let (request, behind) = Words::of(line.as_bytes()).find(requests()).expect(line);
+            assert_eq!((request.words.join(" ").as_str(), behind), (words, rest.as_bytes()));
+        }
+        for line in ["", " SHOW SNMP", "show SNMP", "SHOW", "SHOW QUEUE", "SHOW snmp", "SHOWSNMP"] {
+            assert!(Words::of(line.as_bytes()).find(requests()).is_none(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! One client of MAILQ version 2: who it is, what it has said, and what it is being told.
+
+use super::answer::{Deed, Demand, Findings, Remark, Reply, Step, Surroundings, Text};
+use super::requests::{Request, Words, next_word, requests};
+use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
+use crate::mailq::acl::Peer;
+use crate::mailq::attributes::Attributes;
+use crate::mailq::auth_file::AuthFile;
+use crate::mailq::login::Challenge;
+use crate::scheduler::Effect;
+
+/// The longest request, in bytes. Whoever says more at once has to wait for answers.
+pub const LONGEST_REQUEST: usize = 4096;
+/// So many logins may fail; then the connection is closed.
+const MOST_FAILURES: u32 = 10;
+
+const MUST_LOG_IN: &str = "-BAD; USER MUST AUTHENTICATE\n";
+const NO_ACCOUNT: &str = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
+const WRONG_PASSWORD: &str = "-BAD USER OR PASSWORD\n";
+
+/// One client.
+pub struct Session {
+    peer: Peer,
+    standing: Standing,
+    heard: Vec<u8>,
+    /// The client will say nothing more.
+    has_ended: bool,
+    is_over: bool,
+    under_way: UnderWay,
+    /// Lines of a text that have no dots in front yet.
+    lines: Vec<u8>,
+}
+
+/// What the client may do.
+enum Standing {
+    /// Log in.
+    Stranger { challenge: Challenge, failures: u32 },
+    /// What this user may.
+    User { name: String, attributes: Attributes },
+}
+
+/// What it is being answered.
+enum UnderWay {
+    Nothing,
+    Text(Box<dyn Text>),
+    /// A text, when something has been found out.
+    Inquiry(Box<dyn Text>),
+    /// Something that is to be done.
+    Deed(Box<dyn Deed>),
+    /// The same, when an order has been obeyed.
+    Order(Box<dyn Deed>),
+}
+
+impl Session {
+    /// A client that has just come, and the greeting that it gets. From where nobody may log in, the
+    /// greeting is all: the session is over.
+    pub fn open(peer: Peer, challenge: Challenge, accounts: &AuthFile) -> (Session, String) {
+        let is_admitted = accounts.admits(&peer);
+        let second = match is_admitted {
+            true => format!("{}\n", challenge.line()),
+            false => NO_ACCESS.to_string(),
+        };
+        let mut session = Session::new(peer, Standing::Stranger { challenge, failures: 0 });
+        session.is_over = !is_admitted;
+        (session, format!("{GREETING}{second}"))
+    }
+
+    /// A client that may do everything, as the scheduler's own user over the control socket; and its
+    /// greeting.
+    pub fn privileged(peer: Peer) -> (Session, String) {
+        let standing = Standing::User { name: peer.to_string(), attributes: Attributes::ALL };
+        (Session::new(peer, standing), CONTROL_GREETING.to_string())
+    }
+
+    fn new(peer: Peer, standing: Standing) -> Session {
+        Session {
+            peer,
+            standing,
+            heard: Vec::new(),
+            has_ended: false,
+            is_over: false,
+            under_way: UnderWay::Nothing,
+            lines: Vec::new(),
+        }
+    }
+
+    /// How many bytes can be taken in before something must be answered.
+    pub fn room(&self) -> usize {
+        (LONGEST_REQUEST + 1).saturating_sub(self.heard.len())
+    }
+
+    /// Takes in what the client says: at most so much as there is [`room`](Session::room) for.
+    pub fn take_in(&mut self, bytes: &[u8]) {
+        self.heard.extend_from_slice(bytes);
+    }
+
+    /// The client will say nothing more.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Whether nothing more is to be answered.
+    pub fn is_over(&self) -> bool {
+        // A request without its line end was cut short.
+        let has_said_all = self.has_ended && self.next_line_end().is_none() && self.room() > 0;
+        self.is_over || (has_said_all && !self.is_answering())
+    }
+
+    /// Whether the client has gone without a word.
+    pub fn was_left(&self) -> bool {
+        self.has_ended && !self.is_over
+    }
+
+    /// Whether it has logged in, or did not have to.
+    pub fn is_trusted(&self) -> bool {
+        matches!(self.standing, Standing::User { .. })
+    }
+
+    /// Whether an answer is under way.
+    pub fn is_answering(&self) -> bool {
+        !matches!(self.under_way, UnderWay::Nothing)
+    }
+
+    /// Whether the session waits for the outcome of a [`Demand`].
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.under_way, UnderWay::Inquiry(_) | UnderWay::Order(_))
+    }
+
+    /// Whether there is a request to be answered.
+    pub fn has_request(&self) -> bool {
+        !self.is_over && (self.next_line_end().is_some() || self.room() == 0)
+    }
+
+    fn next_line_end(&self) -> Option<usize> {
+        memchr::memchr(b'\n', &self.heard)
+    }
+
+    /// Writes on until `out` has `enough` bytes, or something has to be waited for: for the client, or for
+    /// what is returned.
+    pub fn go_on(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Option<Demand> {
+        while out.len() < enough {
+            let demand = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
+                UnderWay::Text(text) => self.write_text(text, around, out),
+                UnderWay::Deed(deed) => self.go_on_with(deed, around, out),
+                UnderWay::Nothing if self.has_request() => self.answer_next(around, out),
+                other => {
+                    self.under_way = other;
+                    return None;
+                }
+            };
+            if demand.is_some() {
+                return demand;
+            }
+        }
+        None
+    }
+
+    /// Takes what was found out.
+    pub fn learn(&mut self, findings: Findings) {
+        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
+            UnderWay::Inquiry(mut text) => {
+                text.learn(findings);
+                self.under_way = UnderWay::Text(text);
+            }
+            other => self.under_way = other,
+        }
+    }
+
+    /// What was ordered has been done.
+    pub fn obeyed(&mut self, effect: &Effect) {
+        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
+            UnderWay::Order(mut deed) => {
+                deed.obeyed(effect);
+                self.under_way = UnderWay::Deed(deed);
+            }
+            other => self.under_way = other,
+        }
+    }
+
+    fn go_on_with(
+        &mut self,
+        mut deed: Box<dyn Deed>,
+        around: &mut Surroundings<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Demand> {
+        let Some(order) = deed.next(around) else {
+            out.extend_from_slice(deed.tell().as_bytes());
+            return None;
+        };
+        self.under_way = UnderWay::Order(deed);
+        Some(Demand::Obey { by: self.author(), order })
+    }
+
+    /// Whose orders these are.
+    fn author(&self) -> String {
+        match &self.standing {
+            Standing::User { name, .. } => name.clone(),
+            Standing::Stranger { .. } => self.peer.to_string(),
+        }
+    }
+
+    fn write_text(
+        &mut self,
+        mut text: Box<dyn Text>,
+        around: &mut Surroundings<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Demand> {
+        self.lines.clear();
+        let step = text.write(around, &mut self.lines);
+        for line in self.lines.split_inclusive(|byte| *byte == b'\n') {
+            if line.starts_with(b".") {
+                out.push(b'.');
+            }
+            out.extend_from_slice(line);
+        }
+        match step {
+            Step::More => self.under_way = UnderWay::Text(text),
+            Step::Over => out.extend_from_slice(b".\n"),
+            Step::Needs(inquiry) => {
+                self.under_way = UnderWay::Inquiry(text);
+                return Some(Demand::Inquire(inquiry));
+            }
+        }
+        None
+    }
+
+    fn answer_next(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Option<Demand> {
+        around.tally.requests += 1;
+        let Some(line) = self.next_line() else {
+            around.tally.refused += 1;
+            let is_trusted = self.is_trusted();
+            let text = if is_trusted { "-the request is too long\n" } else { MUST_LOG_IN };
+            out.extend_from_slice(text.as_bytes());
+            self.is_over = true;
+            return None;
+        };
+        let words = Words::of(&line);
+        let is_bye = |verb: &&[u8]| words.verb.eq_ignore_ascii_case(verb);
+        if [&b"QUIT"[..], b"EXIT"].iter().any(is_bye) {
+            around.tally.quit += 1;
+            self.is_over = true;
+            out.extend_from_slice(b"+Bye bye\n");
+            return None;
+        }
+        match self.standing {
+            Standing::Stranger { .. } => {
+                out.extend_from_slice(self.answer_stranger(&words, around).as_bytes());
+            }
+            Standing::User { attributes, .. } => match reply(attributes, &words, around) {
+                Reply::Line(line) => out.extend_from_slice(line.as_bytes()),
+                Reply::Text(text) => {
+                    out.extend_from_slice(UNTIL_DOT.as_bytes());
+                    out.push(b'\n');
+                    self.under_way = UnderWay::Text(text);
+                }
+                Reply::Unknown => {
+                    around.tally.refused += 1;
+                    write_unknown(&words, out);
+                }
+                Reply::Deed(deed) => {
+                    let line = String::from_utf8_lossy(&line);
+                    let text = format!("MAILQ: {} orders {line:?}", self.author());
+                    around.remarks.push(Remark::Notable(text));
+                    self.under_way = UnderWay::Deed(deed);
+                }
+            },
+        }
+        None
+    }
+
+    /// The next request, without its line end, without CR, and up to the first NUL; `None` if it is too
+    /// long.
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.next_line_end()?;
+        let mut line: Vec<u8> = self.heard.drain(..=end).take(end).collect();
+        line.retain(|byte| *byte != b'\r');
+        line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
+        Some(line)
+    }
+
+    /// Answers somebody who has not logged in: nothing that it says is repeated, nothing else is told.
+    fn answer_stranger(
+        &mut self,
+        words: &Words<'_>,
+        around: &mut Surroundings<'_>,
+    ) -> &'static str {
+        let Standing::Stranger { challenge, failures } = &mut self.standing else {
+            return MUST_LOG_IN;
+        };
+        if words.verb != b"AUTH" {
+            around.tally.refused += 1;
+            return MUST_LOG_IN;
+        }
+        around.tally.auth += 1;
+        let (user, answer) = next_word(words.rest);
+        let (accounts, peer) = ((around.accounts)(), self.peer);
+        let shown: String = String::from_utf8_lossy(user).chars().take(40).collect();
+        let refusal = match accounts.account(user, &peer) {
+            Some(account) if challenge.is_met(account.password(), answer) => {
+                let attributes = account.attributes();
+                let text = format!("MAILQ: {peer} has logged in as {shown:?}: {attributes}");
+                around.remarks.push(Remark::Notable(text));
+                let name = format!("{shown} from {peer}");
+                self.standing = Standing::User { name, attributes };
+                return "+OK\n";
+            }
+            Some(_) => WRONG_PASSWORD,
+            None => NO_ACCOUNT,
+        };
+        *failures += 1;
+        self.is_over = *failures >= MOST_FAILURES;
+        around.tally.refused_logins += 1;
+        let text = format!("MAILQ: a login of {peer} as {shown:?} has failed");
+        around.remarks.push(Remark::Refused(text));
+        refusal
+    }
+}
+
+/// Answers somebody who has certain rights.
+fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surroundings<'_>) -> Reply {
+    let Some((request, rest)) = words.find(requests()) else {
+        return Reply::Unknown;
+    };
+    let is_permitted = attributes.have(request.needs);
+    count(request, is_permitted, around);
+    match request.refusal {
+        _ if is_permitted => (request.answer)(rest, around),
+        None => Reply::Unknown,
+        Some(refusal) => {
+            around.tally.refused += 1;
+            Reply::Line(refusal.to_string())
+        }
+    }
+}
+
+fn count(request: &Request, is_permitted: bool, around: &mut Surroundings<'_>) {
+    if let Some(counter) = request.counter
+        && (is_permitted || counter.with_refused)
+    {
+        *(counter.field)(around.tally) += 1;
+    }
+}
+
+/// Unknown and forbidden look the same. What the client has said is repeated, but for what could disturb
+/// a terminal.
+fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
+    let visible = |text: &[u8]| -> Vec<u8> {
+        text.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
+    };
+    out.extend_from_slice(b"-MAILQ2 Unknown command, or refused by access control; VERB='");
+    out.extend_from_slice(&visible(words.verb));
+    out.extend_from_slice(b"' REST='");
+    out.extend_from_slice(&visible(words.repeated()));
+    out.extend_from_slice(b"'\n");
+}

@@ -1,0 +1,65 @@
+//! The address to which errors of a message are reported, for those who show it: it is in the control file
+//! only.
+
+use super::{Spool, SpoolName};
+use crate::control_file::{ControlFile, parse};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// How much of a control file is read, in bytes. Senders come first.
+const HEAD: u64 = 256 * 1024;
+
+/// The address of a message: of its last sender, or of an `e` line that comes later. Empty for a message
+/// that is a report itself; `None` where the file says nothing.
+pub fn error_address(spool: &Spool, name: &SpoolName) -> io::Result<Option<Box<[u8]>>> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut head = Vec::new();
+    options.open(spool.control_file(name))?.take(HEAD).read_to_end(&mut head)?;
+    // What follows the last line end may be a line that was cut.
+    head.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
+    Ok(parse(head).ok().and_then(|file| address_in(&file)))
+}
+
+fn address_in(file: &ControlFile) -> Option<Box<[u8]>> {
+    let sender = file.senders.last();
+    if let Some(address) = file.error_address
+        && sender.is_none_or(|sender| sender.offset < address.start)
+    {
+        return Some(file.get(address).into());
+    }
+    let sender = sender?;
+    let is_report = file.get(sender.quad.channel) == b"error";
+    Some(if is_report { Box::default() } else { file.get(sender.quad.user).into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+
+    #[test]
+    fn the_address_is_that_of_the_last_sender() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let name = SpoolName::new(HashFolder::TOP, b"7").expect("a name");
+        let recipient = "r           c h u 0\nm\n\n";
+        for (lines, expected) in [
+            ("s local - a@x.test 0\n", Some("a@x.test")),
+            ("e e@x.test\ns local - a@x.test 0\n", Some("a@x.test")),
+            ("s local - a@x.test 0\ne e@x.test\n", Some("e@x.test")),
+            ("s local - a@x.test 0\ns smtp h b@x.test 0\n", Some("b@x.test")),
+            ("s error - a@x.test 0\n", Some("")),
+            ("", None),
+        ] {
+            let text = format!("i 7\n{lines}{recipient}s lost");
+            std::fs::write(spool.control_file(&name), text).expect("written");
+            let found = error_address(&spool, &name).expect("it can be read");
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{lines:?}");
+        }
+        std::fs::remove_file(spool.control_file(&name)).expect("removed");
+        assert!(error_address(&spool, &name).is_err());
+    }
+}
