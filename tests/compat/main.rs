@@ -8,6 +8,7 @@
 //! | [`order`] | the order of jobs where the original's is no matter of chance |
 //! | [`retries`], [`expiry`] | when something is tried again, and what is noted when it is given up |
 //! | [`mailq_v1`], [`mailq_lines`] | the queue, as MAILQ version 1 shows it |
+//! | [`mailq_v2`] | sessions of MAILQ version 2 |
 //!
 //! The recordings are under `tests/data/compat`. Where we differ on purpose the test says so in a
 //! table; `docs/zmailer.md` has the reasons.
@@ -22,6 +23,7 @@
 //! | intervals | `src/config/units.rs` |
 //! | selection of clauses, errors in configurations | `src/config/tests.rs` |
 //! | forms of durations | `src/time.rs` |
+//! | answers to challenges, lines of the auth file, address lists | `src/mailq/login.rs`, `auth_file.rs`, `acl.rs` |
 //! | forms of agents' lines | `src/agent/protocol.rs` |
 //! | agents' answers to jobs, and control files after them | `tests/agents/recordings.rs` |
 
@@ -30,10 +32,12 @@ mod damaged_files;
 mod expiry;
 mod mailq_lines;
 mod mailq_v1;
+mod mailq_v2;
 mod order;
 mod recording;
 mod replay;
 mod retries;
 mod sessions;
 mod support;
+mod talk;
 mod world;

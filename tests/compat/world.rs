@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched::scheduler::{
-    Action, AgentEnd, AgentId, Event, Manner, Note, Scheduler, Settings, Statistics,
+    Action, AgentEnd, AgentId, Effect, Event, Manner, Note, OrderTicket, Scheduler, Settings,
+    Statistics,
 };
 use zsched::spool::SpoolName;
 use zsched::time::Timestamp;
@@ -24,6 +25,8 @@ pub struct World {
     /// Messages that were to be taken out of the spool, and whether to `postman/`. They are gone.
     pub removed: Vec<(SpoolName, bool)>,
     pub statistics: Vec<Statistics>,
+    /// Orders that were obeyed.
+    pub obeyed: Vec<(OrderTicket, Effect)>,
 }
 
 /// What an agent was started for, and what it was told.
@@ -53,6 +56,7 @@ impl World {
             notes: Vec::new(),
             removed: Vec::new(),
             statistics: Vec::new(),
+            obeyed: Vec::new(),
         }
     }
 
@@ -103,7 +107,10 @@ impl World {
                 self.tell(Event::Removed { number, outcome: Ok(()) });
             }
             Action::Statistics(statistics) => self.statistics.push(statistics),
-            Action::KeepStanding { .. } | Action::Obeyed { .. } => {}
+            Action::KeepStanding { ticket } => {
+                self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
+            }
+            Action::Obeyed { ticket, effect } => self.obeyed.push((ticket, effect)),
             Action::ClearLocks { .. } | Action::Log(..) => {}
         }
     }

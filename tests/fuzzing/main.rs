@@ -30,7 +30,8 @@ macro_rules! tests {
 }
 
 tests! {
-    configuration zenv control_file agent_line agent_output mailq_answer control_request spool_name
+    configuration zenv control_file agent_line agent_output mailq_answer control_request v2_request auth_file
+    spool_name
     submission events
 }
 

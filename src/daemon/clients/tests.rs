@@ -1,10 +1,11 @@
 //! Clients without a network: pairs of sockets.
 
+use super::client::{HEARD_A_TURN, MOST_SAID, TIME_FOR_ANSWER};
 use super::*;
 use crate::config::{Config, Context, Zenv};
 use crate::scheduler::Settings;
 use mio::Poll;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
@@ -24,8 +25,8 @@ impl World {
         let text = b"c/*\n\tcommand=x\n";
         let config = Config::parse(Path::new("scheduler.cf"), text, &context);
         let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);
-        let settings = ClientSettings { started: NOW, with_vertices: true, refuse: false };
-        let mut clients = Clients::new(settings);
+        let settings = ClientSettings { started: NOW, with_vertices: true, speak_version_2: false };
+        let mut clients = Clients::new(settings, Accounts::new(None));
         clients.most_dumps = Some((most_dumps, Instant::now() + Duration::from_secs(3600)));
         let core = Scheduler::new(Settings::default(), config);
         World { poll: Poll::new().expect("a poll"), core, clients }
@@ -104,7 +105,7 @@ fn no_dump_takes_for_ever() {
     world.serve();
     let client = world.clients.clients.get_mut(&0).expect("it has just come");
     assert!(!client.time_left(PATIENCE).is_zero());
-    client.begun = client.begun.and_then(|begun| begun.checked_sub(TIME_FOR_DUMP));
+    client.begun = client.begun.and_then(|begun| begun.checked_sub(TIME_FOR_ANSWER));
     assert!(client.time_left(PATIENCE).is_zero());
 }
 

@@ -3,19 +3,20 @@
 //!
 //! Each takes any bytes, and panics if a promise is broken. They know nothing of where the bytes come
 //! from: the saved corpus and some mutation under `cargo test`, libFuzzer under `fuzz/run`.
-//!
-//! Not there yet, because the parsers are not: requests of MAILQ version 2, the file of its accounts.
 
 mod agent_line;
 mod agent_output;
+mod auth_file;
 mod configuration;
 mod control_file;
 mod control_request;
 mod draw;
 mod events;
+mod listener;
 mod mailq_answer;
 mod spool_name;
 mod submission;
+mod v2_request;
 mod zenv;
 
 /// Something that takes any bytes.
@@ -30,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "configuration", run: configuration::run, rounds: 250 },
     Target { name: "zenv", run: zenv::run, rounds: 4000 },
     Target { name: "control_file", run: control_file::run, rounds: 1000 },
@@ -38,6 +39,8 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "agent_output", run: agent_output::run, rounds: 600 },
     Target { name: "mailq_answer", run: mailq_answer::run, rounds: 800 },
     Target { name: "control_request", run: control_request::run, rounds: 2000 },
+    Target { name: "v2_request", run: v2_request::run, rounds: 2000 },
+    Target { name: "auth_file", run: auth_file::run, rounds: 4000 },
     Target { name: "spool_name", run: spool_name::run, rounds: 15000 },
     Target { name: "submission", run: submission::run, rounds: 1000 },
     Target { name: "events", run: events::run, rounds: 400 },

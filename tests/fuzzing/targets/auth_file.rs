@@ -1,0 +1,46 @@
+//! The auth file: nothing that is wrong with a line lets anybody in who has no account, or tells a password.
+
+use zsched::mailq::acl::{Acl, Peer};
+use zsched::mailq::auth_file::AuthFile;
+
+/// The file.
+pub fn run(bytes: &[u8]) {
+    let (file, complaints) = AuthFile::parse(bytes);
+    let peers = [
+        Peer::at([127, 0, 0, 1].into()),
+        Peer::at([0u16, 0, 0, 0, 0, 0, 0, 1].into()),
+        Peer::Local(Some(7)),
+        Peer::Local(None),
+    ];
+    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    for complaint in &complaints {
+        assert!((1..=lines.len()).contains(&complaint.line));
+        assert!(complaint.message.is_ascii(), "{complaint:?}");
+    }
+    for peer in &peers {
+        let admitting = lines.iter().filter(|line| admits(line, peer));
+        let users: Vec<&[u8]> = admitting.map(|line| user(line)).collect();
+        assert!(!file.admits(peer) || !users.is_empty(), "{peer}");
+        for user in [&b"root"[..], b"nobody", b""] {
+            if let Some(account) = file.account(user, peer) {
+                assert!(users.contains(&user) && !account.attributes().are_none());
+            }
+        }
+    }
+}
+
+fn user(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == b':').next().unwrap_or_default()
+}
+
+/// Whether a line has four fields, and the last of them is a good list that admits somebody.
+fn admits(line: &[u8], peer: &Peer) -> bool {
+    let fields: Vec<&[u8]> = line.splitn(4, |byte| *byte == b':').collect();
+    let is_entry = !line.starts_with(b"#") && !line.starts_with(b"*");
+    let [_, _, _, acl] = fields[..] else { return false };
+    let admits = Acl::parse(acl).is_ok_and(|acl| acl.admits(peer));
+    // A list admits by an address in brackets, or by being empty.
+    let has_literal = acl.contains(&b'[') || acl.iter().all(|byte| *byte == b' ');
+    assert!(!admits || has_literal);
+    is_entry && admits
+}

@@ -1,0 +1,94 @@
+//! A session with a core behind it that has something to tell.
+
+use std::path::Path;
+use std::rc::Rc;
+use zsched::config::{Config, Context, Zenv};
+use zsched::control_file::parse;
+use zsched::mailq::auth_file::AuthFile;
+use zsched::mailq::v2::{Demand, Findings, HostFacts, Inquiry, Session, Surroundings, Tally};
+use zsched::scheduler::{Action, Effect, Event, Scheduler, Settings};
+use zsched::spool::{Arrival, HashFolder, SpoolName};
+use zsched::time::Timestamp;
+
+/// When everything happens.
+pub const NOW: Timestamp = Timestamp::from_seconds(1_795_255_200);
+
+pub struct Listener {
+    pub session: Session,
+    pub core: Scheduler,
+    /// The auth file.
+    pub accounts: String,
+}
+
+impl Listener {
+    /// Lets a client say something, in pieces of this size, and then nothing more. Returns the answers.
+    pub fn converse(&mut self, mut said: &[u8], piece: usize) -> Vec<u8> {
+        let (mut tally, mut remarks, mut out) = (Tally::default(), Vec::new(), Vec::new());
+        let (accounts, _) = AuthFile::parse(self.accounts.as_bytes());
+        let accounts = Rc::new(accounts);
+        let mut steps = 0;
+        while !self.session.is_over() {
+            steps += 1;
+            assert!(steps < 1_000_000, "it never ends");
+            let enough = out.len() + 1;
+            let mut around = Surroundings {
+                scheduler: &self.core,
+                now: NOW,
+                started: NOW,
+                accounts: &mut || accounts.clone(),
+                tally: &mut tally,
+                remarks: &mut remarks,
+            };
+            if let Some(demand) = self.session.go_on(&mut around, &mut out, enough) {
+                self.meet(demand);
+                continue;
+            }
+            if self.session.is_answering() || self.session.has_request() {
+                continue;
+            }
+            let count = piece.min(said.len()).min(self.session.room());
+            self.session.take_in(&said[..count]);
+            said = &said[count..];
+            if count == 0 {
+                self.session.end();
+            }
+        }
+        out
+    }
+
+    fn meet(&mut self, demand: Demand) {
+        match demand {
+            Demand::Inquire(Inquiry::Host) => {
+                self.session.learn(Findings::Host(HostFacts::default()));
+            }
+            Demand::Inquire(Inquiry::ErrorAddresses(names)) => {
+                let addresses = names.iter().map(|_| Some(b"a\tb\n.".as_slice().into())).collect();
+                self.session.learn(Findings::ErrorAddresses(addresses));
+            }
+            Demand::Obey { by, order } => {
+                self.core.handle(NOW, Event::Ordered { ticket: 1, by, order });
+                self.core.check_invariants();
+                self.session.obeyed(&Effect::default());
+                while let Some(action) = self.core.poll() {
+                    if let Action::Note(note) = action {
+                        let ticket = note.ticket;
+                        self.core.handle(NOW, Event::Noted { ticket, outcome: Ok(true) });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A core with a message that waits, for a host with a dot in front.
+pub fn core() -> Scheduler {
+    let context = Context::without_rights(Zenv::default());
+    let config = Config::parse(Path::new("cf"), b"c/*\n\tmaxring=1\n", &context);
+    let config = config.unwrap_or_else(|errors| panic!("{errors:?}")).config;
+    let mut core = Scheduler::new(Settings::default(), Rc::new(config));
+    let text = b"i 7\ns l - a 0\nr           c .h.test u 0\nm\n\n".to_vec();
+    let file = parse(text).expect("a good control file");
+    let name = SpoolName::new(HashFolder::TOP, b"7").expect("a name");
+    core.handle(NOW, Event::Arrived(Arrival::new(name, &file, NOW, NOW)));
+    core
+}

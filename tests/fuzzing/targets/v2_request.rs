@@ -1,0 +1,47 @@
+//! A client of MAILQ version 2: as long as it has not logged in nothing is told, and nothing happens; and what
+//! it is told afterwards it can read.
+
+use super::control_request::check;
+use super::draw::Draw;
+use super::listener::{Listener, NOW, core};
+use zsched::mailq::acl::Peer;
+use zsched::mailq::login::Challenge;
+use zsched::mailq::v2::Session;
+
+const PASSWORD: &str = "a secret";
+/// All that somebody may hear who has not logged in.
+const BEFORE_LOGIN: [&str; 4] = [
+    "-BAD; USER MUST AUTHENTICATE",
+    "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS",
+    "-BAD USER OR PASSWORD",
+    "+Bye bye",
+];
+
+/// Whether to log in after all, the length of a piece, then what a client says.
+pub fn run(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let logs_in = draw.byte() % 2 == 0;
+    let piece = usize::from(draw.byte()).max(1);
+    let challenge = Challenge::new(NOW, 4711, 1);
+    let login = format!("AUTH root {}\n", challenge.answer(PASSWORD.as_bytes()));
+    let accounts = format!("root:{PASSWORD}:SNMP QQ TT KILL:\n");
+    let (file, _) = zsched::mailq::auth_file::AuthFile::parse(accounts.as_bytes());
+    let (session, greeting) = Session::open(Peer::Local(None), challenge, &file);
+    assert!(greeting.ends_with("220 MAILQ-V2-CHALLENGE: 1795255200.4711.1\n"));
+    let mut listener = Listener { session, core: core(), accounts };
+    let said = draw.rest();
+    if logs_in {
+        let mut all = login.into_bytes();
+        all.extend_from_slice(said);
+        let answers = listener.converse(&all, piece);
+        check(answers.strip_prefix(b"+OK\n").expect("logged in"));
+    } else {
+        // Nobody guesses the answer to a challenge.
+        let answers = listener.converse(said, piece);
+        let answers = String::from_utf8(answers).expect("fixed texts");
+        for line in answers.lines() {
+            assert!(BEFORE_LOGIN.contains(&line), "{line:?}");
+        }
+        assert!(listener.core.poll().is_none() || listener.core.message_called("7").is_some());
+    }
+}
