@@ -1,7 +1,6 @@
 //! What an account of the auth file may do: a set of attribute words.
 
 use std::fmt;
-use std::ops::BitOr;
 
 /// A set of attributes. One alone is a set, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +24,7 @@ impl Attributes {
     pub const SNMP: Attributes = Attributes(1);
     /// `SHOW QUEUE SHORT`.
     pub const QQ: Attributes = Attributes(1 << 1);
-    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2` and `SHOW THREAD`.
+    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2`, `SHOW THREAD` and `SHOW WHY`.
     pub const TT: Attributes = Attributes(1 << 2);
     /// `ETRN`.
     pub const ETRN: Attributes = Attributes(1 << 4);
@@ -33,7 +32,7 @@ impl Attributes {
     pub const KILL: Attributes = Attributes(1 << 5);
     /// To send messages another way.
     pub const REROUTE: Attributes = Attributes(1 << 6);
-    /// `SHOW WHY`.
+    /// `SHOW WHY` alone.
     pub const WHY: Attributes = Attributes(1 << 7);
     /// To put messages on hold, and to release them.
     pub const HOLD: Attributes = Attributes(1 << 8);
@@ -61,17 +60,19 @@ impl Attributes {
         self.0 & others.0 == others.0
     }
 
+    /// Whether one at least of `others` is in it.
+    pub fn share(self, others: Attributes) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// What is in one or the other.
+    pub const fn or(self, other: Attributes) -> Attributes {
+        Attributes(self.0 | other.0)
+    }
+
     /// Whether nothing is permitted.
     pub fn are_none(self) -> bool {
         self == Attributes::NONE
-    }
-}
-
-impl BitOr for Attributes {
-    type Output = Attributes;
-
-    fn bitor(self, other: Attributes) -> Attributes {
-        Attributes(self.0 | other.0)
     }
 }
 
@@ -108,10 +109,10 @@ static WORDS: &[Word] = &[
     word("NONE", Attributes::NONE, "nothing"),
     word("SNMP", Attributes::SNMP, "SHOW SNMP"),
     word("QQ", Attributes::QQ, "SHOW QUEUE SHORT"),
-    word("TT", Attributes::TT, "SHOW QUEUE THREADS, SHOW QUEUE THREADS2, SHOW THREAD"),
+    word("TT", Attributes::TT, "SHOW QUEUE THREADS, SHOW QUEUE THREADS2, SHOW THREAD, SHOW WHY"),
     word("ETRN", Attributes::ETRN, "ETRN"),
     word("KILL", Attributes::KILL, "KILL MSG, KILL THREAD"),
-    word("WHY", Attributes::WHY, "SHOW WHY"),
+    word("WHY", Attributes::WHY, "SHOW WHY alone"),
     word("HOLD", Attributes::HOLD, "for requests to come"),
     word("RETRY", Attributes::RETRY, "for requests to come"),
     word("EXPIRE", Attributes::EXPIRE, "for requests to come"),
@@ -142,9 +143,10 @@ mod tests {
             assert!(Attributes::ALL.have(word.attributes), "{}", word.name);
             assert!(!Attributes::NONE.have(word.attributes) || word.attributes.are_none());
         }
-        let some = Attributes::TT | Attributes::SNMP;
+        let some = Attributes::TT.or(Attributes::SNMP);
         assert_eq!(some.to_string(), "SNMP TT");
-        assert!(some.have(Attributes::TT) && !some.have(Attributes::TT | Attributes::QQ));
+        assert!(some.share(Attributes::TT.or(Attributes::QQ)) && !some.share(Attributes::QQ));
+        assert!(some.have(Attributes::TT) && !some.have(Attributes::TT.or(Attributes::QQ)));
         assert_eq!(
             (Attributes::ALL.to_string(), Attributes::NONE.to_string()),
             ("ALL".into(), "NONE".into())

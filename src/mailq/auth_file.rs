@@ -19,6 +19,9 @@ pub const LARGEST: usize = 64 * 1024;
 /// The longest line, in bytes. The original goes on with the rest of a longer one as a line of its own.
 const LONGEST_LINE: usize = 1998;
 
+/// How a hash of a password begins (RFC 5803).
+const SCRAM: &[u8] = b"SCRAM-SHA-256$";
+
 /// All accounts.
 #[derive(Debug, Default)]
 pub struct AuthFile {
@@ -84,10 +87,7 @@ impl Account {
             complain(format!("it is longer than {LONGEST_LINE} bytes; it is passed over"));
             return None;
         }
-        let mut fields = line.splitn(4, |byte| *byte == b':');
-        let mut next = || fields.next();
-        let (Some(user), Some(password), Some(words), Some(acl)) = (next(), next(), next(), next())
-        else {
+        let Some((user, password, words, acl)) = fields(line) else {
             if line.trim_ascii().len() > 0 {
                 complain("it has fewer than three colons; it is passed over".to_string());
             }
@@ -107,10 +107,28 @@ impl Account {
         self.attributes
     }
 
-    /// Its password.
+    /// Its password, or what is kept of it.
     pub fn password(&self) -> &[u8] {
         &self.password
     }
+
+    /// Whether only a hash of the password is kept. `AUTH` needs the password itself; the hash must not do
+    /// in its place.
+    pub fn is_scram(&self) -> bool {
+        self.password.starts_with(SCRAM)
+    }
+}
+
+/// The four fields of a line. A hash has two colons of its own.
+fn fields(line: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
+    let colon = |from: usize| memchr::memchr(b':', &line[from..]).map(|at| from + at);
+    let first = colon(0)?;
+    let mut second = colon(first + 1)?;
+    if line[first + 1..].starts_with(SCRAM) {
+        second = colon(colon(second + 1)? + 1)?;
+    }
+    let third = colon(second + 1)?;
+    Some((&line[..first], &line[first + 1..second], &line[second + 1..third], &line[third + 1..]))
 }
 
 fn attributes(words: &[u8], complain: &mut impl FnMut(String)) -> Attributes {
@@ -118,7 +136,7 @@ fn attributes(words: &[u8], complain: &mut impl FnMut(String)) -> Attributes {
     let mut all = Attributes::NONE;
     for (index, word) in words.enumerate() {
         match attributes::of_word(word) {
-            Some(more) => all = all | more,
+            Some(more) => all = all.or(more),
             None => complain(format!("word {} of the attributes is not known", index + 1)),
         }
     }
@@ -157,6 +175,8 @@ mod tests {
             ("root:sekret:ALL:[127.0.0.1]\n", Some("sekret:ALL")),
             ("root:se kret:SNMP  QQ FOO:\n", Some("se kret:SNMP QQ")),
             ("root::TT:\n", Some(":TT")),
+            ("root:SCRAM-SHA-256$9:s$k:v:TT:[127.0.0.1]\n", Some("SCRAM-SHA-256$9:s$k:v:TT")),
+            ("root:SCRAM-SHA-256$9:s$k:v\n", None),
             ("root:sekret:ALL:[foo]\n", None),
             ("root:sekret:NONE:\n", None),
             ("root:sekret:FOO:\n", None),

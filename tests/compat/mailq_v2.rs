@@ -176,6 +176,12 @@ fn logins_are_counted_and_end() {
     assert!(talk.session.is_over());
     assert_eq!(talk.tally.refused_logins, 10);
 
+    // A hash is no password.
+    let hash = "SCRAM-SHA-256$4096:c2FsdA==$a2V5:a2V5";
+    let (mut talk, _) = Talk::open(&format!("root:{hash}:ALL:\n"), challenge(line));
+    let answer = challenge(line).answer(hash.as_bytes());
+    assert_eq!(talk.say(&mut world, format!("AUTH root {answer}\n")), "-BAD USER OR PASSWORD\n");
+
     let (talk, greeting) = Talk::open("root:sekret:ALL:[10.0.0.0]/8\n", challenge(line));
     assert_eq!(greeting, "version zmailer 2.0\n550 NO ACCESS FOR YOU\n");
     assert!(talk.session.is_over());

@@ -12,7 +12,7 @@ use crate::mailq::attributes::Attributes;
 pub struct Request {
     /// The words it begins with, in capitals.
     pub words: &'static [&'static str],
-    /// What one must be permitted to make it.
+    /// Whoever has one of these may make it; with none here, everybody who has logged in.
     pub needs: Attributes,
     /// What one is told who is not permitted, where it is not what everybody is told of unknown requests.
     pub refusal: Option<&'static str>,
@@ -87,7 +87,7 @@ static REQUESTS: &[Request] = &[
     },
     Request {
         words: &["SHOW", "WHY"],
-        needs: Attributes::WHY,
+        needs: Attributes::TT.or(Attributes::WHY),
         refusal: None,
         counter: None,
         answer: show::why,

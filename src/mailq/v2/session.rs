@@ -301,7 +301,9 @@ impl Session {
         let (accounts, peer) = ((around.accounts)(), self.peer);
         let shown: String = String::from_utf8_lossy(user).chars().take(40).collect();
         let refusal = match accounts.account(user, &peer) {
-            Some(account) if challenge.is_met(account.password(), answer) => {
+            Some(account)
+                if !account.is_scram() && challenge.is_met(account.password(), answer) =>
+            {
                 let attributes = account.attributes();
                 let text = format!("MAILQ: {peer} has logged in as {shown:?}: {attributes}");
                 around.remarks.push(Remark::Notable(text));
@@ -326,7 +328,7 @@ fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surroundings<'_
     let Some((request, rest)) = words.find(requests()) else {
         return Reply::Unknown;
     };
-    let is_permitted = attributes.have(request.needs);
+    let is_permitted = request.needs.are_none() || attributes.share(request.needs);
     count(request, is_permitted, around);
     match request.refusal {
         _ if is_permitted => (request.answer)(rest, around),

@@ -35,9 +35,11 @@ fn user(line: &[u8]) -> &[u8] {
 
 /// Whether a line has four fields, and the last of them is a good list that admits somebody.
 fn admits(line: &[u8], peer: &Peer) -> bool {
-    let fields: Vec<&[u8]> = line.splitn(4, |byte| *byte == b':').collect();
+    let is_hash = line[user(line).len()..].starts_with(b":SCRAM-SHA-256$");
+    let count = if is_hash { 6 } else { 4 };
+    let fields: Vec<&[u8]> = line.splitn(count, |byte| *byte == b':').collect();
     let is_entry = !line.starts_with(b"#") && !line.starts_with(b"*");
-    let [_, _, _, acl] = fields[..] else { return false };
+    let Some(acl) = fields.get(count - 1) else { return false };
     let admits = Acl::parse(acl).is_ok_and(|acl| acl.admits(peer));
     // A list admits by an address in brackets, or by being empty.
     let has_literal = acl.contains(&b'[') || acl.iter().all(|byte| *byte == b' ');
