@@ -87,8 +87,8 @@ impl Account {
             complain(format!("it is longer than {LONGEST_LINE} bytes; it is passed over"));
             return None;
         }
-        let Some((user, password, words, acl)) = fields(line) else {
-            if line.trim_ascii().len() > 0 {
+        let Some([user, password, words, acl]) = fields(line) else {
+            if !line.trim_ascii().is_empty() {
                 complain("it has fewer than three colons; it is passed over".to_string());
             }
             return None;
@@ -120,7 +120,7 @@ impl Account {
 }
 
 /// The four fields of a line. A hash has two colons of its own.
-fn fields(line: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
+fn fields(line: &[u8]) -> Option<[&[u8]; 4]> {
     let colon = |from: usize| memchr::memchr(b':', &line[from..]).map(|at| from + at);
     let first = colon(0)?;
     let mut second = colon(first + 1)?;
@@ -128,7 +128,7 @@ fn fields(line: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
         second = colon(colon(second + 1)? + 1)?;
     }
     let third = colon(second + 1)?;
-    Some((&line[..first], &line[first + 1..second], &line[second + 1..third], &line[third + 1..]))
+    Some([&line[..first], &line[first + 1..second], &line[second + 1..third], &line[third + 1..]])
 }
 
 fn attributes(words: &[u8], complain: &mut impl FnMut(String)) -> Attributes {

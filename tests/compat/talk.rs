@@ -51,7 +51,7 @@ impl Talk {
         let (mut talk, greeting) = Talk::open(ACCOUNTS, challenge);
         assert!(greeting.starts_with("version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: "));
         let mut world = World::new("c/* command=x\n");
-        assert_eq!(talk.say(&mut world, &format!("AUTH {user} {answer}\n")), "+OK\n");
+        assert_eq!(talk.say(&mut world, format!("AUTH {user} {answer}\n")), "+OK\n");
         talk
     }
 

@@ -109,7 +109,7 @@ fn option_q_leaves_single_messages_out() {
     let dump = site.mailq();
     assert_eq!((dump.vertices.len(), dump.hosts, dump.channels), (0, None, None));
     drop(daemon);
-    // Version 2 needs logins, which there are none of yet: nobody is let in.
+    // Version 2 needs logins, and there is no auth file: nobody is let in.
     let _daemon = site.start_with(&["-M", "2"]);
     let mut stream = UnixStream::connect(site.path("mailq")).expect("it is served");
     let mut text = String::new();

@@ -20,7 +20,7 @@ const BEFORE_LOGIN: [&str; 4] = [
 /// Whether to log in after all, the length of a piece, then what a client says.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
-    let logs_in = draw.byte() % 2 == 0;
+    let logs_in = draw.byte().is_multiple_of(2);
     let piece = usize::from(draw.byte()).max(1);
     let challenge = Challenge::new(NOW, 4711, 1);
     let login = format!("AUTH root {}\n", challenge.answer(PASSWORD.as_bytes()));

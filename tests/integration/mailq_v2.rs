@@ -1,0 +1,397 @@
+//! MAILQ version 2 with the real scheduler: sockets, accounts, orders, and clients that nobody needs.
+
+use crate::support::{DEADLINE, Site, allow, hold_for, not_run, processes, until, until_within};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const COUNT: &str = "*/*\n\tinterval=1h retries=1 expiry=1h\n\
+     c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n\
+     q/*\n\tqueueonly command=\"${AGENTS}/count.py q\"\n";
+const ACCOUNTS: &str = "nobody:nobody:SNMP QQ TT ETRN:[127.0.0.0]/8 [ipv6.0::1]/128\n\
+     root:sekret:ALL:\nfar:away:ALL:[192.0.2.0]/24\n";
+
+/// A site that speaks version 2 on a TCP port, with these accounts.
+fn site(accounts: &str) -> Site {
+    let site = Site::new("");
+    site.write("auth", accounts);
+    allow(site.path("auth"), 0o600);
+    let parameters = "PARAMmailqsock=TCP:0\nPARAMauthfile=\"${SITE}/auth\"\n";
+    site.write("scheduler.cf", &format!("{parameters}{COUNT}"));
+    site
+}
+
+fn address(site: &Site, host: &str) -> Option<SocketAddr> {
+    let log = site.log();
+    let (_, rest) = log.split_once(&format!("MAILQ is served on TCP {host}:"))?;
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(format!("{host}:{port}").parse().expect("an address"))
+}
+
+/// Someone who talks to the scheduler.
+struct Client<S: Read + Write> {
+    stream: BufReader<S>,
+    challenge: String,
+}
+
+impl Client<TcpStream> {
+    fn at(address: SocketAddr) -> Client<TcpStream> {
+        let stream = TcpStream::connect(address).expect("it is served");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+        Client::new(stream)
+    }
+
+    fn of(site: &Site) -> Client<TcpStream> {
+        Client::at(address(site, "127.0.0.1").expect("a port"))
+    }
+}
+
+impl Client<UnixStream> {
+    fn local(site: &Site, name: &str) -> Client<UnixStream> {
+        let stream = UnixStream::connect(site.path(name)).expect("it is served");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+        Client::new(stream)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    fn new(stream: S) -> Client<S> {
+        let mut client = Client { stream: BufReader::new(stream), challenge: String::new() };
+        if client.line() == "version zmailer 2.0\n" {
+            client.challenge = client.line();
+        }
+        client
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a line, or the end");
+        line
+    }
+
+    fn say(&mut self, text: &str) {
+        self.stream.get_mut().write_all(text.as_bytes()).expect("said");
+    }
+
+    fn log_in(&mut self, user: &str, password: &str) -> String {
+        let digest =
+            format!("{:x}", md5::compute(self.challenge.trim_end().to_string() + password));
+        self.ask(&format!("AUTH {user} {digest}"))
+    }
+
+    /// The answer to a request: a line, or the lines of a text.
+    fn ask(&mut self, request: &str) -> String {
+        self.say(&format!("{request}\n"));
+        let first = self.line();
+        if first != "+OK until LF.LF\n" {
+            return first;
+        }
+        let mut text = String::new();
+        loop {
+            match self.line().as_str() {
+                ".\n" => return text,
+                "" => panic!("{request}: the answer has no end: {text}"),
+                line => text += line,
+            }
+        }
+    }
+}
+
+#[test]
+fn the_queue_is_shown_over_tcp() {
+    let site = site(ACCOUNTS);
+    let mut daemon = site.start();
+    site.put(&["q a.test deferred!1", "c a.test deferred!2"]);
+    let mut client = Client::of(&site);
+    assert!(client.challenge.starts_with("220 MAILQ-V2-CHALLENGE: "), "{}", client.challenge);
+    assert_eq!(client.ask("SHOW SNMP"), "-BAD; USER MUST AUTHENTICATE\n");
+    assert_eq!(client.log_in("root", "wrong"), "-BAD USER OR PASSWORD\n");
+    assert_eq!(client.log_in("far", "away"), "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n");
+    assert_eq!(client.log_in("nobody", "nobody"), "+OK\n");
+    let threads = client.ask("SHOW QUEUE THREADS2");
+    let names: Vec<&str> = threads.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert!(names.contains(&"c") && names.contains(&"q"), "{threads}");
+    until("the deferral is known", || client.ask("SHOW THREAD c a.test").contains("as told"));
+    let thread = client.ask("SHOW THREAD c a.test");
+    let [head, record] = thread.lines().collect::<Vec<&str>>()[..] else { panic!("{thread}") };
+    assert!(head.starts_with("#c/a.test/0  N=1   R=1   A=1  W="), "{head}");
+    let fields: Vec<&str> = record.split('\t').collect();
+    assert_eq!(fields.len(), 10, "{record}");
+    assert_eq!((fields[1], fields[7], fields[9]), ("0", "1", "as told: deferred"));
+    assert!(fields[2].contains('@'), "the address is that of the control file: {record}");
+    assert!(fields[8].starts_with("retry in 5"), "{record}");
+    let counters = client.ask("SHOW COUNTERS");
+    assert_eq!(counters.lines().count(), 261);
+    let pid = format!("SYS.SchedulerMasterPID{:>20}", daemon.pid());
+    assert!(counters.lines().any(|line| line == pid), "{counters}");
+    let has_space = |line: &str| {
+        line.strip_prefix("SYS.SpoolFreeSpace-kB-G").is_some_and(|value| value.trim() != "0")
+    };
+    assert!(counters.lines().any(has_space), "{counters}");
+    assert!(client.ask("SHOW WHY q/a.test").contains("waits for somebody to ask"));
+    assert!(client.ask("KILL MSG 1").starts_with("-No KILL allowed for you."));
+    assert_eq!(client.ask("QUIT"), "+Bye bye\n");
+    assert_eq!(client.line(), "", "closed");
+    until("the login is logged", || site.logged("has logged in as \"nobody\"") == 1);
+    let failure = "a login of 127.0.0.1 as \"root\" has failed";
+    until("the failure is logged", || site.logged(failure) == 1);
+    daemon.assert_runs();
+}
+
+#[test]
+fn both_families_are_served() {
+    let site = site(ACCOUNTS);
+    let _daemon = site.start();
+    let Some(address) = address(&site, "[::1]") else {
+        return not_run("this host has no ::1");
+    };
+    let mut client = Client::at(address);
+    assert_eq!(client.log_in("nobody", "nobody"), "+OK\n");
+    assert!(client.ask("SHOW SNMP").starts_with("Kids: 0  Idle:  0  "));
+}
+
+#[test]
+fn orders_are_answered_when_they_are_obeyed() {
+    let site = site(ACCOUNTS);
+    let mut daemon = site.start();
+    site.put(&["q a.test one"]);
+    let others: Vec<_> = (0..300).map(|_| site.put_quietly(&["q many.test two"])).collect();
+    daemon.signal(libc::SIGALRM);
+    let mut client = Client::of(&site);
+    assert_eq!(client.log_in("root", "sekret"), "+OK\n");
+    until("all are loaded", || client.ask("SHOW QUEUE THREADS2").contains("many.test\tN=300"));
+    assert_eq!(client.ask("ETRN A.TEST"), "+OK; an ETRN started something.\n");
+    until("it is delivered", || site.events().count("count") == 1);
+    assert_eq!(client.ask("ETRN nowhere.test"), "+OK; an ETRN didn't start anything.\n");
+    assert_eq!(client.ask(&format!("KILL MSG {}", others[0].path())), "+OK; KILLed something.\n");
+    assert_eq!(client.line(), "\n");
+    assert!(
+        !site.path(&format!("postoffice/transport/{}", others[0].path())).exists() || {
+            until("it is gone", || {
+                !site.path(&format!("postoffice/transport/{}", others[0].path())).exists()
+            });
+            true
+        }
+    );
+    assert_eq!(client.ask("KILL THREAD q many.test"), "+OK; KILLed something.\n");
+    assert_eq!(client.line(), "\n");
+    assert_eq!(client.ask("SHOW QUEUE THREADS2"), "");
+    site.until_empty();
+    assert_eq!(site.files("postman").len(), 0, "nobody is told");
+    until("they are logged", || site.logged("root from 127.0.0.1 orders") == 4);
+    daemon.assert_runs();
+}
+
+#[test]
+fn edits_of_the_accounts_work_at_once() {
+    let site = site("root:sekret:ALL:[10.0.0.0]/8\n");
+    let mut daemon = site.start();
+    let greeting = || Client::of(&site).challenge;
+    assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n");
+    until("that is logged", || site.logged("127.0.0.1 is turned away") == 1);
+    site.write("auth", "root:sekret:ALL:[127.0.0.0]/8\n");
+    allow(site.path("auth"), 0o600);
+    assert!(greeting().starts_with("220 "));
+    // The file is looked at again for each login, too.
+    let mut client = Client::of(&site);
+    site.write("auth", "root:other:ALL:[127.0.0.0]/8\n");
+    assert_eq!(client.log_in("root", "sekret"), "-BAD USER OR PASSWORD\n");
+    assert_eq!(client.log_in("root", "other"), "+OK\n");
+    for mode in [0o644, 0o606] {
+        allow(site.path("auth"), mode);
+        assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "{mode:o}");
+    }
+    assert!(site.logged("lets everybody see or change the passwords") >= 1, "{}", site.log());
+    allow(site.path("auth"), 0o600);
+    site.write("auth", "root:secret word:ALL:[foo]\n");
+    assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "a mistake lets nobody in");
+    assert!(site.logged("auth: line 1: something in brackets is neither") >= 1, "{}", site.log());
+    assert!(!site.log().contains("secret word"));
+    std::fs::remove_file(site.path("auth")).expect("removed");
+    assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n");
+    daemon.assert_runs();
+}
+
+/// As in the original: what counts is whether the file can be read when the configuration is.
+#[test]
+fn the_version_is_chosen_when_the_configuration_is_read() {
+    let site = site(ACCOUNTS);
+    std::fs::remove_file(site.path("auth")).expect("removed");
+    let daemon = site.start();
+    let first_line = || {
+        let address = address(&site, "127.0.0.1").expect("a port");
+        let mut stream = BufReader::new(TcpStream::connect(address).expect("it is served"));
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a line");
+        line
+    };
+    assert_eq!(first_line(), "version zmailer 1.0\n");
+    assert_eq!(site.logged("MAILQ version 1 is spoken, which shows the queue"), 1);
+    site.write("auth", ACCOUNTS);
+    allow(site.path("auth"), 0o600);
+    assert_eq!(first_line(), "version zmailer 1.0\n");
+    daemon.signal(libc::SIGUSR1);
+    until("version 2 is spoken", || first_line() == "version zmailer 2.0\n");
+    std::fs::remove_file(site.path("auth")).expect("removed");
+    daemon.signal(libc::SIGUSR1);
+    until("it was read again", || site.logged("in force from now on") == 2);
+    assert_eq!(first_line(), "version zmailer 2.0\n", "there is no way back");
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    // The file counts for more than the option.
+    site.write("auth", ACCOUNTS);
+    allow(site.path("auth"), 0o600);
+    site.write("log", "");
+    let _daemon = site.start_with(&["-M", "1"]);
+    assert_eq!(first_line(), "version zmailer 2.0\n");
+}
+
+/// Over a UNIX socket there is no address: lines without a list admit, and those that name the user.
+#[test]
+fn users_of_this_host_are_known_over_the_unix_socket() {
+    let user = zsched::sys::users::effective_user();
+    let site = Site::new(COUNT);
+    let accounts =
+        format!("net:x:ALL:[0.0.0.0]/0\nme:x:SNMP:[uid:{user}]\nother:x:ALL:[uid:{}]\n", user + 1);
+    site.write("auth", &accounts);
+    allow(site.path("auth"), 0o600);
+    site.configure(COUNT);
+    let config = format!("PARAMauthfile=\"${{SITE}}/auth\"\n{}", site.read("scheduler.cf"));
+    site.write("scheduler.cf", &config);
+    let _daemon = site.start();
+    let mut client = Client::local(&site, "mailq");
+    assert_eq!(client.log_in("other", "x"), "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n");
+    assert_eq!(client.log_in("net", "x"), "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n");
+    assert_eq!(client.log_in("me", "x"), "+OK\n");
+    assert!(client.ask("SHOW SNMP").starts_with("Kids: "));
+    site.write("auth", "net:x:ALL:[0.0.0.0]/0 [ipv6.::]/0\n");
+    assert_eq!(Client::local(&site, "mailq").challenge, "550 NO ACCESS FOR YOU\n");
+    // The control socket is ours: there is no login.
+    let mut control = Client::local(&site, "postoffice/.scheduler.control");
+    assert!(control.ask("SHOW QUEUE SHORT").contains("Kids: 0  "));
+    assert_eq!(control.ask("KILL THREAD a b"), "-Unknown request.\n");
+}
+
+/// Strangers that say nothing are closed after 90 s, and cost nothing meanwhile; users who do not take what
+/// they ask for are closed after 60 s.
+#[test]
+fn clients_that_stall_cost_nothing() {
+    let site = site(ACCOUNTS);
+    let long = "long/*\n\tinterval=1h maxring=1 command=\"${AGENTS}/bad.py verbose long\"\n";
+    site.write("scheduler.cf", &format!("{}{long}", site.read("scheduler.cf")));
+    for _ in 0..800 {
+        site.put_quietly(&["long a.test u"]);
+    }
+    let mut daemon = site.start();
+    let mut client = Client::of(&site);
+    assert_eq!(client.log_in("root", "sekret"), "+OK\n");
+    until("the answer is large", || client.ask("SHOW THREAD long a.test").len() > 1_000_000);
+    let (sockets, memory) = (processes::sockets(daemon.pid()), processes::memory(daemon.pid()));
+    let address = address(&site, "127.0.0.1").expect("a port");
+    let silent: Vec<TcpStream> =
+        (0..60).map(|_| TcpStream::connect(address).expect("it is served")).collect();
+    let mut greedy: Vec<Client<TcpStream>> = (0..40).map(|_| Client::at(address)).collect();
+    for client in &mut greedy {
+        assert_eq!(client.log_in("root", "sekret"), "+OK\n");
+        client.say(&"SHOW THREAD long a.test\n".repeat(100));
+    }
+    until("all are connected", || processes::sockets(daemon.pid()) >= sockets + 100);
+    let connected = Instant::now();
+    for number in 0..10 {
+        let started = Instant::now();
+        site.put(&[&format!("c a.test {number}")]);
+        until("it is delivered", || site.events().count("count") == number + 1);
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    }
+    assert!(client.ask("SHOW THREAD long a.test").len() > 1_000_000, "who reads is served");
+    let grown = processes::memory(daemon.pid()).saturating_sub(memory);
+    assert!(grown < 40_000_000, "100 clients cost {grown} bytes");
+    let cpu = processes::cpu_time(daemon.pid());
+    until_within(Duration::from_secs(150), "they have lost their connections", || {
+        std::thread::sleep(Duration::from_millis(5000));
+        eprintln!(
+            "DEBUG {:?} {} {}",
+            connected.elapsed(),
+            processes::sockets(daemon.pid()),
+            sockets
+        );
+        processes::sockets(daemon.pid()) <= sockets + 1
+    });
+    assert!(connected.elapsed() > Duration::from_secs(80), "{:?}", connected.elapsed());
+    let used = processes::cpu_time(daemon.pid()) - cpu;
+    assert!(used < Duration::from_secs(4), "{used:?} while it only waits");
+    drop((silent, greedy));
+    daemon.assert_runs();
+}
+
+#[test]
+fn failed_logins_and_endless_lines_end_the_session() {
+    let site = site(ACCOUNTS);
+    let mut daemon = site.start();
+    let mut client = Client::of(&site);
+    for _ in 0..10 {
+        assert_eq!(client.log_in("root", "guess"), "-BAD USER OR PASSWORD\n");
+    }
+    assert_eq!(client.line(), "", "closed");
+    assert!(site.logged("has failed") <= 2, "not a line for each: {}", site.log());
+
+    let mut client = Client::of(&site);
+    let mut said = 0;
+    loop {
+        match client.stream.get_mut().write(&[b'x'; 4096]) {
+            Ok(count) => said += count,
+            Err(error) => {
+                let kinds = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+                assert!(kinds.contains(&error.kind()), "{error}");
+                break;
+            }
+        }
+        assert!(said < 50_000_000, "it is heard for ever");
+    }
+    daemon.assert_runs();
+}
+
+/// Many sessions at once, all of them answered in full while mail is delivered.
+#[test]
+fn many_sessions_are_served_while_mail_is_delivered() {
+    let site = site(ACCOUNTS);
+    for number in 0..200 {
+        site.put_quietly(&[&format!("q host{number}.test one{number}")]);
+    }
+    let mut daemon = site.start();
+    let mut clients: Vec<Client<TcpStream>> = (0..100).map(|_| Client::of(&site)).collect();
+    for client in &mut clients {
+        assert_eq!(client.log_in("nobody", "nobody"), "+OK\n");
+    }
+    until("all is loaded", || clients[0].ask("SHOW QUEUE THREADS2").lines().count() == 200);
+    for number in 0..10 {
+        site.put(&[&format!("c a.test {number}")]);
+    }
+    for client in &mut clients {
+        client.say("SHOW QUEUE THREADS\nSHOW QUEUE SHORT\nFOO\nSHOW COUNTERS\n");
+    }
+    for client in &mut clients {
+        let mut lines = Vec::new();
+        while lines.iter().filter(|line| *line == ".\n").count() < 3 {
+            let line = client.line();
+            assert!(!line.is_empty(), "{lines:?}");
+            lines.push(line);
+        }
+        assert_eq!(lines.iter().filter(|line| line.starts_with("    q/host")).count(), 200);
+        assert_eq!(lines.iter().filter(|line| line.contains("VERB='FOO'")).count(), 1);
+    }
+    until("mail is delivered", || site.events().count("count") == 10);
+    // One that closes its sending end is answered all the same.
+    let mut client = clients.pop().expect("one of them");
+    client.say("SHOW SNMP\nSHOW SNMP");
+    client.stream.get_mut().shutdown(std::net::Shutdown::Write).expect("closed");
+    let mut rest = String::new();
+    client.stream.read_to_string(&mut rest).expect("answered");
+    assert_eq!(rest.matches("Kids: ").count(), 1, "a line without its end is no request: {rest}");
+    drop(clients);
+    let quiet = processes::sockets(daemon.pid());
+    hold_for(Duration::from_millis(300), "nothing is left over", || {
+        processes::sockets(daemon.pid()) <= quiet
+    });
+    daemon.assert_runs();
+}
