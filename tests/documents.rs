@@ -50,6 +50,18 @@ fn manual_pages_have_every_option() {
 }
 
 #[test]
+fn every_attribute_is_in_the_manual() {
+    let page = read("man/mailq-auth.5");
+    for word in zsched::mailq::attributes::words() {
+        let is_there = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(".It Cm "))
+            .any(|line| line.split(" , ").any(|name| name == word.name));
+        assert!(is_there, "mailq-auth.5 has no {}", word.name);
+    }
+}
+
+#[test]
 fn the_check_of_options_can_fail() {
     let command = clap::Command::new("x").arg(clap::Arg::new("unheard-of").long("unheard-of"));
     assert_eq!(missing_options(&command, "man/scheduler.8"), ["-unheard-of"]);

@@ -116,6 +116,11 @@ impl MailqPlace {
         }
     }
 
+    /// Whether other hosts can connect.
+    pub fn is_for_others(&self) -> bool {
+        matches!(self, MailqPlace::Tcp(address) if !address.ip().is_loopback())
+    }
+
     /// Whether the host can do without this place, although it was asked for: it has no IPv6, or its
     /// IPv6 socket serves IPv4, too.
     pub fn can_be_missing(&self, error: &io::Error) -> bool {

@@ -109,6 +109,9 @@ impl Daemon {
             match place.open().and_then(|listener| self.listen_on(Audience::Mailq, listener)) {
                 Ok(()) => {
                     log::info!("MAILQ is served on {place}");
+                    if place.is_for_others() {
+                        log::warn!("{place}: {}", self.clients.warning_to_others());
+                    }
                     opened = Some(place);
                 }
                 Err(error) => failed.push((place, error)),

@@ -108,6 +108,16 @@ impl Clients {
         self.settings.speak_version_2
     }
 
+    /// What to think of where other hosts can connect.
+    pub fn warning_to_others(&self) -> &'static str {
+        match self.settings.speak_version_2 {
+            true => {
+                "other hosts can connect: whoever listens on the way can find out weak passwords"
+            }
+            false => "other hosts can connect, and see the queue without a login",
+        }
+    }
+
     /// The accounts.
     pub fn accounts(&mut self) -> &mut Accounts {
         &mut self.accounts

@@ -164,6 +164,44 @@ impl<'l> Words<'l> {
     }
 }
 
+/// Answers somebody who has certain rights.
+pub fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surroundings<'_>) -> Reply {
+    let Some((request, rest)) = words.find(requests()) else {
+        return Reply::Unknown;
+    };
+    let is_permitted = request.needs.are_none() || attributes.share(request.needs);
+    count(request, is_permitted, around);
+    match request.refusal {
+        _ if is_permitted => (request.answer)(rest, around),
+        None => Reply::Unknown,
+        Some(refusal) => {
+            around.tally.refused += 1;
+            Reply::Line(refusal.to_string())
+        }
+    }
+}
+
+fn count(request: &Request, is_permitted: bool, around: &mut Surroundings<'_>) {
+    if let Some(counter) = request.counter
+        && (is_permitted || counter.with_refused)
+    {
+        *(counter.field)(around.tally) += 1;
+    }
+}
+
+/// Unknown and forbidden look the same. What the client has said is repeated, but for what could disturb
+/// a terminal.
+pub fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
+    let visible = |text: &[u8]| -> Vec<u8> {
+        text.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
+    };
+    out.extend_from_slice(b"-MAILQ2 Unknown command, or refused by access control; VERB='");
+    out.extend_from_slice(&visible(words.verb));
+    out.extend_from_slice(b"' REST='");
+    out.extend_from_slice(&visible(words.repeated()));
+    out.extend_from_slice(b"'\n");
+}
+
 /// Cuts off a word and the blanks behind it.
 pub fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
