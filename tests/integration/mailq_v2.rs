@@ -101,7 +101,7 @@ impl<S: Read + Write> Client<S> {
 #[test]
 fn the_queue_is_shown_over_tcp() {
     let site = site(ACCOUNTS);
-    let mut daemon = site.start();
+    let mut daemon = site.start_with(&["-vv"]);
     site.put(&["q a.test deferred!1", "c a.test deferred!2"]);
     let mut client = Client::of(&site);
     assert!(client.challenge.starts_with("220 MAILQ-V2-CHALLENGE: "), "{}", client.challenge);

@@ -37,6 +37,8 @@ const MORE_FOR_CONTROL: usize = 20;
 /// How much is written for all clients in one turn of the loop, in bytes.
 const SHARE_OF_TURN: usize = 256 * 1024;
 
+/// How long that may take.
+const TIME_OF_TURN: Duration = Duration::from_millis(10);
 /// How much memory the dumps that are being written may take together, in bytes.
 const MEMORY_FOR_DUMPS: usize = 64 * 1024 * 1024;
 /// So many dumps are written at a time, whatever they take.
@@ -260,6 +262,7 @@ impl Clients {
         self.admit(scheduler);
         for remark in self.remarks.drain(..) {
             match remark {
+                Remark::LoggedIn(text) => log::debug!("{text}"),
                 Remark::Notable(text) => log::info!("{text}"),
                 Remark::Refused(text) => {
                     if let Some(more) = self.refused.occasion(Instant::now()) {
@@ -276,7 +279,7 @@ impl Clients {
         }
         let patience = self.patience();
         let mut slots = self.slots(scheduler);
-        let mut left = SHARE_OF_TURN;
+        let (mut left, begun) = (SHARE_OF_TURN, Instant::now());
         let is_session = |client: &&Client| matches!(client.task, Task::Session(_));
         self.tally.parallel = self.clients.values().filter(is_session).count() as u64;
         let later = self.clients.range(self.first..);
@@ -284,7 +287,7 @@ impl Clients {
             later.chain(self.clients.range(..self.first)).map(|(number, _)| *number).collect();
         for number in order {
             self.first = number;
-            if left == 0 {
+            if left == 0 || begun.elapsed() > TIME_OF_TURN {
                 return;
             }
             let (written, is_over) = self.serve_one(number, scheduler, now, patience, &mut slots);

@@ -26,7 +26,9 @@ pub struct Surroundings<'s> {
 /// Something about a client that is to be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// It has logged in, or has asked for a change.
+    /// It has logged in.
+    LoggedIn(String),
+    /// It has asked for a change.
     Notable(String),
     /// It was refused: this may come as often as somebody likes.
     Refused(String),

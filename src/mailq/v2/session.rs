@@ -135,19 +135,21 @@ impl Session {
         memchr::memchr(b'\n', &self.heard)
     }
 
-    /// Writes on until `out` has `enough` bytes, or something has to be waited for: for the client, or for
-    /// what is returned.
+    /// Writes on until `out` has `enough` bytes, one request is answered, or something has to be waited for:
+    /// for the client, or for what is returned. However many requests there are, others get their turn.
     pub fn go_on(
         &mut self,
         around: &mut Surroundings<'_>,
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Option<Demand> {
+        let mut has_begun = false;
         while out.len() < enough {
+            let may_begin = !std::mem::replace(&mut has_begun, true) && self.has_request();
             let demand = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
                 UnderWay::Text(text) => self.write_text(text, around, out),
                 UnderWay::Deed(deed) => self.go_on_with(deed, around, out),
-                UnderWay::Nothing if self.has_request() => self.answer_next(around, out),
+                UnderWay::Nothing if may_begin => self.answer_next(around, out),
                 other => {
                     self.under_way = other;
                     return None;
