@@ -78,6 +78,16 @@ fn the_command_line_is_checked() {
 }
 
 #[test]
+fn shells_are_told_of_all_options() {
+    for shell in ["bash", "fish", "zsh"] {
+        let script = Site::new().mailq(&format!("completions {shell}")).good();
+        for word in ["login-file", "etrn", "completions"] {
+            assert!(script.contains(word), "{shell} {word}");
+        }
+    }
+}
+
+#[test]
 fn the_installation_has_to_be_there() {
     let site = Site::new();
     fs::remove_file(site.path("zmailer.conf")).expect("removed");

@@ -32,6 +32,7 @@ mod pid;
 pub mod queue;
 mod report;
 mod screen;
+mod segment;
 mod server;
 mod session;
 mod show;
@@ -91,7 +92,12 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
     }
     let mut show = Show::new(classic, installation.spool())?;
     if classic.shared_memory {
-        complain("this scheduler has no shared memory segment; asking it for its queue");
+        match segment::read(&installation) {
+            Ok(segment) => return segment.print(screen),
+            Err(why) => complain(format_args!(
+                "there is no shared memory segment: {why}; asking the scheduler for its queue"
+            )),
+        }
     }
     let only_status = classic.status > 1 && classic.sizes == 0;
     if only_status {
