@@ -3,6 +3,8 @@
 
 mod hostile;
 mod live;
+mod player;
 mod recordings;
 mod refusals;
 mod support;
+mod version_2;

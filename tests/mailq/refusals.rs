@@ -46,9 +46,13 @@ fn other_protocols() {
         (b"500 TCP-WRAPPER refusing 'mailq' query from your whereabouts\r\n", 69, "TCP-WRAPPER"),
         (b"220 mail.example.org ESMTP\r\n", 76, "is no MAILQ server"),
         (b"\x1b[2J\x07", 76, "it begins with \"^[[2J^G\""),
-        (b"version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1.2.3\n", 69, "wants a login"),
-        (b"version zmailer 2.0\n550 NO ACCESS FOR YOU\n", 69, "550 NO ACCESS FOR YOU"),
-        (b"version zmailer 2.0\n", 69, "wants a login, which this mailq cannot do yet"),
+        (
+            b"version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1.2.3\n",
+            76,
+            "before it answers the login",
+        ),
+        (b"version zmailer 2.0\n550 NO ACCESS FOR YOU\n", 77, "550 NO ACCESS FOR YOU"),
+        (b"version zmailer 2.0\n", 69, "closes the connection behind its greeting"),
     ] {
         for options in ["", "-Q", "--summary"] {
             let run = site.ask(answer, options);
@@ -61,7 +65,9 @@ fn other_protocols() {
 #[test]
 fn the_command_line_is_checked() {
     let site = Site::new();
-    for arguments in ["-K x", "-r x", "-x", "a b", "-p 0", "-p 70000", "-p no-such-service", "-h"] {
+    for arguments in
+        ["-K", "-r x", "-x", "a b", "-v etrn x", "-p 0", "-p 70000", "-p no-such-service", "-h"]
+    {
         let run = site.mailq(arguments);
         assert_eq!((run.status, run.text().as_str()), (64, ""), "{arguments}: {run:?}");
         assert!(!run.err.is_empty(), "{arguments}");
@@ -69,6 +75,16 @@ fn the_command_line_is_checked() {
     let version = site.mailq("-V");
     assert_eq!(version.good(), format!("mailq {}\n", env!("CARGO_PKG_VERSION")));
     assert!(site.mailq("--help").good().contains("Usage: mailq"));
+}
+
+#[test]
+fn shells_are_told_of_all_options() {
+    for shell in ["bash", "fish", "zsh"] {
+        let script = Site::new().mailq(&format!("completions {shell}")).good();
+        for word in ["login-file", "etrn", "completions"] {
+            assert!(script.contains(word), "{shell} {word}");
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::complaints::Complaints;
 use super::failure::Failure;
-use super::queue::Vertex;
 use super::screen::{complain, quote};
 use crate::control_file::{self, ControlFile};
 use crate::spool::{Spool, SpoolName};
@@ -32,8 +31,8 @@ pub struct Details {
     pub log_id: Option<Vec<u8>>,
     /// The address for errors, or the sender.
     pub from: Option<Vec<u8>>,
-    /// The recipients' addresses.
-    pub to: Vec<Vec<u8>>,
+    /// The address of each recipient that was asked for; `None` where there is none in the file.
+    pub to: Vec<Option<Vec<u8>>>,
 }
 
 impl<'a> ControlFiles<'a> {
@@ -58,13 +57,20 @@ impl<'a> ControlFiles<'a> {
         Some((metadata.len(), now.seconds_since(written)))
     }
 
-    /// Reads who the message is from, and who the vertex is for.
-    pub fn describe(&mut self, vertex: &Vertex) -> Option<Details> {
-        let name = self.name(&vertex.file)?;
+    /// Size of the control file, in bytes.
+    pub fn control_size(&mut self, file: &[u8]) -> Option<u64> {
+        let name = self.name(file)?;
+        let metadata = fs::symlink_metadata(self.spool.control_file(&name));
+        self.known(metadata).map(|metadata| metadata.len())
+    }
+
+    /// Reads who the message is from, and the recipients at these offsets.
+    pub fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<Details> {
+        let name = self.name(file)?;
         let text = read_file(self.spool, &name);
         let text = self.known(text)?;
         match control_file::parse(text) {
-            Ok(file) => Some(details(&file, &vertex.offsets)),
+            Ok(file) => Some(details(&file, offsets)),
             Err(error) => {
                 let path = self.spool.control_file(&name);
                 self.oddities.add(|| format!("{}: {error}", path.display()));
@@ -139,7 +145,7 @@ fn details(file: &ControlFile, offsets: &[u32]) -> Details {
     Details {
         log_id: file.log_id.map(|span| file.get(span).to_vec()),
         from: first_error_address(file).or_else(|| first_sender(file)),
-        to: offsets.iter().filter_map(user).collect(),
+        to: offsets.iter().map(user).collect(),
     }
 }
 
@@ -167,10 +173,6 @@ mod tests {
         CONTROL.find(of).expect("it is there") as u32
     }
 
-    fn vertex(file: &str, offsets: Vec<u32>) -> Vertex {
-        Vertex::new(file.as_bytes().to_vec(), offsets.len() as u64, offsets, None)
-    }
-
     #[test]
     fn addresses_come_from_the_control_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -180,19 +182,17 @@ mod tests {
         fs::write(spool.queue().join("10"), "12345").expect("written");
         fs::write(spool.transport().join("11"), "nonsense").expect("written");
         let mut files = ControlFiles::new(&spool);
-        let details = files.describe(&vertex(
-            "10",
-            vec![offset("r           smtp h u3"), offset("r+"), 3, u32::MAX],
-        ));
+        let details =
+            files.describe(b"10", &[offset("r           smtp h u3"), offset("r+"), 3, u32::MAX]);
         let expected = Details {
             log_id: Some(b"<1@x>".to_vec()),
             from: Some(b"x!a".to_vec()),
-            to: vec![b"u3@h".to_vec(), b"\"u 2\"@h".to_vec()],
+            to: vec![Some(b"u3@h".to_vec()), Some(b"\"u 2\"@h".to_vec()), None, None],
         };
         assert_eq!(details, Some(expected));
         let without_address = CONTROL.replace("e <a@x>\n", "").replace("e x!a\n", "");
         fs::write(spool.transport().join("13"), without_address).expect("written");
-        let details = files.describe(&vertex("13", Vec::new())).expect("a good file");
+        let details = files.describe(b"13", &[]).expect("a good file");
         assert_eq!(details.from.as_deref(), Some(&b"x!a"[..]));
         let later = Timestamp::now() + std::time::Duration::from_secs(3600);
         let (size, age) = files.size_and_age(b"10", later).expect("there is a message");
@@ -200,7 +200,7 @@ mod tests {
         assert!((3590..3700).contains(&age), "{age}");
         assert_eq!(files.owner(b"10"), Some(crate::sys::users::effective_user()));
         for file in ["11", "12", "../transport/10", "/etc/passwd", ""] {
-            assert_eq!(files.describe(&vertex(file, vec![1])), None, "{file}");
+            assert_eq!(files.describe(file.as_bytes(), &[1]), None, "{file}");
         }
         assert_eq!((files.owner(b"12"), files.size_and_age(b"12", later)), (None, None));
         assert_eq!(files.oddities.count(), 4);

@@ -1,5 +1,6 @@
 //! Why `mailq` ends without having shown everything, and with which status.
 
+use super::denial::Denial;
 use crate::command_line::USAGE;
 use std::io;
 
@@ -12,6 +13,9 @@ const OUTPUT: i32 = 74;
 /// What the other end sends is not MAILQ, or not all of it (`EX_PROTOCOL`).
 const PROTOCOL: i32 = 76;
 
+/// The server does not let us (`EX_NOPERM`).
+const DENIED: i32 = 77;
+
 /// A reason to end, in words for whoever has called.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -21,6 +25,9 @@ pub enum Failure {
     /// No scheduler can be reached, or it turns us away.
     #[error("{0}")]
     Unavailable(String),
+    /// A scheduler does not let us, or not as who we are.
+    #[error("{0}")]
+    Denied(Denial),
     /// Something is wrong with the spool or the ZENV file.
     #[error("{0}")]
     Installation(String),
@@ -41,6 +48,7 @@ impl Failure {
         match self {
             Failure::Usage(_) => USAGE,
             Failure::Unavailable(_) => UNAVAILABLE,
+            Failure::Denied(_) => DENIED,
             Failure::Installation(_) => NO_FILE,
             Failure::Protocol(_) | Failure::Damage => PROTOCOL,
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,

@@ -1,5 +1,6 @@
 //! The first line of an answer: which version of the protocol this is, if it is MAILQ at all.
 
+use super::denial::Denial;
 use super::failure::Failure;
 use super::lines::Lines;
 use super::screen::{quote, visible};
@@ -40,18 +41,17 @@ pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, F
     )))
 }
 
-/// Why a server that speaks version 2 cannot be asked, with what it says if it would not let us in
-/// anyway.
-pub fn refuse_version_2<R: Read>(lines: &mut Lines<R>, server: &Server) -> Failure {
-    let refusal = match lines.next() {
-        Ok(Some(line)) if line.starts_with(b"550") => {
-            format!("; besides, it says: {}", visible(line).trim_end())
+/// Reads the second line of a server of version 2: what a login has to prove its password with.
+pub fn read_challenge<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Vec<u8>, Failure> {
+    match lines.next()? {
+        Some(line) if line.starts_with(b"550") => {
+            Err(Failure::Denied(Denial::Host { server: server.clone(), said: visible(line) }))
         }
-        _ => String::new(),
-    };
-    Failure::Unavailable(format!(
-        "{server} speaks MAILQ version 2 and wants a login, which this mailq cannot do yet{refusal}"
-    ))
+        Some(challenge) => Ok(challenge.to_vec()),
+        None => Err(Failure::Unavailable(format!(
+            "{server} closes the connection behind its greeting; has it ended?"
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -80,19 +80,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_version_2_is_refused_or_refuses() {
+    fn challenges_and_refusals() {
         let server = Server::Tcp { host: "x".to_string(), port: 174 };
         for (text, expected) in [
-            (
-                &b"550 NO ACCESS FOR YOU\n"[..],
-                "cannot do yet; besides, it says: 550 NO ACCESS FOR YOU",
-            ),
-            (b"220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n", "wants a login"),
-            (b"", "wants a login"),
+            (&b"220 MAILQ-V2-CHALLENGE: 1.2.3\n"[..], Ok(&b"220 MAILQ-V2-CHALLENGE: 1.2.3"[..])),
+            (b"MAILQ-V2-CHALLENGE: 1.2.3\n", Ok(b"MAILQ-V2-CHALLENGE: 1.2.3")),
+            (b"550 NO ACCESS FOR YOU\n", Err(77)),
+            (b"", Err(69)),
         ] {
-            let failure = refuse_version_2(&mut Lines::new(text, LIMITS), &server);
-            assert_eq!(failure.status(), 69);
-            assert!(failure.to_string().contains(expected), "{failure}");
+            let read = read_challenge(&mut Lines::new(text, LIMITS), &server);
+            let read = read.as_deref().map_err(Failure::status);
+            assert_eq!(read, expected, "{text:?}");
         }
     }
 }

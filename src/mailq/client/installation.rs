@@ -47,6 +47,11 @@ impl Installation {
         self.variable("MAILQPORT")
     }
 
+    /// The file with the counters of all programs: `SNMPSHAREDFILE`.
+    pub fn shared_memory(&self) -> Option<&Path> {
+        self.variable("SNMPSHAREDFILE").map(Path::new)
+    }
+
     /// A variable that says something.
     fn variable(&self, name: &str) -> Option<&str> {
         self.zenv.get(name).map(str::trim).filter(|value| !value.is_empty())

@@ -25,6 +25,15 @@ pub struct Limits {
 pub const LIMITS: Limits =
     Limits { line: 1 << 20, list: 48 << 20, whole: 1 << 30, entries: 5_000_000 };
 
+/// Whatever gives the lines of an answer: up to the end of a connection, or of one text of many.
+pub trait LineSource {
+    /// The next line without its end, or `None` where the answer ends.
+    fn next(&mut self) -> Result<Option<&[u8]>, Failure>;
+
+    /// How many entries of messages or threads there may be.
+    fn limit(&self) -> usize;
+}
+
 /// Reads lines that end with LF. Everything else stays as it is, CR included.
 pub struct Lines<R> {
     input: BufReader<R>,
@@ -57,6 +66,11 @@ impl<R: Read> Lines<R> {
 
     /// The next line without its end, or `None` where the answer ends.
     pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        Ok(if self.advance()? { Some(&self.line) } else { None })
+    }
+
+    /// Goes to the next line, if there is one.
+    pub fn advance(&mut self) -> Result<bool, Failure> {
         self.line.clear();
         self.number += 1;
         loop {
@@ -68,7 +82,7 @@ impl<R: Read> Lines<R> {
                 }
             };
             if buffer.is_empty() && self.line.is_empty() {
-                return Ok(None);
+                return Ok(false);
             }
             let end = memchr(b'\n', buffer);
             self.is_complete = end.is_some();
@@ -85,7 +99,17 @@ impl<R: Read> Lines<R> {
         if let Some(echo) = &self.echo {
             echo.copy(&self.line);
         }
-        Ok(Some(&self.line))
+        Ok(true)
+    }
+
+    /// The line that was read last.
+    pub fn current(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// Where the lines come from, to say something there.
+    pub fn peer(&mut self) -> &mut R {
+        self.input.get_mut()
     }
 
     /// The number of the line that was read last, from 1.
@@ -118,6 +142,16 @@ impl<R: Read> Lines<R> {
             return Err(Failure::Protocol(format!("the answer is longer than {whole} bytes")));
         }
         Ok(())
+    }
+}
+
+impl<R: Read> LineSource for Lines<R> {
+    fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        self.next()
+    }
+
+    fn limit(&self) -> usize {
+        self.limits.entries
     }
 }
 

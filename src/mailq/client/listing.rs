@@ -45,24 +45,22 @@ impl Wishes {
     }
 
     /// What is said where nothing is wanted of what there is.
-    pub fn nothing(&self, queue: &Queue) -> String {
+    pub fn nothing(&self, is_queue_empty: bool) -> String {
         let Selection { channel, host } = &self.selection;
         let name = |name: &Option<Box<[u8]>>| {
             name.as_deref().map_or("*".to_string(), |name| String::from_utf8_lossy(name).into())
         };
         match (self.owner, channel, host) {
             (Some(_), ..) => "No user messages found".to_string(),
-            (None, None, None) => nothing_at_all(),
-            _ if queue.count() == 0 => nothing_at_all(),
+            (None, None, None) => NOTHING_AT_ALL.to_string(),
+            _ if is_queue_empty => NOTHING_AT_ALL.to_string(),
             _ => format!("Nothing in the queue for {}/{}", name(channel), name(host)),
         }
     }
 }
 
 /// The words of the original, which scripts know.
-fn nothing_at_all() -> String {
-    "Transport queue is empty -- or scheduler uses -Q -mode".to_string()
-}
+pub const NOTHING_AT_ALL: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
 
 /// Prints the listing.
 pub fn print<W: Write>(
@@ -73,7 +71,7 @@ pub fn print<W: Write>(
 ) -> Result<(), Failure> {
     let threads = wishes.threads(queue, files);
     if threads.is_empty() {
-        writeln!(screen, "{}", wishes.nothing(queue))?;
+        writeln!(screen, "{}", wishes.nothing(queue.count() == 0))?;
     }
     let now = Timestamp::now();
     for thread in threads {
@@ -85,7 +83,7 @@ pub fn print<W: Write>(
         for vertex in thread.vertices {
             print_vertex(screen, vertex)?;
             if wishes.verbose > 0
-                && let Some(details) = files.describe(vertex)
+                && let Some(details) = files.describe(&vertex.file, &vertex.offsets)
             {
                 let size =
                     if wishes.verbose > 1 { files.size_and_age(&vertex.file, now) } else { None };
@@ -124,7 +122,7 @@ fn print_details<W: Write>(
     if let Some(from) = &details.from {
         screen.line(&[b"\t  from\t", from])?;
     }
-    for (index, to) in details.to.iter().enumerate() {
+    for (index, to) in details.to.iter().flatten().enumerate() {
         screen.line(&[if index == 0 { b"\t  to\t" } else { b"\t\t" }, to])?;
     }
     Ok(())

@@ -37,6 +37,27 @@ impl<W: Write> Screen<W> {
     }
 }
 
+impl<W: Write> Screen<W> {
+    /// What will be printed here later, in the form that it will have.
+    pub fn held(&self) -> Screen<Vec<u8>> {
+        Screen { out: Vec::new(), is_terminal: self.is_terminal }
+    }
+
+    /// Prints what was held back.
+    pub fn release(&mut self, held: &mut Screen<Vec<u8>>) -> io::Result<()> {
+        self.out.write_all(&held.out)?;
+        held.out.clear();
+        Ok(())
+    }
+}
+
+impl Screen<Vec<u8>> {
+    /// How much there is, in bytes.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+}
+
 /// What we say ourselves goes out as it is.
 impl<W: Write> Write for Screen<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

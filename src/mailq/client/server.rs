@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::installation::Installation;
-use super::options::{Family, Options};
+use super::options::{Family, Reach};
 use crate::config::{BindAddress, MailqSocket, TcpPort};
 use crate::mailq::port;
 use std::fmt;
@@ -40,8 +40,8 @@ pub enum Addresses {
 
 impl Server {
     /// The server that the options name, or else the ZENV file; by default, the one on this host.
-    pub fn find(options: &Options, installation: &Installation) -> Result<Server, Failure> {
-        let (port, bound) = match (&options.port, installation.mailq_port()) {
+    pub fn find(reach: &Reach, installation: &Installation) -> Result<Server, Failure> {
+        let (port, bound) = match (&reach.port, installation.mailq_port()) {
             (Some(text), _) => match read_port(text).map_err(Failure::Usage)? {
                 MailqSocket::Unix(path) => return Ok(Server::Unix(path)),
                 MailqSocket::Tcp { port, address } => (port, address),
@@ -56,7 +56,7 @@ impl Server {
             (None, None) => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
         };
         let port = port_number(&port).map_err(Failure::Usage)?;
-        let named = options.server.as_deref().or(installation.mail_server());
+        let named = reach.server.as_deref().or(installation.mail_server());
         let host = match (named, bound) {
             (Some(name), _) => without_brackets(name).to_string(),
             (None, BindAddress::Address(address)) => address.to_string(),
@@ -163,6 +163,7 @@ pub fn within<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailq::client::Options;
     use clap::Parser;
 
     fn find(arguments: &str, zenv: &str) -> Result<String, i32> {
@@ -171,8 +172,9 @@ mod tests {
         std::fs::write(&path, zenv).expect("written");
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
         let options = Options::try_parse_from(words).expect("good options");
+        let options = options.check().expect("good options");
         let installation = Installation::read(Some(&path)).expect("a ZENV file");
-        let found = Server::find(&options, &installation);
+        let found = Server::find(&options.reach, &installation);
         found.map(|server| server.to_string()).map_err(|failure| failure.status())
     }
 

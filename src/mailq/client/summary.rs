@@ -44,7 +44,7 @@ pub fn print<W: Write>(
 ) -> Result<(), Failure> {
     let threads = wishes.threads(queue, files);
     if threads.is_empty() {
-        writeln!(screen, "{}", wishes.nothing(queue))?;
+        writeln!(screen, "{}", wishes.nothing(queue.count() == 0))?;
         return Ok(());
     }
     let mut total = Counts::default();

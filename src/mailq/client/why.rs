@@ -1,12 +1,11 @@
 //! `--why`: asks over the control socket why something waits.
 
-use super::connection::{Connection, PATIENCE};
+use super::dial::dial_control_socket;
 use super::failure::Failure;
 use super::installation::Installation;
-use super::lines::{LIMITS, Lines};
-use super::screen::{Screen, quote, visible};
-use super::server::{Addresses, Server};
-use crate::mailq::v2::{CONTROL_GREETING, UNTIL_DOT};
+use super::lines::LineSource;
+use super::screen::Screen;
+use super::session::{Request, Session};
 use std::io::{Read, Write};
 
 /// Prints why something waits.
@@ -15,65 +14,37 @@ pub fn print<W: Write>(
     installation: &Installation,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
-    if subject.contains(char::is_control) {
-        return Err(Failure::Usage(
-            "there is a control character in what is asked for".to_string(),
-        ));
-    }
-    let path = installation.spool().control_socket();
-    let server = Server::Unix(path.clone());
-    let mut connection = Connection::open(&server, &Addresses::Path(path), PATIENCE)
-        .map_err(|refusal| refusal.explain(&server, true, installation))?;
-    // If it is gone already, what it said before tells more.
-    drop(connection.say(format!("SHOW WHY {subject}\nQUIT\n").as_bytes()));
-    print_answer(&mut Lines::new(connection, LIMITS), &server, screen)
+    let mut session = dial_control_socket(installation)?;
+    print_answer(subject, &mut session, screen)?;
+    session.quit();
+    Ok(())
 }
 
-fn print_answer<R: Read, W: Write>(
-    lines: &mut Lines<R>,
-    server: &Server,
+fn print_answer<S: Read + Write, W: Write>(
+    subject: &str,
+    session: &mut Session<S>,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
-    let mut next = |expected: &str| -> Result<Vec<u8>, Failure> {
-        let line = lines.next()?.ok_or_else(|| {
-            Failure::Protocol(format!("{server} closes the connection before {expected}"))
-        })?;
-        Ok(line.to_vec())
-    };
-    let greeting = next("it says what it is")?;
-    if greeting != CONTROL_GREETING.trim_end().as_bytes() {
-        let begin = quote(&greeting);
-        return Err(Failure::Protocol(format!(
-            "{server} is no control socket, it begins with {begin}"
-        )));
+    let mut text = session.ask_for_text(Request::free(format!("SHOW WHY {subject}")))?;
+    while let Some(line) = text.next()? {
+        screen.line(&[line])?;
     }
-    let verdict = next("it answers")?;
-    if verdict != UNTIL_DOT.as_bytes() {
-        let text = visible(verdict.strip_prefix(b"-").unwrap_or(&verdict));
-        return Err(Failure::Unavailable(text));
-    }
-    loop {
-        let line = next("the end of its answer")?;
-        match line.strip_prefix(b".") {
-            Some(b"") => return Ok(()),
-            Some(rest) => screen.line(&[rest])?,
-            None => screen.line(&[&line])?,
-        }
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailq::client::server::Server;
+    use crate::mailq::client::session::Played;
     use std::path::PathBuf;
 
     fn answer(text: &str) -> Result<String, i32> {
         let server = Server::Unix(PathBuf::from("/control"));
         let mut shown = Vec::new();
-        let printed = {
-            let mut screen = Screen::new(&mut shown, true);
-            print_answer(&mut Lines::new(text.as_bytes(), LIMITS), &server, &mut screen)
-        };
+        let mut screen = Screen::new(&mut shown, true);
+        let printed = Session::on_control_socket(Played::new(text.as_bytes()), &server)
+            .and_then(|mut session| print_answer("x", &mut session, &mut screen));
         printed.map_err(|failure| failure.status())?;
         Ok(String::from_utf8(shown).expect("text"))
     }

@@ -1,10 +1,11 @@
-//! Answers of MAILQ version 1, as the client reads them: whatever a server sends, a terminal gets no
-//! byte that it would obey, and not much more than was sent.
+//! Answers of MAILQ, as the client reads them: the bytes are taken for the dump of version 1, and for what
+//! a scheduler of version 2 says to whatever it is asked. Whatever a server sends, a terminal gets no byte that it
+//! would obey, and not much more than was sent.
 
 use super::draw::Draw;
 use clap::Parser;
 use std::path::Path;
-use zsched::mailq::client::{Options, show_answer};
+use zsched::mailq::client::{Failure, Options, show_answer, show_answers};
 use zsched::spool::Spool;
 
 /// What the user may have asked for.
@@ -31,21 +32,50 @@ pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let wish = WISHES[draw.below(WISHES.len())];
     let answer = draw.rest();
-    let on_terminal = show(wish, answer, true);
+    check(wish, answer, dump);
+    check(wish, answer, dialogue);
+}
+
+/// Shows the answer to these wishes; on a terminal, or not.
+type Show = fn(&Options, &Spool, &[u8], &mut Vec<u8>, bool) -> Result<u64, Failure>;
+
+fn dump(
+    options: &Options,
+    spool: &Spool,
+    answer: &[u8],
+    out: &mut Vec<u8>,
+    is_terminal: bool,
+) -> Result<u64, Failure> {
+    show_answer(options, spool, answer, out, is_terminal)
+}
+
+fn dialogue(
+    options: &Options,
+    spool: &Spool,
+    answer: &[u8],
+    out: &mut Vec<u8>,
+    is_terminal: bool,
+) -> Result<u64, Failure> {
+    let answers = [b"220 x\n+OK\n", answer].concat();
+    show_answers(options, spool, &answers, out, is_terminal)
+}
+
+fn check(wish: &[&str], answer: &[u8], how: Show) {
+    let on_terminal = show(wish, answer, how, true);
     for character in String::from_utf8(on_terminal.0).expect("a terminal gets text").chars() {
         assert!(matches!(character, '\t' | '\n') || !character.is_control(), "{character:?}");
     }
-    let on_pipe = show(wish, answer, false);
+    let on_pipe = show(wish, answer, how, false);
     assert_eq!(on_terminal.1, on_pipe.1, "complaints depend on what is looking");
     assert!(on_pipe.0.len() <= GROWTH * answer.len() + FRAME, "{} bytes", on_pipe.0.len());
 }
 
 /// What is shown, and how many complaints there are; or the exit status.
-fn show(wish: &[&str], answer: &[u8], is_terminal: bool) -> (Vec<u8>, Result<u64, i32>) {
+fn show(wish: &[&str], answer: &[u8], how: Show, is_terminal: bool) -> (Vec<u8>, Result<u64, i32>) {
     let options = Options::parse_from([&["mailq"], wish].concat());
     // Nothing may be opened that a server names, and nothing is there.
     let spool = Spool::new(Path::new("/dev/null/no/spool"));
     let mut out = Vec::new();
-    let shown = show_answer(&options, &spool, answer, &mut out, is_terminal);
+    let shown = how(&options, &spool, answer, &mut out, is_terminal);
     (out, shown.map_err(|failure| failure.status()))
 }

@@ -1,5 +1,7 @@
 //! The documents say what the programs do.
 
+mod mdoc;
+
 use clap::CommandFactory;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,6 +49,21 @@ fn manual_pages_have_every_option() {
         let section = format!("\n.Ss {}\n", subcommand.get_name());
         assert!(read("man/schedsim.1").contains(&section), "schedsim.1 has no{section}");
     }
+}
+
+/// With `UPDATE_EXPECT=1` in the environment, the page is changed.
+#[test]
+fn the_manual_of_mailq_is_made_from_its_options() {
+    let mut command = zsched::mailq::client::Options::command();
+    command.build();
+    let page = read("man/mailq.1");
+    let made = mdoc::replaced(&page, "options of mailq", &mdoc::options(&command));
+    let made = mdoc::replaced(&made, "commands of mailq", &mdoc::commands(&command));
+    if page != made && std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(root().join("man/mailq.1"), &made).expect("written");
+        return;
+    }
+    assert_eq!(page, made, "run it with UPDATE_EXPECT=1");
 }
 
 #[test]

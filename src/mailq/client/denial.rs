@@ -1,0 +1,110 @@
+//! What a server does not let us do, and what can be done about it.
+
+use super::screen::visible;
+use super::server::Server;
+use std::fmt;
+
+/// A server knows what is wanted, and will not have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// It does not talk to this host at all.
+    Host {
+        /// Which server.
+        server: Server,
+        /// What it says.
+        said: String,
+    },
+    /// It does not know the user, or not from here.
+    User {
+        /// Which server.
+        server: Server,
+        /// Who asked.
+        user: String,
+        /// What it says.
+        said: String,
+    },
+    /// The password is wrong.
+    Password {
+        /// Which server.
+        server: Server,
+        /// Who asked.
+        user: String,
+    },
+    /// It does not do this, or not for this user.
+    Request {
+        /// What was asked for.
+        request: String,
+        /// Who asked; nobody had to say who it is where there is none.
+        user: Option<String>,
+        /// The permission that it takes, as the file of accounts has it.
+        needs: Option<&'static str>,
+        /// What it says.
+        said: String,
+    },
+}
+
+impl Denial {
+    /// A login that was refused, in these words, of which the first character has been taken away.
+    pub fn of_login(server: &Server, user: &str, said: &[u8]) -> Denial {
+        let (server, user) = (server.clone(), user.to_string());
+        // The other refusal has the word AUTHENTICATOR.
+        match said == b"BAD USER OR PASSWORD" {
+            true => Denial::Password { server, user },
+            false => Denial::User { server, user, said: visible(said) },
+        }
+    }
+
+    fn what(&self) -> String {
+        match self {
+            Denial::Host { server, said } => {
+                format!("{server} does not let this host ask: {}", said.trim_end())
+            }
+            Denial::User { server, user, said } => {
+                format!("{server} does not accept user {user} from here: {}", said.trim_end())
+            }
+            Denial::Password { server, user } => {
+                format!("{server} does not accept the password of user {user}")
+            }
+            Denial::Request { request, user: Some(user), said, .. } => {
+                format!("{request} is refused to user {user}: {}", said.trim_end())
+            }
+            Denial::Request { request, user: None, said, .. } => {
+                format!("{request} is refused: {}", said.trim_end())
+            }
+        }
+    }
+
+    fn advice(&self) -> Option<String> {
+        Some(match self {
+            Denial::Host { .. } => {
+                "its file of accounts (PARAMauthfile in its scheduler.cf) needs a \
+                line whose addresses fit this host; a line without any fits all"
+                    .to_string()
+            }
+            Denial::User { user, .. } => format!(
+                "option -U or --login-file names another user; else its file of accounts \
+                 (PARAMauthfile) needs a line for {user} that has permissions, and addresses that fit \
+                 this host"
+            ),
+            Denial::Password { .. } => {
+                "option --login-file names a file with user/password; so does -U, for all to see"
+                    .to_string()
+            }
+            Denial::Request { needs: Some(needs), .. } => format!(
+                "if the server knows it, it takes {needs} or ALL in the user's line in its file of \
+                 accounts (PARAMauthfile); option -U names another user"
+            ),
+            Denial::Request { needs: None, .. } => return None,
+        })
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        match self.advice() {
+            Some(advice) => write!(f, "\nmailq: {advice}"),
+            None => Ok(()),
+        }
+    }
+}

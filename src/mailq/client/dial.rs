@@ -1,0 +1,47 @@
+//! Connecting to a scheduler, and finding out how it speaks.
+
+use super::connection::{Connection, PATIENCE};
+use super::credentials::Credentials;
+use super::failure::Failure;
+use super::greeting::{self, Version};
+use super::installation::Installation;
+use super::lines::{Echo, LIMITS, Lines};
+use super::server::{Addresses, Server};
+use super::session::Session;
+
+/// A scheduler that answers.
+pub enum Scheduler {
+    /// It sends all it has, and nothing can be asked: MAILQ version 1, behind its greeting.
+    Dump(Lines<Connection>),
+    /// It answers requests: MAILQ version 2, behind the login.
+    Session(Session<Connection>),
+}
+
+/// Connects to a server, and logs in if it wants that.
+pub fn dial(
+    server: &Server,
+    addresses: &Addresses,
+    installation: &Installation,
+    credentials: &Credentials,
+    is_echoed: bool,
+) -> Result<Scheduler, Failure> {
+    let connection = Connection::open(server, addresses, PATIENCE)
+        .map_err(|refusal| refusal.explain(server, addresses.are_local(), installation))?;
+    let mut lines = Lines::new(connection, LIMITS);
+    if is_echoed {
+        lines.echo = Some(Echo::to_stderr());
+    }
+    Ok(match greeting::read(&mut lines, server)? {
+        Version::One => Scheduler::Dump(lines),
+        Version::Two => Scheduler::Session(Session::log_in(lines, server, credentials)?),
+    })
+}
+
+/// Connects to the control socket of the scheduler of this installation. Who may open that need not log in.
+pub fn dial_control_socket(installation: &Installation) -> Result<Session<Connection>, Failure> {
+    let path = installation.spool().control_socket();
+    let server = Server::Unix(path.clone());
+    let connection = Connection::open(&server, &Addresses::Path(path), PATIENCE)
+        .map_err(|refusal| refusal.explain(&server, true, installation))?;
+    Session::on_control_socket(connection, &server)
+}

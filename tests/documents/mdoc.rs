@@ -1,0 +1,173 @@
+//! The parts of manual pages that are made from the definition of a command line.
+//!
+//! A page has them between lines of comment:
+//!
+//! ```text
+//! .\" What follows is made from the options of mailq.
+//! .Bl -tag -width Ds
+//! ...
+//! .El
+//! .\" That was made from the options of mailq.
+//! ```
+
+use clap::{Arg, Command};
+
+/// The list of the options of a program.
+pub fn options(command: &Command) -> String {
+    let mut arguments: Vec<&Arg> =
+        command.get_arguments().filter(|a| !a.is_positional() && !a.is_hide_set()).collect();
+    arguments.sort_by_key(|argument| sorting_key(argument));
+    list(arguments.iter().map(|argument| item(argument)))
+}
+
+/// The list of the commands of a program, each with its own options below.
+pub fn commands(command: &Command) -> String {
+    list(command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| {
+        let mut head = format!(".It Cm {}", command.get_name());
+        for argument in command.get_positionals() {
+            head.push_str(&positional(argument));
+        }
+        let about = command.get_long_about().or(command.get_about());
+        let mut entry =
+            format!("{head}\n{}", prose(&about.map_or(String::new(), |a| a.to_string())));
+        let own = |argument: &&Arg| {
+            !argument.is_positional() && !argument.is_hide_set() && !argument.is_global_set()
+        };
+        let options: Vec<&Arg> = command.get_arguments().filter(own).collect();
+        if !options.is_empty() {
+            entry.push_str(".Pp\n");
+            entry.push_str(&list(options.iter().map(|argument| item(argument))));
+        }
+        entry
+    }))
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!(".Bl -tag -width Ds\n{}.El\n", items.collect::<String>())
+}
+
+fn sorting_key(argument: &Arg) -> (String, bool) {
+    let short = argument.get_short().map(String::from);
+    let name = short.or(argument.get_long().map(String::from)).unwrap_or_default();
+    // Small letters before capitals.
+    (name.to_lowercase(), name.chars().next().is_some_and(char::is_uppercase))
+}
+
+fn item(argument: &Arg) -> String {
+    let names: Vec<String> = [
+        argument.get_short().map(|short| format!("Fl {short}")),
+        argument.get_long().map(|long| format!("Fl \\-{long}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut head = format!(".It {}", names.join(" , "));
+    if argument.get_action().takes_values() {
+        head.push_str(&value(argument));
+    }
+    let help = argument.get_long_help().or(argument.get_help());
+    format!("{head}\n{}", prose(&help.map_or(String::new(), |help| help.to_string())))
+}
+
+fn positional(argument: &Arg) -> String {
+    let value = value(argument);
+    match argument.is_required_set() {
+        true => value,
+        false => format!(" Op{value}"),
+    }
+}
+
+/// ` Ar port | path`, ` Ar user Ns / Ns Ar password`.
+fn value(argument: &Arg) -> String {
+    let name = match argument.get_value_names() {
+        Some(names) => names.iter().map(|name| name.to_lowercase()).collect::<Vec<_>>().join(" "),
+        None => argument.get_id().as_str().to_string(),
+    };
+    let ellipsis = match argument.get_num_args().is_some_and(|range| range.max_values() > 1) {
+        true => " ...",
+        false => "",
+    };
+    let shown = name.replace('|', " | ").replace('/', " Ns / Ns Ar ");
+    format!(" Ar {shown}{ellipsis}")
+}
+
+/// Text with a sentence a line, options, paths and quotations marked up.
+fn prose(text: &str) -> String {
+    let mut lines = String::new();
+    for paragraph in text.split("\n\n") {
+        let mut paragraph = paragraph.trim().to_string();
+        if !paragraph.ends_with(['.', ':', '!', '?']) {
+            paragraph.push('.');
+        }
+        for sentence in paragraph.split_inclusive(". ") {
+            lines.push_str(&marked_up(sentence.trim_end()));
+        }
+    }
+    lines
+}
+
+fn marked_up(sentence: &str) -> String {
+    let mut out = String::new();
+    let mut is_at_start = true;
+    for word in sentence.split(' ') {
+        match macro_for(word) {
+            Some(line) => {
+                if !is_at_start {
+                    out.push('\n');
+                }
+                out.push_str(&line);
+                out.push('\n');
+                is_at_start = true;
+            }
+            None => {
+                if !is_at_start {
+                    out.push(' ');
+                }
+                let is_request = is_at_start && word.starts_with(['.', '\'']);
+                out.push_str(if is_request { "\\&" } else { "" });
+                out.push_str(&word.replace('\\', "\\e"));
+                is_at_start = false;
+            }
+        }
+    }
+    if !is_at_start {
+        out.push('\n');
+    }
+    out
+}
+
+/// `.Fl x ,` for `-x,`.
+fn macro_for(word: &str) -> Option<String> {
+    let (word, opening) = match word.strip_prefix('(') {
+        Some(word) => (word, "( "),
+        None => (word, ""),
+    };
+    // Marks within quotes are not the sentence's.
+    let core = match (word.starts_with('"'), word.rfind('"')) {
+        (true, Some(end)) if end > 0 => &word[..=end],
+        _ => word.trim_end_matches(['.', ',', ';', ':', ')']),
+    };
+    let rest = &word[word.rfind(core)? + core.len()..];
+    let rest: String = rest.chars().map(|c| format!(" {c}")).collect();
+    let quoted = core.strip_prefix('"').and_then(|core| core.strip_suffix('"'));
+    let is_option = |name: &str| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !name.is_empty()
+    };
+    let line = match (core.strip_prefix("--"), core.strip_prefix('-'), quoted) {
+        (Some(long), ..) if is_option(long) => format!("Fl {opening}\\-{long}{rest}"),
+        (None, Some(short), _) if is_option(short) => format!("Fl {opening}{short}{rest}"),
+        (.., Some(quoted)) => format!("Ql {opening}{}{rest}", quoted.replace('\\', "\\e")),
+        _ if core.len() > 1 && core.starts_with('/') => format!("Pa {opening}{core}{rest}"),
+        _ => return None,
+    };
+    Some(format!(".{line}"))
+}
+
+/// The page with what was made between these marks. Panics if it has none of them.
+pub fn replaced(page: &str, of_what: &str, made: &str) -> String {
+    let begin = format!(".\\\" What follows is made from the {of_what}.\n");
+    let end = format!(".\\\" That was made from the {of_what}.\n");
+    let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no line {begin}"));
+    let (_, after) = rest.split_once(&end).unwrap_or_else(|| panic!("no line {end}"));
+    [before, &begin, made, &end, after].concat()
+}

@@ -1,0 +1,405 @@
+//! Version 2: the output for what the original scheduler has sent, compared with what the original
+//! client printed, and the requests that are made for it.
+//!
+//! What we do otherwise, on purpose:
+//!
+//! | asked | original | ours | why |
+//! |---|---|---|---|
+//! | two threads and more | a complaint for each but the first | none | they are no faults |
+//! | `-v` where there is a text | crashes | what its manual says | |
+//! | `-c` or `-h` alone | no effect; the host in channel `smtp` | show only that | as in version 1 |
+//! | `-i`, `-u`, `-S`, `--summary` | no effect | as in version 1 | so does our manual |
+//! | an empty queue | nothing, or anything | the words of version 1 | scripts know them |
+//! | no expiry | a huge negative time | nothing | it is wrong |
+//! | an answer that is cut | loops for ever | fails | it is not complete |
+//! | a refused login or request | status 0 | status 77, and advice | scripts want to know |
+
+use super::player::{Dialogue, Player, text};
+use super::support::{Run, Site, recorded};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn ask(site: &Site, player: Player, options: &str) -> (Run, Vec<String>) {
+    let run = site.mailq(&format!("-p {} {options} 127.0.0.1", player.port));
+    (run, player.end())
+}
+
+fn client_output(name: &str) -> String {
+    String::from_utf8(recorded(&format!("v2/client/{name}.out"))).expect("ASCII")
+}
+
+/// How a scheduler writes about recipients.
+#[derive(Clone, Copy, PartialEq)]
+enum Dialect {
+    /// Of 2023: a head, and ten parts.
+    New,
+    /// Before that: no head.
+    Classic,
+    /// Long ago: no index either.
+    Ancient,
+}
+
+/// Answers for which the original client has printed this listing: two recipients of each message.
+fn answers(listing: &str, dialect: Dialect) -> Vec<(String, Vec<u8>)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    // As the listing has it: 2m59s and some.
+    let expiry = now + 179;
+    let mut names = Vec::new();
+    let mut answers: Vec<(String, Vec<u8>)> = Vec::new();
+    for line in listing.lines() {
+        let Some(entry) = line.strip_prefix('\t') else {
+            let (channel, host) = line.trim_end_matches(':').split_once('/').expect("a heading");
+            let head = format!("#{channel}/{host}/0  N=1   R=2   A=2  W=7s QA=54s\n");
+            names.push(format!("{channel}\t{host}\tN=1\tR=2\tA=2\tW=7s\tQA=54s\n"));
+            let head = if dialect == Dialect::New { head } else { String::new() };
+            answers.push((format!("SHOW THREAD {channel} {host}"), head.into_bytes()));
+            continue;
+        };
+        let (file, rest) = entry.split_once(": (").expect("a file");
+        let (tries, rest) = rest.split_once(" tries, expires in ").expect("tries");
+        let (_, message) = rest.split_once(") ").expect("an end of the parenthesis");
+        let answer = &mut answers.last_mut().expect("a heading before").1;
+        let common = format!("{expiry}\t1795256010\t0\t{tries}\tretry in 7s\t{message}\n");
+        match dialect {
+            Dialect::Ancient => {
+                answer.extend(format!("{file}\tgames@zm.example.test\t229\t{common}").bytes())
+            }
+            _ => {
+                for index in 0..2 {
+                    let start = format!("{file}\t{index}\tgames@zm.example.test\t{}", 229 - index);
+                    answer.extend(format!("{start}\t{common}").bytes());
+                }
+            }
+        }
+    }
+    for (_, answer) in &mut answers {
+        *answer = text(answer);
+    }
+    answers.push(("SHOW QUEUE THREADS2".to_string(), text(names.concat().as_bytes())));
+    answers
+}
+
+fn player(answers: &[(String, Vec<u8>)]) -> Player {
+    let answers: Vec<(&str, Vec<u8>)> =
+        answers.iter().map(|(request, answer)| (request.as_str(), answer.clone())).collect();
+    Player::with_answers(&answers)
+}
+
+/// The same moment for all: some seconds may pass.
+fn at_one_time(listing: &str) -> String {
+    let mut listing = listing.to_string();
+    for seconds in 0..=59 {
+        listing = listing.replace(&format!("expires in 2m{seconds}s"), "expires in 2m59s");
+    }
+    listing
+}
+
+#[test]
+fn the_listing() {
+    let site = Site::new();
+    let expected = client_output("opt");
+    for dialect in [Dialect::New, Dialect::Classic, Dialect::Ancient] {
+        for options in ["", "-t -E x -U nobody/nobody -4"] {
+            let (run, heard) = ask(&site, player(&answers(&expected, dialect)), options);
+            assert_eq!(at_one_time(&run.good()), expected);
+            assert_eq!(heard.len(), 17, "{heard:?}");
+            assert_eq!(heard.last().map(String::as_str), Some("QUIT"));
+            // MD5 of the player's challenge and of "nobody".
+            assert_eq!(heard[0], "AUTH nobody 88bbbc3cdd69786f76501fe4c30de4c1");
+        }
+    }
+}
+
+#[test]
+fn one_thread() {
+    let site = Site::new();
+    let expected = client_output("opt-c-h");
+    let answers = answers(&expected, Dialect::New);
+    let (run, heard) = ask(&site, player(&answers), "-c smtpx -h [127.0.0.66]");
+    let seconds = expected.replace("2m50s", "2m59s");
+    assert_eq!(at_one_time(&run.good()), seconds);
+    assert_eq!(heard[1..], ["SHOW THREAD smtpx [127.0.0.66]", "QUIT"]);
+}
+
+#[test]
+fn status_lines_and_the_listing() {
+    let site = Site::with_messages();
+    for (file, text) in [
+        (".pid.router", "99999999\n".to_string()),
+        (".pid.scheduler", format!("{}\n", std::process::id())),
+    ] {
+        std::fs::write(site.spool().join(file), text).expect("written");
+    }
+    for name in 1..=4 {
+        std::fs::write(site.spool().join(format!("router/{name}")), "x").expect("written");
+    }
+    let here = site.spool().display().to_string();
+    let expected = client_output("opt-s").replace("/opt/zm/spool/postoffice", &here);
+    let (status, listing) = expected.split_once("smtp-sim/mix").expect("a listing");
+    let answers = answers(&format!("smtp-sim/mix{listing}"), Dialect::New);
+    let (run, _) = ask(&site, player(&answers), "-s");
+    let shown = run.good();
+    assert_eq!(at_one_time(&shown), at_one_time(&expected));
+    assert!(shown.starts_with(status));
+}
+
+#[test]
+fn reports() {
+    let site = Site::new();
+    for (options, request, output) in [
+        ("-Q", "SHOW QUEUE THREADS", "opt-Q"),
+        ("-QQ", "SHOW QUEUE SHORT", "opt-QQ"),
+        ("-QQQ", "SHOW SNMP", "opt-QQQ"),
+        ("-QQQQ", "SHOW COUNTERS", "opt-QQQQ"),
+    ] {
+        let expected = client_output(output);
+        let player = Player::with_answers(&[(request, text(expected.as_bytes()))]);
+        let (run, heard) = ask(&site, player, options);
+        assert_eq!(run.good(), expected, "{options}");
+        assert_eq!(heard[1..], [request, "QUIT"]);
+    }
+    let threads = client_output("opt-Q");
+    let answer = || Player::with_answers(&[("SHOW QUEUE THREADS", text(threads.as_bytes()))]);
+    let (run, _) = ask(&site, answer(), "-QQ -c hold");
+    let expected = "hold/*/0\n\tThreads:    1 Msgs:     2 Procs:   1 Idle:   1 Plim:  20 Flim: 150 \
+        Tlim: 1\nKids: 9  Idle:  9  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 1m2s\n\
+        Msgs in 52 out 15 stored 11 Rcpnts in 272 out 232 stored 19\n";
+    assert_eq!(run.good(), expected);
+    let (run, _) = ask(&site, answer(), "-QQQQQ");
+    run.failed(64, "four times at most");
+}
+
+/// What the original scheduler has really sent, bytes and all.
+#[test]
+fn recordings_are_understood() {
+    let site = Site::new();
+    for (name, options, requests) in [
+        ("02-auth-ok-show-snmp", "-QQQ", 3),
+        ("03-show-queue-short", "-QQ", 3),
+        ("04-show-queue-threads", "-Q", 3),
+        ("13-counters", "-QQQQ -U root:sekret", 3),
+    ] {
+        let dialogue = Dialogue::recorded(name);
+        let answer = String::from_utf8(dialogue.answers[1].1.clone()).expect("ASCII");
+        let body = answer.strip_prefix("+OK until LF.LF\n").and_then(|a| a.strip_suffix(".\n"));
+        let body = body.expect("a text").to_string();
+        let (run, heard) = ask(&site, Player::of(dialogue), options);
+        assert_eq!(run.good(), body, "{name}");
+        assert_eq!(heard.len(), requests, "{heard:?}");
+    }
+    let (run, _) =
+        ask(&site, Player::of(Dialogue::recorded("06-show-thread")), "-c smtpx -h [127.0.0.66]");
+    let refused = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|39941]: Connection \
+        refused)";
+    let lines: Vec<String> =
+        run.good().lines().map(|line| without_expiry(line).to_string()).collect();
+    let expected: Vec<String> = std::iter::once("smtpx/[127.0.0.66]:".to_string())
+        .chain([10101217, 10101639, 10101206].map(|file| format!("\t{file}: (3 tries) {refused}")))
+        .collect();
+    assert_eq!(lines, expected);
+    let (run, _) = ask(
+        &site,
+        Player::of(Dialogue::recorded("14-show-thread-multiline-diag")),
+        "-c smtpx -h [127.0.0.1]",
+    );
+    let shown = run.good();
+    assert!(
+        shown.contains(") \r<<- MAIL From:") && shown.ends_with("\r->> 450 4.2.1 mailbox busy\n")
+    );
+    // Of a thread that is not there, nothing is sent.
+    let (run, _) =
+        ask(&site, Player::of(Dialogue::recorded("06-show-thread")), "-c nosuch -h host");
+    assert_eq!(run.good(), "Nothing in the queue for nosuch/host\n");
+}
+
+fn without_expiry(line: &str) -> String {
+    match line.split_once(", expires in ") {
+        Some((before, rest)) => {
+            format!("{before}{}", &rest[rest.find(')').expect("a parenthesis")..])
+        }
+        None => line.to_string(),
+    }
+}
+
+#[test]
+fn details_of_messages() {
+    let site = Site::with_messages();
+    // As it was recorded, but for the offsets, which are those of the recorded control file.
+    let control = std::fs::read(site.spool().join("transport/10101639")).expect("a file");
+    let control = String::from_utf8_lossy(&control).into_owned();
+    let offset = control.find("\nr").expect("a recipient") + 1;
+    let address = control[offset..].split_ascii_whitespace().nth(3).expect("an address");
+    let size = |name: &str| std::fs::metadata(site.spool().join(name)).expect("a file").len();
+    let answer = |offset: usize| {
+        text(
+            format!(
+                "#c/h/0  N=1   R=2   A=6 QA=1d18h\n10101639\t0\t\t{offset}\t0\t5\t0\t2\tthread\t\r<<- a\r->> b\n\
+                 10101639\t1\tx@y\t99999\t0\t5\t0\t2\tthread\t\n4711\t0\tx@y\t99\t0\t5\t0\t2\tthread\tz\n"
+            )
+            .as_bytes(),
+        )
+    };
+    for options in ["-v", "-vv", "-i"] {
+        let player = Player::with_answers(&[("SHOW THREAD c h", answer(offset))]);
+        let (run, _) = ask(&site, player, &format!("-c c -h h {options}"));
+        let shown = run.good();
+        let sizes = format!("{}+{} bytes", size("transport/10101639"), size("queue/10101639"));
+        let mut expected = format!(
+            "c/h:\n\t10101639: (2 tries, age AGE, {sizes})\n\t  id\t<two.20261121@zm.example.test>\n\
+             \t  from\t<>\n\t  to\t{address}\n\t  diag\t<<- a\n\t  diag\t->> b\n\t  to-ptr bad: 99999\n"
+        );
+        // There is no such file; it belongs to nobody.
+        if options != "-i" {
+            expected += "\t4711: (2 tries)\n\t  from\tx@y\n\t  diag\tz\n";
+        }
+        let (before, rest) = shown.split_once("age ").expect("an age");
+        let (_, after) = rest.split_once(',').expect("an end of the age");
+        assert_eq!(format!("{before}age AGE,{after}"), expected);
+    }
+}
+
+#[test]
+fn totals_of_threads() {
+    let site = Site::with_messages();
+    let answers = answers(&client_output("opt-c-h"), Dialect::New);
+    let (run, _) = ask(&site, player(&answers), "--summary");
+    expect_test::expect![[r#"
+        THREAD              MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        smtpx/[127.0.0.66]     3      6    0      3     0     54s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|...
+        total                  3      6    0      3     0
+    "#]]
+    .assert_eq(&run.good());
+    let (run, _) = ask(&site, player(&answers), "-SS");
+    assert_eq!(run.good(), "smtpx/[127.0.0.66]:\n\t  3 files\n");
+    let (run, _) = ask(&site, player(&answers), "-S -c smtpx");
+    assert!(run.good().contains("3 files, 1735 bytes total"), "{run:?}");
+}
+
+#[test]
+fn one_channel_or_host() {
+    let site = Site::new();
+    let answers = answers(&client_output("opt"), Dialect::New);
+    for (options, headings) in [
+        ("-c hold", &["hold/timeout:2100000000:"][..]),
+        ("-h Kill.ta.test", &["smtp-sim/kill.ta.test:"]),
+        ("-c SMTPX", &["smtpx/[127.0.0.67]:", "smtpx/[127.0.0.66]:", "smtpx/[127.0.0.1]:"]),
+    ] {
+        let (run, heard) = ask(&site, player(&answers), options);
+        let shown = run.good();
+        let found: Vec<&str> = shown.lines().filter(|line| !line.starts_with('\t')).collect();
+        assert_eq!(found, headings, "{options}");
+        assert_eq!(heard.len(), 3 + headings.len(), "{heard:?}");
+    }
+}
+
+#[test]
+fn nothing_is_queued() {
+    let site = Site::new();
+    let player = Player::with_answers(&[("SHOW QUEUE THREADS2", text(b""))]);
+    let (run, _) = ask(&site, player, "");
+    assert_eq!(run.good(), "Transport queue is empty -- or scheduler uses -Q -mode\n");
+}
+
+#[test]
+fn orders() {
+    let site = Site::new();
+    for (name, command, said) in [
+        ("12-etrn", "etrn [127.0.0.66]", "an ETRN started something.\n"),
+        ("12-etrn", "etrn Q.hold.test", "an ETRN didn't start anything.\n"),
+        ("16-kill-msg-notfound", "-K nosuchid", "KILLed something.\n"),
+        ("17-kill-msg-byfile", "--kill 10101219", "KILLed something.\n"),
+    ] {
+        let player = Player::of(Dialogue::recorded(name));
+        let port = player.port;
+        let run = site.mailq(&format!("-p {port} -U root/sekret --server 127.0.0.1 {command}"));
+        assert_eq!(run.good(), said, "{command}");
+        player.end();
+    }
+    let run = site.ask(&recorded("full.s2c"), "-K 5");
+    run.failed(69, "speaks MAILQ version 1, and takes no requests");
+    assert_eq!(run.text(), "");
+}
+
+#[test]
+fn logins_that_fail() {
+    let site = Site::new();
+    for (name, login, words) in [
+        (
+            "07-auth-fail-badpw",
+            "nobody/wrong",
+            "the password of user nobody\nmailq: option --login",
+        ),
+        (
+            "08-auth-fail-baduser",
+            "fred/wrong",
+            "does not accept user fred from here: BAD USER OR AUTH",
+        ),
+    ] {
+        let (run, _) =
+            ask(&site, Player::of(Dialogue::recorded(name)), &format!("-QQQ -U {login}"));
+        run.failed(77, words);
+        assert_eq!(run.text(), "");
+    }
+}
+
+#[test]
+fn a_file_with_the_login() {
+    let site = Site::new();
+    let path = site.path("login");
+    std::fs::write(&path, "root/sekret\nmore\n").expect("written");
+    let options = format!("--login-file {} etrn [127.0.0.66]", path.display());
+    let player = Player::of(Dialogue::recorded("12-etrn"));
+    let run = site.mailq(&format!("-p {} --server 127.0.0.1 {options}", player.port));
+    assert_eq!(run.good(), "an ETRN started something.\n");
+    player.end();
+    site.mailq("--login-file /no/such/file").failed(64, "/no/such/file: No such file");
+}
+
+#[test]
+fn requests_that_are_refused() {
+    let site = Site::new();
+    for (options, needs) in [("", "TT"), ("-Q", "TT"), ("-QQ", "QQ"), ("-QQQ", "SNMP")] {
+        let (run, _) = ask(&site, Player::with_answers(&[]), options);
+        run.failed(77, "is refused to user nobody: MAILQ2 Unknown command");
+        run.failed(77, &format!("it takes {needs} or ALL"));
+        assert_eq!(run.text(), "");
+    }
+    let refused = b"-No ETRN allowed for you.\n".to_vec();
+    let player = Player::with_answers(&[("ETRN a.test", refused)]);
+    let run = site.mailq(&format!("-p {} --server 127.0.0.1 etrn a.test", player.port));
+    run.failed(77, "ETRN a.test is refused to user nobody: No ETRN allowed for you.");
+    player.end();
+}
+
+#[test]
+fn an_answer_that_is_cut() {
+    let site = Site::new();
+    let listing = client_output("opt");
+    let mut answers = answers(&listing, Dialect::New);
+    // All that comes behind the third thread is missing.
+    answers[3].1.truncate(60);
+    let whole: usize = 3;
+    let end = |name: &str| answers.iter().position(|(request, _)| request == name).expect(name);
+    assert_eq!(end("SHOW QUEUE THREADS2"), 14);
+    let bytes: Vec<u8> = std::iter::once(b"version zmailer 2.0\n220 x\n+OK\n".to_vec())
+        .chain([answers[14].1.clone()])
+        .chain(answers[..=whole].iter().map(|(_, answer)| answer.clone()))
+        .flatten()
+        .collect();
+    let run = site.ask(&bytes, "");
+    run.failed(76, "closes the connection before the end of its answer");
+    let shown = at_one_time(&run.text());
+    assert!(listing.starts_with(&shown), "{shown}");
+    assert_eq!(shown.lines().filter(|line| !line.starts_with('\t')).count(), whole);
+}
+
+#[test]
+fn nonsense_is_complained_about() {
+    let site = Site::new();
+    let answer = text(b"#\nx\n7\t0\ta\tb\t0\t0\t0\t0\t\tz\n7\t0\ta\t5\t0\t0\t0\t0\t\t\x1b[2J\n");
+    let (run, _) = ask(&site, Player::with_answers(&[("SHOW THREAD c h", answer)]), "-c c -h h");
+    run.failed(76, "not all that belongs to a recipient in \"x\"");
+    run.failed(76, "no number where there should be one in \"7 0 a b");
+    assert_eq!(run.text(), "c/h:\n\t7: (0 tries) ^[[2J\n");
+    let (run, _) = ask(&site, Player::with_answers(&[("SHOW QUEUE THREADS2", text(b"x\n"))]), "");
+    run.failed(76, "no thread in \"x\"");
+}
