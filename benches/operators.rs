@@ -1,0 +1,285 @@
+//! What those who look at the queue cost, and how long they wait: a large queue that rests, mail that goes
+//! through at the same time, and clients.
+//!
+//! ```text
+//! cargo bench --bench operators -- [--messages N] [--threads N] [--mail N] [--rate N] [--folder FOLDER]
+//! ```
+//!
+//! By default a million recipients rest, those of 100,000 messages in 100,000 threads. Then 50,000 messages
+//! come at 5,000 a second and are delivered: alone; while a client reads `SHOW QUEUE THREADS` over and over;
+//! and while 200 clients have asked for it and read nothing. Printed are how many were delivered a second,
+//! the processor time of the scheduler for each, and how long `mailq`, `mailq check` and single requests take.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+use zsched::control_file::compose::{Address, Group, Recipient};
+use zsched::spool::submit::Submitter;
+use zsched::spool::{HashLevel, Spool, SpoolName};
+
+const CONFIGURATION: &str = "\
+PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
+*/*
+\tmaxta=20 maxring=20 overfeed=150 expiry=3d
+\tcommand=\"discard -c $channel\"
+later/*
+\tqueueonly
+\tcommand=\"discard -c $channel\"
+";
+/// Recipients of each message that rests.
+const RECIPIENTS: usize = 10;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How many clients stall.
+const STALLED: usize = 200;
+/// How often each command is run.
+const RUNS: usize = 15;
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let number =
+        |name: &str, default| value(name).map_or(default, |n| n.parse().expect("a number"));
+    let (messages, threads) = (number("--messages", 100_000), number("--threads", 100_000));
+    let (mail, rate) = (number("--mail", 50_000), number("--rate", 5_000));
+    let folder = value("--folder").map_or(PathBuf::from("/dev/shm"), PathBuf::from);
+    let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
+    let place = Place::new(folder.path())?;
+    let recipients = messages * RECIPIENTS;
+    println!("{recipients} recipients of {messages} messages in {threads} threads rest");
+    place.fill(messages, threads)?;
+    let scheduler = place.start()?;
+    place.wait_until_loaded(messages)?;
+    place.time_requests()?;
+    println!("{mail} messages are delivered meanwhile, {rate} a second");
+    let alone = place.deliver(&scheduler, mail, rate)?;
+    println!("  nobody looks on               {alone}");
+    let (read, run) = place.while_reading(|| place.deliver(&scheduler, mail, rate))?;
+    let megabytes = read as f64 / 1e6 / run.time.as_secs_f64();
+    println!("  one reads SHOW QUEUE THREADS  {run}, {megabytes:.1} MB/s read");
+    let stalled = place.stall()?;
+    let run = place.deliver(&scheduler, mail, rate)?;
+    println!("  {STALLED} have stalled             {run}");
+    drop(stalled);
+    Ok(())
+}
+
+struct Run {
+    messages: usize,
+    time: Duration,
+    processor_time: Duration,
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rate = self.messages as f64 / self.time.as_secs_f64();
+        let each = self.processor_time.as_secs_f64() * 1e6 / self.messages as f64;
+        write!(f, "{rate:7.0} messages/s, {each:6.1} us each")
+    }
+}
+
+struct Place {
+    spool: Spool,
+    zenv: PathBuf,
+    config: PathBuf,
+}
+
+impl Place {
+    fn new(folder: &Path) -> io::Result<Place> {
+        let spool = Spool::new(folder.join("postoffice"));
+        spool.create()?;
+        let (zenv, config) = (folder.join("zmailer.conf"), folder.join("scheduler.cf"));
+        fs::write(&zenv, format!("POSTOFFICE={}\n", spool.postoffice().display()))?;
+        fs::write(&config, CONFIGURATION)?;
+        Ok(Place { spool, zenv, config })
+    }
+
+    fn submit(&self, channel: &str, users: &[(String, String)]) -> io::Result<SpoolName> {
+        let submitter =
+            Submitter { spool: self.spool.clone(), level: HashLevel::Flat, sync: false };
+        let headers = "From: sender@example.org\nSubject: bench\n";
+        let recipient = |(user, host): &(String, String)| Recipient {
+            address: Address::new(channel, host, user, 65534),
+            notify: String::new(),
+        };
+        let group = Group {
+            sender: Address::new("local", "", "sender@example.org", 0),
+            recipients: users.iter().map(recipient).collect(),
+            headers: headers.as_bytes().to_vec(),
+        };
+        let message = format!("{headers}\nA short body.\n");
+        submitter.submit(message.as_bytes(), "<bench@example.org>", vec![group])
+    }
+
+    fn fill(&self, messages: usize, threads: usize) -> io::Result<()> {
+        for message in 0..messages {
+            let user = |n: usize| {
+                let host = format!("host{}.example", (message * RECIPIENTS + n) % threads);
+                (format!("user@{host}"), host)
+            };
+            self.submit("later", &(0..RECIPIENTS).map(user).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> io::Result<Scheduler> {
+        let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
+            .args(["-i", "-Z"])
+            .arg(&self.zenv)
+            .arg("-f")
+            .arg(&self.config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Scheduler { child })
+    }
+
+    fn ask(&self) -> io::Result<UnixStream> {
+        let stream = UnixStream::connect(self.spool.control_socket())?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// The answer to a request, all of its lines.
+    fn answer(&self, request: &str) -> io::Result<Vec<String>> {
+        let mut stream = self.ask()?;
+        stream.write_all(format!("{request}\nQUIT\n").as_bytes())?;
+        BufReader::new(stream).lines().collect()
+    }
+
+    fn wait_until_loaded(&self, messages: usize) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let wanted = format!("Msgs: {messages:3} ");
+        loop {
+            let lines = self.answer("SHOW SNMP").unwrap_or_default();
+            if lines.iter().any(|line| line.contains(&wanted)) {
+                return Ok(());
+            }
+            assert!(Instant::now() < deadline, "the queue is not loaded");
+            sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn time_requests(&self) -> io::Result<()> {
+        for request in ["SHOW SNMP", "SHOW JSON SUMMARY", "SHOW QUEUE SHORT"] {
+            let time = median(|| self.answer(request).map(|_| ()))?;
+            println!("  {request:<30} {:8.1} ms", time.as_secs_f64() * 1e3);
+        }
+        for arguments in [&[][..], &["check"], &["-Q"]] {
+            let time = median(|| self.mailq(arguments))?;
+            let command = ["mailq"].iter().chain(arguments).copied().collect::<Vec<_>>().join(" ");
+            println!("  {command:<30} {:8.1} ms", time.as_secs_f64() * 1e3);
+        }
+        Ok(())
+    }
+
+    fn mailq(&self, arguments: &[&str]) -> io::Result<()> {
+        Command::new(env!("CARGO_BIN_EXE_mailq"))
+            .args(arguments)
+            .env("ZMAILER_CONF", &self.zenv)
+            .env("ZCONFIG", &self.zenv)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .map(|_| ())
+    }
+
+    /// Puts in messages at a rate, and waits until they are delivered.
+    fn deliver(&self, scheduler: &Scheduler, mail: usize, rate: usize) -> io::Result<Run> {
+        let before = (scheduler.processor_time()?, fs::read_dir(self.spool.transport())?.count());
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(self.spool.postoffice().join(".scheduler.notify"))?;
+        let started = Instant::now();
+        for index in 0..mail {
+            let host = format!("host{}.example", index % 100);
+            let name = self.submit("smtp", &[(format!("user@{host}"), host)])?;
+            socket.send(format!("NEW {name}").as_bytes())?;
+            let due = Duration::from_secs_f64((index + 1) as f64 / rate as f64);
+            if index % 10 == 9 {
+                sleep(due.saturating_sub(started.elapsed()));
+            }
+        }
+        while fs::read_dir(self.spool.transport())?.count() > before.1 {
+            assert!(started.elapsed() < PATIENCE, "the mail does not get through");
+            sleep(Duration::from_millis(5));
+        }
+        let processor_time = scheduler.processor_time()? - before.0;
+        Ok(Run { messages: mail, time: started.elapsed(), processor_time })
+    }
+
+    /// Does something while a client reads the queue over and over. Tells how many bytes it has read.
+    fn while_reading(&self, work: impl FnOnce() -> io::Result<Run>) -> io::Result<(u64, Run)> {
+        let (is_over, read) = (&AtomicBool::new(false), &AtomicU64::new(0));
+        thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut stream = self.ask()?;
+                    stream.write_all(b"SHOW QUEUE THREADS\nQUIT\n")?;
+                    let mut buffer = [0; 65536];
+                    while let count @ 1.. = stream.read(&mut buffer)? {
+                        read.fetch_add(count as u64, Ordering::Relaxed);
+                    }
+                }
+                Ok::<_, io::Error>(())
+            });
+            let run = work();
+            is_over.store(true, Ordering::Relaxed);
+            reader.join().expect("a reader does not panic")?;
+            Ok((read.load(Ordering::Relaxed), run?))
+        })
+    }
+
+    /// Clients that have asked for the queue, and read nothing.
+    fn stall(&self) -> io::Result<Vec<UnixStream>> {
+        let client = |_| {
+            let mut stream = UnixStream::connect(self.spool.control_socket())?;
+            stream.write_all(b"SHOW QUEUE THREADS\n")?;
+            Ok(stream)
+        };
+        (0..STALLED).map(client).collect()
+    }
+}
+
+fn median(mut work: impl FnMut() -> io::Result<()>) -> io::Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let started = Instant::now();
+        work()?;
+        times.push(started.elapsed());
+    }
+    times.sort();
+    Ok(times[RUNS / 2])
+}
+
+struct Scheduler {
+    child: Child,
+}
+
+impl Scheduler {
+    /// Of all its threads.
+    fn processor_time(&self) -> io::Result<Duration> {
+        let mut nanoseconds = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let statistics = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let running = statistics.split_ascii_whitespace().next().unwrap_or_default();
+            nanoseconds += running.parse::<u64>().unwrap_or_default();
+        }
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to stop.
+        drop(Command::new("kill").arg(self.child.id().to_string()).status());
+        drop(self.child.wait());
+    }
+}
