@@ -259,7 +259,8 @@ fn requests_queue_behind_an_order() {
     assert!(!world.clients.have_room());
     let ticket = world.clients.order(0);
     world.clients.obeyed(ticket, &Effect { started: true, ..Effect::default() });
-    world.serve();
+    // One request a turn.
+    (0..3).for_each(|_| world.serve());
     let answers = heard(&mut theirs);
     assert!(answers.starts_with("+OK; an ETRN started something.\n-MAILQ2 Unknown"), "{answers}");
     assert!(answers.ends_with("+Bye bye\n"), "{answers}");
