@@ -16,6 +16,7 @@ pub mod schedsim;
 pub mod scheduler;
 pub mod simulation;
 pub mod spool;
+pub mod status_log;
 pub mod submit;
 pub mod sys;
 pub mod time;

@@ -13,6 +13,7 @@
 //! | [`files`], [`intake`] | the helper threads, and which control files they are to read |
 //! | [`clients`], [`accounts`], [`inquiries`] | MAILQ clients; who may log in; what they ask for that is on a disk |
 //! | [`listen`], [`rendezvous`] | all sockets; the dump on SIGUSR2 |
+//! | [`status_log`] | the lines of the status log, and who writes them |
 //! | [`seldom`] | log lines that would come too often |
 //! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
 
@@ -40,6 +41,7 @@ mod rendezvous;
 mod seldom;
 mod signals;
 mod start;
+mod status_log;
 mod tokens;
 
 pub use options::Options;

@@ -60,6 +60,11 @@ pub struct Options {
     #[arg(short = 'l', long = "statistics", value_name = "FILE")]
     pub statistics: Option<PathBuf>,
 
+    /// The status log, one JSON object for each attempt at a recipient; by default $STATUSLOG, else
+    /// none
+    #[arg(long = "status-log", value_name = "FILE")]
+    pub status_log: Option<PathBuf>,
+
     /// Take at most so many new messages from a folder in one scan (40000), and scan for at most so
     /// many seconds (5, from 2 to 15)
     #[arg(short = 'E', long = "scan-limit", value_name = "MESSAGES[,SECONDS]", value_parser = parse_scan_limits)]

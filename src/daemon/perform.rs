@@ -57,6 +57,7 @@ impl Daemon {
                     statistics.add(now, &record);
                 }
             }
+            Action::Status(record) => self.files.write_status(*record),
             Action::Log(level, text) => log::log!(level, "{text}"),
         }
     }

@@ -100,6 +100,7 @@ impl Daemon {
             let path = statistics.path().display();
             log::error!("{path}: the statistics log cannot be reopened: {error}");
         }
+        self.files.reopen_status_log();
         log::info!("logs reopened");
     }
 

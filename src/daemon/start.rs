@@ -14,6 +14,7 @@ use super::orders::OrdersFile;
 use super::pid_file::PidFile;
 use super::rendezvous::Rendezvous;
 use super::seldom::Seldom;
+use super::status_log::{self, StatusLog};
 use super::tokens::Source;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
@@ -26,6 +27,7 @@ use crate::sys::{self, ProcessPriority};
 use crate::time::Timestamp;
 use mio::{Interest, Poll, Waker};
 use signal_hook_mio::v1_0::Signals;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -149,6 +151,7 @@ struct Plan {
     spool: Spool,
     log: Option<PathBuf>,
     statistics: Option<PathBuf>,
+    status_log: Option<PathBuf>,
     rendezvous: PathBuf,
     notify: PathBuf,
     recording: Option<PathBuf>,
@@ -175,6 +178,8 @@ impl Plan {
         let default_log =
             || Path::new(zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("scheduler");
         let log = options.log.clone().or_else(|| options.is_daemon().then(default_log));
+        let status_log = zenv.get("STATUSLOG").map(str::trim).filter(|path| !path.is_empty());
+        let status_log = options.status_log.clone().or_else(|| status_log.map(PathBuf::from));
         let temporary = if Path::new("/usr/tmp").is_dir() { "/usr/tmp" } else { "/var/tmp" };
         let rendezvous = format!("{temporary}/.mailq.text");
         let level = match zenv.get("SCHEDULERDIRHASH") {
@@ -185,6 +190,7 @@ impl Plan {
         Ok(Plan {
             log: log.map(|path| absolute(&path)).transpose()?,
             statistics: options.statistics.as_deref().map(absolute).transpose()?,
+            status_log: status_log.as_deref().map(absolute).transpose()?,
             rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
             notify: notify_path(&config, zenv, &spool),
             recording: options.record.as_deref().map(absolute).transpose()?,
@@ -219,6 +225,11 @@ impl Plan {
         let open_statistics =
             |path: &Path| StatisticsLog::open(path).map_err(|error| at(path, error));
         let statistics = self.statistics.as_deref().map(open_statistics).transpose()?;
+        let open_status_log = |path: &PathBuf| {
+            let file = status_log::open(path).map_err(|error| at(path, error))?;
+            Ok::<_, Refusal>((path.clone(), file))
+        };
+        let status_log = self.status_log.as_ref().map(open_status_log).transpose()?;
         let open_log = |path: &Path| LogFile::open(path).map_err(|error| at(path, error));
         let log_file = self.log.as_deref().map(open_log).transpose()?;
         let transport = self.spool.transport().to_path_buf();
@@ -231,7 +242,7 @@ impl Plan {
         let version = env!("CARGO_PKG_VERSION");
         log::info!("scheduler {version} started on {}", self.spool.postoffice().display());
         let mut daemon = self
-            .build(pid_file, descriptors, log_file, statistics)
+            .build(pid_file, descriptors, log_file, statistics, status_log)
             .map_err(failed("cannot start"))?;
         daemon.recall(Timestamp::now());
         daemon.open_missing_sockets();
@@ -247,13 +258,16 @@ impl Plan {
         descriptors: u64,
         log_file: Option<LogFile>,
         statistics: Option<StatisticsLog>,
+        status_log: Option<(PathBuf, File)>,
     ) -> io::Result<Daemon> {
         let started = Timestamp::now();
         let poll = Poll::new()?;
         let mut signals = Signals::new(signals::ALL)?;
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), Source::Files.token())?);
-        let files = Files::start(&self.spool, self.level, waker.clone())?;
+        let has_status_log = status_log.is_some();
+        let status_log = status_log.map(|(path, file)| StatusLog::start(path, file)).transpose()?;
+        let files = Files::start(&self.spool, self.level, waker.clone(), status_log)?;
         let recorder = self.recorder()?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
@@ -264,7 +278,7 @@ impl Plan {
             ignore_hangup: log_file.is_none(),
         })?;
         let core = Recorded::new(
-            core_settings(&self.options, descriptors),
+            Settings { status_log: has_status_log, ..core_settings(&self.options, descriptors) },
             config.clone(),
             started,
             recorder,

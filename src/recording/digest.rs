@@ -1,6 +1,6 @@
 //! Check values: of stretches of a recording, and of what the core has decided.
 
-use crate::scheduler::{Action, Manner, Note, Statistics};
+use crate::scheduler::{Action, Manner, Note, Statistics, StatusRecord, Verdict};
 use crate::spool::note::Occasion;
 use crate::spool::{HashFolder, SpoolName};
 
@@ -104,6 +104,7 @@ impl Digest {
                 self.bytes(format!("{effect:?}").as_bytes());
             }
             Action::Statistics(statistics) => self.statistics(statistics),
+            Action::Status(record) => self.status(record),
             Action::Log(level, text) => {
                 self.number(12);
                 self.number(*level as u64);
@@ -146,6 +147,30 @@ impl Digest {
         self.number(statistics.created.nanoseconds() as u64);
         self.bytes(statistics.state.as_bytes());
         self.bytes(statistics.destination.as_bytes());
+    }
+
+    fn status(&mut self, record: &StatusRecord) {
+        self.number(14);
+        self.name(&record.name);
+        let times = [Some(record.time), Some(record.modified), Some(record.created)];
+        let began = record.attempt.map(|attempt| attempt.began);
+        for time in times.into_iter().chain([began]) {
+            self.number(time.map_or(0, |time| time.nanoseconds() as u64));
+        }
+        self.bytes(record.destination.as_bytes());
+        self.number(record.offsets.len() as u64);
+        record.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
+        self.number(match record.verdict {
+            Verdict::Report(status) => 16 + status as u64,
+            Verdict::Silence => 1,
+            Verdict::Expired => 2,
+            Verdict::Found => 3,
+        });
+        let pid = record.attempt.and_then(|attempt| attempt.pid);
+        self.number(pid.map_or(0, u64::from));
+        self.number(u64::from(record.others));
+        self.bytes(&record.notary);
+        self.bytes(&record.text);
     }
 }
 

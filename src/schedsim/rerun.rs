@@ -201,7 +201,10 @@ impl Rerun<'_> {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
             Action::Obeyed { .. } => {}
-            Action::ClearLocks { .. } | Action::Statistics(_) | Action::Log(..) => {}
+            Action::ClearLocks { .. }
+            | Action::Statistics(_)
+            | Action::Status(_)
+            | Action::Log(..) => {}
         }
     }
 

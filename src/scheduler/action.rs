@@ -4,6 +4,7 @@
 use super::agent::AgentId;
 use super::destination::Destination;
 use super::order::{Effect, OrderTicket};
+use crate::agent::protocol::Status;
 use crate::config::Clause;
 use crate::spool::note::Occasion;
 use crate::spool::{SpoolId, SpoolName};
@@ -74,6 +75,9 @@ pub enum Action {
     },
     /// Write a line of the statistics log.
     Statistics(Statistics),
+    /// Write lines of the status log. Decided only if there is one ([`super::Settings::status_log`]), and
+    /// before the message may leave the spool: its control file has the addresses.
+    Status(Box<StatusRecord>),
     /// Write a line of the log.
     Log(log::Level, String),
 }
@@ -122,4 +126,53 @@ pub struct Statistics {
     pub state: &'static str,
     /// Where it was to go, `channel/host`.
     pub destination: Destination,
+}
+
+/// How an attempt at some recipients of a vertex ended, or how they ended without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusRecord {
+    /// When.
+    pub time: Timestamp,
+    /// The message.
+    pub name: SpoolName,
+    /// When its message file was last modified: with its number, that is the spool id.
+    pub modified: Timestamp,
+    /// When it was routed.
+    pub created: Timestamp,
+    /// Where the recipients were to go.
+    pub destination: Destination,
+    /// Offsets of their lines in the control file. Each gets a line of its own.
+    pub offsets: Vec<u32>,
+    /// What became of them.
+    pub verdict: Verdict,
+    /// The attempt, if there was one.
+    pub attempt: Option<Attempt>,
+    /// Vertices of the same thread that have to wait as well because of it, without an attempt.
+    pub others: u32,
+    /// Notary data, may be empty. Cut after 2048 bytes, as is the text.
+    pub notary: Box<[u8]>,
+    /// Text for people.
+    pub text: Box<[u8]>,
+}
+
+/// What became of recipients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// What an agent said.
+    Report(Status),
+    /// Nobody knows: the agent did not say. They wait.
+    Silence,
+    /// They were too old.
+    Expired,
+    /// Somebody else has finished them: the control file says how.
+    Found,
+}
+
+/// An agent's attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The agent's process.
+    pub pid: Option<u32>,
+    /// When it came to this job.
+    pub began: Timestamp,
 }

@@ -8,6 +8,7 @@ use super::Scheduler;
 use super::action::{Action, Manner};
 use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
+use super::status::present_attempt;
 use super::thread::{Block, ThreadId};
 use super::timers::Timer;
 use super::vertex::{Diagnosis, Fate, Place, VertexId};
@@ -198,13 +199,14 @@ impl Scheduler {
 
     /// A job waits, because its agent has not lived to end it.
     fn interrupt(&mut self, now: Timestamp, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
+        let text = describe_end(agent, end, " while it had this job");
+        self.status_of_silence(now, present_attempt(agent), vertex, &text);
         if is_to_blame(agent) {
             let thread = self.vertices[vertex].thread;
             self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
             // What the agent has said of it is worth more.
             if !self.vertices[vertex].reported {
                 self.count_attempt(vertex);
-                let text = describe_end(agent, end, " while it had this job");
                 self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }

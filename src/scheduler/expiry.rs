@@ -6,6 +6,7 @@
 //! holds does not expire, and once released it is tried before it may.
 
 use super::Scheduler;
+use super::action::Verdict;
 use super::outcome::Final;
 use super::thread::ThreadId;
 use super::vertex::{Fate, Place, VertexId};
@@ -92,6 +93,7 @@ impl Scheduler {
             }
         };
         let notary = expiry_notary(&format!("{what} after {age}"));
+        self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
         let occasion = Occasion::Expiry;
         self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {

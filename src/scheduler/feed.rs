@@ -5,6 +5,7 @@ use super::Scheduler;
 use super::action::{Action, Manner};
 use super::agent::{AgentId, Owed, State};
 use super::agent_end::last_words;
+use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::Answer;
@@ -43,12 +44,12 @@ impl Scheduler {
             let text = format!("agent {pid} says #hungry once too often");
             return self.remark(now, agent, Level::Warn, text);
         };
-        agent_ref.hungry_at = now;
         agent_ref.progress_at = now;
         if let Owed::Job(vertex) = answered {
             self.job_over(now, agent, vertex);
         }
         if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.hungry_at = now;
             agent.last_words = Box::default();
         }
         let agent_ref = &self.agents[&agent];
@@ -73,12 +74,16 @@ impl Scheduler {
             let text = format!(
                 "the agent found nothing to do in the control file, which is read again{said}"
             );
+            let attempt = present_attempt(&self.agents[&agent]);
+            self.status_of_silence(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             self.read_message_again(self.vertices[vertex].message);
         } else if !self.vertices[vertex].reported {
             self.count_attempt(vertex);
             let said = last_words(&self.agents[&agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
+            let attempt = present_attempt(&self.agents[&agent]);
+            self.status_of_silence(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         self.let_wait(now, vertex);

@@ -26,6 +26,7 @@
 //! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
+//! | [`status`] | nothing: what the status log is told |
 //! | [`remark`] | how much of what agents do wrong is logged |
 //! | [`view`], [`records`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
 //! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
@@ -64,6 +65,7 @@ pub mod select;
 mod serve;
 mod settings;
 pub mod standing;
+mod status;
 mod thread;
 mod timers;
 mod turn;
@@ -74,7 +76,7 @@ pub mod why;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Manner, Note, NoteTicket, Statistics};
+pub use action::{Action, Attempt, Manner, Note, NoteTicket, Statistics, StatusRecord, Verdict};
 pub use agent::AgentId;
 pub use checkpoint::{Checkpoint, Kept};
 pub use destination::Destination;
@@ -203,7 +205,7 @@ impl Scheduler {
             Event::Arrived(arrival) => self.arrive(now, arrival),
             Event::Learned(learned) => self.remember(learned),
             Event::InitialScanDone => self.end_hold(now),
-            Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
+            Event::ReadAgain { number, outcome } => self.read_again(now, number, outcome),
             Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
             Event::Removed { number, outcome } => self.removed(now, number, outcome),
             Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),

@@ -54,6 +54,7 @@ impl Scheduler {
             self.watch_expiry(now, vertex);
         }
         self.log_outcome(vertex, report);
+        self.status_of_report(now, agent, vertex, report);
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
             Status::Error | Status::Error2 => self.failed(now, vertex, report),
@@ -190,7 +191,7 @@ impl Scheduler {
 
     /// What is due in a thread, but for what is past its expiry: that gets its one attempt all the
     /// same, or it would expire without any.
-    fn due_with_time_left(&self, now: Timestamp, thread: ThreadId) -> Vec<VertexId> {
+    pub(super) fn due_with_time_left(&self, now: Timestamp, thread: ThreadId) -> Vec<VertexId> {
         let due = self.threads[thread].due.iter(&self.vertices);
         due.filter(|vertex| self.expiry(*vertex).is_none_or(|expiry| expiry > now)).collect()
     }

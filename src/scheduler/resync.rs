@@ -4,12 +4,13 @@
 //! here; whoever is new there stays unknown, since routers do not add recipients.
 
 use super::Scheduler;
-use super::action::Action;
+use super::action::{Action, Verdict};
 use super::agent::AgentId;
 use super::event::Reread;
 use super::message::MessageId;
 use super::vertex::{Place, VertexId};
 use crate::spool::Arrival;
+use crate::time::Timestamp;
 use log::Level;
 use std::collections::HashSet;
 
@@ -45,7 +46,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn read_again(&mut self, number: u64, outcome: Reread) {
+    pub(super) fn read_again(&mut self, now: Timestamp, number: u64, outcome: Reread) {
         let Some(message) = self.messages.find(number) else {
             return;
         };
@@ -58,7 +59,7 @@ impl Scheduler {
                 self.log(Level::Warn, format!("{id}: {text}"));
                 self.forget(message);
             }
-            Reread::Read(arrival) => self.agree_with_disk(message, &arrival),
+            Reread::Read(arrival) => self.agree_with_disk(now, message, &arrival),
             Reread::Gone => {
                 self.log(Level::Warn, format!("{id}: the control file is gone; forgotten"));
                 self.forget(message);
@@ -77,7 +78,7 @@ impl Scheduler {
         }
     }
 
-    fn agree_with_disk(&mut self, message: MessageId, arrival: &Arrival) {
+    fn agree_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
         self.messages[message].owes_report |= arrival.owes_report;
         self.messages[message].leftovers |= arrival.leftover.is_some();
         self.messages[message].failed = arrival.failed;
@@ -89,11 +90,13 @@ impl Scheduler {
             if self.vertices[vertex].place == Place::Fed {
                 continue;
             }
-            for offset in self.vertices[vertex].recipients.pending() {
-                if !unfinished.contains(&offset) {
-                    self.drop_recipient(vertex, offset);
-                    finished += 1;
-                }
+            let mut gone = self.vertices[vertex].recipients.pending();
+            gone.retain(|offset| !unfinished.contains(offset));
+            let text = b"found finished in the control file";
+            self.status_of_end(now, vertex, &gone, Verdict::Found, b"", text);
+            finished += gone.len();
+            for offset in gone {
+                self.drop_recipient(vertex, offset);
             }
         }
         let (id, left) = (self.messages[message].spool_id(), self.messages[message].pending);

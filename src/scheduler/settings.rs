@@ -18,6 +18,8 @@ pub struct Settings {
     pub max_agents: usize,
     /// Log what becomes of each recipient and message.
     pub log_outcomes: bool,
+    /// Tell of each attempt, for the status log.
+    pub status_log: bool,
     /// Threads that a new configuration is applied to in one turn. A thousand take a few milliseconds.
     pub reload_step: usize,
     /// Seed of everything that is left to chance.
@@ -68,6 +70,7 @@ impl Default for Settings {
             fork_rate: 30,
             max_agents: 1000,
             log_outcomes: false,
+            status_log: false,
             reload_step: 1000,
             seed: 0,
         }

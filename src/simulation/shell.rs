@@ -177,7 +177,8 @@ impl<O: Observer> Simulation<O> {
                     self.request_write(WriteRequest::KeepOrders(ticket, orders));
                 }
             }
-            Action::Obeyed { .. } | Action::Statistics(_) | Action::Log(..) => {}
+            Action::Obeyed { .. } | Action::Statistics(_) | Action::Status(_) | Action::Log(..) => {
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! The helper OS threads: everything that may block on a disk happens here, never on the loop.
 //!
 //! There are three, each with a queue of requests: one lists folders ([`scanner`]), one reads control
-//! files ([`reader`]), one writes to and removes from the spool ([`writer`]). What they have done goes
+//! files ([`reader`]), one writes to and removes from the spool ([`writer`]), and composes the lines of the status log
+//! ([`super::status_log`]), which need what it removes. What they have done goes
 //! into one channel, some at a time, and the loop is woken through mio's `Waker`. They decide nothing.
 
 mod reader;
@@ -10,7 +11,8 @@ mod writer;
 
 pub use writer::WriteRequest;
 
-use crate::scheduler::NoteTicket;
+use super::status_log::{Composer, StatusLog};
+use crate::scheduler::{NoteTicket, StatusRecord};
 use crate::spool::read::Found;
 use crate::spool::scan::{ScanEnd, ScanLimits};
 use crate::spool::{HashLevel, Spool, SpoolName};
@@ -67,6 +69,7 @@ pub struct Files {
     /// Requests of this turn.
     to_write: Vec<WriteRequest>,
     writer: Option<thread::JoinHandle<()>>,
+    status_log: Option<StatusLog>,
 }
 
 /// Wakes the loop, once for all results that it has not looked at.
@@ -113,7 +116,12 @@ impl Results {
 
 impl Files {
     /// Starts the threads.
-    pub fn start(spool: &Spool, level: HashLevel, waker: Arc<Waker>) -> io::Result<Files> {
+    pub fn start(
+        spool: &Spool,
+        level: HashLevel,
+        waker: Arc<Waker>,
+        status_log: Option<StatusLog>,
+    ) -> io::Result<Files> {
         let (sender, results) = sync_channel(PORTIONS);
         let bell = Arc::new(Bell { waker, has_rung: AtomicBool::new(false) });
         let put = Results { sender, bell: bell.clone() };
@@ -126,7 +134,8 @@ impl Files {
         let mut reads = Reader::new(spool.clone(), level, reader.clone(), put.clone());
         start("reader", move || reads.run())?;
         let spool = spool.clone();
-        let writer = start("writer", move || writer::run(&spool, &writes, &put))?;
+        let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
+        let writer = start("writer", move || writer::run(&spool, &writes, &put, composer))?;
         Ok(Files {
             results,
             portion: Vec::new().into_iter(),
@@ -137,6 +146,7 @@ impl Files {
             write_requests,
             to_write: Vec::new(),
             writer: Some(writer),
+            status_log,
         })
     }
 
@@ -187,6 +197,20 @@ impl Files {
         self.to_write.push(request);
     }
 
+    /// Asks for lines of the status log, in order with all else that is to be written. If there is no
+    /// room for them, they are lost, and counted.
+    pub fn write_status(&mut self, record: StatusRecord) {
+        let request = self.status_log.as_ref().and_then(|log| log.request(record));
+        self.to_write.extend(request.map(WriteRequest::Status));
+    }
+
+    /// Has the status log opened anew under its name.
+    pub fn reopen_status_log(&self) {
+        if let Some(log) = &self.status_log {
+            log.reopen();
+        }
+    }
+
     /// Hands everything that is to be written to the writer.
     pub fn send(&mut self) {
         if !self.to_write.is_empty() {
@@ -205,6 +229,9 @@ impl Files {
         while !writer.is_finished() {
             // The writer may be waiting for room.
             drop(self.results.recv_timeout(Duration::from_millis(10)));
+        }
+        if let Some(log) = self.status_log.take() {
+            log.finish();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Done, Results};
 use crate::daemon::orders;
+use crate::daemon::status_log::{Composer, StatusRequest};
 use crate::scheduler::standing::Standing;
 use crate::scheduler::{Note, NoteTicket};
 use crate::spool::note::{self, Remark};
@@ -22,6 +23,8 @@ pub enum WriteRequest {
     KeepOrders(PathBuf, Vec<Standing>),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
+    /// Compose lines of the status log.
+    Status(StatusRequest),
 }
 
 /// The parts of a [`Note`] that may travel between OS threads.
@@ -44,23 +47,38 @@ impl From<Note> for NoteRequest {
 }
 
 /// Does what it is asked to, until there is nobody to ask and everything is done.
-pub fn run(spool: &Spool, requests: &Receiver<Vec<WriteRequest>>, put: &Results) {
+pub fn run(
+    spool: &Spool,
+    requests: &Receiver<Vec<WriteRequest>>,
+    put: &Results,
+    mut composer: Option<Composer>,
+) {
     for batch in requests {
         let mut portion = Vec::new();
         for request in batch {
-            if let Some(done) = write(spool, request) {
+            if let Some(done) = write(spool, request, composer.as_mut()) {
                 // What was asked for is done even if nobody wants to know.
                 put.gather(&mut portion, done);
             }
         }
         put.put_rest(&mut portion);
+        if let Some(composer) = &mut composer {
+            composer.flush();
+        }
     }
 }
 
-fn write(spool: &Spool, request: WriteRequest) -> Option<Done> {
+fn write(spool: &Spool, request: WriteRequest, composer: Option<&mut Composer>) -> Option<Done> {
     match request {
+        WriteRequest::Status(request) => {
+            composer?.add(spool, &request);
+            None
+        }
         WriteRequest::Note(request) => Some(write_note(spool, *request)),
         WriteRequest::Remove(name, aside) => {
+            if let Some(composer) = composer {
+                composer.forget(&name);
+            }
             let removed = take_out(spool, &name, aside);
             Some(Done::Removed(name, removed))
         }

@@ -1,0 +1,193 @@
+//! The thread that writes the status log.
+
+use super::super::seldom::Seldom;
+use super::{Lines, Shared, open};
+use crate::status_log::{Gap, shown};
+use crate::time::Timestamp;
+use memchr::memchr_iter;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+/// So much is written at a time, if there is so much.
+const PORTION: usize = 256 << 10;
+
+/// The thread's own state.
+pub struct Appender {
+    path: PathBuf,
+    file: File,
+    shared: Arc<Shared>,
+    /// The last write ended in the middle of a line.
+    is_torn: bool,
+    /// Failures to write.
+    failed: Seldom,
+    /// Failures to keep up.
+    behind: Seldom,
+}
+
+impl Appender {
+    pub fn new(path: PathBuf, file: File, shared: Arc<Shared>) -> Appender {
+        let (failed, behind) = (Seldom::default(), Seldom::default());
+        Appender { path, file, shared, is_torn: false, failed, behind }
+    }
+
+    /// Writes what comes, until nobody is left who could send more.
+    pub fn run(mut self, lines: &Receiver<Lines>) {
+        while let Ok(mut portion) = lines.recv() {
+            while portion.text.len() < PORTION
+                && let Ok(more) = lines.try_recv()
+            {
+                portion.text.extend_from_slice(&more.text);
+                portion.count += more.count;
+            }
+            self.shared.composed.fetch_sub(portion.text.len(), Ordering::Relaxed);
+            if self.shared.reopen.swap(false, Ordering::Acquire) {
+                self.reopen();
+            }
+            self.append(portion);
+        }
+        // What was lost last.
+        self.append(Lines::default());
+    }
+
+    fn reopen(&mut self) {
+        match open(&self.path) {
+            Ok(file) => {
+                self.file = file;
+                self.is_torn = false;
+            }
+            Err(error) => {
+                let path = self.path.display();
+                log::error!("{path}: the status log cannot be reopened: {error}");
+            }
+        }
+    }
+
+    /// Appends a portion, with a line about what is missing before it.
+    fn append(&mut self, portion: Lines) {
+        let lost = self.shared.lost.swap(0, Ordering::Relaxed);
+        if lost == 0 && portion.count == 0 {
+            return;
+        }
+        let mut text = Vec::new();
+        if self.is_torn {
+            text.push(b'\n');
+        }
+        let added = text.len();
+        if lost > 0 {
+            self.say_what_is_lost(lost);
+            let gap = Gap { time: shown(Timestamp::now()).into(), lost };
+            serde_json::to_writer(&mut text, &gap).expect("a number and a text are JSON");
+            text.push(b'\n');
+        }
+        let first = text.len();
+        let text = match first {
+            0 => portion.text,
+            _ => [text, portion.text].concat(),
+        };
+        let (written, error) = self.write(&text);
+        if written > 0 {
+            self.is_torn = text[written - 1] != b'\n';
+        }
+        if let Some(error) = error {
+            let whole = memchr_iter(b'\n', text.get(first..written).unwrap_or_default()).count();
+            let told = written >= first && first > added;
+            let still_lost = portion.count - whole as u64 + if told { 0 } else { lost };
+            self.shared.lost.fetch_add(still_lost, Ordering::Relaxed);
+            self.say_why(&error);
+        }
+    }
+
+    /// Writes as much as can be written. One system call, mostly.
+    fn write(&mut self, text: &[u8]) -> (usize, Option<io::Error>) {
+        let mut written = 0;
+        while written < text.len() {
+            match self.file.write(&text[written..]) {
+                Ok(0) => return (written, Some(ErrorKind::WriteZero.into())),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return (written, Some(error)),
+            }
+        }
+        (written, None)
+    }
+
+    fn say_why(&mut self, error: &io::Error) {
+        if let Some(more) = self.failed.occasion(Instant::now()) {
+            let (path, lost) = (self.path.display(), self.shared.lost.load(Ordering::Relaxed));
+            log::error!("{path}: {error}; {lost} lines of the status log are lost so far{more}");
+        }
+    }
+
+    fn say_what_is_lost(&mut self, lost: u64) {
+        if let Some(more) = self.behind.occasion(Instant::now()) {
+            let path = self.path.display();
+            log::error!("{path}: {lost} lines of the status log are lost{more}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MOST_WAITING, StatusLog};
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn line(text: &str) -> Lines {
+        Lines { text: format!("{text}\n").into_bytes(), count: 1 }
+    }
+
+    /// Has an appender on this file write these portions, and returns what is not told of yet.
+    fn append(path: &std::path::Path, portions: Vec<Lines>, lost: u64) -> u64 {
+        let shared = Arc::new(Shared::default());
+        shared.lost.store(lost, Ordering::Relaxed);
+        let (sender, receiver) = channel();
+        for portion in portions {
+            shared.composed.fetch_add(portion.text.len(), Ordering::Relaxed);
+            sender.send(portion).expect("it is heard");
+        }
+        drop(sender);
+        let file = open(path).expect("opened");
+        Appender::new(path.to_path_buf(), file, shared.clone()).run(&receiver);
+        assert_eq!(shared.composed.load(Ordering::Relaxed), 0);
+        shared.lost.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_is_lost_is_told_once_there_is_room() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("log");
+        assert_eq!(append(&path, vec![line("a"), line("b")], 0), 0);
+        assert_eq!(append(&path, vec![line("c")], 7), 0);
+        assert_eq!(append(&path, vec![], 2), 0, "also at the end");
+        let written = std::fs::read_to_string(&path).expect("written");
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!((&lines[..2], lines[3]), (&["a", "b"][..], "c"));
+        for (line, lost) in [(lines[2], 7), (lines[4], 2)] {
+            let gap: Gap<'_> = serde_json::from_str(line).expect("a line about a gap");
+            assert_eq!(gap.lost, lost);
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_full_disk_refuses_is_forgotten() {
+        let full = std::path::Path::new("/dev/full");
+        assert_eq!(append(full, vec![line("a"), line("b")], 3), 5);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let shared = Arc::new(Shared::default());
+        shared.requested.store(MOST_WAITING, Ordering::Relaxed);
+        let log = StatusLog { shared: shared.clone(), lines: None, appender: None };
+        let record = super::super::compose::tests::record(&[100, 200]);
+        assert!(log.request(record.clone()).is_none());
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 2);
+        shared.requested.store(0, Ordering::Relaxed);
+        assert!(log.request(record).is_some());
+    }
+}

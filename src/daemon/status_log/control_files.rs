@@ -1,0 +1,252 @@
+//! What the status log needs of control files: who wrote to whom, under which Message-ID.
+//!
+//! A message with many recipients gets many lines; its control file is read once, and kept until others
+//! need the room or the message leaves the spool.
+
+use crate::control_file::diagnostic::Diagnostic;
+use crate::control_file::{self, ControlFile, Tag};
+use crate::spool::{Spool, SpoolName};
+use crate::time::Timestamp;
+use std::collections::{HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+/// So many control files are kept...
+const MOST_FILES: usize = 64;
+/// ...with so many bytes in all, but always the last one.
+const MOST_BYTES: usize = 32 << 20;
+/// So much is read at a time of what was appended.
+const MOST_APPENDED: u64 = 1 << 20;
+
+/// Control files that were read lately.
+#[derive(Default)]
+pub struct ControlFiles {
+    known: HashMap<u64, Known>,
+    /// Numbers of those that are known, the oldest first.
+    order: VecDeque<u64>,
+    /// Bytes in all of them.
+    bytes: usize,
+}
+
+/// A control file as it was read.
+pub struct Known {
+    name: SpoolName,
+    modified: Timestamp,
+    pub file: ControlFile,
+    pub message_id: Option<String>,
+    /// How much of it has been looked through for `d` lines, in bytes.
+    seen: u64,
+    /// Notary data of the last `d` line of each recipient.
+    notes: HashMap<u32, Box<[u8]>>,
+}
+
+impl ControlFiles {
+    /// The control file of a message that came in at `modified`; `None` if it is of no use.
+    pub fn get(
+        &mut self,
+        spool: &Spool,
+        name: &SpoolName,
+        modified: Timestamp,
+    ) -> Option<&mut Known> {
+        let number = name.number();
+        let is_it = |known: &Known| known.name == *name && known.modified == modified;
+        if !self.known.get(&number).is_some_and(is_it) {
+            self.forget(name);
+            let file = read(spool, name).ok()?;
+            self.bytes += file.text.len();
+            self.order.push_back(number);
+            self.known.insert(number, Known::new(name.clone(), modified, file));
+            while self.order.len() > MOST_FILES || (self.bytes > MOST_BYTES && self.order.len() > 1)
+            {
+                self.drop_oldest();
+            }
+        }
+        self.known.get_mut(&number)
+    }
+
+    /// A message leaves the spool.
+    pub fn forget(&mut self, name: &SpoolName) {
+        if let Some(known) = self.known.remove(&name.number()) {
+            self.bytes -= known.file.text.len();
+            // Mostly it is one of the last.
+            if let Some(at) = self.order.iter().rposition(|number| *number == name.number()) {
+                self.order.remove(at);
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(number) = self.order.pop_front()
+            && let Some(known) = self.known.remove(&number)
+        {
+            self.bytes -= known.file.text.len();
+        }
+    }
+}
+
+impl Known {
+    fn new(name: SpoolName, modified: Timestamp, file: ControlFile) -> Known {
+        let message_id = message_id(&file);
+        let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
+        Known { name, modified, file, message_id, seen, notes: HashMap::new() }
+    }
+
+    /// Notary data of the `d` line that an agent has written about a recipient.
+    pub fn note(&mut self, spool: &Spool, offset: u32) -> Option<&[u8]> {
+        if !self.notes.contains_key(&offset) {
+            // If it cannot be read, there is one field less in a log.
+            drop(self.read_appended(spool));
+        }
+        self.notes.get(&offset).map(|notary| &notary[..])
+    }
+
+    /// Reads on where the last look ended: files only grow at their end.
+    fn read_appended(&mut self, spool: &Spool) -> io::Result<()> {
+        let file = open(spool, &self.name)?;
+        let size = file.metadata()?.len();
+        while self.seen < size {
+            let mut text = vec![0; (size - self.seen).min(MOST_APPENDED) as usize];
+            file.read_exact_at(&mut text, self.seen)?;
+            // What has no end yet is looked at again.
+            let Some(end) = memchr::memrchr(b'\n', &text) else {
+                return Ok(());
+            };
+            for line in text[..end].split(|byte| *byte == b'\n') {
+                let value = line.strip_prefix(b"d").and_then(|rest| rest.get(1..));
+                if let Some(diagnostic) = value.and_then(Diagnostic::parse) {
+                    self.notes.insert(diagnostic.recipient, diagnostic.notary.into());
+                }
+            }
+            self.seen += end as u64 + 1;
+        }
+        Ok(())
+    }
+
+    /// What is marked about a recipient by now.
+    pub fn tag(&self, spool: &Spool, offset: u32) -> io::Result<Tag> {
+        let mut byte = [0];
+        open(spool, &self.name)?.read_exact_at(&mut byte, u64::from(offset) + 1)?;
+        Ok(Tag::from_byte(byte[0]))
+    }
+}
+
+fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags).open(spool.control_file(name))
+}
+
+fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
+    let mut file = open(spool, name)?;
+    let size = file.metadata()?.len();
+    let text = control_file::contents(&mut file, size)?;
+    control_file::parse(text).map_err(io::Error::other)
+}
+
+/// The Message-ID: what the `l` line says, if that looks like one, else what the headers say.
+fn message_id(file: &ControlFile) -> Option<String> {
+    let of_line = file.log_id.map(|span| file.get(span)).and_then(id_in);
+    let of_headers = || {
+        let headers = file.get(file.headers.first()?.text);
+        let lines = headers.split(|byte| *byte == b'\n').collect::<Vec<&[u8]>>();
+        let at = lines.iter().position(|line| {
+            line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"message-id:"))
+        })?;
+        // Its value may be on the next line.
+        let is_folded = |line: &&&[u8]| line.first().is_some_and(|byte| b" \t".contains(byte));
+        let folded = lines[at + 1..].iter().take_while(is_folded);
+        std::iter::once(&&lines[at][11..]).chain(folded).find_map(|line| id_in(line))
+    };
+    of_line.or_else(of_headers).map(|id| String::from_utf8_lossy(id).into_owned())
+}
+
+/// `<id>` in a text.
+fn id_in(text: &[u8]) -> Option<&[u8]> {
+    let start = memchr::memchr(b'<', text)?;
+    let length = memchr::memchr(b'>', &text[start..])?;
+    Some(&text[start..=start + length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+    use std::fs;
+    use std::io::Write;
+
+    fn spool() -> (tempfile::TempDir, Spool) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        (folder, spool)
+    }
+
+    fn name(number: usize) -> SpoolName {
+        SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
+    }
+
+    fn control_file(number: usize, log_id: &str, headers: &str) -> String {
+        format!("@ 7\ni {number}\nl {log_id}\ns l - a 0\nr           c h u 0\nm\n{headers}\n")
+    }
+
+    #[test]
+    fn the_message_id_is_where_the_router_put_it() {
+        for (log_id, headers, id) in [
+            ("<1@x>", "Message-ID: <2@x>\n", Some("<1@x>")),
+            ("none", "Message-Id: <2@x>\n", Some("<2@x>")),
+            ("none", "Subject: <3@x>\nMESSAGE-ID:\n\t<2@x>\nTo: <4@x>\n", Some("<2@x>")),
+            ("none", "Message-ID:\nTo: <4@x>\n", None),
+            ("none", "Subject: x\n", None),
+            ("<unfinished", "", None),
+        ] {
+            let text = control_file(1, log_id, headers);
+            let file = control_file::parse(text.into_bytes()).expect("a good one");
+            assert_eq!(message_id(&file).as_deref(), id, "{log_id} {headers}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_leaves_with_its_message() {
+        let (_folder, spool) = spool();
+        let mut files = ControlFiles::default();
+        for number in 1..=MOST_FILES + 10 {
+            let text = control_file(number, "<1@x>", "");
+            fs::write(spool.control_file(&name(number)), text).expect("written");
+            assert!(files.get(&spool, &name(number), Timestamp::EPOCH).is_some());
+        }
+        let counts = |files: &ControlFiles| (files.known.len(), files.order.len());
+        assert_eq!(counts(&files), (MOST_FILES, MOST_FILES));
+        // Kept, although the file is gone; then not kept any more.
+        let last = name(MOST_FILES + 10);
+        fs::remove_file(spool.control_file(&last)).expect("removed");
+        assert!(files.get(&spool, &last, Timestamp::EPOCH).is_some());
+        assert!(files.get(&spool, &last, Timestamp::from_seconds(1)).is_none(), "another one");
+        assert_eq!(counts(&files), (MOST_FILES - 1, MOST_FILES - 1));
+        for number in 1..=MOST_FILES + 10 {
+            files.forget(&name(number));
+        }
+        assert_eq!((counts(&files), files.bytes), ((0, 0), 0));
+    }
+
+    #[test]
+    fn notes_are_found_as_they_come() {
+        let (_folder, spool) = spool();
+        let path = spool.control_file(&name(1));
+        fs::write(&path, control_file(1, "<1@x>", "") + "d 10:2:3::4\told\tx\n").expect("written");
+        let mut files = ControlFiles::default();
+        let append = |text: &str| {
+            let mut file = OpenOptions::new().append(true).open(&path).expect("it is there");
+            file.write_all(text.as_bytes()).expect("appended");
+        };
+        let mut note = |offset| {
+            let known = files.get(&spool, &name(1), Timestamp::EPOCH).expect("it is there");
+            known.note(&spool, offset).map(<[u8]>::to_vec)
+        };
+        assert_eq!(note(10), Some(b"old".to_vec()));
+        assert_eq!(note(20), None);
+        append("d+20:2:3::4\tnew\tx\nd 30:2:3::4\tcut");
+        assert_eq!((note(20), note(30)), (Some(b"new".to_vec()), None));
+        append(" short\tx\n");
+        assert_eq!(note(30), Some(b"cut short".to_vec()));
+    }
+}
