@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench --bench throughput -- [--messages N] [--hosts N] [--folder FOLDER]
 //! cargo bench --bench throughput -- --record ROUNDS [--rate N] [...]
+//! cargo bench --bench throughput -- --status-log ROUNDS [--rate N] [...]
 //! ```
 //!
 //! Without a folder it measures on tmpfs (`/dev/shm`) and on the disk that holds the target folder.
@@ -13,7 +14,8 @@
 //! With `--record` it measures what a recording costs: so many pairs of runs, one without and one with a
 //! recorder, at the same time, and the ratio of their processor times. With `--rate` the messages come at so many a second,
 //! with a notice for each, instead of being there at the start; busy as it is then, a turn of the
-//! scheduler's loop has little to do, and a message costs more.
+//! scheduler's loop has little to do, and a message costs more. With `--status-log` it is the same with a
+//! status log.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -51,36 +53,41 @@ fn main() -> io::Result<()> {
         None => vec![PathBuf::from("/dev/shm"), disk],
     };
     for folder in folders {
-        match number("--record", 0) {
-            0 => measure(&folder, messages, hosts)?,
-            rounds => compare(&folder, messages, hosts, rounds, number("--rate", 0))?,
+        let compared = ["--record", "--status-log"]
+            .into_iter()
+            .map(|option| (option, number(option, 0)))
+            .find(|(_, rounds)| *rounds > 0);
+        match compared {
+            None => measure(&folder, messages, hosts)?,
+            Some(compared) => compare(&folder, messages, hosts, compared, number("--rate", 0))?,
         }
     }
     Ok(())
 }
 
-/// Prints the processor time for each message without and with a recorder.
+/// Prints the processor time for each message without and with an option that has a file written, in so many
+/// rounds.
 fn compare(
     folder: &Path,
     messages: usize,
     hosts: usize,
-    rounds: usize,
+    (option, rounds): (&str, usize),
     rate: usize,
 ) -> io::Result<()> {
     println!("{messages} messages to {hosts} hosts in {}, {rate}/s", folder.display());
-    let one = |recorded: bool| {
+    let one = |written: bool| {
         let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
         let place = Place::new(folder.path())?;
-        let recording = folder.path().join("recording");
-        let options = [OsStr::new("--record"), recording.as_os_str()];
-        let options = if recorded { &options[..] } else { &[] };
+        let file = folder.path().join("written");
+        let options = [OsStr::new(option), file.as_os_str()];
+        let options = if written { &options[..] } else { &[] };
         let run = if rate == 0 {
             place.fill(messages, hosts)?;
             place.run(options)?
         } else {
             place.run_at(rate, messages, hosts, options)?
         };
-        let size = fs::metadata(&recording).map_or(0, |data| data.len());
+        let size = fs::metadata(&file).map_or(0, |data| data.len());
         Ok::<_, io::Error>((run.processor_time.as_secs_f64() * 1e6 / messages as f64, size))
     };
     let mut ratios = Vec::new();

@@ -24,12 +24,14 @@ pub mod compose;
 mod contents;
 pub mod diagnostic;
 pub mod mark;
+mod message_id;
 pub mod notify;
 mod parse;
 mod quad;
 mod tag;
 
 pub use contents::{LARGEST, contents};
+pub use message_id::message_id;
 pub use parse::parse;
 pub use quad::Quad;
 pub use tag::{PidField, Tag};

@@ -29,7 +29,7 @@ pub fn prepare(folder: &Path) -> io::Result<Places> {
     let zenv = format!(
         "# Where the programs find everything. Written once; yours to change.\n\
          POSTOFFICE={}\nMAILBOXES={}\nLOGDIR={shown}\nMAILQPORT={MAILQ_PORT}\nPATH=/usr/bin:/bin\n\
-         RENDEZVOUS={shown}/mailq.text\nZCONFIG={}\n",
+         RENDEZVOUS={shown}/mailq.text\nSTATUSLOG={shown}/status\nZCONFIG={}\n",
         postoffice.display(),
         mailboxes.display(),
         places.zenv.display(),

@@ -12,16 +12,20 @@ use crate::time::{ShortDuration, Timestamp};
 pub enum Subject {
     /// A channel and a host, in lower case.
     Thread(Vec<u8>, Vec<u8>),
-    /// The number that the names of the message's files begin with.
-    Message(u64),
+    /// The number that the names of the message's files begin with; and its spool id, if that was given:
+    /// another message may have the number by now.
+    Message(u64, Option<String>),
 }
 
 impl Subject {
     /// Reads `channel/host`, a spool id, or the name of a control file with or without its folder. `None`
     /// if it is none of these.
     pub fn parse(text: &str) -> Option<Subject> {
+        if let Some(number) = SpoolId::number_in(text) {
+            return Some(Subject::Message(number, Some(text.to_string())));
+        }
         if let Some(number) = message_number(text) {
-            return Some(Subject::Message(number));
+            return Some(Subject::Message(number, None));
         }
         let (channel, host) = text.split_once('/')?;
         let lower = |text: &str| text.to_ascii_lowercase().into_bytes();
@@ -29,35 +33,38 @@ impl Subject {
     }
 }
 
-/// The number in `4711`, `F/4711-23` or `S4711AbmKUKEJuveqC`.
+/// The number in `4711` or `F/4711-23`.
 fn message_number(text: &str) -> Option<u64> {
-    SpoolId::number_in(text).or_else(|| {
-        let (folders, base) = text.rsplit_once('/').unwrap_or(("", text));
-        let is_folder =
-            |name: &str| name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());
-        let are_folders = folders.is_empty() || folders.split('/').all(is_folder);
-        let digits = base.bytes().take_while(u8::is_ascii_digit).count();
-        let is_whole = base.len() == digits || base.as_bytes()[digits] == b'-';
-        base[..digits].parse().ok().filter(|_| are_folders && is_whole)
-    })
+    let (folders, base) = text.rsplit_once('/').unwrap_or(("", text));
+    let is_folder = |name: &str| name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());
+    let are_folders = folders.is_empty() || folders.split('/').all(is_folder);
+    let digits = base.bytes().take_while(u8::is_ascii_digit).count();
+    let is_whole = base.len() == digits || base.as_bytes()[digits] == b'-';
+    base[..digits].parse().ok().filter(|_| are_folders && is_whole)
 }
 
 /// The sentences about a subject; `None` if nothing of it is queued.
 pub fn sentences(scheduler: &Scheduler, now: Timestamp, subject: &Subject) -> Option<Vec<String>> {
     let waits = match subject {
         Subject::Thread(channel, host) => scheduler.why_thread(channel, host)?,
-        Subject::Message(number) => scheduler.why_message(*number)?,
+        Subject::Message(number, id) => {
+            let queued = scheduler.spool_id(*number)?;
+            if id.as_ref().is_some_and(|id| *id != queued.to_string()) {
+                return None;
+            }
+            scheduler.why_message(*number)?
+        }
     };
     Some(waits.iter().map(|wait| sentence(scheduler, now, subject, wait)).collect())
 }
 
 fn sentence(scheduler: &Scheduler, now: Timestamp, subject: &Subject, wait: &Wait<'_>) -> String {
     let who = match (subject, wait.vertices) {
-        (Subject::Message(_), _) => wait.destination.to_string(),
+        (Subject::Message(..), _) => wait.destination.to_string(),
         (_, 1) => format!("{}: 1 message", wait.destination),
         (_, count) => format!("{}: {count} messages", wait.destination),
     };
-    let is_one = matches!(subject, Subject::Message(_)) || wait.vertices == 1;
+    let is_one = matches!(subject, Subject::Message(..)) || wait.vertices == 1;
     let tries = match wait.tries {
         0 => "not tried yet".to_string(),
         1 => "tried once".to_string(),

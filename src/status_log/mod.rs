@@ -66,6 +66,38 @@ pub struct Entry<'a> {
     pub delays: Delays,
 }
 
+impl Entry<'_> {
+    /// The same, on its own.
+    pub fn into_owned(self) -> Entry<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Entry {
+            time: own(self.time),
+            spool_id: own(self.spool_id),
+            message_id: self.message_id.map(own),
+            sender: self.sender.map(own),
+            recipient: self.recipient.map(own),
+            channel: own(self.channel),
+            host: own(self.host),
+            agent: self.agent,
+            status: self.status,
+            report: self.report.map(own),
+            code: self.code.map(own),
+            reply: self.reply.map(own),
+            remote: self.remote.map(own),
+            text: own(self.text),
+            others: self.others,
+            delay: self.delay,
+            delays: self.delays,
+        }
+    }
+
+    /// When the message came in, in milliseconds since the epoch.
+    pub fn came(&self) -> Option<i64> {
+        let time: jiff::Timestamp = self.time.parse().ok()?;
+        Some(time.as_millisecond().saturating_sub((self.delay * 1000.0) as i64))
+    }
+}
+
 /// Where the time went, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delays {

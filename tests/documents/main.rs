@@ -86,7 +86,14 @@ fn the_check_of_options_can_fail() {
 
 #[test]
 fn files_that_are_named_exist() {
-    for document in ["README.md", "docs/architecture.md", "docs/recording.md", "docs/testing.md"] {
+    for document in [
+        "README.md",
+        "docs/architecture.md",
+        "docs/recording.md",
+        "docs/status-log.md",
+        "docs/status-log.md",
+        "docs/testing.md",
+    ] {
         let text = read(document);
         let quoted = text.split('`').skip(1).step_by(2);
         let words = quoted.chain(text.split_ascii_whitespace());
@@ -112,6 +119,43 @@ fn manual_pages_refer_to_pages_that_exist() {
             let page = page.display();
             assert!(exists || is_of_system, "{page} refers to {name} {section}");
         }
+    }
+}
+
+/// The words in backquotes in the first column of the table whose head begins so.
+fn first_column(text: &str, head: &str) -> Vec<String> {
+    let table = text.split(&format!("\n| {head} |")).nth(1).expect(head);
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('`').nth(1).expect("a name").to_string()).collect()
+}
+
+#[test]
+fn the_status_log_is_as_its_document_says() {
+    use zsched::status_log::{Entry, Gap, Status};
+    let text = read("docs/status-log.md");
+    let examples: Vec<&str> =
+        text.split("```json\n").skip(1).filter_map(|rest| rest.lines().next()).collect();
+    let keys = |json: &serde_json::Value| -> Vec<String> {
+        json.as_object().expect("an object").keys().cloned().collect()
+    };
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let entry: Entry<'_> = serde_json::from_str(examples[0]).expect("an entry");
+    let gap: Gap<'_> = serde_json::from_str(examples[1]).expect("a gap");
+    assert_eq!(serde_json::to_string(&entry).expect("JSON"), examples[0]);
+    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[1]);
+    let (entry, gap) = (serde_json::json!(entry), serde_json::json!(gap));
+    let (first, second) = text.split_once("## What is lost").expect("two parts");
+    assert_eq!(sorted(first_column(first, "field")), keys(&entry));
+    assert_eq!(sorted(first_column(first, "part of `delays`")), sorted(keys(&entry["delays"])));
+    assert_eq!(sorted(first_column(second, "field")), sorted(keys(&gap)));
+    assert_eq!(first_column(first, "status | what"), Status::ALL.map(Status::word));
+    for row in first.lines().filter(|line| line.ends_with("| yes |") || line.ends_with("| no |")) {
+        let word = row.split('`').nth(1).expect("a status");
+        let status = Status::ALL.into_iter().find(|status| status.word() == word);
+        assert_eq!(status.expect("known").is_final(), row.ends_with("| yes |"), "{row}");
     }
 }
 

@@ -87,7 +87,7 @@ impl ControlFiles {
 
 impl Known {
     fn new(name: SpoolName, modified: Timestamp, file: ControlFile) -> Known {
-        let message_id = message_id(&file);
+        let message_id = control_file::message_id(&file);
         let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
         Known { name, modified, file, message_id, seen, notes: HashMap::new() }
     }
@@ -143,30 +143,6 @@ fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
     control_file::parse(text).map_err(io::Error::other)
 }
 
-/// The Message-ID: what the `l` line says, if that looks like one, else what the headers say.
-fn message_id(file: &ControlFile) -> Option<String> {
-    let of_line = file.log_id.map(|span| file.get(span)).and_then(id_in);
-    let of_headers = || {
-        let headers = file.get(file.headers.first()?.text);
-        let lines = headers.split(|byte| *byte == b'\n').collect::<Vec<&[u8]>>();
-        let at = lines.iter().position(|line| {
-            line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"message-id:"))
-        })?;
-        // Its value may be on the next line.
-        let is_folded = |line: &&&[u8]| line.first().is_some_and(|byte| b" \t".contains(byte));
-        let folded = lines[at + 1..].iter().take_while(is_folded);
-        std::iter::once(&&lines[at][11..]).chain(folded).find_map(|line| id_in(line))
-    };
-    of_line.or_else(of_headers).map(|id| String::from_utf8_lossy(id).into_owned())
-}
-
-/// `<id>` in a text.
-fn id_in(text: &[u8]) -> Option<&[u8]> {
-    let start = memchr::memchr(b'<', text)?;
-    let length = memchr::memchr(b'>', &text[start..])?;
-    Some(&text[start..=start + length])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,22 +163,6 @@ mod tests {
 
     fn control_file(number: usize, log_id: &str, headers: &str) -> String {
         format!("@ 7\ni {number}\nl {log_id}\ns l - a 0\nr           c h u 0\nm\n{headers}\n")
-    }
-
-    #[test]
-    fn the_message_id_is_where_the_router_put_it() {
-        for (log_id, headers, id) in [
-            ("<1@x>", "Message-ID: <2@x>\n", Some("<1@x>")),
-            ("none", "Message-Id: <2@x>\n", Some("<2@x>")),
-            ("none", "Subject: <3@x>\nMESSAGE-ID:\n\t<2@x>\nTo: <4@x>\n", Some("<2@x>")),
-            ("none", "Message-ID:\nTo: <4@x>\n", None),
-            ("none", "Subject: x\n", None),
-            ("<unfinished", "", None),
-        ] {
-            let text = control_file(1, log_id, headers);
-            let file = control_file::parse(text.into_bytes()).expect("a good one");
-            assert_eq!(message_id(&file).as_deref(), id, "{log_id} {headers}");
-        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use super::denial::Denial;
 use crate::command_line::USAGE;
 use std::io;
 
+/// There is nothing of what was asked for.
+const NOTHING: i32 = 1;
 /// No scheduler can be asked (`EX_UNAVAILABLE`).
 const UNAVAILABLE: i32 = 69;
 /// The spool or the ZENV file is not there, or cannot be read (`EX_OSFILE`).
@@ -22,6 +24,9 @@ pub enum Failure {
     /// The command line makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// There is nothing to be shown.
+    #[error("{0}")]
+    Nothing(String),
     /// No scheduler can be reached, or it turns us away.
     #[error("{0}")]
     Unavailable(String),
@@ -47,6 +52,7 @@ impl Failure {
     pub fn status(&self) -> i32 {
         match self {
             Failure::Usage(_) => USAGE,
+            Failure::Nothing(_) => NOTHING,
             Failure::Unavailable(_) => UNAVAILABLE,
             Failure::Denied(_) => DENIED,
             Failure::Installation(_) => NO_FILE,

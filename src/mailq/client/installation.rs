@@ -52,6 +52,11 @@ impl Installation {
         self.variable("SNMPSHAREDFILE").map(Path::new)
     }
 
+    /// The status log of the scheduler: `STATUSLOG`.
+    pub fn status_log(&self) -> Option<&Path> {
+        self.variable("STATUSLOG").map(Path::new)
+    }
+
     /// A variable that says something.
     fn variable(&self, name: &str) -> Option<&str> {
         self.zenv.get(name).map(str::trim).filter(|value| !value.is_empty())

@@ -8,6 +8,8 @@
 //!  listing_v2, collect_v2 ◄── v2 ◄── session ◄──── version 2: requests ◄──┘
 //! ```
 //!
+//! [`trace`] stands beside that: it joins the queue with the status log.
+//!
 //! Nothing the other end sends is trusted: lines, their number and the time they take are bounded,
 //! what cannot be understood is complained about and passed over, and a terminal is never sent bytes
 //! that it would obey.
@@ -38,6 +40,7 @@ mod session;
 mod show;
 mod status;
 mod summary;
+mod trace;
 mod v1;
 mod v2;
 mod why;
@@ -81,6 +84,9 @@ fn run<W: Write>(options: &Options, screen: &mut Screen<W>) -> Result<(), Failur
             Ok(screen.write_all(&script)?)
         }
         Some(Command::Etrn { host }) => etrn(reach, host, screen),
+        Some(Command::Trace(what)) => {
+            trace::run(what, &Installation::read(reach.zenv.as_deref())?, screen)
+        }
         None => show(reach, classic, screen),
     }
 }

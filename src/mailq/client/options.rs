@@ -194,6 +194,10 @@ pub enum Command {
         /// The host, of any channel
         host: String,
     },
+    /// Tell the life of a message, or of everything for a recipient
+    ///
+    /// What it shows, and where it has that from, is told below.
+    Trace(super::trace::Options),
     /// Print completions of the command line for a shell
     Completions {
         /// The shell

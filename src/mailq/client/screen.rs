@@ -20,6 +20,12 @@ impl<W: Write> Screen<W> {
         Screen { out, is_terminal }
     }
 
+    /// Where it has printed.
+    #[cfg(test)]
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
     /// Prints foreign text.
     pub fn text(&mut self, text: &[u8]) -> io::Result<()> {
         match self.is_terminal {

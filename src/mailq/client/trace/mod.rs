@@ -1,0 +1,134 @@
+//! `mailq trace`: the life of a message, from the status log and the live queue.
+//!
+//! ```text
+//! STATUSLOG, its older parts ──► log_files ──┐
+//! control files in the spool ──► in_spool ───┼──► stories ──► print, as text or JSON
+//! SHOW WHY over the control socket ──────────┘
+//! ```
+//!
+//! The log says what was, the spool who is still to get it, the scheduler what happens next and when.
+//! Any of them may be missing; what the others know is shown all the same. However large the log is, only
+//! lines that match are kept, and the newest of them if there are very many.
+
+mod in_spool;
+mod log_files;
+mod print;
+mod stories;
+mod subject;
+
+use super::connection::Connection;
+use super::dial::dial_control_socket;
+use super::failure::Failure;
+use super::installation::Installation;
+use super::lines::LineSource;
+use super::screen::{Screen, complain};
+use super::session::{Request, Text};
+use clap::Args;
+use jiff::tz::TimeZone;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use stories::{Next, Stories, Story};
+use subject::Subject;
+
+/// So many messages are asked about at a time.
+const QUESTIONS: usize = 50;
+
+/// What is to be traced.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// A spool id, a Message-ID, or the address of a recipient
+    #[arg(value_name = "WHAT")]
+    pub what: String,
+
+    /// The status log
+    ///
+    /// By default it is STATUSLOG of the ZENV file. FILE.1, FILE.2 and so on, also packed by gzip as FILE.2.gz,
+    /// are read before it.
+    #[arg(long, value_name = "FILE")]
+    pub status_log: Option<PathBuf>,
+
+    /// Print a JSON object for each message, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Traces something.
+pub fn run<W: Write>(
+    options: &Options,
+    installation: &Installation,
+    screen: &mut Screen<W>,
+) -> Result<(), Failure> {
+    let mut stories = Stories::about(Subject::parse(&options.what));
+    let log = options.status_log.as_deref().or(installation.status_log());
+    let in_spool = in_spool::find(installation.spool(), &mut stories);
+    let in_log = read_log(log, &mut stories);
+    let mut found = stories.tell();
+    if let (Some(id), true) = (stories.spool_id(), found.is_empty()) {
+        // Nobody has tried it yet, and we may not be allowed to look for it.
+        found.push(Story::new(id.to_string(), None, None));
+    }
+    let asked = ask(installation, &mut found);
+    found.retain(|story| !story.is_empty());
+    let traced = if found.is_empty() {
+        Err(Failure::Nothing(format!("nothing is known of {}", options.what.escape_debug())))
+    } else {
+        print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
+    };
+    screen.flush()?;
+    stories.complain();
+    // All of them are worth a word; the first one decides.
+    let mut failures = [in_spool, in_log, asked, traced].into_iter().filter_map(Result::err);
+    let Some(first) = failures.next() else {
+        return Ok(());
+    };
+    failures.filter(Failure::is_worth_a_word).for_each(complain);
+    Err(first)
+}
+
+/// Reads the log, twice where there is something to find: what concerned a host as a whole is told by
+/// lines about other messages.
+fn read_log(log: Option<&Path>, stories: &mut Stories) -> Result<(), Failure> {
+    let Some(path) = log else {
+        complain(
+            "no status log is known: option --status-log or STATUSLOG in the ZENV file names it",
+        );
+        return Ok(());
+    };
+    let damage = log_files::read(path, |line| stories.take(line))?;
+    damage.complain(path);
+    if stories.expects_more() {
+        log_files::read(path, |line| stories.take_others(line))?;
+    }
+    Ok(())
+}
+
+/// Asks the scheduler what happens next.
+fn ask(installation: &Installation, stories: &mut [Story]) -> Result<(), Failure> {
+    if stories.is_empty() {
+        return Ok(());
+    }
+    let mut session = dial_control_socket(installation)?;
+    for some in stories.chunks_mut(QUESTIONS) {
+        for story in &*some {
+            session.send(Request::free(format!("SHOW WHY {}", story.spool_id)))?;
+        }
+        for story in some {
+            story.next = match session.text() {
+                Ok(text) => story.next_of(lines_of(text)?),
+                // That is how it says that nothing of the kind is queued.
+                Err(Failure::Unavailable(_)) => Next::NotQueued,
+                Err(other) => return Err(other),
+            };
+        }
+    }
+    session.quit();
+    Ok(())
+}
+
+fn lines_of(mut text: Text<'_, Connection>) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    while let Some(line) = text.next()? {
+        lines.push(String::from_utf8_lossy(line).into_owned());
+    }
+    Ok(lines)
+}

@@ -1,0 +1,95 @@
+//! Requests for a host's mail, as an SMTP server leaves them for us, and clauses that wait for them.
+
+use crate::support::{Site, control_file, until};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use zsched::spool::HashLevel;
+
+const QUEUE_ONLY: &str = "c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n\
+     d/*\n\tqueueonly command=\"${AGENTS}/count.py d\"\n\
+     e/*\n\tcommand=\"${AGENTS}/count.py e\"\n";
+
+/// Asks for a host's mail as the smtpserver does: a hidden file, named by its inode number when it is
+/// whole. Returns its name.
+fn request(site: &Site, text: &str) -> String {
+    let hidden = site.path("postoffice/transport/..etrn-X8dkz2");
+    fs::write(&hidden, text).expect("written");
+    let name = format!("{}-etrn", fs::metadata(&hidden).expect("it is there").ino());
+    fs::rename(hidden, site.path("postoffice/transport").join(&name)).expect("renamed");
+    name
+}
+
+fn is_pending(site: &Site, request: &str) -> bool {
+    site.files("transport").iter().any(|file| file.ends_with(request))
+}
+
+/// One request, one run: what comes later waits for the next one, and so does what was put off.
+#[test]
+fn each_request_starts_what_is_there() {
+    let site = Site::new(QUEUE_ONLY);
+    let daemon = site.start();
+    site.put(&["c a.test 1"]);
+    site.put(&["c a.test deferred!2"]);
+    site.put(&["d a.test 3"]);
+    let other = site.put(&["c b.test 4"]);
+    until("all are loaded", || site.mailq().vertices.len() == 4);
+    let asked = request(&site, "T A.Test [192.0.2.1]\n");
+    daemon.signal(libc::SIGALRM);
+    until("a.test has got its mail, on all channels", || site.events().count("count") == 2);
+    until("the request is gone", || !is_pending(&site, &asked));
+    assert_eq!(site.logged("ETRN a.test: 2 threads"), 1, "{}", site.log());
+    site.until_shown("as told: deferred");
+    until("no agent is left at work", || site.mailq().vertices.len() == 2);
+    site.put(&["c a.test 5"]);
+    until("it is loaded", || site.mailq().vertices.len() == 3);
+    daemon.scan();
+    // Longer than the interval of one second.
+    crate::support::hold_for(std::time::Duration::from_millis(2500), "nobody is served", || {
+        site.events().count("take") == 3
+    });
+    site.write("open", "");
+    request(&site, "T a.test\n");
+    daemon.signal(libc::SIGALRM);
+    until("the rest is delivered", || site.events().count("count") == 4);
+    until("only b.test, which has not asked, has mail left", || site.files("transport").len() == 1);
+    assert!(site.mailq().vertices.iter().any(|vertex| vertex.file == other.path()));
+}
+
+/// A request that is there when the scheduler starts is about the mail that is there, too.
+#[test]
+fn requests_outlive_the_scheduler() {
+    let site = Site::with_level(HashLevel::Twice, QUEUE_ONLY);
+    site.put_quietly(&["c a.test 1"]);
+    site.put_quietly(&["c b.test 2"]);
+    request(&site, "T a.test [192.0.2.1]\n");
+    let _daemon = site.start();
+    until("that host is served", || site.events().count("count") == 1);
+    until("one message is left, and no request", || site.files("transport").len() == 1);
+    assert_eq!(site.files("queue").len(), 1);
+    site.events().assert_once_each(["1".to_string()]);
+}
+
+#[test]
+fn requests_may_be_strange() {
+    let site = Site::new(QUEUE_ONLY);
+    let daemon = site.start();
+    site.put(&["c a.test 1"]);
+    site.put(&["c b.test 2"]);
+    until("both are loaded", || site.mailq().vertices.len() == 2);
+    // For nobody, for nothing, and what is none.
+    for text in ["T nowhere.test\n", "T \n", "T\n", "T"] {
+        request(&site, text);
+        daemon.signal(libc::SIGALRM);
+    }
+    until("they are gone, in one way or the other", || site.files("transport").len() == 2);
+    assert_eq!(site.events().count("count"), 0);
+    // Two hosts in one; and one in a message, which is delivered itself.
+    request(&site, "T a.test\nT nowhere.test\n");
+    daemon.signal(libc::SIGALRM);
+    until("a.test is served", || site.events().count("count") == 1);
+    let text = control_file("9001", &["e e.test 3"]).replacen("s local", "T b.test\ns local", 1);
+    site.put_file("9001", text.as_bytes());
+    site.notify("NEW 9001");
+    site.until_empty();
+    site.events().assert_once_each(["1", "2", "3"].map(String::from));
+}
