@@ -150,7 +150,7 @@ impl Digest {
     }
 
     fn status(&mut self, record: &StatusRecord) {
-        self.number(14);
+        self.number(16);
         self.name(&record.name);
         let times = [Some(record.time), Some(record.modified), Some(record.created)];
         let began = record.attempt.map(|attempt| attempt.began);
@@ -165,6 +165,8 @@ impl Digest {
             Verdict::Silence => 1,
             Verdict::Expired => 2,
             Verdict::Found => 3,
+            Verdict::Deleted => 4,
+            Verdict::Rerouted => 5,
         });
         let pid = record.attempt.and_then(|attempt| attempt.pid);
         self.number(pid.map_or(0, u64::from));

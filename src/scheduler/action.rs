@@ -164,6 +164,10 @@ pub enum Verdict {
     Silence,
     /// They were too old.
     Expired,
+    /// An operator has ordered so: they are forgotten.
+    Deleted,
+    /// An operator has ordered so: they go back to the router.
+    Rerouted,
     /// Somebody else has finished them: the control file says how.
     Found,
 }

@@ -2,6 +2,7 @@
 //! router. What an agent has is left to it until it has ended the job.
 
 use super::Scheduler;
+use super::action::Verdict;
 use super::destination::Destination;
 use super::message::MessageId;
 use super::order::{Effect, Target};
@@ -132,11 +133,14 @@ impl Scheduler {
         let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.note(now, message, offsets, occasion, [].into(), [].into());
-        let state = match occasion {
-            Occasion::Reroute => "reroute",
-            _ => "delete",
+        let (state, verdict, text) = match occasion {
+            Occasion::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
+            _ => ("delete", Verdict::Deleted, "deleted"),
         };
         for vertex in vertices {
+            let offsets = self.vertices[*vertex].recipients.pending();
+            let text = format!("{text} by an operator");
+            self.status_of_end(now, *vertex, &offsets, verdict, b"", text.as_bytes());
             for offset in self.vertices[*vertex].recipients.pending() {
                 self.finish_recipient(*vertex, offset, Final { state, failed: false });
             }

@@ -119,14 +119,24 @@ pub enum Status {
     Deferred,
     /// It cannot be done. Final.
     Failed,
-    /// It was too old to be tried again. Final.
+    /// It was too old to be tried again, or an operator has given it up. Final.
     Expired,
+    /// An operator has deleted it. Final.
+    Deleted,
+    /// An operator has given it back to the router, which will make a new message of it. Final.
+    Rerouted,
 }
 
 impl Status {
     /// All of them.
-    pub const ALL: [Status; 4] =
-        [Status::Delivered, Status::Deferred, Status::Failed, Status::Expired];
+    pub const ALL: [Status; 6] = [
+        Status::Delivered,
+        Status::Deferred,
+        Status::Failed,
+        Status::Expired,
+        Status::Deleted,
+        Status::Rerouted,
+    ];
 
     /// The word for it.
     pub fn word(self) -> &'static str {
@@ -135,6 +145,8 @@ impl Status {
             Status::Deferred => "deferred",
             Status::Failed => "failed",
             Status::Expired => "expired",
+            Status::Deleted => "deleted",
+            Status::Rerouted => "rerouted",
         }
     }
 

@@ -111,7 +111,7 @@ impl World {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
             Action::Obeyed { ticket, effect } => self.obeyed.push((ticket, effect)),
-            Action::ClearLocks { .. } | Action::Log(..) => {}
+            Action::ClearLocks { .. } | Action::Status(_) | Action::Log(..) => {}
         }
     }
 

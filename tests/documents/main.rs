@@ -91,7 +91,6 @@ fn files_that_are_named_exist() {
         "docs/architecture.md",
         "docs/recording.md",
         "docs/status-log.md",
-        "docs/status-log.md",
         "docs/testing.md",
     ] {
         let text = read(document);

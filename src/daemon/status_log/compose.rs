@@ -162,6 +162,8 @@ fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> Status {
         Verdict::Report(Word::Error | Word::Error2) => Status::Failed,
         Verdict::Report(_) | Verdict::Silence => Status::Deferred,
         Verdict::Expired => Status::Expired,
+        Verdict::Deleted => Status::Deleted,
+        Verdict::Rerouted => Status::Rerouted,
         Verdict::Found => match tag() {
             Some(Tag::Failed) => Status::Failed,
             _ => Status::Delivered,

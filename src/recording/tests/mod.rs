@@ -35,7 +35,14 @@ fn config(text: &str) -> Rc<Config> {
 
 /// Settings of a rehearsal with this seed.
 fn settings(seed: u64) -> Settings {
-    Settings { seed, max_agents: 12, log_outcomes: true, reload_step: 2, ..Settings::default() }
+    Settings {
+        seed,
+        max_agents: 12,
+        log_outcomes: true,
+        status_log: true,
+        reload_step: 2,
+        ..Settings::default()
+    }
 }
 
 /// Records a rehearsal. Returns the folder, and the files, oldest first.

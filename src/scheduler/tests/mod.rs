@@ -8,6 +8,7 @@ mod limits;
 mod orders;
 mod outcomes;
 mod reload;
+mod status;
 
 use super::*;
 use crate::config::{Clause, Context, Zenv};

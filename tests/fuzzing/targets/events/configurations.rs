@@ -63,6 +63,7 @@ pub fn settings(draw: &mut Draw<'_>) -> Settings {
         fork_rate: [30, 1, 0, u32::MAX][draw.below(4)],
         max_agents: [50, 1, 2, 5][draw.below(4)],
         log_outcomes: flags & 0x20 != 0,
+        status_log: flags & 0x20 == 0,
         // There are hardly more threads.
         reload_step: 2,
         seed: u64::from(draw.byte()),

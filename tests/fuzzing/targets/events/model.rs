@@ -82,6 +82,8 @@ pub struct Model {
     pub last_ticket: u64,
     /// Numbers of messages whose removal was not answered.
     pub removals: Vec<u64>,
+    /// Recipients whose end the status log was told of, and the statistics log was not yet.
+    pub ends_told: usize,
     /// Messages that were to be read again, and not answered.
     pub rereads: Vec<SpoolName>,
     /// The present second, and how many agents were started in it.

@@ -6,7 +6,8 @@ use zsched::agent::protocol::{Answer, Status};
 use zsched::config::Clause;
 use zsched::mailq::v1::Dump;
 use zsched::scheduler::{
-    Action, AgentEnd, AgentId, Event, Note, Order, Reread, Scheduler, Settings,
+    Action, AgentEnd, AgentId, Event, Note, Order, Reread, Scheduler, Settings, StatusRecord,
+    Verdict,
 };
 use zsched::spool::note::Occasion;
 use zsched::spool::{Arrival, SpoolName};
@@ -216,7 +217,20 @@ impl World {
                 let was_given = self.model.orders.remove(&ticket);
                 assert!(was_given, "order {ticket} is obeyed, but nobody gave it");
             }
-            Action::Statistics(record) => assert!(!record.state.is_empty()),
+            Action::Statistics(record) => {
+                assert!(!record.state.is_empty());
+                if self.core.settings().status_log {
+                    let untold = "the status log is told of an end before the statistics log";
+                    self.model.ends_told = self.model.ends_told.checked_sub(1).expect(untold);
+                }
+            }
+            Action::Status(record) => {
+                assert!(self.core.settings().status_log && !record.offsets.is_empty());
+                self.expect_message(&record.name);
+                if is_counted_end(&record) {
+                    self.model.ends_told += record.offsets.len();
+                }
+            }
             Action::Log(_, text) => assert!(text.len() < 10_000, "a log line of {}", text.len()),
         }
     }
@@ -305,5 +319,16 @@ impl World {
 
     fn expect_message(&self, name: &SpoolName) {
         assert!(self.model.messages.contains_key(&name.number()), "{name} is not known");
+    }
+}
+
+/// Whether a record tells of ends that the statistics log gets, too.
+fn is_counted_end(record: &StatusRecord) -> bool {
+    match record.verdict {
+        Verdict::Report(word) => {
+            matches!(word, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2)
+        }
+        Verdict::Expired | Verdict::Deleted | Verdict::Rerouted => true,
+        Verdict::Silence | Verdict::Found => false,
     }
 }

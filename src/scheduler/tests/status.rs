@@ -1,0 +1,93 @@
+//! What the status log is told.
+
+use super::*;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s expiry=3d\n\tcommand=x\n";
+
+fn world() -> World {
+    World::with(Settings { status_log: true, seed: 1, ..Settings::default() }, ONE)
+}
+
+/// `number:offsets verdict began..time others text` for each record since the last look.
+fn told(world: &mut World) -> Vec<String> {
+    let told = std::mem::take(&mut world.done).into_iter().filter_map(|action| match action {
+        Action::Status(record) => Some(*record),
+        _ => None,
+    });
+    let show = |record: StatusRecord| {
+        let seconds = |time: Timestamp| time.seconds_since(START);
+        let began = record.attempt.map(|attempt| seconds(attempt.began));
+        format!(
+            "{}:{:?} {:?} {began:?}..{} {} {}",
+            record.name,
+            record.offsets,
+            record.verdict,
+            seconds(record.time),
+            record.others,
+            String::from_utf8_lossy(&record.text)
+        )
+    };
+    told.map(show).collect()
+}
+
+#[test]
+fn nothing_is_told_if_nobody_wants_to_know() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3 fine");
+    world.hungry(agent);
+    assert_eq!(told(&mut world), [""; 0]);
+}
+
+#[test]
+fn each_job_of_a_burst_has_its_own_beginning() {
+    let mut world = world();
+    world.messages(1..=3, "c/a.test");
+    let (agent, _) = world.newborn();
+    let wait = |world: &mut World| world.now += Duration::from_secs(10);
+    wait(&mut world);
+    world.says(agent, "1/100\t\tok3 fine");
+    wait(&mut world);
+    world.hungry(agent);
+    wait(&mut world);
+    world.says(agent, "2/100\tnotary\tretryat 120 later");
+    world.hungry(agent);
+    wait(&mut world);
+    world.hungry(agent);
+    let told = told(&mut world);
+    assert_eq!(told[0], "1:[100] Report(Ok3) Some(0)..10 0 fine");
+    assert_eq!(told[1], "2:[100] Report(RetryAt) Some(20)..30 0 later");
+    assert_eq!(
+        told[2],
+        "3:[100] Silence Some(30)..40 0 the agent ended the job without a word about this recipient"
+    );
+}
+
+#[test]
+fn one_attempt_puts_off_others() {
+    let mut world = world();
+    world.messages(1..=300, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall it is down");
+    assert_eq!(told(&mut world), ["1:[100] Report(DeferAll) Some(0)..0 299 it is down"]);
+}
+
+#[test]
+fn ends_without_an_attempt_are_told_before_the_message_goes() {
+    let mut world = world();
+    world.message(1, &["c/a.test", "c/b.test"]);
+    let (agent, _) = world.newborn();
+    world.tell(Event::AgentEnded { agent, end: AgentEnd::Signalled(9) });
+    let expected = "the transport agent was ended by signal 9 while it had this job";
+    assert_eq!(told(&mut world), [format!("1:[100] Silence Some(0)..0 0 {expected}")]);
+    world.now += Duration::from_secs(5 * 86_400);
+    world.tell(Event::Tick);
+    let at = |what: fn(&Action) -> bool, world: &World| world.done.iter().position(what);
+    let first_told = at(|action| matches!(action, Action::Status(_)), &world);
+    let first_noted = at(|action| matches!(action, Action::Note(_)), &world);
+    assert!(first_told.is_some() && first_told < first_noted, "{:?}", world.done);
+    let told = told(&mut world);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|line| line.contains(" Expired None..432000 0 ")), "{told:?}");
+}
