@@ -25,14 +25,14 @@ pub struct Appender {
     is_torn: bool,
     /// Failures to write.
     failed: Seldom,
-    /// Failures to keep up.
-    behind: Seldom,
+    /// Gaps, however they came about.
+    resumed: Seldom,
 }
 
 impl Appender {
     pub fn new(path: PathBuf, file: File, shared: Arc<Shared>) -> Appender {
-        let (failed, behind) = (Seldom::default(), Seldom::default());
-        Appender { path, file, shared, is_torn: false, failed, behind }
+        let (failed, resumed) = (Seldom::default(), Seldom::default());
+        Appender { path, file, shared, is_torn: false, failed, resumed }
     }
 
     /// Writes what comes, until nobody is left who could send more.
@@ -79,7 +79,6 @@ impl Appender {
         }
         let added = text.len();
         if lost > 0 {
-            self.say_what_is_lost(lost);
             let gap = Gap { time: shown(Timestamp::now()).into(), lost };
             serde_json::to_writer(&mut text, &gap).expect("a number and a text are JSON");
             text.push(b'\n');
@@ -99,6 +98,8 @@ impl Appender {
             let still_lost = portion.count - whole as u64 + if told { 0 } else { lost };
             self.shared.lost.fetch_add(still_lost, Ordering::Relaxed);
             self.say_why(&error);
+        } else if lost > 0 {
+            self.say_what_is_missing(lost);
         }
     }
 
@@ -123,10 +124,10 @@ impl Appender {
         }
     }
 
-    fn say_what_is_lost(&mut self, lost: u64) {
-        if let Some(more) = self.behind.occasion(Instant::now()) {
+    fn say_what_is_missing(&mut self, lost: u64) {
+        if let Some(more) = self.resumed.occasion(Instant::now()) {
             let path = self.path.display();
-            log::error!("{path}: {lost} lines of the status log are lost{more}");
+            log::error!("{path}: the status log goes on, {lost} lines are missing in it{more}");
         }
     }
 }

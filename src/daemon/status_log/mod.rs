@@ -22,6 +22,7 @@ use crate::time::Timestamp;
 use appender::Appender;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -165,7 +166,7 @@ impl StatusLog {
     }
 }
 
-/// Opens a status log for appending.
+/// Opens a status log for appending. There are addresses in it, so a new one is not for everybody.
 pub fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }

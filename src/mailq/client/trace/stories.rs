@@ -4,10 +4,13 @@ use super::super::screen::complain;
 use super::subject::Subject;
 use crate::status_log::Entry;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// So much is kept of the log, in bytes as it stands there.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 16 << 20;
+/// It is found out why messages waited without an attempt, if so many match at the most.
+const MOST_EXPLAINED: usize = 1000;
 /// So many messages are kept that are in the spool.
 const MOST_QUEUED: usize = 1000;
 
@@ -144,9 +147,26 @@ pub struct Stories {
     kept: Kept,
     /// Lines about whole hosts.
     others: Kept,
-    /// Messages by the destinations that others may tell of; filled when it is known what matches.
-    told: Vec<Story>,
-    by_destination: HashMap<(String, String), Vec<usize>>,
+    /// When something of ours was queued for a destination; filled when it is known what matches.
+    stays: HashMap<(String, String), HashMap<String, Stay>>,
+}
+
+/// When a message was in the queue.
+struct Stay {
+    came: Option<i64>,
+    /// As the log writes times; `None` if it is still there.
+    end: Option<String>,
+}
+
+impl Stay {
+    /// Whether something was said meanwhile.
+    fn has(&self, entry: &Entry<'_>) -> bool {
+        let is_after = || {
+            let time: Option<jiff::Timestamp> = entry.time.parse().ok();
+            time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() >= came)
+        };
+        self.end.as_ref().is_none_or(|end| *entry.time <= **end) && is_after()
+    }
 }
 
 impl Stories {
@@ -158,8 +178,7 @@ impl Stories {
             queued_left_out: 0,
             kept: Kept::default(),
             others: Kept::default(),
-            told: Vec::new(),
-            by_destination: HashMap::new(),
+            stays: HashMap::new(),
         }
     }
 
@@ -191,16 +210,26 @@ impl Stories {
         }
     }
 
-    /// Puts together what was found so far. Tells whether there is more to be found in a second look at
-    /// the log, for [`take_others`](Stories::take_others).
+    /// Finds out when messages that match were queued, and for what. Tells whether there is more to be found
+    /// in a second look at the log, unless very much matches, for [`take_others`](Stories::take_others).
     pub fn expects_more(&mut self) -> bool {
-        self.told = join(&self.queued, &self.kept);
-        for (index, story) in self.told.iter().enumerate() {
-            for destination in story.destinations() {
-                self.by_destination.entry(destination).or_default().push(index);
-            }
+        let in_log = self.kept.entries.iter().map(|(_, entry)| {
+            let destination = (entry.channel.to_string(), entry.host.to_string());
+            let stay = Stay { came: entry.came(), end: Some(entry.time.to_string()) };
+            (destination, entry.spool_id.to_string(), stay)
+        });
+        let in_spool = self.queued.iter().flat_map(|story| {
+            story.destinations().into_iter().map(|destination| {
+                (destination, story.spool_id.clone(), Stay { came: story.came, end: None })
+            })
+        });
+        let mut count = 0;
+        for (destination, spool_id, stay) in in_log.chain(in_spool) {
+            let stays = self.stays.entry(destination).or_default();
+            // The last one knows the end.
+            count += usize::from(stays.insert(spool_id, stay).is_none());
         }
-        !self.told.is_empty()
+        (1..=MOST_EXPLAINED).contains(&count)
     }
 
     /// Takes a line about another message that made one of ours wait.
@@ -209,21 +238,25 @@ impl Stories {
             return;
         }
         let destination = (entry.channel.to_string(), entry.host.to_string());
-        let ours = self.by_destination.get(&destination).into_iter().flatten();
-        if ours.map(|index| &self.told[*index]).any(|story| concerns(&entry, story)) {
+        let mut stays = self.stays.get(&destination).into_iter().flatten();
+        if stays.any(|(spool_id, stay)| **spool_id != *entry.spool_id && stay.has(&entry)) {
             self.others.push(entry);
         }
     }
 
     /// All that was found, message by message.
     pub fn tell(&mut self) -> Vec<Story> {
-        let mut stories = join(&self.queued, &self.kept);
+        let entries = std::mem::take(&mut self.kept.entries);
+        let mut stories = join(std::mem::take(&mut self.queued), entries);
         for story in &mut stories {
             let destinations = story.destinations();
+            let end = story.end().map(str::to_string);
+            let stay = Stay { came: story.came, end };
             let others = self.others.entries.iter().map(|(_, entry)| entry);
             let ours = others.filter(|entry| {
                 let destination = (entry.channel.to_string(), entry.host.to_string());
-                destinations.contains(&destination) && concerns(entry, story)
+                let is_other = *entry.spool_id != *story.spool_id;
+                is_other && destinations.contains(&destination) && stay.has(entry)
             });
             story.put_off = ours.cloned().collect();
         }
@@ -243,42 +276,30 @@ impl Stories {
     }
 }
 
-/// Whether an attempt at another message was made while this one was there.
-fn concerns(entry: &Entry<'_>, story: &Story) -> bool {
-    let time: Option<jiff::Timestamp> = entry.time.parse().ok();
-    let is_after = time.zip(story.came).is_some_and(|(time, came)| time.as_millisecond() >= came);
-    let is_before = story.end().is_none_or(|end| *entry.time <= *end);
-    *entry.spool_id != *story.spool_id && is_after && is_before
-}
-
 /// Messages in the order in which the log comes to them, then those that it does not know.
-fn join(queued: &[Story], kept: &Kept) -> Vec<Story> {
+fn join(queued: Vec<Story>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<Story> {
     let mut stories: Vec<Story> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
-    for (_, entry) in &kept.entries {
+    for (_, entry) in entries {
         let index = *by_id.entry(entry.spool_id.to_string()).or_insert_with(|| {
             stories.push(Story::new(entry.spool_id.to_string(), None, None));
             stories.len() - 1
         });
         let story = &mut stories[index];
         // A line may have been written when the control file could not be read.
-        let fill = |known: &mut Option<String>, value: &Option<_>| {
-            if let (None, Some(value)) = (&known, value) {
-                *known = Some(std::borrow::Cow::to_string(value));
-            }
-        };
-        fill(&mut story.message_id, &entry.message_id);
-        fill(&mut story.sender, &entry.sender);
+        let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
+        story.message_id = story.message_id.take().or_else(|| text(&entry.message_id));
+        story.sender = story.sender.take().or_else(|| text(&entry.sender));
         story.came = story.came.or_else(|| entry.came());
-        story.attempts.push(entry.clone());
+        story.attempts.push(entry);
     }
     for found in queued {
         match by_id.get(&found.spool_id) {
             Some(index) => {
                 let attempts = std::mem::take(&mut stories[*index].attempts);
-                stories[*index] = Story { attempts, ..found.clone() };
+                stories[*index] = Story { attempts, ..found };
             }
-            None => stories.push(found.clone()),
+            None => stories.push(found),
         }
     }
     stories
