@@ -84,7 +84,6 @@ fn traced(site: &Site, arguments: &[&str]) -> String {
             _ if digits && bare.len() == 8 && bare.matches(':').count() == 2 => "TIME",
             _ if is_number && bare.contains('.') => "N",
             _ if is_number && matches!(before, "took" | "after") => "N",
-            "0" => "N",
             _ if digits && bare.ends_with('s') => "SPAN",
             _ => bare,
         };

@@ -67,6 +67,17 @@ impl Request {
     pub fn free(line: impl Into<String>) -> Request {
         Request { line: line.into(), needs: None }
     }
+
+    /// Whether it can be sent as one line: otherwise it would be another request.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.line.contains(char::is_control) {
+            true => {
+                let message = "there is a control character in what is asked for";
+                Err(Failure::Usage(message.to_string()))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 impl<S: Read + Write> Session<S> {
@@ -114,11 +125,7 @@ impl<S: Read + Write> Session<S> {
 
     /// Sends a request, and does not wait for the answer.
     pub fn send(&mut self, request: Request) -> Result<(), Failure> {
-        // It would be another request.
-        if request.line.contains(char::is_control) {
-            let message = "there is a control character in what is asked for";
-            return Err(Failure::Usage(message.to_string()));
-        }
+        request.check()?;
         self.write(&format!("{}\n", request.line));
         self.asked.push_back(request);
         Ok(())

@@ -14,18 +14,21 @@ pub fn print<W: Write>(
     installation: &Installation,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
+    let request = Request::free(format!("SHOW WHY {subject}"));
+    // A command line that makes no sense is one whether or not there is a scheduler.
+    request.check()?;
     let mut session = dial_control_socket(installation)?;
-    print_answer(subject, &mut session, screen)?;
+    print_answer(request, &mut session, screen)?;
     session.quit();
     Ok(())
 }
 
 fn print_answer<S: Read + Write, W: Write>(
-    subject: &str,
+    request: Request,
     session: &mut Session<S>,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
-    let mut text = session.ask_for_text(Request::free(format!("SHOW WHY {subject}")))?;
+    let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
         screen.line(&[line])?;
     }
@@ -44,7 +47,7 @@ mod tests {
         let mut shown = Vec::new();
         let mut screen = Screen::new(&mut shown, true);
         let printed = Session::on_control_socket(Played::new(text.as_bytes()), &server)
-            .and_then(|mut session| print_answer("x", &mut session, &mut screen));
+            .and_then(|mut session| print_answer(Request::free("x"), &mut session, &mut screen));
         printed.map_err(|failure| failure.status())?;
         Ok(String::from_utf8(shown).expect("text"))
     }

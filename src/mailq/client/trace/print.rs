@@ -131,7 +131,7 @@ fn print_attempt<W: Write>(
         None => line.push_str(", no agent"),
     }
     if let Some(took) = entry.delays.attempt {
-        line.push_str(&format!(", took {took} s"));
+        line.push_str(&format!(", took {took:.3} s"));
     }
     if entry.others > 0 {
         line.push_str(&format!(", with {}", others(entry)));
@@ -143,10 +143,11 @@ fn print_attempt<W: Write>(
     }
     let (delay, delays) = (entry.delay, entry.delays);
     let (router, queue) = (delays.router, delays.queue);
-    let attempt = delays.attempt.map_or(String::new(), |took| format!(", {took} s in the attempt"));
+    let attempt =
+        delays.attempt.map_or(String::new(), |took| format!(", {took:.3} s in the attempt"));
     writeln!(
         screen,
-        "      {delay} s after it came in: {router} s in the router, {queue} s in the queue{attempt}"
+        "      {delay:.3} s after it came in: {router:.3} s in the router, {queue:.3} s in the queue{attempt}"
     )
 }
 
@@ -264,12 +265,12 @@ mod tests {
             expect![[r#"
                 S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
                   to Bob@mx.test
-                    2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.5 s: cannot connect: timed out^[[2J
-                    2026-11-21 10:00:59 delivered 2.0.0, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.5 s: smtp; 250 2.0.0 queued
-                      59.5 s after it came in: 0.148 s in the router, 57.852 s in the queue, 1.5 s in the attempt
+                    2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
+                    2026-11-21 10:00:59 delivered 2.0.0, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: smtp; 250 2.0.0 queued
+                      59.500 s after it came in: 0.148 s in the router, 57.852 s in the queue, 1.500 s in the attempt
                   to carol@mx.test
                     2026-11-21 10:00:30 expired 4.4.1, smtp/mx.test, no agent: cannot connect: timed out^[[2J
-                      30.5 s after it came in: 0 s in the router, 30 s in the queue
+                      30.500 s after it came in: 0.000 s in the router, 30.000 s in the queue
                   while it was there, because of other messages for the same host:
                     2026-11-21 10:00:03 smtp/mx.test, 7 messages put off, because of S4712AbmKUKEJuuHwA: cannot connect: timed out^[[2J
                   not in the queue
@@ -300,7 +301,7 @@ mod tests {
             expect![[r#"
                 S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
                   to Bob@mx.test
-                    2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.5 s: cannot connect: timed out^[[2J
+                    2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
                     queued for smtp/mx.test
                   next: smtp/mx.test waits until 10:35:00
 
