@@ -60,17 +60,26 @@ impl Scheduler {
         self.update_readiness(thread);
     }
 
-    /// Whether what arrives for a thread has to wait, although nobody has tried it yet: because the
-    /// host as a whole is not to be tried now, all that was tried last was tried in vain, or the host is
-    /// tried only when somebody asks for it.
+    /// Whether what arrives for a thread has to wait, although nobody has tried it yet. It has
+    ///
+    /// - if the host is tried only when somebody asks for it (`queueonly`), and nobody is at it;
+    /// - if the host as a whole is not to be tried before the wake-up: after `deferall`, `retryat`, and where
+    ///   agents die;
+    /// - if the thread waits for a retry, and the host is hopeless: the last that was said of it is that it
+    ///   cannot be reached, or ten jobs in a row were in vain;
+    /// - if the thread waits for a retry, nothing of it is under way, and the host is not known to answer:
+    ///   since the last wake-up nothing was delivered or refused, or three jobs in a row were in vain since.
+    ///
+    /// A job is in vain that ends with something left to do, unless its agent says that it was the
+    /// recipient's fault. So one full mailbox does not hold up the mail of others.
     pub(super) fn arrivals_wait(&self, thread: ThreadId) -> bool {
         let thread = &self.threads[thread];
-        let queue_only = self.rings[thread.ring].clause.queue_only;
+        let (retry, queue_only) = (&thread.retry, self.rings[thread.ring].clause.queue_only);
+        // While something of it is under way, the next report may bring good news.
         let rests = thread.agents.is_empty() && thread.due.is_empty();
-        // What was in vain may be gone by now; or still to come, just after the start.
-        let is_told = !thread.waiting.is_empty() || self.memory.is_some();
-        let in_vain = rests && is_told && thread.retry.was_in_vain();
-        thread.retry.block.is_some() || in_vain || (queue_only && thread.agents.is_empty())
+        let is_bad = retry.contact.is_hopeless() || (rests && !retry.contact.is_good());
+        let waits_for_retry = retry.wakeup.is_some() && is_bad;
+        retry.block.is_some() || waits_for_retry || (queue_only && thread.agents.is_empty())
     }
 
     /// What waits must have a time at which it ends waiting, unless only a request starts it.

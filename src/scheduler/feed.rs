@@ -86,6 +86,9 @@ impl Scheduler {
             self.status_of_silence(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
+        let vertex_ref = &self.vertices[vertex];
+        let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
+        self.job_was_in_vain(thread, diagnosis.as_ref().map_or(b"", |diagnosis| &diagnosis.notary));
         self.let_wait(now, vertex);
     }
 

@@ -5,6 +5,7 @@
 //! None of it is needed: what is missing or does not fit is as if it had never been tried.
 
 use super::Scheduler;
+use super::contact::Contact;
 use super::destination::Destination;
 use super::message::MessageId;
 use super::outcome::LONGEST_BLOCK;
@@ -127,7 +128,7 @@ impl Scheduler {
             planned: wakeup,
             index: learned.index,
             block: learned.block.filter(|_| wakeup.is_some()),
-            answered: learned.answered,
+            contact: if learned.answered { Contact::MADE } else { Contact::NONE },
         };
         self.set_thread_timer(thread);
     }
@@ -158,7 +159,8 @@ impl Scheduler {
     fn learned_thread(&self, thread: ThreadId) -> Option<LearnedThread> {
         let thread = self.threads.get(thread)?;
         let (channel, host) = names(&thread.destination)?;
-        let Retry { wakeup, index, block, answered, .. } = thread.retry;
+        let Retry { wakeup, index, block, contact, .. } = thread.retry;
+        let answered = contact.is_good();
         let is_new = wakeup.is_none() && index == 0;
         (!is_new).then_some(LearnedThread { channel, host, index, wakeup, block, answered })
     }

@@ -21,6 +21,7 @@
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
 //! | [`feed`] | what an agent that is hungry gets next |
 //! | [`outcome`] | what a report means |
+//! | [`contact`] | whether a host answers, for all that its reports say |
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
 //! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
@@ -39,6 +40,7 @@ mod arrive;
 mod assign;
 mod checkpoint;
 mod clock;
+mod contact;
 mod destination;
 mod dispose;
 mod event;

@@ -58,8 +58,7 @@ impl Scheduler {
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
             Status::Error | Status::Error2 => self.failed(now, vertex, report),
-            // The vertex waits as soon as the agent has ended the job.
-            Status::Deferred | Status::DeferBack => self.record(vertex, diagnosis_of(report)),
+            Status::Deferred | Status::DeferBack => self.deferred(vertex, report),
             Status::RetryAt => self.retry_at(now, vertex, report),
             Status::DeferAll => self.defer_all(now, vertex, report),
             Status::Unknown => self.unknown_status(now, agent, vertex, report),
@@ -109,7 +108,7 @@ impl Scheduler {
             Status::Ok => self.note_report(now, message, report, Occasion::Success),
             _ => {}
         }
-        self.answered(vertex);
+        self.contact_made(self.vertices[vertex].thread);
         let outcome = Final { state: report.status.word(), failed: false };
         self.finish_recipient(vertex, report.offset, outcome);
     }
@@ -120,17 +119,15 @@ impl Scheduler {
             Status::Error => self.note_report(now, message, report, Occasion::Failure),
             _ => self.messages[message].owes_report = true,
         }
-        self.answered(vertex);
+        self.contact_made(self.vertices[vertex].thread);
         let outcome = Final { state: report.status.word(), failed: true };
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
-    /// A final word about a recipient shows that its host can be reached.
-    fn answered(&mut self, vertex: VertexId) {
-        let retry = &mut self.threads[self.vertices[vertex].thread].retry;
-        if !std::mem::replace(&mut retry.answered, true) && retry.wakeup.is_some() {
-            self.lessons += 1;
-        }
+    /// The vertex waits as soon as the agent has ended the job.
+    fn deferred(&mut self, vertex: VertexId, report: &Report<'_>) {
+        self.contact_failed(self.vertices[vertex].thread, report.notary);
+        self.record(vertex, diagnosis_of(report));
     }
 
     fn note_report(

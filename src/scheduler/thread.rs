@@ -2,6 +2,7 @@
 //! destination and at most `maxthr` agents work on it.
 
 use super::agent::AgentId;
+use super::contact::Contact;
 use super::destination::Destination;
 use super::list::{Chain, Links, List};
 use super::pool::{Id, Pool};
@@ -66,8 +67,8 @@ pub struct Retry {
     pub index: usize,
     /// The host as a whole is not to be tried before the wake-up, nothing of what is due; and why.
     pub block: Option<Block>,
-    /// A recipient was delivered or refused since the last wake-up: the host answers.
-    pub answered: bool,
+    /// What is known of the host since the last wake-up.
+    pub contact: Contact,
 }
 
 /// Why a host as a whole is not tried.
@@ -93,13 +94,6 @@ impl Chain for InReady {
 
     fn links_mut(thread: &mut Thread) -> &mut Links<Thread> {
         &mut thread.in_ready
-    }
-}
-
-impl Retry {
-    /// Whether everything was tried in vain since the last wake-up, and the next one is planned.
-    pub fn was_in_vain(&self) -> bool {
-        self.wakeup.is_some() && !self.answered
     }
 }
 

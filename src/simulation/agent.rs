@@ -401,10 +401,12 @@ impl Agent {
         if around.random.f64() < around.habits.retry_at {
             return Status::RetryAt;
         }
-        if is_host_down || work.mishap == Mishap::DeferAll {
+        if work.mishap == Mishap::DeferAll {
             return Status::DeferAll;
         }
-        Status::Deferred
+        let only_deferred = around.habits.only_deferred;
+        let says_all = only_deferred == 0.0 || around.random.f64() >= only_deferred;
+        if is_host_down && says_all { Status::DeferAll } else { Status::Deferred }
     }
 
     fn report(
@@ -428,6 +430,12 @@ impl Agent {
         let notary = match status {
             Status::Ok => notary(Occasion::Success),
             Status::Error => notary(Occasion::Failure),
+            Status::Deferred if around.habits.only_deferred > 0.0 && around.random.bool() => {
+                // The reasons of recipients begin with a code, those of hosts do not.
+                let is_of_host =
+                    matches!(outcome, Outcome::Deferred(reason) if !reason.starts_with("45"));
+                if is_of_host { NO_ANSWER } else { LATER }
+            }
             _ => b"",
         };
         let report = Report { number: work.name.number(), offset, notary, status, message };
@@ -507,6 +515,11 @@ fn drawn_outcome(work: &Work, around: &mut Around<'_>) -> Outcome {
         Outcome::Delivered
     }
 }
+
+/// Notary data of a deferral because of the host.
+const NO_ANSWER: &[u8] = b"\x03\x01delayed\x014.4.1\x01smtp; 466\x01";
+/// Notary data of a deferral because of the recipient.
+const LATER: &[u8] = b"\x03\x01delayed\x014.2.1\x01smtp; 450 try again later\x01";
 
 /// Notary data that says as much as is needed.
 fn notary(occasion: Occasion) -> &'static [u8] {

@@ -29,6 +29,9 @@ pub struct Habits {
     pub silent: f64,
     /// Of all deferrals: said as `retryat`.
     pub retry_at: f64,
+    /// Of all deferrals because a host is down: said as `deferred`. Then a half of these and of all other
+    /// deferrals have a status code.
+    pub only_deferred: f64,
     /// It says `deferall` although only one recipient was deferred.
     pub defers_all: f64,
 }

@@ -167,6 +167,16 @@ impl Book {
         all
     }
 
+    /// Where a recipient goes, if it is to do.
+    pub fn destination(&self, number: u64, offset: u32) -> Option<&Destination> {
+        self.messages.get(&number)?.to_do.get(&offset)
+    }
+
+    /// Whether a message has recipients to do for a destination.
+    pub fn has_to_do(&self, number: u64, to: &Destination) -> bool {
+        self.messages.get(&number).is_some_and(|entry| entry.to_do.values().any(|of| of == to))
+    }
+
     /// Destinations with something to do.
     pub fn destinations(&self) -> BTreeSet<Destination> {
         self.vertices.keys().cloned().collect()

@@ -9,6 +9,7 @@
 //! | [`operator`] | what operators order, and what may not happen then |
 //! | [`oracle`] | what must never happen |
 //! | [`mode`] | the same, as far as the command line goes |
+//! | [`waits`] | the same, of new mail and retry times |
 //! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
 //! | [`trace`] | what did |
 
@@ -19,6 +20,7 @@ mod mode;
 mod operator;
 mod oracle;
 mod trace;
+mod waits;
 mod world;
 
 use life::{Size, live};

@@ -6,6 +6,7 @@ use crate::dump::Client;
 use crate::mode::Mode;
 use crate::operator::Operators;
 use crate::trace::Trace;
+use crate::waits::Waits;
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -15,7 +16,9 @@ use zsched::control_file::diagnostic::Diagnostic;
 use zsched::control_file::notify::{Events, Notify};
 use zsched::control_file::{self, ControlFile, Recipient};
 use zsched::scheduler::view::Slot;
-use zsched::scheduler::{Action, AgentId, Effect, Event, OrderTicket, Scheduler, Settings};
+use zsched::scheduler::{
+    Action, AgentId, Destination, Effect, Event, OrderTicket, Scheduler, Settings,
+};
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
 use zsched::simulation::observer::{At, Observer};
@@ -45,6 +48,8 @@ pub struct Oracle {
     pub operators: Operators,
     /// What the scheduler must know of.
     book: Book,
+    /// What waits for a retry.
+    waits: Waits,
     /// Somebody who asks for its queue.
     client: Option<Box<Client>>,
     /// For what clients do.
@@ -74,6 +79,9 @@ pub struct Totals {
     pub orders: u64,
     /// Queues that were shown to a client to the end.
     pub dumps: u64,
+    /// New mail that waited for the retry time of its thread, and that did not.
+    pub new_waited: u64,
+    pub new_went: u64,
 }
 
 impl Totals {
@@ -91,6 +99,8 @@ impl Totals {
         self.dumps += other.dumps;
         self.held += other.held;
         self.orders += other.orders;
+        self.new_waited += other.new_waited;
+        self.new_went += other.new_went;
     }
 }
 
@@ -141,7 +151,7 @@ struct Agent {
 #[derive(PartialEq)]
 enum Owed {
     Start,
-    Job { serial: Option<u64>, host: Box<[u8]> },
+    Job { number: u64, serial: Option<u64>, host: Box<[u8]> },
     Idle,
 }
 
@@ -158,6 +168,7 @@ impl Oracle {
             agents: BTreeMap::new(),
             operators: Operators::default(),
             book: Book::default(),
+            waits: Waits::default(),
             client: None,
             random: Rng::with_seed(seed),
             told_at: Timestamp::EPOCH,
@@ -198,6 +209,10 @@ impl Oracle {
         };
         if let Answer::Hungry = Answer::parse(line) {
             let answered = agent.owed.pop_front();
+            if let Some(Owed::Job { number, host, .. }) = &answered {
+                let to = Destination::new(&agent.channel, host);
+                self.waits.job_over(*number, &to, &self.book);
+            }
             let parks = answered == Some(Owed::Idle);
             agent.is_greedy |= answered.is_none();
             let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
@@ -239,7 +254,7 @@ impl Oracle {
         let channel = agent.channel.clone();
         self.mode.check_selected(&channel, &host);
         self.operators.check_feed(&self.config, number, &channel, &host);
-        let job = Owed::Job { serial, host: host.clone() };
+        let job = Owed::Job { number, serial, host: host.clone() };
         for (other, agent) in &self.agents {
             let can_tell = serial.is_some() && !agent.is_greedy;
             let has_it = can_tell && agent.channel == channel && agent.owed.contains(&job);
@@ -446,6 +461,7 @@ impl Observer for Oracle {
             self.operators.gives(*ticket, order);
         }
         self.mode.told(event);
+        self.waits.told(event, &self.book);
         self.book.told(event);
         match event {
             Event::Arrived(arrival) => {
@@ -457,7 +473,11 @@ impl Observer for Oracle {
             }
             Event::AgentSaid { agent, line } => self.heard(*agent, line),
             Event::AgentEnded { agent, .. } => {
-                self.agents.remove(agent);
+                if let Some(agent) = self.agents.remove(agent)
+                    && let Some((host, _)) = agent.at
+                {
+                    self.waits.agent_ended(&Destination::new(&agent.channel, &host));
+                }
             }
             Event::Configured(config) => {
                 self.config = config.clone();
@@ -580,6 +600,7 @@ impl Observer for Oracle {
         self.era += 1;
         self.mode = Mode::new(settings.clone());
         self.operators.scheduler_starts();
+        self.waits.started();
     }
 
     fn step_over(&mut self, at: At, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {
@@ -591,6 +612,10 @@ impl Observer for Oracle {
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals());
+                if self.look_every == 1 {
+                    self.waits.look(at, core, &self.config, &self.book);
+                    (self.totals.new_waited, self.totals.new_went) = self.waits.counts;
+                }
             }
         }
         if is_settled {

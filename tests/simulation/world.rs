@@ -81,6 +81,7 @@ pub fn habits(random: &mut Rng) -> Habits {
     if random.u8(0..3) == 0 {
         return Habits::default();
     }
+    let choice = random.usize(0..3);
     let mut part = || if random.bool() { 0.0 } else { random.f64() * 0.1 };
     Habits {
         start_fails: part(),
@@ -95,6 +96,7 @@ pub fn habits(random: &mut Rng) -> Habits {
         silent: part(),
         retry_at: part(),
         defers_all: part(),
+        only_deferred: [0.0, 0.5, 1.0][choice],
         stall: Duration::from_secs(random.u64(1..4000)),
     }
 }
@@ -112,7 +114,12 @@ pub fn hosts(random: &mut Rng) -> Hosts {
         ..usual.clone()
     };
     let busy = Nature { connections: random.usize(1..3), ..usual.clone() };
-    let picky = Nature { defer_rate: 0.2, fail_rate: 0.1, ..usual.clone() };
+    let picky = Nature {
+        defer_rate: 0.2,
+        fail_rate: 0.1,
+        outages: (0..40).map(|n| outage(n * 300, random.u64(1..100), 0)).collect(),
+        ..usual.clone()
+    };
     let rules = [("down.x", down), ("busy.x", busy), ("picky.x", picky)];
     let rules = rules.map(|(name, nature)| (glob::Pattern::new(name).expect("a name"), nature));
     Hosts::new(rules.into(), Nature { fail_rate: 0.01, ..usual })

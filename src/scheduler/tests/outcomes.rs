@@ -278,3 +278,89 @@ fn recipients_of_one_vertex_end_one_by_one() {
     assert_eq!(vertices[0].offsets, [472]);
     assert_eq!(states(&world), ["ok3", "error2"]);
 }
+
+/// The agent ends message after message with an answer for offset 100 of each.
+fn ends(world: &mut World, agent: AgentId, answers: &[(u64, &str)]) {
+    for (number, answer) in answers {
+        world.says(agent, &format!("{number}/100\t{answer}"));
+        world.hungry(agent);
+    }
+}
+
+/// Whether a message that comes now for `c/a.test`, which nobody is at, is tried at once.
+fn is_tried_at_once(world: &mut World, agent: AgentId, number: u64) -> bool {
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.message(number, &["c/a.test"]);
+    !world.heard_by(agent).is_empty()
+}
+
+const NO_ANSWER: &str =
+    "x@a.test\x01delayed\x014.4.1 (no answer)\x01smtp; 466\x01a.test\tdeferred timed out";
+const FULL: &str =
+    "x@a.test\x01delayed\x014.2.2 (full)\x01smtp; 452\x01a.test\tdeferred mailbox full";
+
+#[test]
+fn new_mail_waits_if_the_last_word_of_a_run_is_that_the_host_cannot_be_reached() {
+    for (last, tried) in [(NO_ANSWER, false), (FULL, true), ("\tdeferred come again", true)] {
+        let mut world = World::new(ONE);
+        world.messages(1..=3, "c/a.test");
+        let (agent, _) = world.newborn();
+        ends(&mut world, agent, &[(1, "\tok3 fine"), (2, "\tok3 fine"), (3, last)]);
+        assert_eq!(is_tried_at_once(&mut world, agent, 4), tried, "{last}");
+    }
+}
+
+#[test]
+fn a_host_that_answers_again_is_not_lost() {
+    let mut world = World::new(ONE);
+    world.messages(1..=3, "c/a.test");
+    let (agent, _) = world.newborn();
+    ends(&mut world, agent, &[(1, NO_ANSWER), (2, NO_ANSWER), (3, "\terror2 no such user")]);
+    assert!(is_tried_at_once(&mut world, agent, 4));
+}
+
+#[test]
+fn three_jobs_in_vain_after_a_good_one_are_enough() {
+    for (answer, tries) in [("\tdeferred come again", 3), (FULL, 6)] {
+        let mut world = World::new(ONE);
+        world.messages(1..=2, "c/a.test");
+        let (agent, _) = world.newborn();
+        ends(&mut world, agent, &[(1, "\tok3 fine"), (2, answer)]);
+        let mut tried = 1;
+        while tried < 6 && is_tried_at_once(&mut world, agent, tried + 2) {
+            ends(&mut world, agent, &[(tried + 2, answer)]);
+            tried += 1;
+        }
+        assert_eq!(tried, tries, "{answer}");
+        // There is one wake-up for all of them, whenever they came.
+        assert_eq!(world.shows(2), world.shows(tried + 1));
+        world.hungry(agent);
+        world.heard_by(agent);
+        world.tell(Event::Turn(b"a.test"));
+        assert_eq!(world.heard_by(agent), ["2\ta.test"], "who asks for the host does not wait");
+        let waits = |number| world.shows(number)[0].contains("Retry");
+        assert!(!(2..=tried + 1).any(waits), "nor does anything else");
+    }
+}
+
+#[test]
+fn a_stream_of_new_mail_does_not_keep_a_lost_host_busy() {
+    // Each message comes while the one before it is tried.
+    for (answer, tries) in [(NO_ANSWER, 2), ("\tdeferred come again", 11)] {
+        let mut world = World::new(ONE);
+        world.message(1, &["c/a.test"]);
+        let (agent, mut heard) = world.newborn();
+        let mut number = 1;
+        while heard == [format!("{number}\ta.test")] {
+            world.message(number + 1, &["c/a.test"]);
+            ends(&mut world, agent, &[(number, answer)]);
+            heard = world.heard_by(agent);
+            number += 1;
+        }
+        assert_eq!((number, heard), (tries + 1, vec!["#idle".to_string()]), "{answer}");
+        world.hungry(agent);
+        world.pass_seconds(61);
+        assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    }
+}
