@@ -156,5 +156,15 @@ impl Daemon {
         log::set_max_level(logs::level(self.verbosity_after_load));
         self.core.handle(now, Event::InitialScanDone);
         log::info!("the spool has been looked through");
+        let duplicates = self.files.duplicates();
+        let count = duplicates.count();
+        if count.recipients > 0 {
+            log::warn!(
+                "{} recipients of {} messages may be delivered twice: {} has them",
+                count.recipients,
+                count.messages,
+                duplicates.path().display()
+            );
+        }
     }
 }

@@ -4,13 +4,13 @@
 //! Of each number there is one message at a time, wherever its two files are.
 
 use super::memory_file::MemoryFile;
-use crate::control_file::{self, ControlFile, ControlFileError, mark};
+use crate::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use crate::scheduler::standing::Standing;
 use crate::scheduler::{Note, OrderTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::read::{self, Found};
 use crate::spool::remove;
-use crate::spool::{Arrival, HashFolder, HashLevel, LockOwner, SpoolName, owner_among};
+use crate::spool::{Arrival, Doubt, HashFolder, HashLevel, LockOwner, SpoolName, owner_among};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -37,7 +37,13 @@ pub struct Disk {
     /// How it fails now.
     pub faults: DiskFaults,
     serial: u64,
+    /// Recipients that may have been delivered to already.
+    doubts: Vec<(u64, u32)>,
     random: fastrand::Rng,
+}
+
+fn note_doubt(doubts: &mut Vec<(u64, u32)>, serial: u64, doubt: &Doubt) {
+    doubts.extend(doubt.recipients.iter().map(|recipient| (serial, recipient.offset)));
 }
 
 /// What there is of one message.
@@ -116,6 +122,7 @@ impl Disk {
             orders: Vec::new(),
             faults: DiskFaults::default(),
             serial: 0,
+            doubts: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -253,8 +260,11 @@ impl Disk {
         let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
         let received = files.check_message(name, &file).map_err(Problem::Malformed)?;
         let is_dead = |field| owner_among(field, &is_alive) == LockOwner::Dead;
-        read::unlock_dead(&**on_disk, &mut file, is_dead).map_err(Problem::Failed)?;
         let received = received.unwrap_or(files.changed);
+        let (doubts, serial) = (&mut self.doubts, on_disk.serial());
+        let tell = &mut |doubt: &Doubt| note_doubt(doubts, serial, doubt);
+        read::unlock_dead(&**on_disk, (name, received), &mut file, is_dead, tell)
+            .map_err(Problem::Failed)?;
         let arrival = Arrival::new(name.clone(), &file, received, files.changed);
         Ok((file, arrival))
     }
@@ -392,8 +402,16 @@ impl Disk {
         let Ok(mut file) = control_file::parse(on_disk.text().clone()) else {
             return Ok(());
         };
-        read::unlock_dead(&*on_disk, &mut file, |field| {
+        let is_dead = |field: PidField| {
             field.pid() == Some(dead) || owner_among(field, &is_alive) == LockOwner::Dead
-        })
+        };
+        let (doubts, serial) = (&mut self.doubts, on_disk.serial());
+        let tell = &mut |doubt: &Doubt| note_doubt(doubts, serial, doubt);
+        read::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, is_dead, tell)
+    }
+
+    /// Recipients that were found to be left locked since this was last asked, by their files.
+    pub fn take_doubts(&mut self) -> Vec<(u64, u32)> {
+        std::mem::take(&mut self.doubts)
     }
 }

@@ -34,6 +34,9 @@ pub trait Observer {
     fn abandoned(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _secret: bool) {}
     /// An agent says what became of a recipient that it was to deliver to.
     fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _status: Status) {}
+    /// The scheduler has found a recipient locked by an agent that is dead, and tells so before it clears the
+    /// lock.
+    fn doubted(&mut self, _at: At, _serial: u64, _offset: u32) {}
     /// The scheduler has appended diagnostics to a control file.
     fn noted(&mut self, _at: At, _file: &MemoryFile) {}
     /// A message has left the spool.

@@ -250,6 +250,7 @@ impl<O: Observer> Simulation<O> {
             false => self.disk.read(&name, is_alive),
             true => self.disk.read_again(&name, is_alive),
         };
+        self.tell_doubts();
         let (life, found) = (self.lives, Box::new(found));
         let delay = self.setup.delays.read;
         if let Found::Malformed { moved: Ok(_), .. } = &*found
@@ -341,6 +342,14 @@ impl<O: Observer> Simulation<O> {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         // Locks in memory come off without fail.
         self.disk.clear_locks(name, pid, is_alive).ok();
+        self.tell_doubts();
+    }
+
+    fn tell_doubts(&mut self) {
+        let at = self.at();
+        for (serial, offset) in self.disk.take_doubts() {
+            self.observer.doubted(at, serial, offset);
+        }
     }
 
     pub(super) fn hear_written(&mut self, written: &Written) {

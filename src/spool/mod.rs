@@ -12,6 +12,7 @@
 //! delivered again without its message ([`remove`]).
 
 mod arrival;
+mod doubt;
 mod error_address;
 mod folder;
 mod id;
@@ -28,6 +29,7 @@ pub mod scratch;
 pub mod submit;
 
 pub use arrival::{Arrival, Group};
+pub use doubt::{Doubt, Doubtful, Tell};
 pub use error_address::error_address;
 pub use id::SpoolId;
 pub(crate) use lock::owner_among;
@@ -109,6 +111,11 @@ impl Spool {
     /// The file of the orders in force.
     pub fn orders_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.orders")
+    }
+
+    /// Who may have been delivered to twice.
+    pub fn duplicates_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.duplicates")
     }
 
     /// The socket over which the scheduler's own user asks (`mailq --why`).

@@ -1,7 +1,9 @@
 //! Reading a control file that was found in the spool.
 
 use super::remove::{self, Reason};
-use super::{Arrival, HashFolder, HashLevel, LockOwner, Spool, SpoolName, folder, owner_of};
+use super::{
+    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Spool, SpoolName, Tell, folder, owner_of,
+};
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, Tag, mark};
 use crate::sys;
 use crate::time::Timestamp;
@@ -59,22 +61,29 @@ impl Look {
 /// Reads the control file of a message, on behalf of the scheduler as a whole.
 ///
 /// A file in the top folder of a spool with hash levels is moved down first. Locks of dead processes
-/// are cleared, in the file too. A file that cannot be used is moved aside together with its message.
-pub fn read(spool: &Spool, level: HashLevel, name: SpoolName) -> Found {
+/// are cleared, in the file too, after `tell` was told. A file that cannot be used is moved aside together
+/// with its message.
+pub fn read(spool: &Spool, level: HashLevel, name: SpoolName, tell: Tell<'_>) -> Found {
     match Look::at(spool, &name) {
-        Ok(Some(look)) => read_looked_at(spool, level, name, &look),
+        Ok(Some(look)) => read_looked_at(spool, level, name, &look, tell),
         Ok(None) => Found::Nothing,
         Err(error) => Found::Failed(error),
     }
 }
 
 /// The same, for a file that has been looked at just now.
-pub fn read_looked_at(spool: &Spool, level: HashLevel, name: SpoolName, look: &Look) -> Found {
+pub fn read_looked_at(
+    spool: &Spool,
+    level: HashLevel,
+    name: SpoolName,
+    look: &Look,
+    tell: Tell<'_>,
+) -> Found {
     let name = match settle(spool, level, name) {
         Ok(name) => name,
         Err(error) => return Found::Failed(error),
     };
-    match examine(spool, &name, look) {
+    match examine(spool, &name, look, tell) {
         Ok(arrival) => Found::Arrival(arrival),
         Err(problem) => problem.found(|| {
             remove::move_aside(spool, &name, Reason::Malformed)
@@ -85,20 +94,21 @@ pub fn read_looked_at(spool: &Spool, level: HashLevel, name: SpoolName, look: &L
 
 /// Reads the control file of a message that is loaded already. Recipients that a living process holds
 /// are no obstacle: they are listed as locked.
-pub fn read_again(spool: &Spool, name: SpoolName) -> Found {
+pub fn read_again(spool: &Spool, name: SpoolName, tell: Tell<'_>) -> Found {
     let look = match Look::at(spool, &name) {
         Ok(Some(look)) => look,
         Ok(None) => return Found::Nothing,
         Err(error) => return Found::Failed(error),
     };
-    match parse_and_clear(spool, &name, &look) {
+    match parse_and_clear(spool, &name, &look, tell) {
         Ok((file, received)) => Found::Arrival(arrival(name, &file, &look, received)),
         Err(problem) => problem.found(|| remove::move_aside(spool, &name, Reason::Malformed)),
     }
 }
 
-/// Clears the locks that dead processes hold in a control file, among them the given one.
-pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()> {
+/// Clears the locks that dead processes hold in a control file, among them the given one, after `tell`
+/// was told.
+pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -> io::Result<()> {
     let path = spool.control_file(name);
     let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -110,22 +120,33 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32) -> io::Result<()>
     let Ok(mut parsed) = control_file::parse(text) else {
         return Ok(());
     };
-    unlock_dead(&file, &mut parsed, |field| {
-        field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead
-    })
+    let is_dead =
+        |field: PidField| field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead;
+    let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
+    unlock_dead(&file, (name, received), &mut parsed, is_dead, tell)
 }
 
-/// Takes the locks of dead processes off, on disk and in what was read of it. Locks without a pid are
-/// nobody's.
+/// Takes the locks of dead processes off, on disk and in what was read of it, after `tell` was told: a
+/// crash in between shall not hide anything. Locks without a pid are nobody's. The message has a name, and
+/// was received at a certain time.
 pub(crate) fn unlock_dead(
     on_disk: &impl FileExt,
+    message: (&SpoolName, Timestamp),
     file: &mut ControlFile,
     is_dead: impl Fn(PidField) -> bool,
+    tell: Tell<'_>,
 ) -> io::Result<()> {
-    for recipient in file.recipients.iter_mut().filter(|r| r.tag == Tag::Locked) {
-        if recipient.lock.is_none_or(&is_dead) {
-            recipient.tag = mark::unlock(on_disk, recipient.offset, recipient.lock)?;
-        }
+    let is_dead = |recipient: &control_file::Recipient| {
+        recipient.tag == Tag::Locked && recipient.lock.is_none_or(&is_dead)
+    };
+    let places = 0..file.recipients.len();
+    let dead: Vec<usize> = places.filter(|place| is_dead(&file.recipients[*place])).collect();
+    if !dead.is_empty() {
+        tell(&Doubt::about(message.0, message.1, file, &dead));
+    }
+    for place in dead {
+        let recipient = &mut file.recipients[place];
+        recipient.tag = mark::unlock(on_disk, recipient.offset, recipient.lock)?;
     }
     Ok(())
 }
@@ -234,8 +255,13 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-fn examine(spool: &Spool, name: &SpoolName, look: &Look) -> Result<Arrival, Problem> {
-    let (file, received) = parse_and_clear(spool, name, look)?;
+fn examine(
+    spool: &Spool,
+    name: &SpoolName,
+    look: &Look,
+    tell: Tell<'_>,
+) -> Result<Arrival, Problem> {
+    let (file, received) = parse_and_clear(spool, name, look, tell)?;
     if let Some(pid) = holder(&file) {
         return Err(Problem::Locked(pid));
     }
@@ -248,11 +274,12 @@ fn parse_and_clear(
     spool: &Spool,
     name: &SpoolName,
     look: &Look,
+    tell: Tell<'_>,
 ) -> Result<(ControlFile, Option<Timestamp>), Problem> {
     let path = spool.control_file(name);
     let mut file = control_file::parse(contents(&path, look)?).map_err(Problem::Malformed)?;
     let received = check_message(spool, name, &file)?;
-    clear_dead_locks(&path, &mut file)?;
+    clear_dead_locks(&path, (name, received.unwrap_or(look.changed)), &mut file, tell)?;
     Ok((file, received))
 }
 
@@ -327,7 +354,12 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 ///
 /// How old the locks may be is asked only now: the look at the file, a long scan ago, may have been
 /// before an agent of an earlier scheduler took a recipient.
-fn clear_dead_locks(path: &Path, file: &mut ControlFile) -> io::Result<()> {
+fn clear_dead_locks(
+    path: &Path,
+    message: (&SpoolName, Timestamp),
+    file: &mut ControlFile,
+    tell: Tell<'_>,
+) -> io::Result<()> {
     if file.recipients.iter().all(|recipient| recipient.tag != Tag::Locked) {
         return Ok(());
     }
@@ -340,7 +372,8 @@ fn clear_dead_locks(path: &Path, file: &mut ControlFile) -> io::Result<()> {
         return Ok(());
     }
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
-    unlock_dead(&on_disk, file, |field| owner_of(field, modified) == LockOwner::Dead)
+    let is_dead = |field| owner_of(field, modified) == LockOwner::Dead;
+    unlock_dead(&on_disk, message, file, is_dead, tell)
 }
 
 fn arrival(
@@ -381,7 +414,7 @@ mod tests {
     /// Reads `4711` where it is found; returns where it is used.
     fn used_at(spool: &Spool, folder: HashFolder) -> String {
         let name = SpoolName::new(folder, NUMBER).expect("a name");
-        match read(spool, HashLevel::Once, name) {
+        match read(spool, HashLevel::Once, name, &mut |_| {}) {
             Found::Arrival(arrival) => arrival.name.path(),
             other => panic!("{other:?}"),
         }
@@ -408,7 +441,7 @@ mod tests {
         put(&spool, "queue/4711", "one's message");
         put(&spool, "queue/F", "in the way of the folder");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name);
+        let found = read(&spool, HashLevel::Once, name, &mut |_| {});
         assert!(matches!(found, Found::Failed(_)), "{found:?}");
         fs::remove_file(spool.postoffice().join("queue/F")).expect("it was there");
         assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
@@ -423,7 +456,7 @@ mod tests {
         put(&spool, "queue/4711", "two's message");
         let below = HashFolder::of(4711, HashLevel::Once);
         let name = SpoolName::new(below, NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name);
+        let found = read(&spool, HashLevel::Once, name, &mut |_| {});
         assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
         assert_eq!(text(&spool, "queue/4711").as_deref(), Some("two's message"));
     }
@@ -450,15 +483,15 @@ mod tests {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name.clone());
+        let found = read(&spool, HashLevel::Once, name.clone(), &mut |_| {});
         assert!(matches!(found, Found::NoQueue), "{found:?}");
         put(&spool, "transport/4711", "two");
         let at_top = SpoolName::new(HashFolder::TOP, NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, at_top);
+        let found = read(&spool, HashLevel::Once, at_top, &mut |_| {});
         assert!(matches!(found, Found::NoQueue), "{found:?}");
         assert!(is_empty(spool.queue()).expect("listed"), "and no folder is made");
         put(&spool, "queue/1", "another's");
-        let found = read(&spool, HashLevel::Once, name);
+        let found = read(&spool, HashLevel::Once, name, &mut |_| {});
         assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 use zsched::agent::protocol::Answer;
 use zsched::control_file::{PidField, Tag, parse};
-use zsched::spool::read::{Found, read};
+use zsched::spool::read::Found;
 use zsched::spool::scan::{ScanLimits, scan};
 use zsched::spool::{Arrival, Group, HashLevel, SpoolId, note};
 use zsched::time::Timestamp;
@@ -157,7 +157,7 @@ fn read_from_spool(spool: &TestSpool, path: &str, text: &[u8]) -> Found {
     let name = path.rsplit('/').next().expect("a split gives something");
     spool.message(path, text, &message_file(name), long_ago());
     set_modified(&spool.spool.transport().join(path), long_ago());
-    read(&spool.spool, HashLevel::Flat, spool_name(path))
+    spool.read(HashLevel::Flat, spool_name(path))
 }
 
 fn arrived(found: Found) -> Arrival {
@@ -502,7 +502,7 @@ fn spool_ids_are_those_that_were_recorded() {
         let control = recorded.map_or_else(|| control_file(name, " "), |file| file.text);
         let spool = TestSpool::new();
         spool.message(name, &control, b"a message\n", at(seconds, nanoseconds));
-        let arrival = arrived(read(&spool.spool, HashLevel::Flat, spool_name(name)));
+        let arrival = arrived(spool.read(HashLevel::Flat, spool_name(name)));
         let number = arrival.name.number();
         assert_eq!(SpoolId { number, modified: arrival.modified }.to_string(), id);
     }
@@ -530,7 +530,7 @@ fn a_spool_with_two_levels_is_read_where_the_router_wrote_it() {
         found.sort();
         assert_eq!(found, recorded.iter().map(path).collect::<Vec<_>>());
         for file in &recorded {
-            let arrival = arrived(read(&spool.spool, level, spool_name(&path(file))));
+            let arrival = arrived(spool.read(level, spool_name(&path(file))));
             assert_eq!(arrival.name.to_string(), path(file));
             assert_eq!(arrival.groups, expected_groups(&by_columns(&file.text)));
         }
@@ -545,7 +545,7 @@ fn files_at_the_top_go_down_to_where_the_router_would_put_them() {
     let mut expected = Vec::new();
     for file in &recorded {
         spool.message(&file.name, &file.text, &message_file(&file.name), long_ago());
-        let arrival = arrived(read(&spool.spool, HashLevel::Twice, spool_name(&file.name)));
+        let arrival = arrived(spool.read(HashLevel::Twice, spool_name(&file.name)));
         let (_, path) = file.file.split_once("/transport/").expect("it has folders");
         assert_eq!(arrival.name.to_string(), path);
         expected.extend([format!("queue/{path}"), format!("transport/{path}")]);
@@ -584,7 +584,7 @@ fn a_lock_counts_as_long_as_its_process_may_have_written_it() {
         let original = control_file("1", &tag_and_lock);
         spool.message("1", &original, b"a message\n", long_ago());
         set_modified(&spool.spool.transport().join("1"), modified);
-        let found = read(&spool.spool, HashLevel::Flat, spool_name("1"));
+        let found = spool.read(HashLevel::Flat, spool_name("1"));
         let after = spool.contents("transport/1").expect("it is still there");
         match holder {
             Some(pid) => {

@@ -5,7 +5,7 @@ use crate::support::{TestSpool, at, set_modified, spool_name};
 use expect_test::{Expect, expect};
 use std::fs;
 use std::os::unix::fs::symlink;
-use zsched::spool::read::{Found, read};
+use zsched::spool::read::Found;
 use zsched::spool::scan::{ScanLimits, scan};
 use zsched::spool::{Arrival, HashLevel};
 
@@ -35,7 +35,7 @@ fn verdict(control: &str, has_message: bool) -> String {
     }
     // Where there is no message at all, none is declared missing.
     let other = spool.write("queue/2", b"another message");
-    let found = read(&spool.spool, HashLevel::Flat, spool_name("1"));
+    let found = spool.read(HashLevel::Flat, spool_name("1"));
     std::fs::remove_file(other).expect("removed");
     let files = spool.files(&["transport", "queue", "postman"]);
     // Nothing is lost, wherever it is now.
@@ -190,7 +190,7 @@ fn what_the_original_leaves_alone_is_left_alone() {
     found.sort_by_key(|name| name.number());
     assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1", "2"]);
     for name in found {
-        let found = read(&spool.spool, HashLevel::Flat, name);
+        let found = spool.read(HashLevel::Flat, name);
         assert!(matches!(found, Found::Nothing), "{found:?}");
     }
     assert_eq!(spool.files(&["."]), before);
@@ -202,14 +202,13 @@ fn odd_names_and_turn_files_are_taken() {
     let spool = TestSpool::new();
     let (path, control) = ("701-abc", GOOD.replace("i 1\n", "i 701-abc\n"));
     spool.message(path, control.as_bytes(), MESSAGE, at(1_000_000_000, 0));
-    let Found::Arrival(arrival) = read(&spool.spool, HashLevel::Flat, spool_name(path)) else {
+    let Found::Arrival(arrival) = spool.read(HashLevel::Flat, spool_name(path)) else {
         panic!("it is good");
     };
     assert_eq!((arrival.name.number(), arrival.name.to_string().as_str()), (701, "701-abc"));
     assert_eq!(groups(&arrival), "c/a.test [73]");
     spool.write("transport/9002-etrn", b"T ETRN.TEST [127.0.0.1]\n");
-    let Found::Arrival(arrival) = read(&spool.spool, HashLevel::Flat, spool_name("9002-etrn"))
-    else {
+    let Found::Arrival(arrival) = spool.read(HashLevel::Flat, spool_name("9002-etrn")) else {
         panic!("it is good");
     };
     assert_eq!(arrival.turns, [b"etrn.test".as_slice().into()]);

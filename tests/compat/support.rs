@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use zsched::config::{Config, Context, Zenv};
-use zsched::spool::{HashFolder, Spool, SpoolName};
+use zsched::spool::read::{Found, read};
+use zsched::spool::{HashFolder, HashLevel, Spool, SpoolName};
 use zsched::time::Timestamp;
 
 /// The time at which worlds begin: a multiple of all recorded intervals.
@@ -81,6 +82,11 @@ impl TestSpool {
     pub fn message(&self, path: &str, control: &[u8], message: &[u8], received: SystemTime) {
         set_modified(&self.write(&format!("queue/{path}"), message), received);
         self.write(&format!("transport/{path}"), control);
+    }
+
+    /// Reads a message as a scheduler does that has just found it.
+    pub fn read(&self, level: HashLevel, name: SpoolName) -> Found {
+        read(&self.spool, level, name, &mut |_| {})
     }
 
     /// What is in a file, or nothing if there is none.

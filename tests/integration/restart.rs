@@ -83,6 +83,10 @@ fn a_hundred_kills_under_load_lose_nothing() {
     let unexplained: Vec<&&String> =
         twice.iter().filter(|address| !interrupted.contains(**address)).collect();
     assert!(unexplained.is_empty(), "delivered twice without a reason: {unexplained:?}");
+    let listed = listed(&site);
+    let is_listed = |address: &str| listed.iter().any(|line| line["address"] == address);
+    let unlisted: Vec<&&String> = twice.iter().filter(|address| !is_listed(address)).collect();
+    assert!(unlisted.is_empty(), "delivered twice, and in no list: {unlisted:?}");
     assert_eq!(site.files("postman"), [""; 0]);
     assert!(site.files("public").is_empty());
     say(&format!(
@@ -93,6 +97,55 @@ fn a_hundred_kills_under_load_lose_nothing() {
         twice.len()
     ));
     assert!(left > 0, "the load was too small to mean anything");
+}
+
+/// The list of those that may be delivered twice.
+fn listed(site: &Site) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(site.path("postoffice/.scheduler.duplicates"));
+    let parse = |line: &str| serde_json::from_str(line).expect("JSON");
+    text.unwrap_or_default().lines().map(parse).collect()
+}
+
+/// Both are killed when the agent has delivered and not marked that yet: the next scheduler says who may
+/// get the mail twice, and delivers to all.
+#[test]
+fn who_may_be_delivered_to_twice_is_listed() {
+    // It takes its time between the delivery and the mark.
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c 0 c 600\"\n");
+    let daemon = site.start();
+    let name = site.put(&["c A.test u@a.test", "c a.test v@a.test"]);
+    until("one is delivered", || site.events().count("count") == 1);
+    let agents = daemon.agents();
+    daemon.kill();
+    agents.iter().for_each(|agent| drop(zsched::sys::send_signal(*agent, libc::SIGKILL)));
+    until("the agent is gone", || processes::working_in(&site.path("")).is_empty());
+    let delivered = site.events().of("count").next().expect("one").address().to_string();
+
+    site.configure("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let daemon = site.start();
+    site.until_empty();
+    let listed = listed(&site);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let of = |name: &str| listed[0][name].clone();
+    assert_eq!((of("address"), of("pid")), (delivered.clone().into(), agents[0].into()));
+    assert_eq!((of("channel"), of("host")), ("c".into(), "a.test".into()));
+    let id = of("spool_id").as_str().expect("an id").to_string();
+    assert!(id.starts_with(&format!("S{}A", name.number())), "{id}");
+    let line = format!("{id}: 1 recipients for c/a.test were left locked by process {}", agents[0]);
+    assert_eq!(site.logged(&line), 1, "{}", site.log());
+    until("the total is told", || {
+        site.logged("1 recipients of 1 messages may be delivered twice") == 1
+    });
+    let deliveries = site.events().deliveries();
+    assert_eq!(deliveries.values().sum::<usize>(), 3);
+    assert_eq!(deliveries[&delivered], 2);
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+
+    // What is in the file stays, and what is not in doubt is not in it.
+    let _daemon = site.start();
+    site.put(&["c b.test w@b.test"]);
+    site.until_empty();
+    assert_eq!(self::listed(&site).len(), 1);
 }
 
 /// An agent of a killed scheduler goes on with its jobs, and locks one after another, while a new

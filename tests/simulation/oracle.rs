@@ -123,6 +123,8 @@ struct Ledger {
     deliveries: u32,
     /// Deliveries that nobody could know of.
     unmarked: u32,
+    /// How often it was told that there may be one.
+    doubts: u32,
     failed: bool,
     expired: bool,
     /// An operator has put it away.
@@ -551,6 +553,11 @@ impl Observer for Oracle {
             deliveries <= 1 + unmarked,
             "file {serial} offset {offset}: delivered {deliveries} times, {unmarked} unknown"
         );
+        let doubts = ledger.doubts;
+        assert!(
+            deliveries <= 1 + doubts,
+            "file {serial} offset {offset}: twice, and nobody says so"
+        );
         self.totals.delivered_twice += u64::from(deliveries > 1);
     }
 
@@ -558,6 +565,14 @@ impl Observer for Oracle {
         self.trace.add(at, || format!("abandoned file {} offset {offset}", file.serial()));
         self.messages.get_mut(&file.serial()).expect("submitted").is_troubled = true;
         self.ledger(file, offset).unmarked += u32::from(secret);
+    }
+
+    fn doubted(&mut self, at: At, serial: u64, offset: u32) {
+        self.trace.add(at, || format!("doubted file {serial} offset {offset}"));
+        let message = self.messages.get_mut(&serial).expect("each file was submitted");
+        if let Some(ledger) = message.recipients.get_mut(&offset) {
+            ledger.doubts += 1;
+        }
     }
 
     fn concluded(&mut self, _at: At, file: &MemoryFile, offset: u32, status: Status) {

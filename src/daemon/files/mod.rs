@@ -5,6 +5,7 @@
 //! ([`super::status_log`]), which need what it removes. What they have done goes
 //! into one channel, some at a time, and the loop is woken through mio's `Waker`. They decide nothing.
 
+mod duplicates;
 mod reader;
 mod scanner;
 mod writer;
@@ -16,6 +17,7 @@ use crate::scheduler::{NoteTicket, StatusRecord};
 use crate::spool::read::Found;
 use crate::spool::scan::{ScanEnd, ScanLimits};
 use crate::spool::{HashLevel, Spool, SpoolName};
+use duplicates::Duplicates;
 use mio::Waker;
 use reader::{ReadQueue, Reader, Urgent};
 use std::io;
@@ -68,6 +70,7 @@ pub struct Files {
     write_requests: Sender<Vec<WriteRequest>>,
     /// Requests of this turn.
     to_write: Vec<WriteRequest>,
+    duplicates: Arc<Duplicates>,
     writer: Option<thread::JoinHandle<()>>,
     status_log: Option<StatusLog>,
 }
@@ -129,13 +132,15 @@ impl Files {
         let (new_names, counts) = channel();
         let (write_requests, writes) = channel();
         let reader = Arc::new(ReadQueue::default());
+        let duplicates = Arc::new(Duplicates::new(spool.duplicates_file()));
         let scanner = (spool.clone(), put.clone());
         start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
-        let mut reads = Reader::new(spool.clone(), level, reader.clone(), put.clone());
+        let mut reads =
+            Reader::new(spool.clone(), level, reader.clone(), put.clone(), duplicates.clone());
         start("reader", move || reads.run())?;
-        let spool = spool.clone();
+        let (spool, list) = (spool.clone(), duplicates.clone());
         let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
-        let writer = start("writer", move || writer::run(&spool, &writes, &put, composer))?;
+        let writer = start("writer", move || writer::run(&spool, &writes, &put, &list, composer))?;
         Ok(Files {
             results,
             portion: Vec::new().into_iter(),
@@ -145,9 +150,15 @@ impl Files {
             reader,
             write_requests,
             to_write: Vec::new(),
+            duplicates,
             writer: Some(writer),
             status_log,
         })
+    }
+
+    /// Who may be delivered to twice, as the threads have found out.
+    pub fn duplicates(&self) -> &Duplicates {
+        &self.duplicates
     }
 
     /// The next result, if there is one.

@@ -1,8 +1,9 @@
 //! The thread that reads control files.
 
+use super::duplicates::Duplicates;
 use super::{Done, Results};
 use crate::spool::read::{self, Found, Look};
-use crate::spool::{HashLevel, Spool, SpoolName};
+use crate::spool::{Doubt, HashLevel, Spool, SpoolName};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -85,6 +86,7 @@ pub struct Reader {
     level: HashLevel,
     queue: Arc<ReadQueue>,
     put: Results,
+    duplicates: Arc<Duplicates>,
     portion: Vec<Done>,
 }
 
@@ -93,8 +95,14 @@ struct Unheard;
 
 impl Reader {
     /// A reader that has done nothing yet.
-    pub fn new(spool: Spool, level: HashLevel, queue: Arc<ReadQueue>, put: Results) -> Reader {
-        Reader { spool, level, queue, put, portion: Vec::new() }
+    pub fn new(
+        spool: Spool,
+        level: HashLevel,
+        queue: Arc<ReadQueue>,
+        put: Results,
+        duplicates: Arc<Duplicates>,
+    ) -> Reader {
+        Reader { spool, level, queue, put, duplicates, portion: Vec::new() }
     }
 
     /// Reads what it is asked to, until there is nobody to ask.
@@ -112,14 +120,16 @@ impl Reader {
 
     fn read_urgent(&mut self, urgent: Urgent) -> Result<(), Unheard> {
         let mut next = Some(urgent);
+        let duplicates = self.duplicates.clone();
+        let mut tell = |doubt: &Doubt| duplicates.tell(doubt);
         while let Some(urgent) = next {
             let done = match urgent {
                 Urgent::Read(name) => {
-                    let found = read::read(&self.spool, self.level, name.clone());
+                    let found = read::read(&self.spool, self.level, name.clone(), &mut tell);
                     Done::Read(name, Box::new(found))
                 }
                 Urgent::Again(name) => {
-                    let found = read::read_again(&self.spool, name.clone());
+                    let found = read::read_again(&self.spool, name.clone(), &mut tell);
                     Done::ReadAgain(name, Box::new(found))
                 }
             };
@@ -143,7 +153,8 @@ impl Reader {
         files.sort_by_key(|(look, name)| (look.changed, name.number()));
         for (look, name) in files {
             self.read_what_is_urgent()?;
-            let found = read::read_looked_at(&self.spool, self.level, name.clone(), &look);
+            let tell = &mut |doubt: &Doubt| self.duplicates.tell(doubt);
+            let found = read::read_looked_at(&self.spool, self.level, name.clone(), &look, tell);
             self.gather(Done::Read(name, Box::new(found)))?;
         }
         self.put_rest()
@@ -183,7 +194,8 @@ mod tests {
         let queue = Arc::new(ReadQueue::default());
         let put = Results { sender, bell: Arc::new(bell) };
         let spool = Spool::new("/nonexistent");
-        let mut reader = Reader::new(spool, HashLevel::Flat, queue.clone(), put);
+        let duplicates = Arc::new(Duplicates::new(spool.duplicates_file()));
+        let mut reader = Reader::new(spool, HashLevel::Flat, queue.clone(), put, duplicates);
         queue.push_urgent(Urgent::Read(name(4711)));
         assert!(reader.read_batch((1..100).map(name).collect()).is_ok());
         let first = results.try_recv().expect("a result").into_iter().next();

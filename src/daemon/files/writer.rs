@@ -1,5 +1,6 @@
 //! The thread that writes to the spool, and removes from it.
 
+use super::duplicates::Duplicates;
 use super::{Done, Results};
 use crate::daemon::orders;
 use crate::daemon::status_log::{Composer, StatusRequest};
@@ -7,7 +8,7 @@ use crate::scheduler::standing::Standing;
 use crate::scheduler::{Note, NoteTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::remove::{self, Reason};
-use crate::spool::{Spool, SpoolName, read};
+use crate::spool::{Doubt, Spool, SpoolName, read};
 use crate::time::Timestamp;
 use std::io;
 use std::path::PathBuf;
@@ -51,12 +52,13 @@ pub fn run(
     spool: &Spool,
     requests: &Receiver<Vec<WriteRequest>>,
     put: &Results,
+    duplicates: &Duplicates,
     mut composer: Option<Composer>,
 ) {
     for batch in requests {
         let mut portion = Vec::new();
         for request in batch {
-            if let Some(done) = write(spool, request, composer.as_mut()) {
+            if let Some(done) = write(spool, request, duplicates, composer.as_mut()) {
                 // What was asked for is done even if nobody wants to know.
                 put.gather(&mut portion, done);
             }
@@ -68,7 +70,12 @@ pub fn run(
     }
 }
 
-fn write(spool: &Spool, request: WriteRequest, composer: Option<&mut Composer>) -> Option<Done> {
+fn write(
+    spool: &Spool,
+    request: WriteRequest,
+    duplicates: &Duplicates,
+    composer: Option<&mut Composer>,
+) -> Option<Done> {
     match request {
         WriteRequest::Status(request) => {
             composer?.add(spool, &request);
@@ -86,7 +93,8 @@ fn write(spool: &Spool, request: WriteRequest, composer: Option<&mut Composer>) 
             Some(Done::OrdersKept(orders::write(&path, &orders)))
         }
         WriteRequest::ClearLocks(name, pid) => {
-            let error = read::clear_locks(spool, &name, pid).err()?;
+            let tell = &mut |doubt: &Doubt| duplicates.tell(doubt);
+            let error = read::clear_locks(spool, &name, pid, tell).err()?;
             Some(Done::LocksNotCleared(name, error))
         }
     }
