@@ -35,7 +35,6 @@ pub fn commands(command: &Command) -> String {
         };
         let options: Vec<&Arg> = command.get_arguments().filter(own).collect();
         if !options.is_empty() {
-            entry.push_str(".Pp\n");
             entry.push_str(&list(options.iter().map(|argument| item(argument))));
         }
         entry

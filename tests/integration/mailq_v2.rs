@@ -120,7 +120,8 @@ fn the_queue_is_shown_over_tcp() {
     assert_eq!(fields.len(), 10, "{record}");
     assert_eq!((fields[1], fields[7], fields[9]), ("0", "1", "as told: deferred"));
     assert!(fields[2].contains('@'), "the address is that of the control file: {record}");
-    assert!(fields[8].starts_with("retry in 5"), "{record}");
+    // How long depends on the time of day, as wake-ups are pulled towards whole hours.
+    assert!(fields[8].starts_with("retry in "), "{record}");
     let counters = client.ask("SHOW COUNTERS");
     assert_eq!(counters.lines().count(), 261);
     let pid = format!("SYS.SchedulerMasterPID{:>20}", daemon.pid());

@@ -20,7 +20,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`session`] | one client: lines in, answers out, who it is |
-//! | [`requests`] | the table of requests: their words, who may make them, who answers |
+//! | [`mod@requests`] | the table of requests: their words, who may make them, who answers |
 //! | [`answer`] | answers: a line, a text that is written some at a time, an order |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
 //! | [`orders`] | requests that change something |
