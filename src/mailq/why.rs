@@ -33,8 +33,8 @@ impl Subject {
     }
 }
 
-/// The number in `4711` or `F/4711-23`.
-fn message_number(text: &str) -> Option<u64> {
+/// The number in `4711` or `F/4711-23`; `None` if it is none of these.
+pub fn message_number(text: &str) -> Option<u64> {
     let (folders, base) = text.rsplit_once('/').unwrap_or(("", text));
     let is_folder = |name: &str| name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());
     let are_folders = folders.is_empty() || folders.split('/').all(is_folder);

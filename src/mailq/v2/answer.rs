@@ -1,6 +1,7 @@
 //! Answers: what a request brings, and what it may take to get there.
 
 use super::tally::Tally;
+use super::words::Wrong;
 use crate::mailq::auth_file::AuthFile;
 use crate::scheduler::{Effect, Order, Scheduler};
 use crate::spool::SpoolName;
@@ -42,6 +43,8 @@ pub enum Reply {
     Text(Box<dyn Text>),
     /// That this request is not known, or not for everybody.
     Unknown,
+    /// That it cannot be meant: the place counts from the end of the words that it begins with.
+    Wrong(Wrong),
     /// Something is to be done, and then told.
     Deed(Box<dyn Deed>),
 }

@@ -23,6 +23,7 @@
 //! | [`mod@requests`] | the table of requests: their words, who may make them, who answers |
 //! | [`answer`] | answers: a line, a text that is written some at a time, an order |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
+//! | [`words`], [`selection`], [`address_pattern`] | words and options; which mail is meant |
 //! | [`orders`] | requests that change something |
 //! | [`tally`] | how often what was asked |
 //!
@@ -30,19 +31,25 @@
 //! as a [`Demand`]; whoever has it says the outcome when there is one. A new request is a row of the table
 //! and its answer.
 
+mod address_pattern;
 mod answer;
 mod counters;
 mod orders;
 mod requests;
+mod selection;
 mod session;
 mod show;
 mod show_thread;
 mod tally;
+mod words;
 
+pub use address_pattern::AddressPattern;
 pub use answer::{Demand, DiskSpace, Findings, HostFacts, Inquiry, Remark, Surroundings};
 pub use requests::{Request, requests};
+pub use selection::{Addresses, Selection};
 pub use session::{LONGEST_REQUEST, Session};
 pub use tally::Tally;
+pub use words::{Word, Words, Wrong, quote};
 
 /// The first line of a session of MAILQ version 2.
 pub const GREETING: &str = "version zmailer 2.0\n";

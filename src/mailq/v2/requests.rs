@@ -5,6 +5,7 @@
 
 use super::answer::{Reply, Surroundings};
 use super::tally::Tally;
+use super::words::Wrong;
 use super::{counters, orders, show, show_thread};
 use crate::mailq::attributes::Attributes;
 
@@ -128,13 +129,15 @@ pub struct Words<'l> {
     pub verb: &'l [u8],
     /// What is behind it.
     pub rest: &'l [u8],
+    /// Of the whole line, in bytes.
+    length: usize,
 }
 
 impl<'l> Words<'l> {
     /// Takes a line apart. A blank at its beginning leaves the verb empty.
     pub fn of(line: &'l [u8]) -> Words<'l> {
         let (verb, rest) = next_word(line);
-        Words { verb, rest }
+        Words { verb, rest, length: line.len() }
     }
 
     /// The row that is meant, and what is behind its words.
@@ -152,6 +155,12 @@ impl<'l> Words<'l> {
             rest = (word == wanted.as_bytes()).then_some(behind)?;
         }
         Some(rest)
+    }
+
+    /// What is wrong with it, with the place in the whole line.
+    fn refuse(&self, behind: &[u8], wrong: &Wrong) -> Reply {
+        let at = self.length - behind.len() + wrong.at;
+        Reply::Line(format!("-at byte {at}: {}\n", wrong.what))
     }
 
     /// What the reply to an unknown request repeats of what is behind the verb. The original has lost all
@@ -172,7 +181,10 @@ pub fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surrounding
     let is_permitted = request.needs.are_none() || attributes.share(request.needs);
     count(request, is_permitted, around);
     match request.refusal {
-        _ if is_permitted => (request.answer)(rest, around),
+        _ if is_permitted => match (request.answer)(rest, around) {
+            Reply::Wrong(wrong) => words.refuse(rest, &wrong),
+            other => other,
+        },
         None => Reply::Unknown,
         Some(refusal) => {
             around.tally.refused += 1;

@@ -260,6 +260,9 @@ impl Session {
                     out.push(b'\n');
                     self.under_way = UnderWay::Text(text);
                 }
+                Reply::Wrong(wrong) => {
+                    out.extend_from_slice(format!("-{}\n", wrong.what).as_bytes());
+                }
                 Reply::Unknown => {
                     around.tally.refused += 1;
                     write_unknown(&words, out);

@@ -1,0 +1,103 @@
+//! Patterns of addresses: `*` is any text, `?` one byte; case does not matter, and brackets are brackets,
+//! as they stand in addresses.
+
+/// The longest pattern, in bytes: longer than any address that may be (RFC 5321, 4.5.3.1).
+pub const LONGEST_PATTERN: usize = 512;
+
+/// A pattern of senders or recipients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressPattern(Box<[u8]>);
+
+impl AddressPattern {
+    /// Reads a pattern; `<>` is the null sender. `Err` says what is wrong with it.
+    pub fn parse(text: &str) -> Result<AddressPattern, String> {
+        match text {
+            "" => Err("an address or a pattern is missing; <> is the null sender".to_string()),
+            _ if text.len() > LONGEST_PATTERN => {
+                Err(format!("a pattern of more than {LONGEST_PATTERN} bytes"))
+            }
+            "<>" => Ok(AddressPattern([].into())),
+            _ => Ok(AddressPattern(text.to_ascii_lowercase().into_bytes().into())),
+        }
+    }
+
+    /// Whether an address fits; `None` is the null sender, which only `<>` and `*` fit.
+    pub fn fits(&self, address: Option<&[u8]>) -> bool {
+        let (pattern, address) = (&self.0, address.unwrap_or_default());
+        let (mut at, mut seen) = (0, 0);
+        // Where the last star stands, and what of the address it has been given.
+        let mut star: Option<(usize, usize)> = None;
+        while seen < address.len() {
+            match pattern.get(at) {
+                Some(b'*') => {
+                    star = Some((at, seen));
+                    at += 1;
+                }
+                Some(byte) if *byte == b'?' || *byte == address[seen].to_ascii_lowercase() => {
+                    (at, seen) = (at + 1, seen + 1);
+                }
+                _ => match &mut star {
+                    Some((place, given)) => {
+                        *given += 1;
+                        (at, seen) = (*place + 1, *given);
+                    }
+                    None => return false,
+                },
+            }
+        }
+        pattern[at..].iter().all(|byte| *byte == b'*')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn stars_and_question_marks() {
+        for (pattern, address, expected) in [
+            ("bob@x.test", Some("Bob@X.Test"), true),
+            ("*@x.test", Some("bob@x.test"), true),
+            ("*@x.test", Some("bob@xxtest"), false),
+            ("*@[127.0.0.?]", Some("a@[127.0.0.1]"), true),
+            ("a*b*c", Some("aXbXbc"), true),
+            ("a*b*c", Some("aXbXb"), false),
+            ("?", Some(""), false),
+            ("*", None, true),
+            ("<>", None, true),
+            ("<>", Some("a"), false),
+            ("a*", None, false),
+        ] {
+            let pattern = AddressPattern::parse(pattern).expect("a pattern");
+            assert_eq!(
+                pattern.fits(address.map(str::as_bytes)),
+                expected,
+                "{pattern:?} {address:?}"
+            );
+        }
+        assert!(AddressPattern::parse("").is_err());
+        assert!(AddressPattern::parse(&"x".repeat(LONGEST_PATTERN + 1)).is_err());
+    }
+
+    /// The plain definition, which takes for ever.
+    fn fits(pattern: &[u8], address: &[u8]) -> bool {
+        match (pattern, address) {
+            ([], rest) => rest.is_empty(),
+            ([b'*', after @ ..], rest) => (0..=rest.len()).any(|skip| fits(after, &rest[skip..])),
+            ([_, ..], []) => false,
+            ([first, after @ ..], [byte, rest @ ..]) => {
+                (*first == b'?' || first == byte) && fits(after, rest)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_it_says(pattern in "[ab?*]{1,8}", address in "[ab]{0,10}") {
+            let expected = fits(pattern.as_bytes(), address.as_bytes());
+            let pattern = AddressPattern::parse(&pattern).expect("a pattern");
+            prop_assert_eq!(pattern.fits(Some(address.as_bytes())), expected);
+        }
+    }
+}

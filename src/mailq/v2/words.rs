@@ -1,0 +1,304 @@
+//! Requests taken apart: words with blanks between them, then options.
+//!
+//! ```text
+//! smtp/*.test "a word with \"quotes\"" older=2h reason="two words"
+//! ```
+//!
+//! A word that begins with a quote ends with one; inside, a backslash stands before a quote or another
+//! backslash. An option is a name in small letters, `=`, and a value on the same terms. Options come last.
+//! Everything is UTF-8 without control characters. What is wrong is told with its place.
+
+use std::str::Chars;
+
+/// Something in a request that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Where: an offset in bytes.
+    pub at: usize,
+    /// What.
+    pub what: String,
+}
+
+impl Wrong {
+    /// Something at this offset.
+    pub fn new(at: usize, what: impl Into<String>) -> Wrong {
+        Wrong { at, what: what.into() }
+    }
+}
+
+/// A word, or the value of an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Where it begins: an offset in bytes.
+    pub at: usize,
+    /// Without its quotes.
+    pub text: String,
+}
+
+impl Word {
+    /// That something is wrong with it.
+    pub fn wrong(&self, what: impl Into<String>) -> Wrong {
+        Wrong::new(self.at, what)
+    }
+}
+
+/// All words of a request. Whoever understands one takes it; what nobody has taken is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    words: std::collections::VecDeque<Word>,
+    options: Vec<(String, Word)>,
+    length: usize,
+}
+
+impl Words {
+    /// Takes the rest of a request apart, behind its verb.
+    pub fn parse(text: &[u8]) -> Result<Words, Wrong> {
+        let text = std::str::from_utf8(text)
+            .map_err(|error| Wrong::new(error.valid_up_to(), "this is not UTF-8"))?;
+        let is_wrong = |(_, c): &(usize, char)| c.is_control() && *c != '\t';
+        if let Some((at, _)) = text.char_indices().find(is_wrong) {
+            return Err(Wrong::new(at, "a control character"));
+        }
+        let mut words = Words { words: [].into(), options: Vec::new(), length: text.len() };
+        let mut reader = Reader { whole: text, at: 0 };
+        while reader.skip_blanks() {
+            words.add(&mut reader)?;
+        }
+        Ok(words)
+    }
+
+    fn add(&mut self, reader: &mut Reader<'_>) -> Result<(), Wrong> {
+        let start = reader.at;
+        let Some(name) = reader.option_name() else {
+            let word = reader.word()?;
+            if let Some((name, _)) = self.options.last() {
+                return Err(word.wrong(format!("a word behind an option, {name}=")));
+            }
+            self.words.push_back(word);
+            return Ok(());
+        };
+        if self.options.iter().any(|(known, _)| *known == name) {
+            return Err(Wrong::new(start, format!("{name}= is given twice")));
+        }
+        let value = reader.word()?;
+        self.options.push((name, value));
+        Ok(())
+    }
+
+    /// The next word that is no option.
+    pub fn next_word(&mut self) -> Option<Word> {
+        self.words.pop_front()
+    }
+
+    /// The same, where one must be: `what` says which.
+    pub fn expect(&mut self, what: &str) -> Result<Word, Wrong> {
+        let end = self
+            .options
+            .first()
+            .map_or(self.length, |(name, value)| value.at.saturating_sub(name.len() + 1));
+        self.next_word().ok_or_else(|| Wrong::new(end, format!("{what} is missing")))
+    }
+
+    /// The value of an option, if it is given.
+    pub fn option(&mut self, name: &str) -> Option<Word> {
+        let index = self.options.iter().position(|(known, _)| known == name)?;
+        Some(self.options.remove(index).1)
+    }
+
+    /// Whether an option is given as `yes`; it may be given as `no`, too.
+    pub fn is_wanted(&mut self, name: &str) -> Result<bool, Wrong> {
+        match self.option(name) {
+            None => Ok(false),
+            Some(value) => match value.text.as_str() {
+                "yes" => Ok(true),
+                "no" => Ok(false),
+                _ => Err(value.wrong(format!("{name}= is yes or no"))),
+            },
+        }
+    }
+
+    /// Everything that can be understood has been taken: what is left is wrong.
+    pub fn end(self) -> Result<(), Wrong> {
+        if let Some(word) = self.words.front() {
+            return Err(word.wrong("nothing is expected here"));
+        }
+        match self.options.first() {
+            Some((name, value)) => Err(value.wrong(format!("there is no {name}= here"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is left of a request.
+struct Reader<'t> {
+    whole: &'t str,
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn rest(&self) -> &'t str {
+        &self.whole[self.at..]
+    }
+
+    fn step(&mut self, chars: &mut Chars<'_>) -> Option<char> {
+        let next = chars.next()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    /// Goes to the next word. Tells whether there is one.
+    fn skip_blanks(&mut self) -> bool {
+        self.at = self.whole.len() - self.rest().trim_start_matches(is_blank).len();
+        !self.rest().is_empty()
+    }
+
+    /// Takes the name of an option and its `=`.
+    fn option_name(&mut self) -> Option<String> {
+        let (name, _) = self.rest().split_once('=')?;
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.bytes().all(is_letter) {
+            return None;
+        }
+        self.at += name.len() + 1;
+        Some(name.to_string())
+    }
+
+    /// Takes a word, in quotes or not; it may be empty.
+    fn word(&mut self) -> Result<Word, Wrong> {
+        let start = self.at;
+        if self.rest().starts_with('"') {
+            return Ok(Word { at: start, text: self.quoted()? });
+        }
+        let end = self.rest().find(is_blank).unwrap_or(self.rest().len());
+        let text = &self.rest()[..end];
+        if let Some(at) = text.find('"') {
+            return Err(Wrong::new(start + at, "a quote in the middle of a word"));
+        }
+        self.at += end;
+        Ok(Word { at: start, text: text.to_string() })
+    }
+
+    fn quoted(&mut self) -> Result<String, Wrong> {
+        let start = self.at;
+        let mut text = String::new();
+        let mut chars = self.rest().chars();
+        self.step(&mut chars);
+        while let Some(next) = self.step(&mut chars) {
+            match next {
+                '"' if self.rest().is_empty() || self.rest().starts_with(is_blank) => {
+                    return Ok(text);
+                }
+                '"' => return Err(Wrong::new(self.at, "a blank is missing behind the quote")),
+                '\\' => {
+                    let what = "behind a backslash comes a quote or another backslash";
+                    let wrong = Wrong::new(self.at, what);
+                    let escaped = self.step(&mut chars).filter(|c| matches!(c, '"' | '\\'));
+                    text.push(escaped.ok_or(wrong)?);
+                }
+                other => text.push(other),
+            }
+        }
+        Err(Wrong::new(start, "this quote has no end"))
+    }
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+/// A word as it is to be written in a request.
+pub fn quote(text: &str) -> String {
+    let is_plain = !text.is_empty() && !text.contains([' ', '\t', '"', '\\', '=']);
+    if is_plain {
+        return text.to_string();
+    }
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<Words, Wrong> {
+        Words::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn words_come_first_and_options_in_any_order() {
+        let mut words =
+            parse("smtp/* \"a \\\"b\\\\\" \t older=2h reason=\"x y\" empty= ").expect("fine");
+        assert_eq!(
+            words.option("reason").map(|word| (word.at, word.text)),
+            Some((35, "x y".into()))
+        );
+        assert_eq!(words.next_word().map(|word| (word.at, word.text)), Some((0, "smtp/*".into())));
+        assert_eq!(words.expect("it").map(|word| word.text), Ok("a \"b\\".to_string()));
+        assert_eq!(words.option("empty").map(|word| word.text), Some(String::new()));
+        assert_eq!(words.option("foo"), None);
+        assert_eq!(words.clone().end(), Err(Wrong::new(25, "there is no older= here")));
+        assert_eq!(words.expect("it"), Err(Wrong::new(19, "it is missing")));
+        assert!(words.option("older").is_some() && words.end().is_ok());
+    }
+
+    #[test]
+    fn only_names_make_options() {
+        for text in ["local/a=b", "=x", "\"older=1\"", "A=b", "-=x", "a.b=c"] {
+            let mut words = parse(text).expect("a word");
+            assert!(words.next_word().is_some() && words.end().is_ok(), "{text}");
+        }
+        assert_eq!(parse("dry-run=yes").expect("an option").is_wanted("dry-run"), Ok(true));
+        let wrong = parse("dry-run=maybe").expect("an option").is_wanted("dry-run");
+        assert_eq!(wrong, Err(Wrong::new(8, "dry-run= is yes or no")));
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_place() {
+        for (text, at) in [
+            ("a \"b", 2),
+            ("a b\"c", 3),
+            ("\"a\"b", 3),
+            ("a\u{7f}", 1),
+            ("x=1 y", 4),
+            ("x=1 x=2", 4),
+            ("a\u{85}", 1),
+        ] {
+            assert_eq!(parse(text).map_err(|wrong| wrong.at), Err(at), "{text:?}");
+        }
+        assert_eq!(Words::parse(b"ab \xff").map_err(|wrong| wrong.at), Err(3));
+        assert_eq!(Words::parse(b"a\0").map_err(|wrong| wrong.at), Err(1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_apart_or_refused_at_one_of_them(
+            bytes in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            if let Err(wrong) = Words::parse(&bytes) {
+                prop_assert!(wrong.at <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn lines_of_the_language_are_refused_within_them(text in "[ab=\"\\\\ \t/é-]{0,30}") {
+            if let Err(wrong) = parse(&text) {
+                prop_assert!(wrong.at <= text.len() && text.is_char_boundary(wrong.at));
+            }
+        }
+
+        #[test]
+        fn what_is_quoted_comes_back(
+            texts in prop::collection::vec("[ -~é]{0,12}", 0..6),
+            value in "[ -~é]{0,12}",
+        ) {
+            let mut line: String = texts.iter().map(|text| quote(text) + "  ").collect();
+            line += &format!("value={}", quote(&value));
+            let mut words = parse(&line).expect("it was quoted");
+            for text in texts {
+                prop_assert_eq!(words.next_word().map(|word| word.text), Some(text));
+            }
+            prop_assert_eq!(words.option("value").map(|word| word.text), Some(value));
+            prop_assert_eq!(words.end(), Ok(()));
+        }
+    }
+}
