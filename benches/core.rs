@@ -17,7 +17,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched::config::{Config, Context, Zenv};
 use zsched::mailq::v1::Dump;
-use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
+use zsched::scheduler::select::{Cursor, Selected, Selector};
+use zsched::scheduler::standing::{Destinations, LimitName, Scope};
+use zsched::scheduler::{Action, AgentId, Event, Order, Scheduler, Settings};
 use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
 use zsched::time::Timestamp;
 
@@ -28,6 +30,8 @@ const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 const BATCH: u64 = 1000;
 /// Number of the first message: as long as those of inodes.
 const FIRST: u64 = 10_000_000;
+/// Destinations of messages that one order is about, as clients' requests give them.
+const ORDERED: usize = 500;
 /// What the dump of a client is written in, in bytes.
 const DUMP_STEP: usize = 64 << 10;
 
@@ -227,6 +231,7 @@ fn pauses(most: u64) {
     let ring_each = fifty_clauses("discard -c $channel -h $host");
     world.reload("reload that makes a ring for each host", &ring_each);
     world.reload("reload of the same, with a ring for each host", &ring_each);
+    world.orders();
     let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
     shown("ETRN", took);
     world.dump();
@@ -251,8 +256,12 @@ fn shown(what: &str, took: Duration) {
 impl World {
     /// Prints the longest of the turns that a new configuration takes to be in force everywhere.
     fn reload(&mut self, what: &str, text: &str) {
-        let config = config(text);
-        let (_, mut longest) = timed(|| self.core.handle(START, Event::Configured(config)));
+        self.turns(what, Event::Configured(config(text)));
+    }
+
+    /// Prints the longest of the turns that something takes.
+    fn turns(&mut self, what: &str, event: Event<'_>) {
+        let (_, mut longest) = timed(|| self.core.handle(START, event));
         let (mut turns, mut all) = (1, longest);
         let mut actions = self.actions();
         while self.core.next_wakeup().is_some_and(|wakeup| wakeup <= START) {
@@ -265,6 +274,52 @@ impl World {
         self.perform(actions);
         let all = all.as_secs_f64() * 1e3;
         shown(&format!("{what} (longest of {turns} turns, {all:.0} ms in all)"), longest);
+    }
+
+    /// Prints for how long operators' orders stop delivery: first what is about everything, then a batch of what
+    /// is about messages.
+    fn orders(&mut self) {
+        let everything = || Scope::Destinations(Destinations::parse("*/*").expect("a pattern"));
+        let hold = |scope| Order::Hold { scope, reason: String::new() };
+        self.order("HOLD of everything", hold(everything()));
+        self.order("RELEASE of everything", Order::Release(everything()));
+        for number in 1..100 {
+            let pattern = Destinations::parse(&format!("smtp/*.special{number}.example"));
+            let order = hold(Scope::Destinations(pattern.expect("a pattern")));
+            self.core.handle(START, Event::Ordered { ticket: 1, by: "bench".into(), order });
+            while self.core.next_wakeup().is_some_and(|wakeup| wakeup <= START) {
+                self.core.handle(START, Event::Tick);
+            }
+        }
+        self.order("HOLD of everything, the hundredth hold", hold(everything()));
+        self.order("RELEASE ALL", Order::ReleaseAll);
+        let (scope, limit) = (Scope::Ring("*/*".to_string()), LimitName::MaxRing);
+        self.order("SET", Order::Set { scope, limit, value: 5, until: None });
+        let mut cursor = Cursor::default();
+        let (selector, mut longest) = (Selector::default(), Duration::ZERO);
+        let mut batches: Vec<Vec<Selected>> = Vec::new();
+        while !cursor.is_over() {
+            let (found, took) = timed(|| self.core.select(&selector, &mut cursor, ORDERED));
+            longest = longest.max(took);
+            if batches.len() < 4 {
+                batches.push(found);
+            }
+        }
+        shown(&format!("a search (longest of all steps of {ORDERED})"), longest);
+        let messages = |batch: &[Selected]| batch.iter().map(|found| found.id).collect::<Vec<_>>();
+        let targets =
+            |batch: &[Selected]| batch.iter().map(|f| f.target.clone()).collect::<Vec<_>>();
+        let held = messages(&batches[0]);
+        let order = Order::HoldMessages { messages: held.clone(), reason: String::new() };
+        self.order(&format!("HOLD of {ORDERED} messages"), order);
+        self.order("RELEASE of them", Order::ReleaseMessages(held));
+        self.order(&format!("RETRY of {ORDERED} messages"), Order::Retry(targets(&batches[1])));
+        self.order("EXPIRE of as many", Order::Expire(targets(&batches[2])));
+        self.order("DELETE of as many", Order::Delete(targets(&batches[3])));
+    }
+
+    fn order(&mut self, what: &str, order: Order) {
+        self.turns(what, Event::Ordered { ticket: 1, by: "bench".to_string(), order });
     }
 
     /// Prints the longest step of a dump, written as a client would take it.

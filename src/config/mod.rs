@@ -131,6 +131,15 @@ impl Context {
 }
 
 impl Config {
+    /// Whether a clause has this pattern, `channel/host`.
+    pub fn has_pattern(&self, pattern: &str) -> bool {
+        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
+        let is_it = |clause: &WrittenClause| {
+            clause.pattern.channel.text == channel && clause.pattern.host.text == host
+        };
+        self.clauses.iter().any(is_it)
+    }
+
     /// Reads a configuration file. On failure everything that is wrong with it, warnings too.
     pub fn load(path: &Path, context: &Context) -> Result<Loaded, Vec<Diagnostic>> {
         let text = read(path).map_err(|error| {

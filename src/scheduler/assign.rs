@@ -36,6 +36,7 @@ impl Scheduler {
         self.threads[thread].ring = ring;
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
+        self.review_ring(ring);
         // There is hardly ever any.
         if !self.standing.is_empty() {
             self.look_at_hold(thread);

@@ -3,7 +3,6 @@
 
 use super::Scheduler;
 use super::action::Verdict;
-use super::destination::Destination;
 use super::message::MessageId;
 use super::order::{Effect, Target};
 use super::outcome::Final;
@@ -12,7 +11,14 @@ use super::thread::ThreadId;
 use super::vertex::{Fate, Place, VertexId};
 use crate::spool::note::Occasion;
 use crate::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What of a message is meant.
+enum Part {
+    All,
+    /// What goes to these.
+    Some(BTreeSet<ThreadId>),
+}
 
 impl Scheduler {
     pub(super) fn retry_threads(&mut self, threads: &[ThreadId]) -> Effect {
@@ -25,7 +31,8 @@ impl Scheduler {
         effect
     }
 
-    pub(super) fn retry(&mut self, targets: &[Target]) -> Effect {
+    /// Makes due what waits. Adds the threads in which something does to `turned`.
+    pub(super) fn retry(&mut self, targets: &[Target], turned: &mut Vec<ThreadId>) -> Effect {
         let mut effect = Effect::default();
         for (_, vertices) in self.meant(targets, &mut effect) {
             for vertex in vertices {
@@ -37,6 +44,7 @@ impl Scheduler {
                 if self.vertices[vertex].place == Place::Waiting {
                     self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
                     effect.recipients += recipients;
+                    turned.push(thread);
                     self.update_readiness_at_wakeup(thread);
                 }
             }
@@ -96,30 +104,38 @@ impl Scheduler {
 
     /// What targets mean: the vertices of each message. One that is named twice counts once.
     fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
-        let mut meant: BTreeMap<u64, (MessageId, Vec<VertexId>)> = BTreeMap::new();
+        let mut wanted: BTreeMap<u64, Part> = BTreeMap::new();
         for target in targets {
-            let Some(message) = self.messages.find(target.number) else {
-                continue;
-            };
-            if self.messages[message].removing {
-                continue;
+            let part = wanted.entry(target.number).or_insert_with(|| Part::Some(BTreeSet::new()));
+            match (&target.destination, part) {
+                (None, part) => *part = Part::All,
+                (Some(_), Part::All) => {}
+                (Some(destination), Part::Some(threads)) => {
+                    let (channel, host) = (destination.channel(), destination.host());
+                    threads.extend(self.threads.find_existing(channel, host));
+                }
             }
-            let (_, known) = meant.entry(target.number).or_insert((message, Vec::new()));
-            let is_new = |vertex: &VertexId| {
-                self.goes_to(*vertex, target.destination.as_ref()) && !known.contains(vertex)
-            };
-            let vertices = self.messages[message].vertices.iter(&self.vertices);
-            let new: Vec<VertexId> = vertices.filter(is_new).collect();
-            known.extend(new);
         }
-        meant.retain(|_, (_, vertices)| !vertices.is_empty());
+        let meant = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
+        let meant: Vec<(MessageId, Vec<VertexId>)> = meant.collect();
         effect.messages = meant.len() as u32;
-        meant.into_values().collect()
+        meant
     }
 
-    fn goes_to(&self, vertex: VertexId, destination: Option<&Destination>) -> bool {
-        let thread = &self.threads[self.vertices[vertex].thread];
-        destination.is_none_or(|destination| thread.destination == *destination)
+    /// The vertices of a message that are meant, if there are any. However many destinations are named, the
+    /// message is gone through once: it may have a hundred thousand.
+    fn part_of(&self, number: u64, part: &Part) -> Option<(MessageId, Vec<VertexId>)> {
+        let message = self.messages.find(number)?;
+        if self.messages[message].removing {
+            return None;
+        }
+        let is_meant = |vertex: &VertexId| match part {
+            Part::All => true,
+            Part::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+        };
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
+        (!vertices.is_empty()).then_some((message, vertices))
     }
 
     /// Ends recipients of a message in a way that is no delivery and no failure.

@@ -111,6 +111,7 @@ impl Scheduler {
             }
             Err(error) => {
                 self.log_write_trouble(now, format!("{name}: cannot write a diagnostic: {error}"));
+                self.note_has_failed(ticket, error);
                 return self.timers.add(now + WRITE_AGAIN, Timer::Note(ticket));
             }
         };

@@ -17,9 +17,19 @@ use crate::spool::SpoolId;
 use crate::time::Timestamp;
 
 impl Scheduler {
-    pub(super) fn hold(&mut self, scope: Scope, author: Author, reason: String) -> Effect {
+    pub(super) fn hold(
+        &mut self,
+        now: Timestamp,
+        scope: Scope,
+        author: Author,
+        reason: String,
+    ) -> Effect {
         if let Scope::Message(id) = scope {
-            return self.hold_message(id, Hold { scope, author, reason });
+            let effect = self.hold_message(id, Hold { scope, author, reason });
+            if effect.refusal.is_none() {
+                self.keep_standing_orders();
+            }
+            return effect;
         }
         if self.standing.holds.iter().any(|hold| hold.scope == scope) {
             return Effect::refused(OrderRefusal::Already);
@@ -29,7 +39,51 @@ impl Scheduler {
         }
         self.standing.holds.push(Hold { scope, author, reason });
         self.keep_standing_orders();
-        self.look_at_holds()
+        self.review(now);
+        Effect::default()
+    }
+
+    /// Holds messages, as many as may be. Those that are held already stay as they are.
+    pub(super) fn hold_messages(
+        &mut self,
+        messages: &[SpoolId],
+        author: &Author,
+        reason: &str,
+    ) -> Effect {
+        let mut all = Effect::default();
+        for id in messages {
+            let scope = Scope::Message(*id);
+            let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
+            match self.hold_message(*id, hold) {
+                Effect { refusal: Some(OrderRefusal::TooMany), .. } => {
+                    all.refusal = Some(OrderRefusal::TooMany);
+                    break;
+                }
+                Effect { refusal: Some(_), .. } => {}
+                effect => all.add(&effect),
+            }
+        }
+        if all.messages > 0 {
+            self.keep_standing_orders();
+        }
+        all
+    }
+
+    /// Releases messages, those of them that are held.
+    pub(super) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
+        let before = self.standing.messages.len();
+        let mut all = Effect::default();
+        for id in messages {
+            if self.standing.hold_of_message(*id).is_some() {
+                self.standing.messages.remove(&id.number);
+                let message = self.message_of(*id);
+                all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
+            }
+        }
+        if self.standing.messages.len() < before {
+            self.keep_standing_orders();
+        }
+        all
     }
 
     fn hold_message(&mut self, id: SpoolId, hold: Hold) -> Effect {
@@ -44,7 +98,6 @@ impl Scheduler {
         }
         self.standing.messages.insert(id.number, hold);
         self.messages[message].held = true;
-        self.keep_standing_orders();
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             let recipients = self.vertices[vertex].pending;
@@ -77,7 +130,8 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.keep_standing_orders();
-        self.look_at_holds()
+        self.review(now);
+        Effect::default()
     }
 
     pub(super) fn release_all(&mut self, now: Timestamp) -> Effect {
@@ -87,7 +141,8 @@ impl Scheduler {
         let messages = std::mem::take(&mut self.standing.messages);
         self.standing.holds.clear();
         self.keep_standing_orders();
-        let mut effect = self.look_at_holds();
+        self.review(now);
+        let mut effect = Effect::default();
         for hold in messages.into_values() {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.message_of(id)
@@ -119,24 +174,6 @@ impl Scheduler {
         self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
         self.ensure_wakeup(now, thread);
         self.update_readiness(thread);
-    }
-
-    /// Finds out for each thread whether it is held now.
-    fn look_at_holds(&mut self) -> Effect {
-        let threads: Vec<ThreadId> = self.threads.iter().map(|(id, _)| id).collect();
-        let mut effect = Effect::default();
-        for thread in threads {
-            if self.look_at_hold(thread) {
-                let thread_ref = &self.threads[thread];
-                effect.threads += 1;
-                effect.recipients += thread_ref.recipients;
-                let fed = thread_ref.fed.iter(&self.vertices);
-                effect.busy += fed.map(|vertex| self.vertices[vertex].pending).sum::<u32>();
-                // One that is in a ring that has more to do is served at once.
-                self.update_readiness_at_wakeup(thread);
-            }
-        }
-        effect
     }
 
     /// Finds out whether a thread is held. Tells whether that has changed.

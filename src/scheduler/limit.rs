@@ -52,17 +52,24 @@ impl Scheduler {
         }
         self.standing.limits.push(SetLimit { scope, limit, value, until, author });
         self.keep_standing_orders();
-        self.look_at_limits()
+        self.look_at_limits(now);
+        Effect::default()
     }
 
-    pub(super) fn unset_limit(&mut self, _: Timestamp, scope: &Scope, limit: LimitName) -> Effect {
+    pub(super) fn unset_limit(
+        &mut self,
+        now: Timestamp,
+        scope: &Scope,
+        limit: LimitName,
+    ) -> Effect {
         let before = self.standing.limits.len();
         self.standing.limits.retain(|set| set.scope != *scope || set.limit != limit);
         if self.standing.limits.len() == before {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.keep_standing_orders();
-        self.look_at_limits()
+        self.look_at_limits(now);
+        Effect::default()
     }
 
     /// The time of a limit may be over.
@@ -80,25 +87,15 @@ impl Scheduler {
             self.log(log::Level::Info, text);
         }
         self.keep_standing_orders();
-        self.look_at_limits();
+        self.look_at_limits(now);
     }
 
-    /// Finds out for all rings and threads which limits they have now.
-    fn look_at_limits(&mut self) -> Effect {
-        let rings: Vec<RingId> = self.rings.iter().map(|(id, _)| id).collect();
-        for ring in rings {
-            self.look_at_limits_of_ring(ring);
-            self.serve_later(ring);
-        }
-        let threads: Vec<ThreadId> = self.threads.iter().map(|(id, _)| id).collect();
-        let mut effect = Effect::default();
-        for thread in threads {
-            effect.threads += u32::from(self.look_at_limits_of_thread(thread));
-            self.update_readiness(thread);
-        }
+    /// Begins to find out for all rings and threads which limits they have now. The lines of rings are as
+    /// the former limits made them: all rings are asked anew.
+    fn look_at_limits(&mut self, now: Timestamp) {
+        self.review.limits_have_changed();
         self.forget_starved();
-        self.serve_all_rings();
-        effect
+        self.review(now);
     }
 
     /// Puts a ring under the limits that are in force.
@@ -106,6 +103,15 @@ impl Scheduler {
         let ring_ref = &self.rings[ring];
         let limited = limited(&self.standing, ring_ref, &ring_ref.configured);
         self.rings[ring].clause = limited;
+        self.rings[ring].limits_seen = self.review.limits();
+    }
+
+    /// The same, unless that was done since they have changed.
+    pub(super) fn review_ring(&mut self, ring: RingId) {
+        if self.rings[ring].limits_seen != self.review.limits() {
+            self.look_at_limits_of_ring(ring);
+            self.serve_later(ring);
+        }
     }
 
     /// Puts a thread under the limit that is in force. Tells whether it is another one than before.

@@ -47,6 +47,7 @@ mod event;
 mod expiry;
 mod feed;
 mod finish;
+pub mod foresee;
 mod hold;
 mod inspect;
 mod invariants;
@@ -62,6 +63,7 @@ mod reload;
 mod remark;
 mod resync;
 mod retry;
+mod review;
 mod ring;
 pub mod select;
 mod serve;
@@ -141,6 +143,8 @@ pub struct Scheduler {
     /// What the former scheduler has left, until everything that was there is loaded.
     memory: Option<learned::Memory>,
     lessons: u64,
+    /// Threads that are being compared with the orders in force.
+    review: review::Review,
     /// While threads are left that the present configuration is still to be applied to: where in their
     /// pool the first of them may be.
     swept: Option<usize>,
@@ -194,6 +198,7 @@ impl Scheduler {
             write_trouble: None,
             memory: None,
             lessons: 0,
+            review: review::Review::default(),
             swept: None,
             next_agent: 1,
             next_ticket: 1,
@@ -269,7 +274,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let mut is_swept = false;
+        let (mut is_swept, mut is_reviewed) = (false, false);
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
@@ -281,11 +286,15 @@ impl Scheduler {
                 Timer::Limits => self.limits_timer(now),
                 Timer::KeepOrders => self.act(Action::KeepStanding { ticket: None }),
                 Timer::Sweep => is_swept = true,
+                Timer::Review => is_reviewed = true,
             }
         }
-        // It sets its timer again, for the next turn.
+        // These set their timers again, for the next turn.
         if is_swept {
             self.sweep(now);
+        }
+        if is_reviewed {
+            self.review_on(now);
         }
     }
 

@@ -11,6 +11,7 @@ use super::agent::State;
 use super::destination::Destination;
 use super::standing::{Author, LimitName, Scope};
 use super::thread::ThreadId;
+use crate::spool::SpoolId;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +34,15 @@ pub enum Order {
     Release(Scope),
     /// Undo all holds, those of single messages included.
     ReleaseAll,
+    /// Hold each of these messages, unless it is held already.
+    HoldMessages {
+        /// Which.
+        messages: Vec<SpoolId>,
+        /// Why; may be empty.
+        reason: String,
+    },
+    /// Undo the holds of these messages.
+    ReleaseMessages(Vec<SpoolId>),
     /// Try everything queued for a host now (ETRN); in lower case.
     Turn(#[serde(with = "crate::recording::bytes")] Box<[u8]>),
     /// Try these threads now.
@@ -65,6 +75,8 @@ pub enum Order {
     },
     /// End the agent of this process, when it has finished its present job.
     RetireAgent(u32),
+    /// Log what becomes of each recipient and message, or do not.
+    LogOutcomes(bool),
 }
 
 /// Recipients of one message: those for one destination, or all.
@@ -134,7 +146,9 @@ impl Scheduler {
         let by = Author { name: by, since: now };
         let mut turned = Vec::new();
         let effect = match order {
-            Order::Hold { scope, reason } => self.hold(scope, by, reason),
+            Order::Hold { scope, reason } => self.hold(now, scope, by, reason),
+            Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
+            Order::ReleaseMessages(messages) => self.release_messages(now, &messages),
             Order::Release(scope) => self.release(now, &scope),
             Order::ReleaseAll => self.release_all(now),
             Order::Turn(host) => {
@@ -145,7 +159,7 @@ impl Scheduler {
                 turned = self.find_threads(&threads);
                 self.retry_threads(&turned)
             }
-            Order::Retry(targets) => self.retry(&targets),
+            Order::Retry(targets) => self.retry(&targets, &mut turned),
             Order::Expire(targets) => self.expire_targets(now, &by, &targets),
             Order::Delete(targets) => self.delete_targets(now, &targets),
             Order::Reroute(targets) => self.reroute_targets(now, &targets),
@@ -154,12 +168,16 @@ impl Scheduler {
             }
             Order::Unset { scope, limit } => self.unset_limit(now, &scope, limit),
             Order::RetireAgent(pid) => self.retire_agent_of(now, pid),
+            Order::LogOutcomes(log) => {
+                self.settings.log_outcomes = log;
+                Effect::default()
+            }
         };
         self.pending_orders.present = None;
         self.serve_all(now);
         let started = turned.iter().any(|thread| self.has_agents_now(*thread));
         if let Some((kept, _)) = self.pending_orders.orders.get_mut(&ticket) {
-            *kept = Effect { started, unstored: kept.unstored, ..effect };
+            kept.add(&Effect { started, ..effect });
         }
         self.part_of_order_done(ticket, None);
     }
@@ -193,14 +211,32 @@ impl Scheduler {
         }
     }
 
+    /// A note cannot be written for now. Whoever ordered it is told; it is tried again all the same.
+    pub(super) fn note_has_failed(&mut self, note: NoteTicket, error: ErrorKind) {
+        if let Some(ticket) = self.pending_orders.notes.remove(&note) {
+            self.part_of_order_done(ticket, Some(error));
+        }
+    }
+
+    /// The present order has one part more. Returns it, if there is one.
+    pub(super) fn add_part(&mut self) -> Option<OrderTicket> {
+        let ticket = self.pending_orders.present?;
+        let (_, left) = self.pending_orders.orders.get_mut(&ticket)?;
+        *left += 1;
+        Some(ticket)
+    }
+
+    /// An order has changed something more.
+    pub(super) fn order_has_done(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
+        let order = ticket.and_then(|ticket| self.pending_orders.orders.get_mut(&ticket));
+        if let Some((sum, _)) = order {
+            sum.add(effect);
+        }
+    }
+
     /// What is in force has changed: it is to be stored, before the present order counts as obeyed.
     pub(super) fn keep_standing_orders(&mut self) {
-        let ticket = self.pending_orders.present;
-        if let Some((_, left)) =
-            ticket.and_then(|ticket| self.pending_orders.orders.get_mut(&ticket))
-        {
-            *left += 1;
-        }
+        let ticket = self.add_part();
         self.act(Action::KeepStanding { ticket });
     }
 
@@ -230,6 +266,19 @@ impl Scheduler {
 }
 
 impl Effect {
+    /// Adds what another order, or another part of it, has changed.
+    pub fn add(&mut self, other: &Effect) {
+        self.threads += other.threads;
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        self.busy += other.busy;
+        self.held += other.held;
+        self.started |= other.started;
+        self.agents += other.agents;
+        self.unstored = self.unstored.or(other.unstored);
+        self.refusal = self.refusal.or(other.refusal);
+    }
+
     /// Nothing, for this reason.
     pub(super) fn refused(refusal: OrderRefusal) -> Effect {
         Effect { refusal: Some(refusal), ..Effect::default() }

@@ -44,6 +44,8 @@ pub struct Ring {
     /// Its clause is no longer in force. It ends with its last agent, and when the sweep of a reload has
     /// moved its last thread.
     pub is_retired: bool,
+    /// The limits that its clause goes by ([`super::review::Review::limits`]).
+    pub limits_seen: u32,
 }
 
 /// Why an agent may not be started now.
@@ -87,6 +89,7 @@ impl Ring {
             is_unserved: false,
             line: None,
             is_retired: false,
+            limits_seen: 0,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Finding out which mail an operator means: some at a time, while the queue goes on changing.
 
 use super::Scheduler;
+use super::message::MessageId;
 use super::order::Target;
 use super::standing::Destinations;
-use super::vertex::Place;
+use super::vertex::{Place, VertexId};
 use crate::spool::{SpoolId, SpoolName};
 use crate::time::Timestamp;
 
@@ -16,10 +17,12 @@ pub struct Selector {
     pub number: Option<u64>,
     /// Its message file was modified before this.
     pub older_than: Option<Timestamp>,
+    /// Only messages that are held, one by one.
+    pub held: bool,
 }
 
 /// Some of what is meant.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Selected {
     /// The message.
     pub id: SpoolId,
@@ -31,74 +34,121 @@ pub struct Selected {
     pub recipients: u32,
     /// An agent has them.
     pub is_busy: bool,
+    /// They wait for a time.
+    pub is_waiting: bool,
+    /// The message is held.
+    pub is_held: bool,
+    /// They are not tried before something is released: the message, or where they go.
+    pub is_held_back: bool,
 }
 
-/// Where a search goes on: the number of the next message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor(Option<u64>);
+/// Where a search goes on.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// The number of the present message, or the lowest that the next one may have.
+    number: Option<u64>,
+    /// What of the present message was not looked at, in reverse: it may have very many destinations.
+    rest: Vec<VertexId>,
+}
 
 impl Default for Cursor {
     fn default() -> Cursor {
-        Cursor(Some(0))
+        Cursor { number: Some(0), rest: Vec::new() }
     }
 }
 
 impl Cursor {
     /// Whether everything was looked at.
-    pub fn is_over(self) -> bool {
-        self.0.is_none()
+    pub fn is_over(&self) -> bool {
+        self.number.is_none()
     }
 }
 
 impl Scheduler {
-    /// Looks at the next `count` vertices, about, for such as are meant.
+    /// Looks at the next `count` vertices for such as are meant.
     pub fn select(&self, selector: &Selector, cursor: &mut Cursor, count: usize) -> Vec<Selected> {
         let mut selected = Vec::new();
         let mut left = count;
         while left > 0
-            && let Some(number) = cursor.0
+            && let Some(number) = cursor.number
         {
-            let wanted = selector.number.unwrap_or(number);
-            let Some(message) = self.messages.at_or_after(wanted) else {
-                cursor.0 = None;
+            let Some(message) = self.next_message(selector, number) else {
+                *cursor = Cursor { number: None, rest: Vec::new() };
                 break;
             };
             let found = self.messages[message].name.number();
-            if selector.number.is_some_and(|wanted| wanted != found) {
-                cursor.0 = None;
-                break;
+            if cursor.rest.is_empty() || found != number {
+                cursor.rest = self.vertices_meant(selector, message);
             }
-            left -= self.messages[message].vertices.len().clamp(1, left);
-            self.select_of(selector, message, &mut selected);
-            cursor.0 = found.checked_add(1).filter(|_| selector.number.is_none());
+            cursor.number = Some(found);
+            let behind = cursor.rest.len().saturating_sub(left);
+            let now = cursor.rest.split_off(behind);
+            left -= now.len().max(1);
+            let now = now.into_iter().rev();
+            selected.extend(now.filter_map(|vertex| self.selected(selector, message, vertex)));
+            if cursor.rest.is_empty() {
+                cursor.number = found.checked_add(1).filter(|_| selector.number.is_none());
+            }
         }
         selected
     }
 
-    fn select_of(
+    /// Whether a message is there, and is not leaving.
+    pub fn has_message(&self, id: SpoolId) -> bool {
+        self.message_of(id).is_some_and(|message| !self.messages[message].removing)
+    }
+
+    /// The first message at or behind a number that may be meant.
+    fn next_message(&self, selector: &Selector, number: u64) -> Option<MessageId> {
+        if let Some(wanted) = selector.number {
+            return self.messages.find(wanted).filter(|_| number <= wanted);
+        }
+        let mut from = number;
+        while selector.held {
+            let (held, _) = self.standing.messages.range(from..).next()?;
+            if let Some(message) = self.messages.find(*held) {
+                return Some(message);
+            }
+            from = held.checked_add(1)?;
+        }
+        self.messages.at_or_after(from)
+    }
+
+    /// What is to be looked at of a message, in reverse.
+    fn vertices_meant(&self, selector: &Selector, message: MessageId) -> Vec<VertexId> {
+        let message = &self.messages[message];
+        let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
+        if message.removing || is_young || (selector.held && !message.held) {
+            return Vec::new();
+        }
+        let mut vertices = message.vertices.to_vec(&self.vertices);
+        vertices.reverse();
+        vertices
+    }
+
+    fn selected(
         &self,
         selector: &Selector,
-        message: super::message::MessageId,
-        selected: &mut Vec<Selected>,
-    ) {
-        let message = &self.messages[message];
-        if message.removing || selector.older_than.is_some_and(|time| message.modified >= time) {
-            return;
+        message: MessageId,
+        vertex: VertexId,
+    ) -> Option<Selected> {
+        // It may have gone since it was found.
+        let vertex = self.vertices.get(vertex).filter(|vertex| vertex.message == message)?;
+        let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
+        let is_meant = |wanted: &Destinations| wanted.matches(&thread.destination);
+        if vertex.place == Place::Spent || !selector.destinations.as_ref().is_none_or(is_meant) {
+            return None;
         }
-        for vertex in message.vertices.iter(&self.vertices) {
-            let vertex = &self.vertices[vertex];
-            let destination = &self.threads[vertex.thread].destination;
-            let is_meant = |wanted: &Destinations| wanted.matches(destination);
-            if selector.destinations.as_ref().is_none_or(is_meant) {
-                let number = message.name.number();
-                selected.push(Selected {
-                    id: message.spool_id(),
-                    name: message.name.clone(),
-                    target: Target { number, destination: Some(destination.clone()) },
-                    recipients: vertex.pending,
-                    is_busy: vertex.place == Place::Fed,
-                });
-            }
-        }
+        let (number, destination) = (message.name.number(), Some(thread.destination.clone()));
+        Some(Selected {
+            id: message.spool_id(),
+            name: message.name.clone(),
+            target: Target { number, destination },
+            recipients: vertex.pending,
+            is_busy: vertex.place == Place::Fed,
+            is_waiting: vertex.place == Place::Waiting,
+            is_held: message.held,
+            is_held_back: vertex.place == Place::Held || thread.held,
+        })
     }
 }

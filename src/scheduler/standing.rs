@@ -84,7 +84,8 @@ pub enum LimitName {
 }
 
 impl LimitName {
-    const ALL: [LimitName; 5] = [
+    /// All of them.
+    pub const ALL: [LimitName; 5] = [
         LimitName::MaxTa,
         LimitName::MaxChannel,
         LimitName::MaxRing,
@@ -199,7 +200,11 @@ pub struct StandingOrders {
 impl StandingOrders {
     /// The hold that keeps a thread of a ring from getting agents.
     pub fn hold_of(&self, destination: &Destination, ring: &Ring) -> Option<&Hold> {
-        self.holds.iter().find(|hold| hold.scope.contains(destination, ring))
+        if self.holds.is_empty() {
+            return None;
+        }
+        let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));
+        self.holds.iter().find(|hold| hold.scope.contains_named(&channel, &host, ring))
     }
 
     /// The hold of a message.
@@ -218,6 +223,11 @@ impl StandingOrders {
         self.holds.len() + self.messages.len() + self.limits.len()
     }
 
+    /// How many a thread is compared with.
+    pub(super) fn reviewed(&self) -> usize {
+        self.holds.len() + self.limits.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -227,8 +237,13 @@ impl StandingOrders {
 impl Scope {
     /// Whether a thread of a ring is meant.
     pub fn contains(&self, destination: &Destination, ring: &Ring) -> bool {
+        let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));
+        self.contains_named(&channel, &host, ring)
+    }
+
+    fn contains_named(&self, channel: &Name<'_>, host: &Name<'_>, ring: &Ring) -> bool {
         match self {
-            Scope::Destinations(destinations) => destinations.matches(destination),
+            Scope::Destinations(destinations) => destinations.pattern.matches(channel, host),
             Scope::Ring(pattern) => ring.is_called(pattern),
             Scope::Message(_) => false,
         }
@@ -244,6 +259,11 @@ impl Ring {
 }
 
 impl Scheduler {
+    /// Whether a clause of the configuration has this pattern, `channel/host`.
+    pub fn has_clause(&self, pattern: &str) -> bool {
+        self.config.has_pattern(pattern)
+    }
+
     /// The orders in force.
     pub fn standing_orders(&self) -> &StandingOrders {
         &self.standing

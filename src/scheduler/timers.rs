@@ -29,6 +29,8 @@ pub enum Timer {
     KeepOrders,
     /// Threads that a new configuration is still to be applied to.
     Sweep,
+    /// Threads that are still to be compared with the orders in force.
+    Review,
 }
 
 /// All timers, soonest first.

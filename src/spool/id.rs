@@ -2,6 +2,7 @@
 
 use crate::time::Timestamp;
 use jiff::tz::Offset;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 
 /// One character for each six-bit value. Values 26 and 62 print alike; that is how the original does
@@ -10,7 +11,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123abcdefghijklmnopqrst
 
 /// The id of a message: `S`, its number, and the modification time of its message file in UTC
 /// (ZMailer `taspoolid()`). Nanoseconds are added only where the file has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolId {
     /// The number that the message's name begins with.
     pub number: u64,

@@ -9,6 +9,7 @@ use zsched::config::Config;
 use zsched::scheduler::select::{Cursor, Selector};
 use zsched::scheduler::standing::{Destinations, LimitName, Scope, Standing};
 use zsched::scheduler::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
+use zsched::spool::SpoolId;
 use zsched::time::Timestamp;
 
 /// What operators have in mind: each knows of one message, or of some.
@@ -38,6 +39,7 @@ impl Operators {
             // From now on nobody knows when exactly it is free.
             Order::Release(scope) => self.release(|held| held == scope),
             Order::ReleaseAll => self.release(|_| true),
+            Order::ReleaseMessages(ids) => self.release(|held| is_one_of(held, ids)),
             Order::Set { limit: LimitName::MaxThr, value, .. } => {
                 self.max_thread = self.max_thread.max(*value);
             }
@@ -59,6 +61,15 @@ impl Operators {
                 }
                 self.held.push(scope);
             }
+            Order::HoldMessages { messages, .. } => {
+                for id in messages {
+                    let scope = Scope::Message(id);
+                    if effect.unstored.is_none() {
+                        self.stored.push(scope.clone());
+                    }
+                    self.held.push(scope);
+                }
+            }
             Order::Delete(targets) if effect.unstored.is_none() => {
                 return targets.iter().map(|target| target.number).collect();
             }
@@ -74,6 +85,16 @@ impl Operators {
             |order: &Order| matches!(order, Order::Hold { scope, .. } if is_meant(scope));
         let overtaken = self.given.iter().filter(|(_, order)| is_overtaken(order));
         self.overtaken.extend(overtaken.map(|(ticket, _)| *ticket));
+        self.forget_ordered(is_meant);
+    }
+
+    /// Messages that somebody wants held are not any more.
+    fn forget_ordered(&mut self, is_meant: impl Fn(&Scope) -> bool) {
+        for order in self.given.values_mut() {
+            if let Order::HoldMessages { messages, .. } = order {
+                messages.retain(|id| !is_meant(&Scope::Message(*id)));
+            }
+        }
     }
 
     /// A message has left, or has come under a number that another one had.
@@ -81,6 +102,7 @@ impl Operators {
         let is_other = |scope: &Scope| !matches!(scope, Scope::Message(id) if id.number == number);
         self.held.retain(is_other);
         self.stored.retain(is_other);
+        self.forget_ordered(|scope| !is_other(scope));
     }
 
     /// The scheduler is gone, and with it what it had not stored.
@@ -137,7 +159,11 @@ impl Operators {
 
     /// Whether somebody may hold this.
     pub fn may_hold(&self) -> bool {
-        !self.held.is_empty() || self.given.values().any(|o| matches!(o, Order::Hold { .. }))
+        !self.held.is_empty()
+            || self
+                .given
+                .values()
+                .any(|o| matches!(o, Order::Hold { .. } | Order::HoldMessages { .. }))
     }
 
     /// Nobody waits for an answer.
@@ -153,7 +179,7 @@ impl Operators {
 
 /// Something that an operator may want of a scheduler.
 pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
-    match random.u8(0..14) {
+    match random.u8(0..16) {
         0..=2 => Order::Hold { scope: scope(random, core), reason: String::new() },
         3 | 4 => release(random, core),
         5 => Order::ReleaseAll,
@@ -171,8 +197,21 @@ pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
             let (scope, limit) = limit(random);
             Order::Unset { scope, limit }
         }
+        13 => {
+            let messages = ids(random, core);
+            Order::HoldMessages { messages, reason: String::new() }
+        }
+        14 => Order::ReleaseMessages(ids(random, core)),
         _ => Order::RetireAgent(random.u32(1000..1100)),
     }
+}
+
+fn ids(random: &mut Rng, core: &Scheduler) -> Vec<SpoolId> {
+    some_messages(random, core).into_iter().map(|selected| selected.id).collect()
+}
+
+fn is_one_of(scope: &Scope, ids: &[SpoolId]) -> bool {
+    matches!(scope, Scope::Message(id) if ids.contains(id))
 }
 
 /// Orders that undo everything that is in force.

@@ -37,6 +37,10 @@ fn hold() -> Hold {
     Hold { scope, author, reason: "a reason".to_string() }
 }
 
+fn id() -> SpoolId {
+    SpoolId { number: 4711, modified: START }
+}
+
 fn ordered(order: Order) -> Event<'static> {
     Event::Ordered { ticket: 7, by: "root".to_string(), order }
 }
@@ -74,7 +78,10 @@ fn events() -> Vec<Event<'static>> {
         ordered(Order::Turn(b"a.test".as_slice().into())),
         ordered(Order::RetryThreads(vec![Destination::new(b"c", b"\xff")])),
         ordered(Order::Delete(vec![Target { number, destination: None }])),
+        ordered(Order::HoldMessages { messages: vec![id()], reason: "x".to_string() }),
+        ordered(Order::ReleaseMessages(vec![id()])),
         ordered(Order::RetireAgent(77)),
+        ordered(Order::LogOutcomes(true)),
         Event::StandingKept { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
         Event::Drain,
         Event::Tick,

@@ -386,7 +386,7 @@ fn mail_is_selected_some_at_a_time() {
     assert_eq!(find(&Selector::default()).len(), 20);
     let a = Destinations::parse("c/a*").expect("a pattern");
     let old = START - Duration::from_secs(8 * 60);
-    let selector = Selector { destinations: Some(a), older_than: Some(old), number: None };
+    let selector = Selector { destinations: Some(a), older_than: Some(old), ..Selector::default() };
     assert_eq!(find(&selector), [9, 10]);
     let number = Some(4);
     assert_eq!(find(&Selector { number, ..Selector::default() }), [4, 4]);
