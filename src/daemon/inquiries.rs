@@ -1,11 +1,16 @@
 //! A helper thread for MAILQ clients: it looks up what they ask for that is not in memory. It has nothing to
-//! do with delivery, so that a slow disk holds up nobody but those who ask.
+//! do with delivery, so that a slow disk holds up nobody but those who ask. Each client has one inquiry under
+//! way, of so many files at the most; they are answered in the order in which they come, so that one who asks
+//! about a million files, some at a time, does not hold up the others.
 
-use crate::mailq::v2::{DiskSpace, Findings, HostFacts, Inquiry};
-use crate::spool::{Spool, error_address};
+use crate::control_file::{contents, parse};
+use crate::mailq::v2::{Addresses, Candidate, DiskSpace, Findings, HostFacts, Inquiry};
+use crate::spool::{Spool, SpoolName, error_address};
 use crate::sys;
 use mio::Waker;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -60,6 +65,11 @@ impl Places {
                 let address = |name| error_address(&self.spool, name).ok().flatten();
                 Findings::ErrorAddresses(names.iter().map(address).collect())
             }
+            Inquiry::Fitting(addresses, candidates) => {
+                let of_messages = candidates.chunk_by(|a, b| a.name == b.name);
+                let fitting = of_messages.flat_map(|of_one| self.fitting(addresses, of_one));
+                Findings::Fitting(fitting.collect())
+            }
             Inquiry::Host => Findings::Host(HostFacts {
                 pid: std::process::id(),
                 load: sys::load_averages(),
@@ -70,6 +80,27 @@ impl Places {
                 ],
             }),
         }
+    }
+}
+
+impl Places {
+    /// Which of the candidates of one message fit. None does if its control file cannot be read, or makes no
+    /// sense: then nobody knows whose it is.
+    fn fitting(&self, addresses: &Addresses, candidates: &[Candidate]) -> Vec<bool> {
+        let file = candidates.first().and_then(|first| self.read(&first.name).ok());
+        let Some(file) = file.and_then(|text| parse(text).ok()) else {
+            return vec![false; candidates.len()];
+        };
+        let destinations = candidates.iter().map(|candidate| &*candidate.destination);
+        addresses.fit(&file, &destinations.collect::<Vec<&[u8]>>())
+    }
+
+    fn read(&self, name: &SpoolName) -> io::Result<Vec<u8>> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let mut file = options.open(self.spool.control_file(name))?;
+        let size = file.metadata()?.len();
+        contents(&mut file, size)
     }
 }
 

@@ -228,6 +228,15 @@ impl Stream {
         }
     }
 
+    /// Whether nobody is there any more, given whether the other end has closed its sending direction. Over TCP
+    /// there is no telling that from a client that has gone; nobody has reason to do it amid a session.
+    pub fn is_abandoned(&self, has_ended: bool) -> bool {
+        match self {
+            Stream::Tcp(stream) => has_ended || sys::has_hung_up(stream),
+            Stream::Unix(stream) => sys::has_hung_up(stream),
+        }
+    }
+
     /// Says that nothing more will be sent.
     pub fn close_sending(&self) -> io::Result<()> {
         match self {

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// text. `verbosity` is how often `-v` was given.
 pub fn start(verbosity: u8) {
     env_logger::Builder::new()
-        .filter_module(env!("CARGO_PKG_NAME"), level(verbosity))
+        // How much it is can change at any time, so it is not for the logger to say.
+        .filter_module(env!("CARGO_PKG_NAME"), LevelFilter::Trace)
         .format(|out, record| {
             let now = jiff::Zoned::now().strftime("%Y%m%d%H%M%S");
             match record.level() {
@@ -23,6 +24,7 @@ pub fn start(verbosity: u8) {
         })
         .write_style(env_logger::WriteStyle::Never)
         .init();
+    log::set_max_level(level(verbosity));
 }
 
 /// The level of detail that so many `-v` ask for.

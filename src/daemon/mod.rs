@@ -101,7 +101,7 @@ pub struct Daemon {
     /// What was there at the start is not loaded yet.
     is_loading: bool,
     /// How much is logged once it is.
-    verbosity_after_load: u8,
+    level_after_load: log::LevelFilter,
     config_path: PathBuf,
     context: Context,
     config: Rc<Config>,

@@ -5,7 +5,7 @@ use super::files::WriteRequest;
 use super::hear::OPEN_AGAIN;
 use super::listen::{self, Audience, Listener, MailqPlace, NotifySocket};
 use super::tokens::Source;
-use crate::mailq::v2::Demand;
+use crate::mailq::v2::{Chore, Demand};
 use crate::scheduler::{Action, AgentEnd, AgentId, Event};
 use crate::time::Timestamp;
 use std::io;
@@ -71,10 +71,25 @@ impl Daemon {
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Inquire(inquiry) => self.inquiries.ask(client, inquiry),
+                Demand::Do(chore) => {
+                    let outcome = self.do_chore(now, &chore);
+                    self.clients.done(client, outcome);
+                }
                 Demand::Obey { by, order } => {
                     let ticket = self.clients.order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
                 }
+            }
+        }
+    }
+
+    fn do_chore(&mut self, now: Timestamp, chore: &Chore) -> Result<(), String> {
+        match chore {
+            Chore::Reload => self.reload(now),
+            Chore::Log(level) => {
+                self.level_after_load = *level;
+                log::set_max_level(*level);
+                Ok(())
             }
         }
     }

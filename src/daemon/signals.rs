@@ -1,7 +1,6 @@
 //! What signals ask for.
 
 use super::hear::tell_core;
-use super::logs;
 use super::{Daemon, accounts, check};
 use crate::config::Config;
 use crate::scheduler::{AgentId, Event};
@@ -26,7 +25,8 @@ impl Daemon {
                 SIGTERM => self.end_by("SIGTERM"),
                 SIGINT if self.is_foreground => self.end_by("SIGINT"),
                 SIGQUIT => self.drain(now),
-                SIGUSR1 => self.reload(now),
+                // What is wrong has been logged.
+                SIGUSR1 => drop(self.reload(now)),
                 SIGUSR2 => self.rendezvous.begin(),
                 // "Check pending work": look into the spool now instead of at the next scan.
                 SIGALRM => self.intake.scan_now(),
@@ -104,8 +104,9 @@ impl Daemon {
         log::info!("logs reopened");
     }
 
-    /// Reads the configuration again. It takes effect as a whole, or not at all.
-    fn reload(&mut self, now: Timestamp) {
+    /// Reads the configuration again. It takes effect as a whole, or not at all; all errors are logged, and `Err`
+    /// is the first of them.
+    pub(super) fn reload(&mut self, now: Timestamp) -> Result<(), String> {
         match Config::load(&self.config_path, &self.context) {
             Ok(loaded) => {
                 loaded.warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
@@ -117,11 +118,17 @@ impl Daemon {
                 self.config = Rc::new(loaded.config);
                 self.core.handle(now, Event::Configured(self.config.clone()));
                 log::info!("{}: in force from now on", self.config_path.display());
+                Ok(())
             }
             Err(errors) => {
                 errors.iter().for_each(|error| log::error!("{}", error.in_one_line()));
                 let path = self.config_path.display();
                 log::error!("{path}: not usable; the former configuration stays in force");
+                let first = errors.first().map(|error| error.in_one_line()).unwrap_or_default();
+                Err(match errors.len() {
+                    0 | 1 => first,
+                    count => format!("{first} (and {} more errors, see the log)", count - 1),
+                })
             }
         }
     }
@@ -153,7 +160,7 @@ impl Daemon {
     /// What was there at the start is loaded.
     pub(super) fn end_loading(&mut self, now: Timestamp) {
         self.is_loading = false;
-        log::set_max_level(logs::level(self.verbosity_after_load));
+        log::set_max_level(self.level_after_load);
         self.core.handle(now, Event::InitialScanDone);
         log::info!("the spool has been looked through");
         let duplicates = self.files.duplicates();

@@ -313,7 +313,7 @@ impl Plan {
             new_names: Vec::new(),
             scan_limits,
             is_loading: true,
-            verbosity_after_load: self.options.verbose,
+            level_after_load: logs::level(self.options.verbose),
             config_path: self.config_path,
             context: self.context,
             config,

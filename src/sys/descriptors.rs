@@ -3,7 +3,7 @@
 use super::succeeded;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Keeps programs that we start from inheriting any descriptor but standard input, output and error:
 /// whoever started us may have left some open. Everything that we open ourselves is closed anyway.
@@ -21,6 +21,15 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the other end of a connection is closed in both directions, or lost: one that has only said that it
+/// will send nothing more may still listen. Over TCP that cannot be told before something was sent.
+pub fn has_hung_up(stream: &impl AsFd) -> bool {
+    let mut poll = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: the descriptor is open, and `poll` is one structure that the call may write to.
+    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    found == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// Lets writes to a file that was opened with `O_NONBLOCK` wait until there is room.

@@ -4,7 +4,7 @@ use super::ClientSettings;
 use crate::daemon::listen::Stream;
 use crate::daemon::outbox::Outbox;
 use crate::mailq::v1::Dump;
-use crate::mailq::v2::{Demand, Session, Surroundings};
+use crate::mailq::v2::{Demand, Remark, Session, Surroundings};
 use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
@@ -117,9 +117,19 @@ impl Client {
     pub fn is_answered(&self) -> bool {
         match &self.task {
             Task::Dump(_) => true,
-            Task::Session(conversation) => conversation.session.is_answering(),
+            Task::Session(conversation) => conversation.session.is_writing(),
             Task::Line | Task::Done => false,
         }
+    }
+
+    /// Whether something is being done for it.
+    fn is_obeyed(&self) -> bool {
+        matches!(&self.task, Task::Session(conversation) if conversation.session.is_doing())
+    }
+
+    /// Its connection is to be closed. Returns what is to be said of what is being done for it.
+    pub fn abandon(&mut self) -> Option<Remark> {
+        self.conversation().and_then(|conversation| conversation.session.abandon())
     }
 
     /// Whether others have to be served before it.
@@ -210,11 +220,18 @@ impl Client {
                 }
                 let was_answering = session.is_answering();
                 *is_held = slots == 0 && !was_answering && session.has_request();
-                if !*is_held {
+                let may_have_gone = session.is_amid_deed() && !session.is_waiting();
+                if may_have_gone && self.stream.is_abandoned(session.has_ended()) {
+                    around.remarks.extend(session.abandon());
+                } else if !*is_held {
                     demand = session.go_on(around, buffer, enough);
                 }
                 if !was_answering {
-                    self.begun = session.is_answering().then(Instant::now);
+                    self.begun = session.is_writing().then(Instant::now);
+                }
+                // What is done for it may take hours, if it goes on.
+                if session.is_doing() {
+                    self.progress = Instant::now();
                 }
                 session.is_over()
             }
@@ -248,13 +265,16 @@ impl Client {
             Task::Line => return Duration::MAX,
             Task::Done if self.is_served => since(self.progress, TIME_TO_CLOSE),
             Task::Session(conversation) => {
-                let is_trusted = conversation.session.is_trusted();
-                let whole = if is_trusted { TIME_FOR_SESSION } else { TIME_TO_LOG_IN };
+                let whole = match conversation.session.is_trusted() {
+                    _ if self.is_obeyed() => Duration::MAX,
+                    true => TIME_FOR_SESSION,
+                    false => TIME_TO_LOG_IN,
+                };
                 let now = match self.is_stalled {
                     true => patience,
                     // What it waits for may take as long as an answer.
                     false if conversation.is_held => return Duration::MAX,
-                    false if self.is_answered() => TIME_FOR_ANSWER,
+                    false if self.is_answered() || self.is_obeyed() => TIME_FOR_ANSWER,
                     false => TIME_TO_ASK,
                 };
                 since(self.came, whole).min(since(self.progress, now))

@@ -156,7 +156,7 @@ impl Clients {
         let Some(oldest) = strangers.next().map(|(number, _)| *number) else {
             return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many MAILQ clients"));
         };
-        self.clients.remove(&oldest);
+        self.remove(oldest);
         self.tally.timed_out += 1;
         Ok(())
     }
@@ -183,9 +183,15 @@ impl Clients {
         match client.listen() {
             Ok(more) => more,
             Err(_) => {
-                self.clients.remove(&number);
+                self.remove(number);
                 false
             }
+        }
+    }
+
+    fn remove(&mut self, number: usize) {
+        if let Some(mut client) = self.clients.remove(&number) {
+            self.remarks.extend(client.abandon());
         }
     }
 
@@ -194,6 +200,14 @@ impl Clients {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
             conversation.session.learn(findings);
+        }
+    }
+
+    /// Something was done for a client; `Err` says why not.
+    pub fn done(&mut self, number: usize, outcome: Result<(), String>) {
+        let client = self.clients.get_mut(&number);
+        if let Some(conversation) = client.and_then(Client::conversation) {
+            conversation.session.done(outcome);
         }
     }
 
@@ -293,7 +307,7 @@ impl Clients {
             let (written, is_over) = self.serve_one(number, scheduler, now, patience, &mut slots);
             left = left.saturating_sub(written);
             if is_over {
-                self.clients.remove(&number);
+                self.remove(number);
             }
         }
     }

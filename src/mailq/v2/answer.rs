@@ -1,5 +1,6 @@
 //! Answers: what a request brings, and what it may take to get there.
 
+use super::selection::Addresses;
 use super::tally::Tally;
 use super::words::Wrong;
 use crate::mailq::auth_file::AuthFile;
@@ -49,16 +50,50 @@ pub enum Reply {
     Deed(Box<dyn Deed>),
 }
 
-/// Something that is done by orders to the core, one after the other.
+/// Something that is done in steps, most of them orders to the core.
 pub trait Deed {
-    /// The next order; `None` when all were given.
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Option<Order>;
+    /// The next step.
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Next;
 
     /// The last order was obeyed.
     fn obeyed(&mut self, effect: &Effect);
 
-    /// What to say when all were obeyed, with its line ends.
+    /// Takes what was found out, as [`Next::Needs`] has asked.
+    fn learn(&mut self, _findings: Findings) {}
+
+    /// The last chore was done. `Err` says why not.
+    fn done(&mut self, _outcome: Result<(), String>) {}
+
+    /// What to say when all is done, with its line ends.
     fn tell(&self) -> String;
+
+    /// How far it is, for the log, if the client has gone before it was all done.
+    fn so_far(&self) -> String {
+        "nothing is known of what was done".to_string()
+    }
+}
+
+/// What a deed needs next.
+pub enum Next {
+    /// That the core obeys this.
+    Order(Order),
+    /// That this is found out.
+    Needs(Inquiry),
+    /// That the shell does this.
+    Chore(Chore),
+    /// To go on, when others had their turn.
+    More,
+    /// Nothing: all is done.
+    Over,
+}
+
+/// What the core has no part in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// To read the configuration again.
+    Reload,
+    /// To log as much as this from now on.
+    Log(log::LevelFilter),
 }
 
 /// A text that is written some at a time, as the client takes it.
@@ -92,6 +127,8 @@ pub enum Demand {
         /// What.
         order: Order,
     },
+    /// Something to be done by the shell. Answered by [`done`](super::Session::done).
+    Do(Chore),
 }
 
 /// Something that is not in memory.
@@ -101,6 +138,17 @@ pub enum Inquiry {
     ErrorAddresses(Vec<SpoolName>),
     /// What the host is like.
     Host,
+    /// Which of these fit some addresses.
+    Fitting(Addresses, Vec<Candidate>),
+}
+
+/// Recipients of a message with one destination, whose control file is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The message.
+    pub name: SpoolName,
+    /// Channel, LF, host, in lower case.
+    pub destination: Box<[u8]>,
 }
 
 /// What was found out.
@@ -110,6 +158,8 @@ pub enum Findings {
     ErrorAddresses(Vec<Option<Box<[u8]>>>),
     /// What the host is like.
     Host(HostFacts),
+    /// For each of the candidates whether it fits. One whose control file cannot be read does not.
+    Fitting(Vec<bool>),
 }
 
 /// What `SHOW COUNTERS` shows of the host.

@@ -24,7 +24,11 @@
 //! | [`answer`] | answers: a line, a text that is written some at a time, an order |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
 //! | [`words`], [`selection`], [`address_pattern`] | words and options; which mail is meant |
-//! | [`orders`] | requests that change something |
+//! | [`search`], [`fitting`] | the search for it, in the queue and in control files |
+//! | [`many`], [`single`] | orders about messages, some at a time; orders that are one |
+//! | [`holds`], [`limits`], [`chores`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
+//! | [`orders`] | ETRN and KILL |
+//! | [`outcome`] | what an operator is told of an order |
 //! | [`tally`] | how often what was asked |
 //!
 //! Nothing here does anything: what a session needs that is on a disk, and what it wants done, it says
@@ -33,18 +37,28 @@
 
 mod address_pattern;
 mod answer;
+mod chores;
 mod counters;
+mod fitting;
+mod holds;
+mod limits;
+mod many;
 mod orders;
+mod outcome;
 mod requests;
+mod search;
 mod selection;
 mod session;
 mod show;
 mod show_thread;
+mod single;
 mod tally;
 mod words;
 
 pub use address_pattern::AddressPattern;
-pub use answer::{Demand, DiskSpace, Findings, HostFacts, Inquiry, Remark, Surroundings};
+pub use answer::{
+    Candidate, Chore, Demand, DiskSpace, Findings, HostFacts, Inquiry, Remark, Surroundings,
+};
 pub use requests::{Request, requests};
 pub use selection::{Addresses, Selection};
 pub use session::{LONGEST_REQUEST, Session};

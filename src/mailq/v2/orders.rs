@@ -1,8 +1,9 @@
-//! `ETRN` and `KILL`: requests that change something. They are answered when that has been done.
+//! `ETRN` and `KILL`: the original's requests that change something. They are answered when that has been
+//! done.
 
-use super::answer::{Deed, Reply, Surroundings};
+use super::answer::{Deed, Next, Reply, Surroundings};
 use super::requests::next_word;
-use crate::scheduler::records::{ThreadId, VertexId};
+use crate::scheduler::records::VertexId;
 use crate::scheduler::{Effect, Order, Target};
 use std::vec;
 
@@ -12,6 +13,10 @@ const KILLED_AT_A_TIME: usize = 200;
 const KILLED: &str = "+OK; KILLed something.\n\n";
 /// What it says of all else.
 const UNKNOWN: &str = "-Unknown request.\n\n";
+
+fn next_order(order: Option<Order>) -> Next {
+    order.map_or(Next::Over, Next::Order)
+}
 
 /// `ETRN host`: everything for a host is to be tried now. The original compares with capitals, and finds
 /// nothing.
@@ -26,8 +31,8 @@ struct Etrn {
 }
 
 impl Deed for Etrn {
-    fn next(&mut self, _around: &mut Surroundings<'_>) -> Option<Order> {
-        self.host.take().filter(|host| !host.is_empty()).map(Order::Turn)
+    fn next(&mut self, _around: &mut Surroundings<'_>) -> Next {
+        next_order(self.host.take().filter(|host| !host.is_empty()).map(Order::Turn))
     }
 
     fn obeyed(&mut self, effect: &Effect) {
@@ -51,8 +56,8 @@ pub fn kill_message(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
 struct KillMessage(Option<Order>);
 
 impl Deed for KillMessage {
-    fn next(&mut self, _around: &mut Surroundings<'_>) -> Option<Order> {
-        self.0.take()
+    fn next(&mut self, _around: &mut Surroundings<'_>) -> Next {
+        next_order(self.0.take())
     }
 
     fn obeyed(&mut self, _effect: &Effect) {}
@@ -83,12 +88,14 @@ struct KillThread {
 }
 
 impl Deed for KillThread {
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Option<Order> {
-        let thread: ThreadId = around.scheduler.thread_id(&self.channel, &self.host)?;
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
+        let Some(thread) = around.scheduler.thread_id(&self.channel, &self.host) else {
+            return Next::Over;
+        };
         let there = |vertex| around.scheduler.target_of(thread, vertex);
         let targets: Vec<Target> =
             self.vertices.by_ref().filter_map(there).take(KILLED_AT_A_TIME).collect();
-        (!targets.is_empty()).then_some(Order::Delete(targets))
+        next_order((!targets.is_empty()).then_some(Order::Delete(targets)))
     }
 
     fn obeyed(&mut self, _effect: &Effect) {}

@@ -6,7 +6,7 @@
 use super::answer::{Reply, Surroundings};
 use super::tally::Tally;
 use super::words::Wrong;
-use super::{counters, orders, show, show_thread};
+use super::{chores, counters, holds, limits, many, orders, show, show_thread};
 use crate::mailq::attributes::Attributes;
 
 /// A kind of request.
@@ -33,6 +33,15 @@ pub struct Counter {
 
 const fn counted(field: fn(&mut Tally) -> &mut u64) -> Option<Counter> {
     Some(Counter { field, with_refused: false })
+}
+
+/// A request that the original does not know.
+const fn order(
+    words: &'static [&'static str],
+    needs: Attributes,
+    answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+) -> Request {
+    Request { words, needs, refusal: None, counter: None, answer }
 }
 
 const NO_ETRN: Option<&str> = Some("-No ETRN allowed for you.\n");
@@ -121,6 +130,17 @@ static REQUESTS: &[Request] = &[
         counter: None,
         answer: orders::kill_nothing,
     },
+    order(&["HOLD"], Attributes::HOLD, holds::hold),
+    order(&["RELEASE"], Attributes::HOLD, holds::release),
+    order(&["RETRY"], Attributes::RETRY, many::retry),
+    order(&["EXPIRE"], Attributes::EXPIRE, many::expire),
+    order(&["DELETE"], Attributes::DELETE, many::delete),
+    order(&["REROUTE"], Attributes::REROUTE, many::reroute),
+    order(&["SET"], Attributes::SET, limits::set),
+    order(&["UNSET"], Attributes::SET, limits::unset),
+    order(&["RETIRE"], Attributes::AGENTS, chores::retire),
+    order(&["RELOAD"], Attributes::RELOAD, chores::reload),
+    order(&["LOG"], Attributes::LOG, chores::log),
 ];
 
 /// The words of a line, as far as they are needed to find its row.

@@ -61,6 +61,12 @@ impl MessageName {
         Some(MessageName { number, exact: (!is_number).then(|| text.to_string()) })
     }
 
+    /// Whether this is its number, or its spool id.
+    pub fn is_id(&self, id: SpoolId) -> bool {
+        let exact = self.exact.as_ref();
+        id.number == self.number && exact.is_none_or(|exact| *exact == id.to_string())
+    }
+
     /// Whether a message is called like this.
     pub fn is_of(&self, id: SpoolId, name: &SpoolName) -> bool {
         let Some(exact) = &self.exact else {
@@ -105,6 +111,7 @@ impl Selection {
             destinations: self.destinations.clone(),
             number: self.message.as_ref().map(|message| message.number),
             older_than: self.older.map(time),
+            held: false,
         }
     }
 

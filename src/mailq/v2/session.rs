@@ -1,6 +1,6 @@
 //! One client of MAILQ version 2: who it is, what it has said, and what it is being told.
 
-use super::answer::{Deed, Demand, Findings, Remark, Reply, Step, Surroundings, Text};
+use super::answer::{Deed, Demand, Findings, Next, Remark, Reply, Step, Surroundings, Text};
 use super::requests::{Words, next_word, reply, write_unknown};
 use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
 use crate::mailq::acl::Peer;
@@ -8,6 +8,7 @@ use crate::mailq::attributes::Attributes;
 use crate::mailq::auth_file::AuthFile;
 use crate::mailq::login::Challenge;
 use crate::scheduler::Effect;
+use std::ops::ControlFlow;
 
 /// The longest request, in bytes. Whoever says more at once has to wait for answers.
 pub const LONGEST_REQUEST: usize = 4096;
@@ -46,9 +47,18 @@ enum UnderWay {
     /// A text, when something has been found out.
     Inquiry(Box<dyn Text>),
     /// Something that is to be done.
-    Deed(Box<dyn Deed>),
-    /// The same, when an order has been obeyed.
-    Order(Box<dyn Deed>),
+    Deed(Box<Doing>),
+    /// The same, when what it needs has been done.
+    Pending(Box<Doing>),
+}
+
+/// Something that is being done for a client.
+struct Doing {
+    /// The request.
+    line: String,
+    deed: Box<dyn Deed>,
+    /// Something of it was done.
+    has_begun: bool,
 }
 
 impl Session {
@@ -106,6 +116,11 @@ impl Session {
         self.is_over || (has_said_all && !self.is_answering())
     }
 
+    /// Whether the client will say nothing more.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Whether the client has gone without a word.
     pub fn was_left(&self) -> bool {
         self.has_ended && !self.is_over
@@ -123,7 +138,37 @@ impl Session {
 
     /// Whether the session waits for the outcome of a [`Demand`].
     pub fn is_waiting(&self) -> bool {
-        matches!(self.under_way, UnderWay::Inquiry(_) | UnderWay::Order(_))
+        matches!(self.under_way, UnderWay::Inquiry(_) | UnderWay::Pending(_))
+    }
+
+    /// Whether a text is under way: something of any length, that takes memory until it is taken.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.under_way, UnderWay::Text(_) | UnderWay::Inquiry(_))
+    }
+
+    /// Whether something is being done for the client.
+    pub fn is_doing(&self) -> bool {
+        matches!(self.under_way, UnderWay::Deed(_) | UnderWay::Pending(_))
+    }
+
+    /// Whether a part of it is done.
+    pub fn is_amid_deed(&self) -> bool {
+        let (UnderWay::Deed(doing) | UnderWay::Pending(doing)) = &self.under_way else {
+            return false;
+        };
+        doing.has_begun
+    }
+
+    /// The client has gone: what is being done for it is left as it is. Returns what is to be said of that.
+    pub fn abandon(&mut self) -> Option<Remark> {
+        self.is_over = true;
+        let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
+        let (UnderWay::Deed(doing) | UnderWay::Pending(doing)) = under_way else {
+            return None;
+        };
+        let (who, line, far) = (self.author(), &doing.line, doing.deed.so_far());
+        let text = format!("MAILQ: {who} has gone, and {line:?} is not carried on: {far}");
+        Some(Remark::Notable(text))
     }
 
     /// Whether there is a request to be answered.
@@ -146,16 +191,19 @@ impl Session {
         let mut has_begun = false;
         while out.len() < enough {
             let may_begin = !std::mem::replace(&mut has_begun, true) && self.has_request();
-            let demand = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
+            let step = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
                 UnderWay::Text(text) => self.write_text(text, around, out),
-                UnderWay::Deed(deed) => self.go_on_with(deed, around, out),
-                UnderWay::Nothing if may_begin => self.answer_next(around, out),
+                UnderWay::Deed(doing) => self.go_on_with(doing, around, out),
+                UnderWay::Nothing if may_begin => {
+                    self.answer_next(around, out);
+                    ControlFlow::Continue(())
+                }
                 other => {
                     self.under_way = other;
                     return None;
                 }
             };
-            if demand.is_some() {
+            if let ControlFlow::Break(demand) = step {
                 return demand;
             }
         }
@@ -169,6 +217,10 @@ impl Session {
                 text.learn(findings);
                 self.under_way = UnderWay::Text(text);
             }
+            UnderWay::Pending(mut doing) => {
+                doing.deed.learn(findings);
+                self.under_way = UnderWay::Deed(doing);
+            }
             other => self.under_way = other,
         }
     }
@@ -176,9 +228,20 @@ impl Session {
     /// What was ordered has been done.
     pub fn obeyed(&mut self, effect: &Effect) {
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
-            UnderWay::Order(mut deed) => {
-                deed.obeyed(effect);
-                self.under_way = UnderWay::Deed(deed);
+            UnderWay::Pending(mut doing) => {
+                doing.deed.obeyed(effect);
+                self.under_way = UnderWay::Deed(doing);
+            }
+            other => self.under_way = other,
+        }
+    }
+
+    /// A chore was done; `Err` says why not.
+    pub fn done(&mut self, outcome: Result<(), String>) {
+        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
+            UnderWay::Pending(mut doing) => {
+                doing.deed.done(outcome);
+                self.under_way = UnderWay::Deed(doing);
             }
             other => self.under_way = other,
         }
@@ -186,16 +249,32 @@ impl Session {
 
     fn go_on_with(
         &mut self,
-        mut deed: Box<dyn Deed>,
+        mut doing: Box<Doing>,
         around: &mut Surroundings<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Demand> {
-        let Some(order) = deed.next(around) else {
-            out.extend_from_slice(deed.tell().as_bytes());
-            return None;
+    ) -> ControlFlow<Option<Demand>> {
+        let demand = match doing.deed.next(around) {
+            Next::Order(order) => {
+                doing.has_begun = true;
+                Demand::Obey { by: self.author(), order }
+            }
+            Next::Needs(inquiry) => Demand::Inquire(inquiry),
+            Next::Chore(chore) => Demand::Do(chore),
+            Next::More => {
+                self.under_way = UnderWay::Deed(doing);
+                return ControlFlow::Break(None);
+            }
+            Next::Over => {
+                let answer = doing.deed.tell();
+                out.extend_from_slice(answer.as_bytes());
+                let (who, answer) = (self.author(), answer.trim_end());
+                let text = format!("MAILQ: {who} is answered: {answer}");
+                around.remarks.push(Remark::Notable(text));
+                return ControlFlow::Continue(());
+            }
         };
-        self.under_way = UnderWay::Order(deed);
-        Some(Demand::Obey { by: self.author(), order })
+        self.under_way = UnderWay::Pending(doing);
+        ControlFlow::Break(Some(demand))
     }
 
     /// Whose orders these are.
@@ -211,7 +290,7 @@ impl Session {
         mut text: Box<dyn Text>,
         around: &mut Surroundings<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Demand> {
+    ) -> ControlFlow<Option<Demand>> {
         self.lines.clear();
         let step = text.write(around, &mut self.lines);
         for line in self.lines.split_inclusive(|byte| *byte == b'\n') {
@@ -225,13 +304,13 @@ impl Session {
             Step::Over => out.extend_from_slice(b".\n"),
             Step::Needs(inquiry) => {
                 self.under_way = UnderWay::Inquiry(text);
-                return Some(Demand::Inquire(inquiry));
+                return ControlFlow::Break(Some(Demand::Inquire(inquiry)));
             }
         }
-        None
+        ControlFlow::Continue(())
     }
 
-    fn answer_next(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Option<Demand> {
+    fn answer_next(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) {
         around.tally.requests += 1;
         let Some(line) = self.next_line() else {
             around.tally.refused += 1;
@@ -239,7 +318,7 @@ impl Session {
             let text = if is_trusted { "-the request is too long\n" } else { MUST_LOG_IN };
             out.extend_from_slice(text.as_bytes());
             self.is_over = true;
-            return None;
+            return;
         };
         let words = Words::of(&line);
         let is_bye = |verb: &&[u8]| words.verb.eq_ignore_ascii_case(verb);
@@ -247,7 +326,7 @@ impl Session {
             around.tally.quit += 1;
             self.is_over = true;
             out.extend_from_slice(b"+Bye bye\n");
-            return None;
+            return;
         }
         match self.standing {
             Standing::Stranger { .. } => {
@@ -268,14 +347,14 @@ impl Session {
                     write_unknown(&words, out);
                 }
                 Reply::Deed(deed) => {
-                    let line = String::from_utf8_lossy(&line);
+                    let line = String::from_utf8_lossy(&line).into_owned();
                     let text = format!("MAILQ: {} orders {line:?}", self.author());
                     around.remarks.push(Remark::Notable(text));
-                    self.under_way = UnderWay::Deed(deed);
+                    self.under_way =
+                        UnderWay::Deed(Box::new(Doing { line, deed, has_begun: false }));
                 }
             },
         }
-        None
     }
 
     /// The next request, without its line end, without CR, and up to the first NUL; `None` if it is too

@@ -15,7 +15,7 @@ pub fn run(bytes: &[u8]) {
     check(&listener.converse(draw.rest(), piece));
 }
 
-/// Each answer is a refusal of one line, or some lines up to a dot, or what ETRN, KILL and QUIT say.
+/// Each answer is a refusal of one line, or some lines up to a dot, or counts, or what ETRN, KILL and QUIT say.
 pub fn check(answers: &[u8]) {
     let mut lines = answers.split(|byte| *byte == b'\n');
     while let Some(line) = lines.next() {
@@ -24,8 +24,17 @@ pub fn check(answers: &[u8]) {
         if line == UNTIL_DOT.as_bytes() {
             assert!(lines.any(|line| line == b"."), "an answer without end: {shown}");
         } else {
-            let is_line = line.starts_with(b"-") || line.starts_with(b"+OK; ");
+            let is_line = line.starts_with(b"-")
+                || line == b"+OK"
+                || line.starts_with(b"+OK; ")
+                || is_counts(line);
             assert!(is_line || line.is_empty() || line == b"+Bye bye", "{shown}");
         }
     }
+}
+
+/// What an order has changed, as an object.
+fn is_counts(line: &[u8]) -> bool {
+    let object = line.strip_prefix(b"+OK ").map(serde_json::from_slice::<serde_json::Value>);
+    object.is_some_and(|object| object.is_ok_and(|object| object["recipients"].is_u64()))
 }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use zsched::config::{Config, Context, Zenv};
 use zsched::control_file::parse;
 use zsched::mailq::auth_file::AuthFile;
-use zsched::mailq::v2::{Demand, Findings, HostFacts, Inquiry, Session, Surroundings, Tally};
+use zsched::mailq::v2::{
+    Chore, Demand, Findings, HostFacts, Inquiry, Session, Surroundings, Tally,
+};
 use zsched::scheduler::{Action, Effect, Event, Scheduler, Settings};
 use zsched::spool::{Arrival, HashFolder, SpoolName};
 use zsched::time::Timestamp;
@@ -65,20 +67,48 @@ impl Listener {
                 let addresses = names.iter().map(|_| Some(b"a\tb\n.".as_slice().into())).collect();
                 self.session.learn(Findings::ErrorAddresses(addresses));
             }
+            Demand::Inquire(Inquiry::Fitting(addresses, candidates)) => {
+                let file = parse(TEXT.into()).expect("a good control file");
+                let wanted: Vec<&[u8]> = candidates.iter().map(|c| &*c.destination).collect();
+                self.session.learn(Findings::Fitting(addresses.fit(&file, &wanted)));
+            }
+            Demand::Do(chore) => self.session.done(match chore {
+                Chore::Reload => Err("line 1:\n.".to_string()),
+                Chore::Log(_) => Ok(()),
+            }),
             Demand::Obey { by, order } => {
                 self.core.handle(NOW, Event::Ordered { ticket: 1, by, order });
                 self.core.check_invariants();
-                self.session.obeyed(&Effect::default());
-                while let Some(action) = self.core.poll() {
-                    if let Action::Note(note) = action {
-                        let ticket = note.ticket;
-                        self.core.handle(NOW, Event::Noted { ticket, outcome: Ok(true) });
-                    }
-                }
+                let effect = self.store();
+                self.session.obeyed(&effect.expect("what is stored is answered"));
             }
         }
     }
 }
+
+impl Listener {
+    /// Stores what is to be stored. Returns what is said of the order.
+    fn store(&mut self) -> Option<Effect> {
+        let mut found = None;
+        while let Some(action) = self.core.poll() {
+            match action {
+                Action::Note(note) => {
+                    let ticket = note.ticket;
+                    self.core.handle(NOW, Event::Noted { ticket, outcome: Ok(true) });
+                }
+                Action::KeepStanding { ticket } => {
+                    self.core.handle(NOW, Event::StandingKept { ticket, outcome: Ok(()) });
+                }
+                Action::Obeyed { effect, .. } => found = Some(effect),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The control file of the message.
+const TEXT: &str = "i 7\ns l - a 0\nr           c .h.test u 0\nm\n\n";
 
 /// A core with a message that waits, for a host with a dot in front.
 pub fn core() -> Scheduler {
@@ -86,8 +116,7 @@ pub fn core() -> Scheduler {
     let config = Config::parse(Path::new("cf"), b"c/*\n\tmaxring=1\n", &context);
     let config = config.unwrap_or_else(|errors| panic!("{errors:?}")).config;
     let mut core = Scheduler::new(Settings::default(), Rc::new(config));
-    let text = b"i 7\ns l - a 0\nr           c .h.test u 0\nm\n\n".to_vec();
-    let file = parse(text).expect("a good control file");
+    let file = parse(TEXT.into()).expect("a good control file");
     let name = SpoolName::new(HashFolder::TOP, b"7").expect("a name");
     core.handle(NOW, Event::Arrived(Arrival::new(name, &file, NOW, NOW)));
     core

@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
     let piece = usize::from(draw.byte()).max(1);
     let challenge = Challenge::new(NOW, 4711, 1);
     let login = format!("AUTH root {}\n", challenge.answer(PASSWORD.as_bytes()));
-    let accounts = format!("root:{PASSWORD}:SNMP QQ TT KILL:\n");
+    let accounts = format!("root:{PASSWORD}:SNMP QQ TT KILL HOLD RETRY DELETE SET:\n");
     let (file, _) = zsched::mailq::auth_file::AuthFile::parse(accounts.as_bytes());
     let (session, greeting) = Session::open(Peer::Local(None), challenge, &file);
     assert!(greeting.ends_with("220 MAILQ-V2-CHALLENGE: 1795255200.4711.1\n"));

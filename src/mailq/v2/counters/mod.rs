@@ -59,7 +59,7 @@ impl Text for Counters {
     fn learn(&mut self, findings: Findings) {
         self.host = match findings {
             Findings::Host(host) => Some(host),
-            Findings::ErrorAddresses(_) => Some(HostFacts::default()),
+            _ => Some(HostFacts::default()),
         };
     }
 }
