@@ -41,7 +41,7 @@ enum News {
 /// A thread, when it was looked at last.
 struct Seen {
     word: Word,
-    /// Reports about it have come since.
+    /// Reports about it have come since, or agents have ended.
     is_reported: bool,
     wakeup: Option<Timestamp>,
     /// Nothing is due, and no agent is at work.
@@ -146,7 +146,7 @@ impl Waits {
     /// An agent has ended. Agents that die may make a thread wait, whatever they said.
     pub fn agent_ended(&mut self, to: &Destination) {
         if let Some(seen) = self.threads.get_mut(to) {
-            seen.word = Word::Unclear;
+            (seen.word, seen.is_reported) = (Word::Unclear, true);
         }
     }
 
