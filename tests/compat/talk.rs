@@ -110,6 +110,7 @@ impl Talk {
                 assert_eq!(ticket, self.tickets);
                 self.session.obeyed(&effect);
             }
+            other => panic!("the original has no request for {other:?}"),
         }
     }
 }
