@@ -181,7 +181,7 @@ impl Scheduler {
         let thread_ref = &self.threads[thread];
         let ring = &self.rings[thread_ref.ring];
         let held = self.standing.hold_of(&thread_ref.destination, ring).is_some();
-        std::mem::replace(&mut self.threads[thread].held, held) != held
+        self.threads.set_held(thread, held)
     }
 
     /// A message has arrived: the former scheduler may have held it. The hold of one that is not there stays

@@ -6,7 +6,7 @@ use super::message::MessageId;
 use super::ring::Refusal;
 use super::timers::Timer;
 use super::vertex::Place;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 impl Scheduler {
     /// Panics if the queue contradicts itself: a count that is not the length of its list, a vertex
@@ -41,11 +41,22 @@ impl Scheduler {
             assert!(message.removing || !is_over, "{} is complete, but stays", message.name);
             recipients += u64::from(pending);
         }
+        let mut seconds = BTreeMap::new();
+        for (id, message) in self.messages.iter() {
+            if self.messages.find(message.name.number()) == Some(id) {
+                *seconds.entry(message.modified.seconds()).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(*self.messages.by_second(), seconds, "messages by their age");
         let left = self.counters.recipients_in - self.counters.recipients_out;
         assert_eq!(left, recipients, "recipients in minus out");
     }
 
     fn check_threads(&self) {
+        let vertices: usize = self.threads.iter().map(|(_, thread)| thread.len()).sum();
+        assert_eq!(self.totals().vertices, vertices, "vertices in threads");
+        let held = self.threads.iter().filter(|(_, thread)| thread.held).count();
+        assert_eq!(self.threads.held(), held, "held threads");
         for (id, thread) in self.threads.iter() {
             for (place, list) in [
                 (Place::Due, &thread.due),

@@ -7,6 +7,7 @@ use crate::spool::{Arrival, SpoolId, SpoolName};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// The number of a message in memory; not the number in its name.
 pub type MessageId = Id<Message>;
@@ -84,15 +85,19 @@ impl Message {
 pub struct Messages {
     pool: Pool<Message>,
     by_number: BTreeMap<u64, MessageId>,
+    /// How many of those in `by_number` were modified in which second: who asks for the oldest does not
+    /// look at all of them.
+    by_second: BTreeMap<i64, u32>,
 }
 
 impl Messages {
     pub fn new() -> Messages {
-        Messages { pool: Pool::new(), by_number: BTreeMap::new() }
+        Messages { pool: Pool::new(), by_number: BTreeMap::new(), by_second: BTreeMap::new() }
     }
 
     pub fn insert(&mut self, message: Message) -> MessageId {
         let number = message.name.number();
+        *self.by_second.entry(message.modified.seconds()).or_default() += 1;
         let id = self.pool.insert(message);
         let former = self.by_number.insert(number, id);
         debug_assert!(former.is_none(), "message {number} is there twice");
@@ -109,7 +114,27 @@ impl Messages {
         let number = self.pool[id].name.number();
         if self.by_number.get(&number) == Some(&id) {
             self.by_number.remove(&number);
+            self.forget_second(self.pool[id].modified.seconds());
         }
+    }
+
+    fn forget_second(&mut self, second: i64) {
+        if let Entry::Occupied(mut count) = self.by_second.entry(second) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// The second in which the oldest was modified, in seconds since the epoch.
+    pub fn oldest(&self) -> Option<i64> {
+        self.by_second.keys().next().copied()
+    }
+
+    /// How many were modified in which second.
+    pub fn by_second(&self) -> &BTreeMap<i64, u32> {
+        &self.by_second
     }
 
     pub fn find(&self, number: u64) -> Option<MessageId> {

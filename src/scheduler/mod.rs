@@ -29,7 +29,7 @@
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`status`] | nothing: what the status log is told |
 //! | [`remark`] | how much of what agents do wrong is logged |
-//! | [`view`], [`records`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
+//! | [`view`], [`records`], [`survey`], [`entries`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
 //! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
 #![deny(clippy::disallowed_methods)]
 
@@ -43,6 +43,7 @@ mod clock;
 mod contact;
 mod destination;
 mod dispose;
+pub mod entries;
 mod event;
 mod expiry;
 mod feed;
@@ -70,6 +71,7 @@ mod serve;
 mod settings;
 pub mod standing;
 mod status;
+pub mod survey;
 mod thread;
 mod timers;
 mod turn;

@@ -135,7 +135,8 @@ impl<T> Id<T> {
         }
     }
 
-    fn index(self) -> usize {
+    /// Which place it has: below [`Pool::slots`].
+    pub fn index(self) -> usize {
         self.number.get() as usize - 1
     }
 }

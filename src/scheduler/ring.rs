@@ -73,6 +73,24 @@ pub enum Refusal {
     Reloading,
 }
 
+impl Refusal {
+    /// The word by which programs know it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::MaxAgents => "maxta",
+            Refusal::MaxChannel => "maxchannel",
+            Refusal::MaxRing => "maxring",
+            Refusal::ForkRate => "fork-rate",
+            Refusal::Frozen => "frozen",
+            Refusal::Loading => "loading",
+            Refusal::Ending => "ending",
+            Refusal::NotSelected => "not-selected",
+            Refusal::NoCommand => "no-command",
+            Refusal::Reloading => "reloading",
+        }
+    }
+}
+
 impl Ring {
     pub fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
         Ring {

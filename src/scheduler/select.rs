@@ -28,6 +28,8 @@ pub struct Selected {
     pub id: SpoolId,
     /// The name of its files.
     pub name: SpoolName,
+    /// The vertex, as long as nothing changes.
+    pub vertex: VertexId,
     /// Whose recipients.
     pub target: Target,
     /// How many.
@@ -130,10 +132,10 @@ impl Scheduler {
         &self,
         selector: &Selector,
         message: MessageId,
-        vertex: VertexId,
+        id: VertexId,
     ) -> Option<Selected> {
         // It may have gone since it was found.
-        let vertex = self.vertices.get(vertex).filter(|vertex| vertex.message == message)?;
+        let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
         let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
         let is_meant = |wanted: &Destinations| wanted.matches(&thread.destination);
         if vertex.place == Place::Spent || !selector.destinations.as_ref().is_none_or(is_meant) {
@@ -143,6 +145,7 @@ impl Scheduler {
         Some(Selected {
             id: message.spool_id(),
             name: message.name.clone(),
+            vertex: id,
             target: Target { number, destination },
             recipients: vertex.pending,
             is_busy: vertex.place == Place::Fed,

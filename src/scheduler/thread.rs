@@ -176,13 +176,15 @@ impl Thread {
 pub struct Threads {
     pool: Pool<Thread>,
     by_destination: HashMap<Destination, ThreadId>,
+    /// How many are held.
+    held: usize,
     #[serde(skip)]
     key: Vec<u8>,
 }
 
 impl Threads {
     pub fn new() -> Threads {
-        Threads { pool: Pool::new(), by_destination: HashMap::new(), key: Vec::new() }
+        Threads { pool: Pool::new(), by_destination: HashMap::new(), held: 0, key: Vec::new() }
     }
 
     pub fn find(&mut self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
@@ -205,7 +207,20 @@ impl Threads {
     pub fn remove(&mut self, id: ThreadId) -> Thread {
         let thread = self.pool.remove(id);
         self.by_destination.remove(&thread.destination);
+        self.held -= usize::from(thread.held);
         thread
+    }
+
+    /// Says whether one is held. Tells whether that has changed.
+    pub fn set_held(&mut self, id: ThreadId, held: bool) -> bool {
+        let was_held = std::mem::replace(&mut self.pool[id].held, held);
+        self.held = self.held + usize::from(held) - usize::from(was_held);
+        was_held != held
+    }
+
+    /// How many are held.
+    pub fn held(&self) -> usize {
+        self.held
     }
 
     pub fn get(&self, id: ThreadId) -> Option<&Thread> {

@@ -264,15 +264,17 @@ impl Scheduler {
         })
     }
 
-    /// Totals of the moment.
+    /// Totals of the moment. However much is queued, only agents and their jobs are looked at.
     pub fn totals(&self) -> Totals {
         let is_idle = |agent: &&Agent| matches!(agent.state, State::Idle(_));
+        let jobs = self.agents.values().flat_map(Agent::jobs);
+        let spent = jobs.filter(|job| self.vertices[*job].place == Place::Spent).count();
         Totals {
             agents: self.agents.len(),
             idle: self.agents.values().filter(is_idle).count(),
             messages: self.messages.len(),
             threads: self.threads.len(),
-            vertices: self.threads.iter().map(|(_, thread)| thread.len()).sum(),
+            vertices: self.vertices.len() - spent,
             recipients: self.counters.recipients_in - self.counters.recipients_out,
             counters: self.counters,
         }
@@ -296,13 +298,20 @@ impl Agent {
             hungry: now.seconds_since(self.hungry_at),
             fed: self.fed_at.map(|fed| now.seconds_since(fed)),
             owed: self.owed.len(),
-            state: match self.state {
-                State::Larva => "LARVA",
-                State::Stuffing => "STUFF",
-                State::Parking | State::Idle(_) => "IDLE",
-                State::Stopping(_) => "FINISH",
-                State::Killed | State::Lingering => "ERROR",
-            },
+            state: self.state.word(),
+        }
+    }
+}
+
+impl State {
+    /// The word for it in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Larva => "LARVA",
+            State::Stuffing => "STUFF",
+            State::Parking | State::Idle(_) => "IDLE",
+            State::Stopping(_) => "FINISH",
+            State::Killed | State::Lingering => "ERROR",
         }
     }
 }

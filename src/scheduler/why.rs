@@ -9,7 +9,7 @@ use super::destination::Destination;
 use super::list::List;
 use super::ring::{Refusal, Ring};
 use super::standing::{Hold, LimitName, Scope, SetLimit};
-use super::thread::{Block, Thread};
+use super::thread::{Block, Thread, ThreadId};
 use super::vertex::{InThread, Place, Vertex, VertexId};
 use crate::config::Place as Line;
 use crate::time::Timestamp;
@@ -112,26 +112,57 @@ pub struct Wait<'s> {
     pub text: Option<&'s [u8]>,
 }
 
+impl Why {
+    /// The word by which programs know it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Why::AtWork { .. } => "at-work",
+            Why::AgentStarting { .. } => "agent-starting",
+            Why::InLine { .. } => "in-line",
+            Why::Retry { .. } => "retry",
+            Why::Request { .. } => "request",
+            Why::Refused { .. } => "refused",
+            Why::Held { .. } => "held",
+            Why::Turn => "turn",
+        }
+    }
+
+    /// The line that sets what is waited for, if one does.
+    pub fn line(&self) -> Option<&Line> {
+        match self {
+            Why::InLine { origin, .. } | Why::Refused { origin, .. } => match origin {
+                Origin::Line(line) => Some(line),
+                Origin::Order(_) => None,
+            },
+            Why::Retry { line, .. } | Why::Request { line } => Some(line),
+            Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Held { .. } | Why::Turn => None,
+        }
+    }
+}
+
 impl Scheduler {
     /// Why the vertices of a thread wait, those with agents first; `None` if nothing is queued for it.
     /// Channel and host are in lower case.
     pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
         let thread = self.threads.find_existing(channel, host)?;
-        let thread_ref = &self.threads[thread];
-        let with_agents = thread_ref.agents.iter().filter_map(|agent| self.why_agent(*agent));
-        let wait = |list: &List<InThread>, why: Why| {
-            let first = list.first().map(|vertex| &self.vertices[vertex]);
-            self.wait(thread_ref, list.len(), first, why)
+        Some(self.waits_of(thread).collect())
+    }
+
+    /// The same of a thread that is there, one after the other.
+    pub(super) fn waits_of(&self, thread: ThreadId) -> impl Iterator<Item = Wait<'_>> {
+        let thread = &self.threads[thread];
+        let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
+        let of_list = move |list: &'_ List<InThread>,
+                            why: fn(&Scheduler, &Thread, VertexId) -> Why| {
+            let first = list.first()?;
+            let why = why(self, thread, first);
+            Some(self.wait(thread, list.len(), Some(&self.vertices[first]), why))
         };
-        let due = (!thread_ref.due.is_empty())
-            .then(|| wait(&thread_ref.due, self.why_due(thread_ref, None)));
-        let waiting = (!thread_ref.waiting.is_empty())
-            .then(|| wait(&thread_ref.waiting, self.why_waiting(thread_ref)));
-        let held_back = thread_ref
-            .held_back
-            .first()
-            .map(|first| wait(&thread_ref.held_back, self.why_held_back(&self.vertices[first])));
-        Some(with_agents.chain(due).chain(waiting).chain(held_back).collect())
+        let due = of_list(&thread.due, |core, thread, _| core.why_due(thread, None));
+        let waiting = of_list(&thread.waiting, |core, thread, _| core.why_waiting(thread));
+        let held_back =
+            of_list(&thread.held_back, |core, _, first| core.why_held_back(&core.vertices[first]));
+        with_agents.chain(due).chain(waiting).chain(held_back)
     }
 
     /// Why each vertex of a message waits; `None` if it is not queued.
@@ -139,6 +170,11 @@ impl Scheduler {
         let message = &self.messages[self.messages.find(number)?];
         let vertices = message.vertices.iter(&self.vertices);
         Some(vertices.map(|vertex| self.why_vertex(vertex)).collect())
+    }
+
+    /// Why a vertex of a message waits, unless it is gone.
+    pub fn why_in_message(&self, number: u64, vertex: VertexId) -> Option<Wait<'_>> {
+        self.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
     }
 
     fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
