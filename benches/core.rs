@@ -1,11 +1,12 @@
 //! What the core's decisions cost, apart from everything else: no processes, no files, no clock.
 //!
 //! ```text
-//! cargo bench --bench core -- [--most N] [--rounds N]
+//! cargo bench --bench core -- [--most N] [--rounds N] [--pauses]
 //! ```
 //!
 //! Printed are: processor time for each recipient, at several lengths of the queue (the best of some
-//! rounds); the memory of what is queued; and for how long delivery stops where the whole queue is concerned.
+//! rounds); the memory of what is queued; and for how long delivery stops where the whole queue is concerned, with --pauses
+//! nothing but that.
 //! All times are processor time: what others do meanwhile does not count.
 
 use cpu_time::ThreadTime;
@@ -16,7 +17,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched::config::{Config, Context, Zenv};
+use zsched::mailq::acl::Peer;
 use zsched::mailq::v1::Dump;
+use zsched::mailq::v2::events::Watch;
+use zsched::mailq::v2::{Process, Session, Surroundings, Tally};
 use zsched::scheduler::select::{Cursor, Selected, Selector};
 use zsched::scheduler::standing::{Destinations, LimitName, Scope};
 use zsched::scheduler::{Action, AgentId, Event, Order, Scheduler, Settings};
@@ -47,8 +51,10 @@ fn main() {
         value.map_or(default, |value| value.parse().expect("a number"))
     };
     let most = number("--most", 1_000_000);
-    times(most, number("--rounds", 3));
-    memory(most);
+    if !arguments.iter().any(|argument| argument == "--pauses") {
+        times(most, number("--rounds", 3));
+        memory(most);
+    }
     pauses(most);
 }
 
@@ -235,6 +241,7 @@ fn pauses(most: u64) {
     let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
     shown("ETRN", took);
     world.dump();
+    world.views();
     let (length, took) =
         timed(|| postcard::to_stdvec(&world.core.checkpoint()).expect("it can be written").len());
     shown(&format!("checkpoint ({} MB)", length >> 20), took);
@@ -333,6 +340,53 @@ impl World {
             steps += 1;
         }
         shown(&format!("MAILQ version 1 (longest of {steps} steps)"), longest);
+    }
+}
+
+impl World {
+    /// Prints the longest step of each of the views, written as a client would take it.
+    fn views(&self) {
+        for request in [
+            "SHOW SNMP",
+            "SHOW JSON SUMMARY",
+            "SHOW JSON THREADS",
+            "SHOW JSON THREADS sort=backlog limit=10",
+            "SHOW JSON THREADS sort=attempts limit=10",
+            "SHOW JSON THREADS sort=oldest limit=10",
+            "SHOW JSON THREADS */host7.*",
+            "SHOW JSON RINGS",
+            "SHOW JSON MESSAGES */*",
+            "SHOW JSON MESSAGES */host7.example",
+        ] {
+            let (steps, longest, all) = self.view(request);
+            let all = all.as_secs_f64() * 1e3;
+            shown(&format!("{request} (longest of {steps} steps, {all:.0} ms in all)"), longest);
+        }
+    }
+
+    fn view(&self, request: &str) -> (usize, Duration, Duration) {
+        let (mut session, _) = Session::privileged(Peer::Local(Some(0)));
+        session.take_in(format!("{request}\n").as_bytes());
+        let (mut tally, mut remarks, watch) = (Tally::default(), Vec::new(), Watch::default());
+        let (mut steps, mut longest, mut all) = (0, Duration::ZERO, Duration::ZERO);
+        while steps == 0 || session.is_answering() {
+            let mut around = Surroundings {
+                scheduler: &self.core,
+                now: START,
+                process: Process { started: START, pid: 1, is_loading: false },
+                accounts: &mut Rc::default,
+                secret: &[0; 32],
+                watch: &watch,
+                tally: &mut tally,
+                remarks: &mut remarks,
+            };
+            let mut out = Vec::new();
+            let (_, took) = timed(|| session.go_on(&mut around, &mut out, DUMP_STEP));
+            longest = longest.max(took);
+            all += took;
+            steps += 1;
+        }
+        (steps, longest, all)
     }
 }
 

@@ -37,6 +37,17 @@ const RECIPIENTS: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How many clients stall.
 const STALLED: usize = 200;
+/// What is asked for.
+const REQUESTS: [&str; 8] = [
+    "SHOW SNMP",
+    "SHOW QUEUE SHORT",
+    "SHOW JSON SUMMARY",
+    "SHOW JSON THREADS sort=backlog limit=10",
+    "SHOW JSON THREADS sort=attempts limit=10",
+    "SHOW JSON THREADS sort=oldest limit=10",
+    "SHOW JSON THREADS later/host7.*",
+    "SHOW JSON RINGS",
+];
 /// How often each command is run.
 const RUNS: usize = 15;
 
@@ -169,14 +180,14 @@ impl Place {
     }
 
     fn time_requests(&self) -> io::Result<()> {
-        for request in ["SHOW SNMP", "SHOW JSON SUMMARY", "SHOW QUEUE SHORT"] {
+        for request in REQUESTS {
             let time = median(|| self.answer(request).map(|_| ()))?;
-            println!("  {request:<30} {:8.1} ms", time.as_secs_f64() * 1e3);
+            println!("  {request:<39} {:8.1} ms", time.as_secs_f64() * 1e3);
         }
         for arguments in [&[][..], &["check"], &["-Q"]] {
             let time = median(|| self.mailq(arguments))?;
             let command = ["mailq"].iter().chain(arguments).copied().collect::<Vec<_>>().join(" ");
-            println!("  {command:<30} {:8.1} ms", time.as_secs_f64() * 1e3);
+            println!("  {command:<39} {:8.1} ms", time.as_secs_f64() * 1e3);
         }
         Ok(())
     }

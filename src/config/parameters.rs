@@ -20,6 +20,9 @@ pub struct Parameters {
     /// Where MAILQ clients connect. `PARAMmailqsock`; where there is none: the service `mailq` of the
     /// system's services, else TCP port 174.
     pub mailq_socket: Option<MailqSocket>,
+    /// Other hosts may log in to MAILQ with passwords that stand in the file of accounts, and see the queue
+    /// without a login where there is none. `PARAMmailq-trust-network`, default off.
+    pub mailq_trust_network: bool,
     /// The datagram socket that routers send notices of new messages to. `PARAMnotifysock`; where
     /// there is none: the ZENV variable SCHEDULERNOTIFY, else `$POSTOFFICE/.scheduler.notify`.
     pub notify_socket: Option<PathBuf>,
@@ -38,6 +41,7 @@ impl Default for Parameters {
         Parameters {
             auth_file: None,
             mailq_socket: None,
+            mailq_trust_network: false,
             notify_socket: None,
             write_async: false,
             global_report_interval: Duration::from_secs(DEFAULT_REPORT_INTERVAL),
@@ -258,6 +262,17 @@ static PARAMETERS: &[ParameterKeyword] = &[
             nonzero_interval(text).map(|span| parameters.global_report_interval = span)
         },
         get: |parameters| Some(Interval(parameters.global_report_interval).to_string()),
+    },
+    ParameterKeyword {
+        name: "PARAMmailq-trust-network",
+        aliases: &[],
+        default: "0",
+        takes: "0 or 1",
+        about: "Let other hosts log in to MAILQ with passwords that are kept as they are, and see the \
+                queue without a login where there are no accounts.",
+        status: Status::Supported,
+        set: |parameters, text| switch(text).map(|is_on| parameters.mailq_trust_network = is_on),
+        get: |parameters| shown_switch(parameters.mailq_trust_network),
     },
     ParameterKeyword {
         name: "PARAMmailqsock",

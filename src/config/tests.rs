@@ -275,13 +275,14 @@ fn parameters_are_read() {
     let config = config(
         "PARAMauthfile = \"/a\"\nPARAMAUTHFILE = \"/b\"\nPARAMnotifysock=UNIX:/n\n\
          parammsgwriteasync=7\nPARAMglobal-report-interval = 15m\nPARAMstore-error-on-error=0\n\
-         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nc\n",
+         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nPARAMmailq-trust-network=1\nc\n",
     );
     assert_eq!(
         config.parameters,
         Parameters {
             auth_file: Some("/b".into()),
             mailq_socket: Some(MailqSocket::Unix("/m".into())),
+            mailq_trust_network: true,
             notify_socket: Some("/n".into()),
             write_async: true,
             global_report_interval: secs(900),
@@ -668,6 +669,7 @@ fn what_is_shown_names_its_sources() {
 
         #PARAMauthfile                                  # default: none
         #PARAMglobal-report-interval=5m                 # default
+        #PARAMmailq-trust-network=0                     # default
         #PARAMmailqsock                                 # default: TCP:mailq, which is port 174
         #PARAMmsgwriteasync=0                           # default
         #PARAMnotifysock                                # default: SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE

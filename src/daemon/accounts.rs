@@ -4,6 +4,7 @@
 //! only if something about it has changed. It is small, and on the disk of the configuration, so that the
 //! loop reads it itself.
 
+use crate::config::Parameters;
 use crate::mailq::auth_file::{AuthFile, LARGEST};
 use crate::sys::users;
 use crate::time::Timestamp;
@@ -26,6 +27,8 @@ const MOST_COMPLAINTS: usize = 20;
 /// The accounts, and where they come from.
 pub struct Accounts {
     path: Option<PathBuf>,
+    /// Other hosts may use what is not safe on the way.
+    trusts_network: bool,
     known: Option<(Version, Rc<AuthFile>)>,
 }
 
@@ -39,16 +42,24 @@ enum Version {
 }
 
 impl Accounts {
-    /// Those of a file, if the configuration names one.
-    pub fn new(path: Option<PathBuf>) -> Accounts {
-        Accounts { path, known: None }
+    /// Those that the configuration says.
+    pub fn new(parameters: &Parameters) -> Accounts {
+        let trusts_network = parameters.mailq_trust_network;
+        Accounts { path: parameters.auth_file.clone(), trusts_network, known: None }
     }
 
-    /// They are in another file from now on.
-    pub fn move_to(&mut self, path: Option<PathBuf>) {
-        if self.path != path {
-            *self = Accounts::new(path);
+    /// The configuration is another one from now on.
+    pub fn change(&mut self, parameters: &Parameters) {
+        let (path, trusts) = (&parameters.auth_file, parameters.mailq_trust_network);
+        if (path, trusts) != (&self.path, self.trusts_network) {
+            *self = Accounts::new(parameters);
         }
+    }
+
+    /// Whether other hosts may use what is not safe on the way: passwords that stand in the file, and
+    /// version 1.
+    pub fn trusts_network(&self) -> bool {
+        self.trusts_network
     }
 
     /// All accounts; none if the file cannot be used. What is wrong is logged once for each version.
@@ -85,7 +96,8 @@ impl Accounts {
         };
         let (accounts, warnings) = match read {
             Ok((text, mut warnings)) => {
-                let (accounts, complaints) = AuthFile::parse(&text);
+                let (mut accounts, complaints) = AuthFile::parse(&text);
+                accounts.trust_network(self.trusts_network);
                 warnings
                     .extend(complaints.iter().map(|c| format!("line {}: {}", c.line, c.message)));
                 (accounts, warnings)
@@ -185,6 +197,10 @@ mod tests {
     use crate::mailq::acl::Peer;
     use std::os::unix::fs::PermissionsExt;
 
+    fn parameters(auth_file: Option<&Path>) -> Parameters {
+        Parameters { auth_file: auth_file.map(Path::to_path_buf), ..Parameters::default() }
+    }
+
     fn admits(accounts: &mut Accounts) -> bool {
         accounts.current().admits(&Peer::at([127, 0, 0, 1].into()))
     }
@@ -193,7 +209,7 @@ mod tests {
     fn edits_work_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
-        let mut accounts = Accounts::new(Some(path.clone()));
+        let mut accounts = Accounts::new(&parameters(Some(&path)));
         assert!(!admits(&mut accounts) && !demand_login(Some(&path), Some(1)), "there is none yet");
         let write = |text: &str| {
             fs::write(&path, text).expect("written");
@@ -205,7 +221,7 @@ mod tests {
         assert!(!admits(&mut accounts));
         fs::remove_file(&path).expect("removed");
         assert!(!admits(&mut accounts));
-        assert!(!admits(&mut Accounts::new(None)));
+        assert!(!admits(&mut Accounts::new(&parameters(None))));
         assert!(demand_login(None, Some(2)) && demand_login(Some(&path), Some(2)));
         assert!(!demand_login(None, None) && !demand_login(Some(&path), None));
     }
@@ -215,14 +231,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
         fs::write(&path, "root:x:ALL:\n").expect("written");
-        let mut accounts = Accounts::new(Some(path.clone()));
+        let mut accounts = Accounts::new(&parameters(Some(&path)));
         for (mode, expected) in
             [(0o644, false), (0o640, true), (0o602, false), (0o600, true), (0o604, false)]
         {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
             assert_eq!(admits(&mut accounts), expected, "{mode:o}");
         }
-        let mut of_folder = Accounts::new(Some(folder.path().to_path_buf()));
+        let mut of_folder = Accounts::new(&parameters(Some(folder.path())));
         assert!(!admits(&mut of_folder));
     }
 
@@ -234,6 +250,6 @@ mod tests {
         text.resize(LARGEST + 1, b'\n');
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
-        assert!(!admits(&mut Accounts::new(Some(path))));
+        assert!(!admits(&mut Accounts::new(&parameters(Some(&path)))));
     }
 }

@@ -7,8 +7,8 @@ use super::files::Done;
 use super::intake::Known;
 use super::listen;
 use super::tokens::Source;
+use super::watched::Watched;
 use crate::control_file::ControlFileError;
-use crate::recording::Recorded;
 use crate::scheduler::{AgentId, Event, Reread, Scheduler};
 use crate::spool::SpoolName;
 use crate::spool::read::Found;
@@ -229,7 +229,7 @@ impl Daemon {
 }
 
 /// Tells the core what an agent wrote.
-pub fn tell_core(core: &mut Recorded, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
+pub fn tell_core(core: &mut Watched, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
     match heard {
         Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
         Heard::TooLong(bytes) => core.handle(now, Event::LinePassedOver { agent, bytes }),

@@ -14,6 +14,7 @@
 //! | [`clients`], [`accounts`], [`inquiries`] | MAILQ clients; who may log in; what they ask for that is on a disk |
 //! | [`listen`], [`rendezvous`] | all sockets; the dump on SIGUSR2 |
 //! | [`status_log`] | the lines of the status log, and who writes them |
+//! | [`watched`] | the core, and those who want to know what happens |
 //! | [`seldom`] | log lines that would come too often |
 //! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
 
@@ -43,12 +44,12 @@ mod signals;
 mod start;
 mod status_log;
 mod tokens;
+mod watched;
 
 pub use options::Options;
 pub use start::main;
 
 use crate::config::{Config, Context};
-use crate::recording::Recorded;
 use crate::scheduler::Event;
 use crate::spool::SpoolName;
 use crate::spool::scan::ScanLimits;
@@ -73,12 +74,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokens::Source;
+use watched::Watched;
 
 /// A running scheduler.
 pub struct Daemon {
     poll: Poll,
     clock: Clock,
-    core: Recorded,
+    core: Watched,
     signals: Signals,
     files: Files,
     intake: Intake,
@@ -187,6 +189,7 @@ impl Daemon {
         self.agents.kill_the_silent();
         self.open_missing_sockets();
         self.serve_clients(now);
+        self.core.look_around(now);
         self.rendezvous.write_on(&self.core, now);
         self.learned.write_on(&self.core);
     }

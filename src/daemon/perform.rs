@@ -14,7 +14,7 @@ use std::time::Instant;
 impl Daemon {
     /// Carries out everything the core wants done. What it is told meanwhile may bring more.
     pub(super) fn perform_all(&mut self, now: Timestamp) {
-        while let Some(action) = self.core.poll() {
+        while let Some(action) = self.core.poll(now) {
             self.perform(now, action);
         }
         self.orders.write_on(&self.core, &mut self.files);

@@ -140,7 +140,7 @@ impl Daemon {
             log::info!("MAILQ version 2 is spoken from now on");
             self.clients.speak_version_2();
         }
-        self.clients.accounts().move_to(path.clone());
+        self.clients.accounts().change(&new.parameters);
     }
 
     /// Sockets stay where they are for as long as the scheduler runs.
@@ -161,6 +161,7 @@ impl Daemon {
     pub(super) fn end_loading(&mut self, now: Timestamp) {
         self.is_loading = false;
         log::set_max_level(self.level_after_load);
+        self.clients.end_loading();
         self.core.handle(now, Event::InitialScanDone);
         log::info!("the spool has been looked through");
         let duplicates = self.files.duplicates();

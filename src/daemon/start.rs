@@ -16,8 +16,10 @@ use super::rendezvous::Rendezvous;
 use super::seldom::Seldom;
 use super::status_log::{self, StatusLog};
 use super::tokens::Source;
+use super::watched::Watched;
 use super::{Daemon, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
+use crate::mailq::v2::events::Watch;
 use crate::processes;
 use crate::recording::{Limits, Recorded, Recorder};
 use crate::scheduler::Settings;
@@ -283,12 +285,13 @@ impl Plan {
             started,
             recorder,
         );
+        let watch = Rc::new(Watch::default());
         let with_vertices = !self.options.short_mailq;
         let speak_version_2 = accounts::demand_login(
             config.parameters.auth_file.as_deref(),
             self.options.mailq_version,
         );
-        let accounts = Accounts::new(config.parameters.auth_file.clone());
+        let accounts = Accounts::new(&config.parameters);
         let client_settings = ClientSettings { started, with_vertices, speak_version_2 };
         let inquiries = Inquiries::start(self.spool.clone(), self.log.clone(), waker.clone())?;
         let scan_limits =
@@ -296,12 +299,12 @@ impl Plan {
         Ok(Daemon {
             poll,
             clock: Clock::new(),
-            core,
+            core: Watched::new(core, watch.clone()),
             signals,
             files,
             intake: Intake::new(),
             agents,
-            clients: Clients::new(client_settings, accounts),
+            clients: Clients::new(client_settings, accounts, watch),
             inquiries,
             listeners: Vec::new(),
             mailq_missing: None,

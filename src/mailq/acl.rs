@@ -26,6 +26,14 @@ impl Peer {
         Peer::Address(address.to_canonical())
     }
 
+    /// Whether it is on this host, as far as its address tells.
+    pub fn is_near(&self) -> bool {
+        match self {
+            Peer::Local(_) => true,
+            Peer::Address(address) => address.is_loopback(),
+        }
+    }
+
     /// Its user, if it is on this host and the system tells.
     pub fn user(&self) -> Option<u32> {
         match self {

@@ -22,9 +22,10 @@ impl Attributes {
     pub const NONE: Attributes = Attributes(0);
     /// `SHOW SNMP`.
     pub const SNMP: Attributes = Attributes(1);
-    /// `SHOW QUEUE SHORT`.
+    /// `SHOW QUEUE SHORT` and `SHOW JSON SUMMARY`.
     pub const QQ: Attributes = Attributes(1 << 1);
-    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2`, `SHOW THREAD` and `SHOW WHY`.
+    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2`, `SHOW THREAD`, `SHOW WHY`, `SHOW MESSAGE`, and all views
+    /// in JSON.
     pub const TT: Attributes = Attributes(1 << 2);
     /// `ETRN`.
     pub const ETRN: Attributes = Attributes(1 << 4);
@@ -108,8 +109,12 @@ static WORDS: &[Word] = &[
     word("ALL", Attributes::ALL, "everything"),
     word("NONE", Attributes::NONE, "nothing"),
     word("SNMP", Attributes::SNMP, "SHOW SNMP"),
-    word("QQ", Attributes::QQ, "SHOW QUEUE SHORT"),
-    word("TT", Attributes::TT, "SHOW QUEUE THREADS, SHOW QUEUE THREADS2, SHOW THREAD, SHOW WHY"),
+    word("QQ", Attributes::QQ, "SHOW QUEUE SHORT, SHOW JSON SUMMARY"),
+    word(
+        "TT",
+        Attributes::TT,
+        "SHOW QUEUE THREADS, SHOW QUEUE THREADS2, SHOW THREAD, SHOW WHY, SHOW JSON",
+    ),
     word("ETRN", Attributes::ETRN, "ETRN"),
     word("KILL", Attributes::KILL, "KILL MSG, KILL THREAD"),
     word("WHY", Attributes::WHY, "SHOW WHY alone"),
@@ -122,7 +127,7 @@ static WORDS: &[Word] = &[
     word("RELOAD", Attributes::RELOAD, "for requests to come"),
     word("AGENTS", Attributes::AGENTS, "for requests to come"),
     word("LOG", Attributes::LOG, "for requests to come"),
-    word("EVENTS", Attributes::EVENTS, "for requests to come"),
+    word("EVENTS", Attributes::EVENTS, "SUBSCRIBE"),
     // The smtpserver reads the same file.
     word("SMTPIP", Attributes::NONE, "Z-REPORT of the smtpserver"),
     word("SMTPALL", Attributes::NONE, "Z-REPORT of the smtpserver"),

@@ -12,6 +12,7 @@
 
 use super::acl::{Acl, Peer};
 use super::attributes::{self, Attributes};
+use super::scram_server::{PREFIX, Verifier};
 use std::fmt;
 
 /// The largest file that is read, in bytes.
@@ -19,21 +20,29 @@ pub const LARGEST: usize = 64 * 1024;
 /// The longest line, in bytes. The original goes on with the rest of a longer one as a line of its own.
 const LONGEST_LINE: usize = 1998;
 
-/// How a hash of a password begins (RFC 5803).
-const SCRAM: &[u8] = b"SCRAM-SHA-256$";
-
 /// All accounts.
 #[derive(Debug, Default)]
 pub struct AuthFile {
     accounts: Vec<Account>,
+    /// The network is trusted: other hosts may log in with passwords that stand in the file.
+    trusts_network: bool,
 }
 
 /// One line of the file that can be used.
 pub struct Account {
     user: Box<[u8]>,
-    password: Box<[u8]>,
+    password: Password,
     attributes: Attributes,
     acl: Acl,
+}
+
+/// What the file has of a password.
+#[derive(PartialEq, Eq)]
+pub enum Password {
+    /// The password.
+    Plain(Box<[u8]>),
+    /// A hash, which must not do in its place.
+    Scram(Box<Verifier>),
 }
 
 impl fmt::Debug for Account {
@@ -63,17 +72,38 @@ impl AuthFile {
             };
             accounts.extend(Account::parse(line, &mut complain));
         }
-        (AuthFile { accounts }, complaints)
+        (AuthFile { accounts, trusts_network: false }, complaints)
+    }
+
+    /// Says whether other hosts may log in with passwords that stand in the file.
+    pub fn trust_network(&mut self, trusts: bool) {
+        self.trusts_network = trusts;
     }
 
     /// Whether anybody could log in from there.
     pub fn admits(&self, peer: &Peer) -> bool {
-        self.accounts.iter().any(|account| account.acl.admits(peer))
+        self.accounts.iter().any(|account| self.may_use(account, peer))
     }
 
     /// The account that a user has for somebody there.
     pub fn account(&self, user: &[u8], peer: &Peer) -> Option<&Account> {
-        self.accounts.iter().find(|account| *account.user == *user && account.acl.admits(peer))
+        let mut of_user = self.accounts.iter().filter(|account| *account.user == *user);
+        of_user.find(|account| self.may_use(account, peer))
+    }
+
+    /// What somebody listens to on the way is enough to try passwords by the million, but for those of which
+    /// only a hash is kept.
+    fn may_use(&self, account: &Account, peer: &Peer) -> bool {
+        let is_strong = matches!(account.password, Password::Scram(_));
+        account.acl.admits(peer) && (is_strong || self.trusts_network || peer.is_near())
+    }
+
+    /// How often the hash is applied for the first user who has one.
+    pub fn usual_iterations(&self) -> Option<u32> {
+        self.accounts.iter().find_map(|account| match &account.password {
+            Password::Scram(verifier) => Some(verifier.iterations),
+            Password::Plain(_) => None,
+        })
     }
 }
 
@@ -98,7 +128,15 @@ impl Account {
             complain(format!("{error}; the line admits nobody"));
             Acl::NOBODY
         });
-        let account = Account { user: user.into(), password: password.into(), attributes, acl };
+        let password = match password.starts_with(PREFIX.as_bytes()) {
+            false => Some(Password::Plain(password.into())),
+            true => Verifier::parse(password).map(|verifier| Password::Scram(Box::new(verifier))),
+        };
+        let Some(password) = password else {
+            complain(format!("what stands behind {PREFIX} is no hash; it is passed over"));
+            return None;
+        };
+        let account = Account { user: user.into(), password, attributes, acl };
         (!attributes.are_none()).then_some(account)
     }
 
@@ -108,14 +146,8 @@ impl Account {
     }
 
     /// Its password, or what is kept of it.
-    pub fn password(&self) -> &[u8] {
+    pub fn password(&self) -> &Password {
         &self.password
-    }
-
-    /// Whether only a hash of the password is kept. `AUTH` needs the password itself; the hash must not do
-    /// in its place.
-    pub fn is_scram(&self) -> bool {
-        self.password.starts_with(SCRAM)
     }
 }
 
@@ -124,7 +156,7 @@ fn fields(line: &[u8]) -> Option<[&[u8]; 4]> {
     let colon = |from: usize| memchr::memchr(b':', &line[from..]).map(|at| from + at);
     let first = colon(0)?;
     let mut second = colon(first + 1)?;
-    if line[first + 1..].starts_with(SCRAM) {
+    if line[first + 1..].starts_with(PREFIX.as_bytes()) {
         second = colon(colon(second + 1)? + 1)?;
     }
     let third = colon(second + 1)?;
@@ -153,6 +185,10 @@ mod tests {
         (file, complaints.iter().map(shown).collect())
     }
 
+    /// A hash of "pencil".
+    const HASH: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+        WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
     fn local() -> Peer {
         Peer::at([127, 0, 0, 1].into())
     }
@@ -162,8 +198,10 @@ mod tests {
         let (file, _) = file(text);
         let account = file.account(b"root", &local());
         assert!(account.is_none() || file.admits(&local()));
-        let shown =
-            |a: &Account| format!("{}:{}", String::from_utf8_lossy(a.password()), a.attributes);
+        let shown = |a: &Account| match &a.password {
+            Password::Plain(text) => format!("{}:{}", String::from_utf8_lossy(text), a.attributes),
+            Password::Scram(_) => format!("hash:{}", a.attributes),
+        };
         if file.admits(&local()) { Some(account.map(shown).unwrap_or_default()) } else { None }
     }
 
@@ -175,8 +213,9 @@ mod tests {
             ("root:sekret:ALL:[127.0.0.1]\n", Some("sekret:ALL")),
             ("root:se kret:SNMP  QQ FOO:\n", Some("se kret:SNMP QQ")),
             ("root::TT:\n", Some(":TT")),
-            ("root:SCRAM-SHA-256$9:s$k:v:TT:[127.0.0.1]\n", Some("SCRAM-SHA-256$9:s$k:v:TT")),
-            ("root:SCRAM-SHA-256$9:s$k:v\n", None),
+            (&format!("root:{HASH}:TT:[127.0.0.1]\n"), Some("hash:TT")),
+            (&format!("root:{HASH}\n"), None),
+            ("root:SCRAM-SHA-256$9:s$k:v:TT:[127.0.0.1]\n", None),
             ("root:sekret:ALL:[foo]\n", None),
             ("root:sekret:NONE:\n", None),
             ("root:sekret:FOO:\n", None),
@@ -226,12 +265,32 @@ mod tests {
     }
 
     #[test]
+    fn other_hosts_need_more_than_a_password_in_a_file() {
+        let (file, _) = file(&format!("root:sekret:ALL:\nroot:{HASH}:QQ:\n"));
+        for (peer, expected) in [
+            ("127.0.0.3", "ALL"),
+            ("::1", "ALL"),
+            ("::ffff:127.0.0.1", "ALL"),
+            ("192.0.2.1", "QQ"),
+            ("fe80::1", "QQ"),
+        ] {
+            let peer = Peer::at(peer.parse().expect("an address"));
+            let account = file.account(b"root", &peer).expect("an account");
+            assert_eq!(account.attributes().to_string(), expected);
+        }
+        assert_eq!(file.usual_iterations(), Some(4096));
+    }
+
+    #[test]
     fn the_shipped_file_is_understood() {
-        let (file, complaints) = file(
+        let (mut file, complaints) = file(
             "nobody:nobody:SNMP QQ TT ETRN:  [127.0.0.0]/8 [ipv6.0::1]/128\n\
              nobody:nobody:SNMP ETRN:        [0.0.0.0]/0   [ipv6.0::0]/0\n",
         );
         assert_eq!(complaints, [""; 0]);
+        let far = Peer::at([192, 0, 2, 1].into());
+        assert!(!file.admits(&far) && file.account(b"nobody", &far).is_none());
+        file.trust_network(true);
         for (peer, expected) in [
             ("127.0.0.1", "SNMP QQ TT ETRN"),
             ("::1", "SNMP QQ TT ETRN"),

@@ -1,11 +1,16 @@
 //! Why something waits, in one sentence for each thing that is waited for: with the name of the limit,
 //! and the file and line that set it.
 
+use crate::scheduler::entries::VertexId;
 use crate::scheduler::standing::{Author, Hold, Scope};
 use crate::scheduler::why::{Limit, Origin, Wait, Why};
 use crate::scheduler::{Block, Refusal, Scheduler};
 use crate::spool::SpoolId;
 use crate::time::{ShortDuration, Timestamp};
+use std::vec;
+
+/// So many vertices of a message are told of at a time.
+const TOLD_AT_A_TIME: usize = 8;
 
 /// What `SHOW WHY` names: a thread, or a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,28 +48,65 @@ pub fn message_number(text: &str) -> Option<u64> {
     base[..digits].parse().ok().filter(|_| are_folders && is_whole)
 }
 
-/// The sentences about a subject; `None` if nothing of it is queued.
-pub fn sentences(scheduler: &Scheduler, now: Timestamp, subject: &Subject) -> Option<Vec<String>> {
-    let waits = match subject {
-        Subject::Thread(channel, host) => scheduler.why_thread(channel, host)?,
-        Subject::Message(number, id) => {
-            let queued = scheduler.spool_id(*number)?;
-            if id.as_ref().is_some_and(|id| *id != queued.to_string()) {
-                return None;
-            }
-            scheduler.why_message(*number)?
-        }
-    };
-    Some(waits.iter().map(|wait| sentence(scheduler, now, subject, wait)).collect())
+/// What is waited for, told some at a time.
+pub struct Pending(What);
+
+enum What {
+    /// All that a thread waits for.
+    Thread(Vec<u8>, Vec<u8>),
+    /// The vertices of the message of a number that are left to be told.
+    Message(u64, vec::IntoIter<VertexId>),
 }
 
-fn sentence(scheduler: &Scheduler, now: Timestamp, subject: &Subject, wait: &Wait<'_>) -> String {
-    let who = match (subject, wait.vertices) {
-        (Subject::Message(..), _) => wait.destination.to_string(),
-        (_, 1) => format!("{}: 1 message", wait.destination),
-        (_, count) => format!("{}: {count} messages", wait.destination),
+impl Pending {
+    /// All that a subject waits for; `None` if nothing of it is queued.
+    pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<Pending> {
+        match subject {
+            Subject::Thread(channel, host) => {
+                scheduler.thread_id(&channel, &host).map(|_| Pending(What::Thread(channel, host)))
+            }
+            Subject::Message(number, id) => {
+                let queued = scheduler.spool_id(number)?;
+                if id.is_some_and(|id| id != queued.to_string()) {
+                    return None;
+                }
+                let vertices = scheduler.vertices_of_message(number)?.into_iter();
+                Some(Pending(What::Message(number, vertices)))
+            }
+        }
+    }
+
+    /// Tells of some more: what it is, and whether it is about one message. Says whether that was all.
+    pub fn go_on(&mut self, scheduler: &Scheduler, tell: &mut dyn FnMut(&Wait<'_>, bool)) -> bool {
+        match &mut self.0 {
+            What::Thread(channel, host) => {
+                let waits = scheduler.why_thread(channel, host).unwrap_or_default();
+                waits.iter().for_each(|wait| tell(wait, false));
+                true
+            }
+            What::Message(number, vertices) => {
+                let some = vertices.by_ref().take(TOLD_AT_A_TIME);
+                let waits = some.filter_map(|vertex| scheduler.why_in_message(*number, vertex));
+                waits.for_each(|wait| tell(&wait, true));
+                vertices.len() == 0
+            }
+        }
+    }
+}
+
+/// What is waited for, in a sentence: for one message, or for all of a thread that wait for the same.
+pub fn sentence(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    of_message: bool,
+    wait: &Wait<'_>,
+) -> String {
+    let who = match wait.vertices {
+        _ if of_message => wait.destination.to_string(),
+        1 => format!("{}: 1 message", wait.destination),
+        count => format!("{}: {count} messages", wait.destination),
     };
-    let is_one = matches!(subject, Subject::Message(..)) || wait.vertices == 1;
+    let is_one = of_message || wait.vertices == 1;
     let tries = match wait.tries {
         0 => "not tried yet".to_string(),
         1 => "tried once".to_string(),

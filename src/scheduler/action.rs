@@ -75,8 +75,8 @@ pub enum Action {
     },
     /// Write a line of the statistics log.
     Statistics(Statistics),
-    /// Write lines of the status log. Decided only if there is one ([`super::Settings::status_log`]), and
-    /// before the message may leave the spool: its control file has the addresses.
+    /// Write lines of the status log. Decided only if there is one ([`super::Settings::status_log`]) or
+    /// somebody watches ([`super::Event::Watched`]), and before the message may leave the spool: its control file has the addresses.
     Status(Box<StatusRecord>),
     /// Write a line of the log.
     Log(log::Level, String),

@@ -109,6 +109,8 @@ pub enum Event<'a> {
     ClockSet(ClockStep),
     /// Time has passed, nothing else.
     Tick,
+    /// Somebody wants to know how each attempt ends, or nobody any more: see [`super::Action::Status`].
+    Watched(bool),
 }
 
 /// What reading a control file again brought.

@@ -156,6 +156,8 @@ pub struct Scheduler {
     is_holding: bool,
     /// Agents are being told to end, no new ones are started.
     is_draining: bool,
+    /// Somebody wants to know how attempts end.
+    is_watched: bool,
 }
 
 /// Totals since the start.
@@ -205,6 +207,7 @@ impl Scheduler {
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
+            is_watched: false,
         }
     }
 
@@ -232,6 +235,7 @@ impl Scheduler {
             Event::Drain => self.drain(now),
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
+            Event::Watched(is_watched) => self.is_watched = is_watched,
         }
         self.serve_all(now);
     }

@@ -128,12 +128,7 @@ impl Scheduler {
         vertices
     }
 
-    fn selected(
-        &self,
-        selector: &Selector,
-        message: MessageId,
-        id: VertexId,
-    ) -> Option<Selected> {
+    fn selected(&self, selector: &Selector, message: MessageId, id: VertexId) -> Option<Selected> {
         // It may have gone since it was found.
         let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
         let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);

@@ -14,6 +14,11 @@ use crate::time::Timestamp;
 pub const LONGEST_TEXT: usize = 2048;
 
 impl Scheduler {
+    /// Whether anybody wants to know how attempts end.
+    fn tells_status(&self) -> bool {
+        self.settings.status_log || self.is_watched
+    }
+
     /// An agent has reported about a recipient.
     pub(super) fn status_of_report(
         &mut self,
@@ -22,7 +27,7 @@ impl Scheduler {
         vertex: VertexId,
         report: &Report<'_>,
     ) {
-        if !self.settings.status_log {
+        if !self.tells_status() {
             return;
         }
         let puts_off = matches!(report.status, Status::DeferAll | Status::RetryAt);
@@ -53,7 +58,7 @@ impl Scheduler {
         vertex: VertexId,
         text: &str,
     ) {
-        if !self.settings.status_log {
+        if !self.tells_status() {
             return;
         }
         let offsets = self.vertices[vertex].recipients.pending();
@@ -75,7 +80,7 @@ impl Scheduler {
         notary: &[u8],
         text: &[u8],
     ) {
-        if !self.settings.status_log || offsets.is_empty() {
+        if !self.tells_status() || offsets.is_empty() {
             return;
         }
         let record = StatusRecord {

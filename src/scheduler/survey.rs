@@ -289,12 +289,18 @@ impl Scheduler {
         })
     }
 
-    /// How many vertices some threads of a ring have: those from the one at `from`, `count` at most. `None`
-    /// behind the last, and if the ring is gone.
-    pub fn vertices_in_ring(&self, ring: RingId, from: usize, count: usize) -> Option<usize> {
-        let threads = self.rings.get(ring)?.threads.get(from..)?;
-        let some = threads.iter().take(count);
-        (!threads.is_empty()).then(|| some.map(|thread| self.threads[*thread].len()).sum())
+    /// Some threads of a ring, from the one at `from`, `count` at most: how many there are, and how many vertices
+    /// they have. `None` behind the last, and if the ring is gone.
+    pub fn vertices_in_ring(
+        &self,
+        ring: RingId,
+        from: usize,
+        count: usize,
+    ) -> Option<(usize, usize)> {
+        let some = self.rings.get(ring)?.threads.get(from..)?;
+        let some = &some[..count.min(some.len())];
+        let vertices = some.iter().map(|thread| self.threads[*thread].len()).sum();
+        (!some.is_empty()).then_some((some.len(), vertices))
     }
 
     /// The agents with a higher number than this, in order.

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use zsched::mailq::acl::Peer;
 use zsched::mailq::auth_file::AuthFile;
 use zsched::mailq::login::Challenge;
-use zsched::mailq::v2::{Demand, Findings, HostFacts, Inquiry, Session, Surroundings, Tally};
+use zsched::mailq::v2::events::Watch;
+use zsched::mailq::v2::{
+    Demand, Findings, HostFacts, Inquiry, Process, Session, Surroundings, Tally,
+};
 use zsched::scheduler::Event;
 use zsched::time::Timestamp;
 
@@ -19,6 +22,7 @@ pub struct Talk {
     pub session: Session,
     accounts: Rc<AuthFile>,
     pub tally: Tally,
+    pub watch: Watch,
     /// Error addresses of messages, by their names.
     pub addresses: BTreeMap<String, &'static str>,
     pub remarks: Vec<String>,
@@ -36,6 +40,7 @@ impl Talk {
             session,
             accounts: Rc::new(accounts),
             tally: Tally::default(),
+            watch: Watch::default(),
             addresses: BTreeMap::new(),
             remarks: Vec::new(),
             host: HostFacts::default(),
@@ -77,7 +82,9 @@ impl Talk {
         let mut around = Surroundings {
             scheduler: &world.core,
             now: world.now,
-            started: START,
+            process: Process { started: START, pid: 4711, is_loading: false },
+            secret: &[7; 32],
+            watch: &self.watch,
             accounts: &mut || self.accounts.clone(),
             tally: &mut self.tally,
             remarks: &mut remarks,
@@ -86,7 +93,7 @@ impl Talk {
         let enough = out.len() + 1;
         let demand = self.session.go_on(&mut around, out, enough);
         self.remarks.extend(remarks.iter().map(|remark| format!("{remark:?}")));
-        if demand.is_none() && self.session.is_answering() {
+        if demand.is_none() && self.session.is_answering() && !self.session.is_waiting() {
             return self.go_on(world, out);
         }
         demand

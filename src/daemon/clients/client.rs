@@ -226,7 +226,9 @@ impl Client {
                 } else if !*is_held {
                     demand = session.go_on(around, buffer, enough);
                 }
-                if !was_answering {
+                if session.is_streaming() {
+                    self.begun = None;
+                } else if !was_answering {
                     self.begun = session.is_writing().then(Instant::now);
                 }
                 // What is done for it may take hours, if it goes on.
@@ -264,6 +266,14 @@ impl Client {
             // It is not for it to do anything.
             Task::Line => return Duration::MAX,
             Task::Done if self.is_served => since(self.progress, TIME_TO_CLOSE),
+            // It waits for something to happen, and that may be long.
+            Task::Session(conversation) if conversation.session.is_streaming() => {
+                let (start, most) = match self.is_stalled {
+                    true => (self.progress, TIME_FOR_ANSWER),
+                    false => (Instant::now(), TIME_FOR_SESSION),
+                };
+                return since(start, most);
+            }
             Task::Session(conversation) => {
                 let whole = match conversation.session.is_trusted() {
                     _ if self.is_obeyed() => Duration::MAX,

@@ -14,8 +14,12 @@ use super::accounts::Accounts;
 use super::listen::{Audience, Stream};
 use super::seldom::Seldom;
 use crate::mailq::login::Challenge;
+use crate::mailq::scram_server::Secret;
 use crate::mailq::v1::Dump;
-use crate::mailq::v2::{Demand, Findings, NO_ACCESS, Remark, Session, Surroundings, Tally};
+use crate::mailq::v2::events::Watch;
+use crate::mailq::v2::{
+    Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
+};
 use crate::scheduler::{Effect, OrderTicket, Scheduler};
 use crate::sys;
 use crate::sys::users;
@@ -24,6 +28,7 @@ use client::{BUFFERED, Client, Conversation, Task};
 use mio::{Registry, Token};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long a client may take nothing.
@@ -36,6 +41,11 @@ const MOST_CLIENTS: usize = 200;
 const MORE_FOR_CONTROL: usize = 20;
 /// How much is written for all clients in one turn of the loop, in bytes.
 const SHARE_OF_TURN: usize = 256 * 1024;
+
+/// Why other hosts are told nothing.
+const NEEDS_TRUST: &str = "version 1 has no logins (PARAMauthfile, or PARAMmailq-trust-network=1)";
+/// For sessions that need none: nobody logs in.
+const NO_SECRET: Secret = [0; 32];
 
 /// How long that may take.
 const TIME_OF_TURN: Duration = Duration::from_millis(10);
@@ -68,6 +78,10 @@ pub struct Clients {
     /// How many dumps may be written at a time, and when that was found out.
     most_dumps: Option<(usize, Instant)>,
     tally: Tally,
+    process: Process,
+    /// Known to nobody else; made for the first one who needs it.
+    secret: Option<Secret>,
+    watch: Rc<Watch>,
     /// Challenges that were given.
     challenges: u64,
     /// What sessions want, by the number of the client.
@@ -82,8 +96,12 @@ pub struct Clients {
 
 impl Clients {
     /// No clients.
-    pub fn new(settings: ClientSettings, accounts: Accounts) -> Clients {
+    pub fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Watch>) -> Clients {
+        let (started, pid) = (settings.started, std::process::id());
         Clients {
+            process: Process { started, pid, is_loading: true },
+            secret: None,
+            watch,
             settings,
             accounts,
             clients: BTreeMap::new(),
@@ -100,6 +118,11 @@ impl Clients {
         }
     }
 
+    /// What was there at the start is loaded.
+    pub fn end_loading(&mut self) {
+        self.process.is_loading = false;
+    }
+
     /// From now on version 2 is spoken, which demands a login.
     pub fn speak_version_2(&mut self) {
         self.settings.speak_version_2 = true;
@@ -110,13 +133,17 @@ impl Clients {
         self.settings.speak_version_2
     }
 
-    /// What to think of where other hosts can connect.
+    /// What to know of where other hosts can connect.
     pub fn warning_to_others(&self) -> &'static str {
-        match self.settings.speak_version_2 {
-            true => {
+        match (self.settings.speak_version_2, self.accounts.trusts_network()) {
+            (true, true) => {
                 "other hosts can connect: whoever listens on the way can find out weak passwords"
             }
-            false => "other hosts can connect, and see the queue without a login",
+            (true, false) => "other hosts can connect, with passwords of which a hash is kept",
+            (false, true) => "other hosts can connect, and see the queue without a login",
+            (false, false) => {
+                "other hosts can connect, and are turned away: version 1 has no logins"
+            }
         }
     }
 
@@ -138,7 +165,7 @@ impl Clients {
         let (task, greeting) = match audience {
             Audience::Control => open_control(&stream)?,
             Audience::Mailq if self.settings.speak_version_2 => self.open_session(&stream)?,
-            Audience::Mailq => (Task::Line, String::new()),
+            Audience::Mailq => self.open_dump(&stream)?,
         };
         stream.register(registry, token(self.next))?;
         self.clients.insert(self.next, Client::new(stream, task, &greeting));
@@ -161,8 +188,22 @@ impl Clients {
         Ok(())
     }
 
+    /// Version 1 shows the queue without a login: not to other hosts, unless the network is trusted.
+    fn open_dump(&mut self, stream: &Stream) -> io::Result<(Task, String)> {
+        let peer = stream.peer()?;
+        if peer.is_near() || self.accounts.trusts_network() {
+            return Ok((Task::Line, String::new()));
+        }
+        let text = format!("MAILQ: {peer} is turned away: {NEEDS_TRUST}");
+        self.remarks.push(Remark::Refused(text));
+        Ok((Task::Done, format!("{GREETING}{NO_ACCESS}")))
+    }
+
     fn open_session(&mut self, stream: &Stream) -> io::Result<(Task, String)> {
         let peer = stream.peer()?;
+        if self.secret.is_none() {
+            self.secret = Some(secret()?);
+        }
         self.challenges += 1;
         let challenge = Challenge::new(Timestamp::now(), sys::random_number()?, self.challenges);
         let (session, greeting) = Session::open(peer, challenge, &self.accounts.current());
@@ -330,7 +371,9 @@ impl Clients {
         let mut around = Surroundings {
             scheduler,
             now,
-            started: self.settings.started,
+            process: self.process,
+            secret: self.secret.as_ref().unwrap_or(&NO_SECRET),
+            watch: &self.watch,
             accounts: &mut || accounts.current(),
             tally: &mut self.tally,
             remarks: &mut self.remarks,
@@ -363,6 +406,14 @@ impl Clients {
         let patience = self.patience();
         self.clients.values().map(|client| client.time_left(patience)).min()
     }
+}
+
+fn secret() -> io::Result<Secret> {
+    let mut secret = NO_SECRET;
+    for part in secret.chunks_exact_mut(8) {
+        part.copy_from_slice(&sys::random_number()?.to_ne_bytes());
+    }
+    Ok(secret)
 }
 
 /// A client of the control socket. Its mode keeps others out; should it have been changed, we do.

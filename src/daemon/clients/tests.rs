@@ -2,7 +2,7 @@
 
 use super::client::{HEARD_A_TURN, MOST_SAID, TIME_FOR_ANSWER, TIME_TO_LOG_IN};
 use super::*;
-use crate::config::{Config, Context, Zenv};
+use crate::config::{Config, Context, Parameters, Zenv};
 use crate::scheduler::Settings;
 use mio::Poll;
 use std::io::{Read, Write};
@@ -27,7 +27,8 @@ impl World {
         let config = Config::parse(Path::new("scheduler.cf"), text, &context);
         let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);
         let settings = ClientSettings { started: NOW, with_vertices: true, speak_version_2: false };
-        let mut clients = Clients::new(settings, Accounts::new(None));
+        let mut clients =
+            Clients::new(settings, Accounts::new(&Parameters::default()), Rc::default());
         clients.most_dumps = Some((most_dumps, Instant::now() + Duration::from_secs(3600)));
         let core = Scheduler::new(Settings::default(), config);
         World { poll: Poll::new().expect("a poll"), core, clients }
@@ -40,7 +41,8 @@ impl World {
         std::fs::write(&path, accounts).expect("written");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("set");
         let mut world = World::new(most_dumps);
-        world.clients.accounts = Accounts::new(Some(path));
+        let parameters = Parameters { auth_file: Some(path), ..Parameters::default() };
+        world.clients.accounts = Accounts::new(&parameters);
         world.clients.speak_version_2();
         (world, folder)
     }

@@ -1,12 +1,15 @@
 //! Answers: what a request brings, and what it may take to get there.
 
+use super::events::{Feed, Watch};
 use super::selection::Addresses;
 use super::tally::Tally;
 use super::words::Wrong;
 use crate::mailq::auth_file::AuthFile;
+use crate::mailq::scram_server::Secret;
 use crate::scheduler::{Effect, Order, Scheduler};
 use crate::spool::SpoolName;
 use crate::time::Timestamp;
+use serde::Serialize;
 use std::rc::Rc;
 
 /// What a session may look at while it goes on.
@@ -15,14 +18,29 @@ pub struct Surroundings<'s> {
     pub scheduler: &'s Scheduler,
     /// The time.
     pub now: Timestamp,
-    /// When the scheduler was started.
-    pub started: Timestamp,
+    /// The scheduler's process.
+    pub process: Process,
     /// Gives the accounts as they are at this moment.
     pub accounts: &'s mut dyn FnMut() -> Rc<AuthFile>,
+    /// Known to nobody outside of the scheduler.
+    pub secret: &'s Secret,
+    /// Who is told what happens.
+    pub watch: &'s Watch,
     /// How often what was asked, by all clients.
     pub tally: &'s mut Tally,
     /// What is to be logged.
     pub remarks: &'s mut Vec<Remark>,
+}
+
+/// The process that the scheduler runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// When it was started.
+    pub started: Timestamp,
+    /// Its number.
+    pub pid: u32,
+    /// What was there at the start is not loaded yet.
+    pub is_loading: bool,
 }
 
 /// Something about a client that is to be logged.
@@ -46,6 +64,8 @@ pub enum Reply {
     Unknown,
     /// That it cannot be meant: the place counts from the end of the words that it begins with.
     Wrong(Wrong),
+    /// What happens from now on, until the client says something.
+    Stream(Rc<Feed>),
     /// Something is to be done, and then told.
     Deed(Box<dyn Deed>),
 }
@@ -109,6 +129,8 @@ pub trait Text {
 pub enum Step {
     /// There is more.
     More,
+    /// There is more, but others come first: it takes time to find.
+    Pause,
     /// Before there is more, this is to be found out.
     Needs(Inquiry),
     /// That was all.
@@ -174,7 +196,7 @@ pub struct HostFacts {
 }
 
 /// How full a file system is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiskSpace {
     /// Kilobytes that can still be used.
     pub free_kb: u64,

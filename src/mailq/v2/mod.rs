@@ -23,6 +23,8 @@
 //! | [`mod@requests`] | the table of requests: their words, who may make them, who answers |
 //! | [`answer`] | answers: a line, a text that is written some at a time, an order |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
+//! | [`json`] | the views for programs |
+//! | [`events`] | those who want to know what happens |
 //! | [`words`], [`selection`], [`address_pattern`] | words and options; which mail is meant |
 //! | [`search`], [`fitting`] | the search for it, in the queue and in control files |
 //! | [`many`], [`single`] | orders about messages, some at a time; orders that are one |
@@ -39,8 +41,10 @@ mod address_pattern;
 mod answer;
 mod chores;
 mod counters;
+pub mod events;
 mod fitting;
 mod holds;
+pub mod json;
 mod limits;
 mod many;
 mod orders;
@@ -57,7 +61,8 @@ mod words;
 
 pub use address_pattern::AddressPattern;
 pub use answer::{
-    Candidate, Chore, Demand, DiskSpace, Findings, HostFacts, Inquiry, Remark, Surroundings,
+    Candidate, Chore, Demand, DiskSpace, Findings, HostFacts, Inquiry, Process, Remark,
+    Surroundings,
 };
 pub use requests::{Request, requests};
 pub use selection::{Addresses, Selection};

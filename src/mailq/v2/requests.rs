@@ -6,7 +6,7 @@
 use super::answer::{Reply, Surroundings};
 use super::tally::Tally;
 use super::words::Wrong;
-use super::{chores, counters, holds, limits, many, orders, show, show_thread};
+use super::{chores, counters, holds, json, limits, many, orders, show, show_thread};
 use crate::mailq::attributes::Attributes;
 
 /// A kind of request.
@@ -46,6 +46,15 @@ const fn order(
 
 const NO_ETRN: Option<&str> = Some("-No ETRN allowed for you.\n");
 const NO_KILL: Option<&str> = Some("-No KILL allowed for you.\n");
+
+/// A request that the original does not know, and that changes nothing.
+const fn view(
+    words: &'static [&'static str],
+    needs: Attributes,
+    answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+) -> Request {
+    Request { words, needs, refusal: None, counter: None, answer }
+}
 
 /// All kinds of requests. QUIT, EXIT and AUTH are not among them: they are about the session itself.
 pub fn requests() -> &'static [Request] {
@@ -102,6 +111,17 @@ static REQUESTS: &[Request] = &[
         counter: None,
         answer: show::why,
     },
+    view(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, json::summary::answer),
+    view(&["SHOW", "JSON", "THREADS"], Attributes::TT, json::threads::answer),
+    view(&["SHOW", "JSON", "RINGS"], Attributes::TT, json::rings::answer),
+    view(&["SHOW", "JSON", "AGENTS"], Attributes::TT, json::agents::answer),
+    view(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),
+    view(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, json::message::answer),
+    view(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
+    view(&["SHOW", "JSON", "ORDERS"], Attributes::TT, json::orders::answer),
+    view(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, json::counters::answer),
+    view(&["SHOW", "MESSAGE"], Attributes::TT, json::message::answer_people),
+    view(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
     Request {
         words: &["ETRN"],
         needs: Attributes::ETRN,

@@ -1,14 +1,20 @@
 //! One client of MAILQ version 2: who it is, what it has said, and what it is being told.
 
 use super::answer::{Deed, Demand, Findings, Next, Remark, Reply, Step, Surroundings, Text};
+use super::events::{About, Feed};
+use super::json::events::Happening;
+use super::json::seconds;
 use super::requests::{Words, next_word, reply, write_unknown};
 use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
 use crate::mailq::acl::Peer;
 use crate::mailq::attributes::Attributes;
-use crate::mailq::auth_file::AuthFile;
+use crate::mailq::auth_file::{Account, AuthFile, Password};
 use crate::mailq::login::Challenge;
+use crate::mailq::scram_server::{ClientFirst, Exchange, MECHANISM, Verifier};
 use crate::scheduler::Effect;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 /// The longest request, in bytes. Whoever says more at once has to wait for answers.
 pub const LONGEST_REQUEST: usize = 4096;
@@ -18,6 +24,8 @@ const MOST_FAILURES: u32 = 10;
 const MUST_LOG_IN: &str = "-BAD; USER MUST AUTHENTICATE\n";
 const NO_ACCOUNT: &str = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
 const WRONG_PASSWORD: &str = "-BAD USER OR PASSWORD\n";
+const NO_SUCH_LOGIN: &str = "-ONLY SCRAM-SHA-256, WITHOUT CHANNEL BINDING\n";
+const NO_HASH: &str = "-USE AUTH\n";
 
 /// One client.
 pub struct Session {
@@ -35,7 +43,7 @@ pub struct Session {
 /// What the client may do.
 enum Standing {
     /// Log in.
-    Stranger { challenge: Challenge, failures: u32 },
+    Stranger { challenge: Challenge, failures: u32, logins: u32, exchange: Option<Box<Exchange>> },
     /// What this user may.
     User { name: String, attributes: Attributes },
 }
@@ -44,6 +52,8 @@ enum Standing {
 enum UnderWay {
     Nothing,
     Text(Box<dyn Text>),
+    /// What happens.
+    Stream(Rc<Feed>),
     /// A text, when something has been found out.
     Inquiry(Box<dyn Text>),
     /// Something that is to be done.
@@ -70,7 +80,8 @@ impl Session {
             true => format!("{}\n", challenge.line()),
             false => NO_ACCESS.to_string(),
         };
-        let mut session = Session::new(peer, Standing::Stranger { challenge, failures: 0 });
+        let standing = Standing::Stranger { challenge, failures: 0, logins: 0, exchange: None };
+        let mut session = Session::new(peer, standing);
         session.is_over = !is_admitted;
         (session, format!("{GREETING}{second}"))
     }
@@ -136,9 +147,23 @@ impl Session {
         !matches!(self.under_way, UnderWay::Nothing)
     }
 
-    /// Whether the session waits for the outcome of a [`Demand`].
+    /// Whether the session waits for the outcome of a [`Demand`], or for something to happen.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.under_way, UnderWay::Inquiry(_) | UnderWay::Pending(_))
+        match &self.under_way {
+            UnderWay::Inquiry(_) | UnderWay::Pending(_) => true,
+            UnderWay::Stream(feed) => !feed.has_something() && !self.ends_stream(),
+            _ => false,
+        }
+    }
+
+    /// Whether the client is being told what happens: that has no end of its own.
+    pub fn is_streaming(&self) -> bool {
+        matches!(self.under_way, UnderWay::Stream(_))
+    }
+
+    /// Whether the client has said something while it is told what happens.
+    fn ends_stream(&self) -> bool {
+        self.has_ended || self.has_request()
     }
 
     /// Whether a text is under way: something of any length, that takes memory until it is taken.
@@ -194,6 +219,7 @@ impl Session {
             let step = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
                 UnderWay::Text(text) => self.write_text(text, around, out),
                 UnderWay::Deed(doing) => self.go_on_with(doing, around, out),
+                UnderWay::Stream(feed) => self.tell_on(feed, out, enough),
                 UnderWay::Nothing if may_begin => {
                     self.answer_next(around, out);
                     ControlFlow::Continue(())
@@ -245,6 +271,23 @@ impl Session {
             }
             other => self.under_way = other,
         }
+    }
+
+    /// Tells what has happened, until the client says something.
+    fn tell_on(
+        &mut self,
+        feed: Rc<Feed>,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> ControlFlow<Option<Demand>> {
+        match self.ends_stream() {
+            true => out.extend_from_slice(b".\n"),
+            false => {
+                feed.take(out, enough.saturating_sub(out.len()));
+                self.under_way = UnderWay::Stream(feed);
+            }
+        }
+        ControlFlow::Break(None)
     }
 
     fn go_on_with(
@@ -301,6 +344,10 @@ impl Session {
         }
         match step {
             Step::More => self.under_way = UnderWay::Text(text),
+            Step::Pause => {
+                self.under_way = UnderWay::Text(text);
+                return ControlFlow::Break(None);
+            }
             Step::Over => out.extend_from_slice(b".\n"),
             Step::Needs(inquiry) => {
                 self.under_way = UnderWay::Inquiry(text);
@@ -330,7 +377,8 @@ impl Session {
         }
         match self.standing {
             Standing::Stranger { .. } => {
-                out.extend_from_slice(self.answer_stranger(&words, around).as_bytes());
+                let answer = self.answer_stranger(&line, &words, around);
+                out.extend_from_slice(answer.as_bytes());
             }
             Standing::User { attributes, .. } => match reply(attributes, &words, around) {
                 Reply::Line(line) => out.extend_from_slice(line.as_bytes()),
@@ -342,13 +390,20 @@ impl Session {
                 Reply::Wrong(wrong) => {
                     out.extend_from_slice(format!("-{}\n", wrong.what).as_bytes());
                 }
+                Reply::Stream(feed) => {
+                    out.extend_from_slice(UNTIL_DOT.as_bytes());
+                    out.push(b'\n');
+                    self.under_way = UnderWay::Stream(feed);
+                }
                 Reply::Unknown => {
                     around.tally.refused += 1;
                     write_unknown(&words, out);
                 }
                 Reply::Deed(deed) => {
                     let line = String::from_utf8_lossy(&line).into_owned();
-                    let text = format!("MAILQ: {} orders {line:?}", self.author());
+                    let by = self.author();
+                    tell_of_order(around, &by, &line);
+                    let text = format!("MAILQ: {by} orders {line:?}");
                     around.remarks.push(Remark::Notable(text));
                     self.under_way =
                         UnderWay::Deed(Box::new(Doing { line, deed, has_begun: false }));
@@ -370,39 +425,125 @@ impl Session {
     /// Answers somebody who has not logged in: nothing that it says is repeated, nothing else is told.
     fn answer_stranger(
         &mut self,
+        line: &[u8],
         words: &Words<'_>,
         around: &mut Surroundings<'_>,
-    ) -> &'static str {
-        let Standing::Stranger { challenge, failures } = &mut self.standing else {
-            return MUST_LOG_IN;
-        };
-        if words.verb != b"AUTH" {
-            around.tally.refused += 1;
-            return MUST_LOG_IN;
+    ) -> Cow<'static, str> {
+        if let Standing::Stranger { exchange, .. } = &mut self.standing
+            && let Some(exchange) = exchange.take()
+        {
+            return self.finish_exchange(&exchange, line, around);
         }
-        around.tally.auth += 1;
-        let (user, answer) = next_word(words.rest);
-        let (accounts, peer) = ((around.accounts)(), self.peer);
-        let shown: String = String::from_utf8_lossy(user).chars().take(40).collect();
-        let refusal = match accounts.account(user, &peer) {
-            Some(account)
-                if !account.is_scram() && challenge.is_met(account.password(), answer) =>
-            {
-                let attributes = account.attributes();
-                let text = format!("MAILQ: {peer} has logged in as {shown:?}: {attributes}");
-                around.remarks.push(Remark::Notable(text));
-                let name = format!("{shown} from {peer}");
-                self.standing = Standing::User { name, attributes };
-                return "+OK\n";
+        match words.verb {
+            b"AUTH" => self.log_in(words.rest, around).into(),
+            b"AUTH2" => self.begin_exchange(words.rest, around),
+            _ => {
+                around.tally.refused += 1;
+                MUST_LOG_IN.into()
             }
-            Some(_) => WRONG_PASSWORD,
-            None => NO_ACCOUNT,
+        }
+    }
+
+    /// `AUTH`: the digest of a challenge and the password.
+    fn log_in(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> &'static str {
+        let Standing::Stranger { challenge, .. } = &self.standing else {
+            return MUST_LOG_IN;
         };
-        *failures += 1;
-        self.is_over = *failures >= MOST_FAILURES;
-        around.tally.refused_logins += 1;
-        let text = format!("MAILQ: a login of {peer} as {shown:?} has failed");
-        around.remarks.push(Remark::Refused(text));
+        around.tally.auth += 1;
+        let (user, answer) = next_word(rest);
+        let accounts = (around.accounts)();
+        let account = accounts.account(user, &self.peer);
+        // Of a password of which only a hash is kept nobody is told that there is one.
+        let refusal = match account.map(|account| (account, account.password())) {
+            Some((account, Password::Plain(password))) => {
+                if challenge.is_met(password, answer) {
+                    self.welcome(user, account, around);
+                    return "+OK\n";
+                }
+                WRONG_PASSWORD
+            }
+            Some((_, Password::Scram(_))) | None => NO_ACCOUNT,
+        };
+        self.refuse(user, around);
         refusal
     }
+
+    /// `AUTH2`: the client says who it is.
+    fn begin_exchange(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> Cow<'static, str> {
+        around.tally.auth += 1;
+        let (mechanism, message) = next_word(rest);
+        let first = ClientFirst::parse(message).filter(|_| mechanism == MECHANISM);
+        let (Some(first), Standing::Stranger { challenge, logins, exchange, .. }) =
+            (first, &mut self.standing)
+        else {
+            self.refuse(b"", around);
+            return NO_SUCH_LOGIN.into();
+        };
+        let accounts = (around.accounts)();
+        let account = accounts.account(&first.user, &self.peer);
+        let verifier = match account.map(Account::password) {
+            Some(Password::Scram(verifier)) => (**verifier).clone(),
+            // To check it the password would have to be hashed, which takes too long.
+            Some(Password::Plain(_)) => return NO_HASH.into(),
+            None => Verifier::of_nobody(&first.user, around.secret, accounts.usual_iterations()),
+        };
+        *logins += 1;
+        let occasion = format!("{} {logins}", challenge.line());
+        let begun = Exchange::begin(first, verifier, around.secret, &occasion);
+        let answer = format!("+{}\n", begun.challenge());
+        *exchange = Some(Box::new(begun));
+        answer.into()
+    }
+
+    /// The client proves that it knows the password.
+    fn finish_exchange(
+        &mut self,
+        exchange: &Exchange,
+        line: &[u8],
+        around: &mut Surroundings<'_>,
+    ) -> Cow<'static, str> {
+        let signature = exchange.finish(line);
+        let accounts = (around.accounts)();
+        match (signature, accounts.account(&exchange.user, &self.peer)) {
+            (Some(signature), Some(account)) if exchange.is_with(account.password()) => {
+                self.welcome(&exchange.user, account, around);
+                format!("+OK {signature}\n").into()
+            }
+            _ => {
+                self.refuse(&exchange.user, around);
+                WRONG_PASSWORD.into()
+            }
+        }
+    }
+
+    fn welcome(&mut self, user: &[u8], account: &Account, around: &mut Surroundings<'_>) {
+        let (shown, peer, attributes) = (shown(user), self.peer, account.attributes());
+        let text = format!("MAILQ: {peer} has logged in as {shown:?}: {attributes}");
+        around.remarks.push(Remark::Notable(text));
+        let name = format!("{shown} from {peer}");
+        self.standing = Standing::User { name, attributes };
+    }
+
+    fn refuse(&mut self, user: &[u8], around: &mut Surroundings<'_>) {
+        if let Standing::Stranger { failures, .. } = &mut self.standing {
+            *failures += 1;
+            self.is_over = *failures >= MOST_FAILURES;
+        }
+        around.tally.refused_logins += 1;
+        let text = format!("MAILQ: a login of {} as {:?} has failed", self.peer, shown(user));
+        around.remarks.push(Remark::Refused(text));
+    }
+}
+
+/// Tells those who want to know that somebody has ordered something.
+fn tell_of_order(around: &Surroundings<'_>, by: &str, order: &str) {
+    if around.watch.is_wanted() {
+        let time = seconds(around.now);
+        around.watch.tell(About::default(), &Happening::Order { time, by, order });
+    }
+}
+
+/// A name as the log has it.
+fn shown(user: &[u8]) -> String {
+    String::from_utf8_lossy(user).chars().take(40).collect()
 }

@@ -2,14 +2,14 @@
 
 use super::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::mailq::report::{Form, ThreadReport};
-use crate::mailq::why::{self, Subject};
+use crate::mailq::why::{Pending, Subject, sentence};
 
 /// The thread report in one of its forms.
 struct Report(ThreadReport);
 
 impl Text for Report {
     fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let is_over = self.0.write(around.scheduler, around.now, around.started, out);
+        let is_over = self.0.write(around.scheduler, around.now, around.process.started, out);
         if is_over { Step::Over } else { Step::More }
     }
 
@@ -40,17 +40,17 @@ pub fn threads(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     report(Form::Threads)
 }
 
-/// Lines that are all there already.
-struct Lines(std::vec::IntoIter<String>);
+/// Sentences, one a line.
+struct Sentences(Pending);
 
-impl Text for Lines {
-    fn write(&mut self, _around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let Some(line) = self.0.next() else {
-            return Step::Over;
-        };
-        out.extend_from_slice(line.as_bytes());
-        out.push(b'\n');
-        Step::More
+impl Text for Sentences {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let (scheduler, now) = (around.scheduler, around.now);
+        let is_over = self.0.go_on(scheduler, &mut |wait, of_message| {
+            out.extend_from_slice(sentence(scheduler, now, of_message, wait).as_bytes());
+            out.push(b'\n');
+        });
+        if is_over { Step::Over } else { Step::More }
     }
 
     fn learn(&mut self, _findings: Findings) {}
@@ -64,8 +64,8 @@ pub fn why(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let Some(parsed) = Subject::parse(subject) else {
         return refuse("give a channel/host, a spool id or the name of a control file".to_string());
     };
-    match why::sentences(around.scheduler, around.now, &parsed) {
-        Some(sentences) => Reply::Text(Box::new(Lines(sentences.into_iter()))),
+    match Pending::new(around.scheduler, parsed) {
+        Some(pending) => Reply::Text(Box::new(Sentences(pending))),
         None => refuse(format!("nothing is queued for {}", subject.escape_debug())),
     }
 }

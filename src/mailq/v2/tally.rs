@@ -1,7 +1,9 @@
 //! How often clients did what: the `SC.MQ2…` rows of `SHOW COUNTERS`.
 
+use serde::Serialize;
+
 /// Counts since the start, but for one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Sessions open now.
     pub parallel: u64,

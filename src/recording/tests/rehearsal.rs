@@ -62,6 +62,7 @@ impl Rehearsal {
                 let text = CONFIGS[self.random.usize(0..CONFIGS.len())];
                 self.core.handle(self.now, Event::Configured(config(text)));
             }
+            99 if self.random.bool() => self.core.handle(self.now, Event::Watched(true)),
             _ => self.core.handle(self.now, Event::InitialScanDone),
         }
         self.core.handle(self.now, Event::Tick);

@@ -5,8 +5,10 @@ use std::rc::Rc;
 use zsched::config::{Config, Context, Zenv};
 use zsched::control_file::parse;
 use zsched::mailq::auth_file::AuthFile;
+use zsched::mailq::v2::events::{About, Watch};
+use zsched::mailq::v2::json::events::Happening;
 use zsched::mailq::v2::{
-    Chore, Demand, Findings, HostFacts, Inquiry, Session, Surroundings, Tally,
+    Chore, Demand, Findings, HostFacts, Inquiry, Process, Session, Surroundings, Tally,
 };
 use zsched::scheduler::{Action, Effect, Event, Scheduler, Settings};
 use zsched::spool::{Arrival, HashFolder, SpoolName};
@@ -28,6 +30,7 @@ impl Listener {
         let (mut tally, mut remarks, mut out) = (Tally::default(), Vec::new(), Vec::new());
         let (accounts, _) = AuthFile::parse(self.accounts.as_bytes());
         let accounts = Rc::new(accounts);
+        let watch = Watch::default();
         let mut steps = 0;
         while !self.session.is_over() {
             steps += 1;
@@ -36,7 +39,9 @@ impl Listener {
             let mut around = Surroundings {
                 scheduler: &self.core,
                 now: NOW,
-                started: NOW,
+                process: Process { started: NOW, pid: 4711, is_loading: false },
+                secret: &[7; 32],
+                watch: &watch,
                 accounts: &mut || accounts.clone(),
                 tally: &mut tally,
                 remarks: &mut remarks,
@@ -45,8 +50,13 @@ impl Listener {
                 self.meet(demand);
                 continue;
             }
-            if self.session.is_answering() || self.session.has_request() {
+            if !self.session.is_waiting()
+                && (self.session.is_answering() || self.session.has_request())
+            {
                 continue;
+            }
+            if self.session.is_streaming() && steps % 3 == 0 {
+                watch.tell(About::default(), &Happening::Reloaded { time: 1.5 });
             }
             let count = piece.min(said.len()).min(self.session.room());
             self.session.take_in(&said[..count]);

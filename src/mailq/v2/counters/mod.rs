@@ -46,7 +46,7 @@ impl Text for Counters {
         let seconds = |time: crate::time::Timestamp| time.seconds().max(0).unsigned_abs();
         let facts = Facts {
             now: seconds(around.now),
-            started: seconds(around.started),
+            started: seconds(around.process.started),
             totals: around.scheduler.totals(),
             tally: around.tally,
             host,

@@ -1,0 +1,229 @@
+//! The core, and those who want to know what happens: what it is told and what it decides comes by here. As long
+//! as nobody wants to know, that is all.
+
+use crate::agent::protocol::Status;
+use crate::mailq::v2::events::{About, Watch};
+use crate::mailq::v2::json::events::Happening;
+use crate::mailq::v2::json::seconds;
+use crate::recording::Recorded;
+use crate::scheduler::survey::AgentRow;
+use crate::scheduler::{
+    Action, AgentEnd, AgentId, Destination, Event, Reread, Scheduler, StatusRecord, Verdict,
+};
+use crate::spool::{Arrival, SpoolId};
+use crate::time::Timestamp;
+use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+/// The core, and who watches it.
+pub struct Watched {
+    core: Recorded,
+    watch: Rc<Watch>,
+    /// What the core was told last about who watches.
+    is_watched: bool,
+}
+
+impl Watched {
+    /// Nobody watches yet.
+    pub fn new(core: Recorded, watch: Rc<Watch>) -> Watched {
+        Watched { core, watch, is_watched: false }
+    }
+
+    /// Subscribers come and go.
+    pub fn look_around(&mut self, now: Timestamp) {
+        self.watch.look_around();
+        let is_watched = self.watch.is_wanted();
+        if is_watched != self.is_watched {
+            self.is_watched = is_watched;
+            self.core.handle(now, Event::Watched(is_watched));
+        }
+    }
+
+    /// Tells the core one fact.
+    pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        if self.watch.is_wanted() {
+            Witness { core: &self.core, watch: &self.watch, time: seconds(now) }.hear(&event);
+        }
+        self.core.handle(now, event);
+    }
+
+    /// One thing to do, in the order in which they were decided.
+    pub fn poll(&mut self, now: Timestamp) -> Option<Action> {
+        let action = self.core.poll()?;
+        if self.watch.is_wanted() {
+            Witness { core: &self.core, watch: &self.watch, time: seconds(now) }.see(&action);
+        }
+        Some(action)
+    }
+}
+
+impl Deref for Watched {
+    type Target = Recorded;
+
+    fn deref(&self) -> &Recorded {
+        &self.core
+    }
+}
+
+impl DerefMut for Watched {
+    fn deref_mut(&mut self) -> &mut Recorded {
+        &mut self.core
+    }
+}
+
+/// Tells the others what happens, before it does.
+struct Witness<'a> {
+    core: &'a Scheduler,
+    watch: &'a Watch,
+    time: f64,
+}
+
+impl Witness<'_> {
+    fn hear(&self, event: &Event<'_>) {
+        let time = self.time;
+        match event {
+            Event::Arrived(arrival) => self.arrived(arrival),
+            Event::Removed { number, outcome: Ok(()) }
+            | Event::ReadAgain { number, outcome: Reread::Gone } => self.left(*number),
+            Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
+            Event::AgentEnded { agent, end } => self.ended(*agent, end),
+            Event::Configured(_) => {
+                self.watch.tell(About::default(), &Happening::Reloaded { time });
+            }
+            _ => {}
+        }
+    }
+
+    fn see(&self, action: &Action) {
+        if let Action::Status(record) = action {
+            self.status(record);
+        }
+    }
+
+    fn arrived(&self, arrival: &Arrival) {
+        if self.core.is_leaving(arrival.name.number()).is_some() {
+            return;
+        }
+        let (number, modified) = (arrival.name.number(), arrival.modified);
+        let id = SpoolId { number, modified };
+        let to = |group: &crate::spool::Group| Destination::new(&group.channel, &group.host);
+        let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
+        let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
+        let about = About { message: Some((id, &arrival.name)), destinations: &destinations };
+        let id = id.to_string();
+        self.watch.tell(about, &Happening::Arrived { time: self.time, id, recipients });
+    }
+
+    fn left(&self, number: u64) {
+        if let Some(row) = self.core.message_row(number) {
+            let about = About { message: Some((row.id, row.name)), destinations: &[] };
+            self.watch.tell(about, &Happening::Left { time: self.time, id: row.id.to_string() });
+        }
+    }
+
+    fn status(&self, record: &StatusRecord) {
+        let id = SpoolId { number: record.name.number(), modified: record.modified };
+        let about = About {
+            message: Some((id, &record.name)),
+            destinations: std::slice::from_ref(&record.destination),
+        };
+        let (channel, host) = parts(&record.destination);
+        let (channel, host) = (&*channel, &*host);
+        let (state, is_final) = outcome(record.verdict);
+        let offset = record.offsets.first().copied().unwrap_or_default();
+        let time = self.time;
+        let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
+        if let Some(attempt) = &record.attempt {
+            let (pid, text) = (attempt.pid, &*String::from_utf8_lossy(&record.text));
+            let report = match record.verdict {
+                Verdict::Report(status) => Some(status.word()),
+                _ => None,
+            };
+            let (status, id) = (state, id.to_string());
+            self.watch.tell(
+                about,
+                &Happening::Attempt {
+                    time,
+                    id,
+                    channel,
+                    host,
+                    pid,
+                    offset,
+                    recipients,
+                    status,
+                    report,
+                    text,
+                },
+            );
+        }
+        if is_final {
+            let id = id.to_string();
+            self.watch.tell(
+                about,
+                &Happening::Finished { time, id, channel, host, offset, recipients, state },
+            );
+        }
+    }
+
+    fn started(&self, agent: AgentId, pid: u32) {
+        if let Some(row) = self.core.agent(agent) {
+            self.tell_of_agent(&row, |channel, host, ring| Happening::AgentStarted {
+                time: self.time,
+                pid,
+                channel,
+                host,
+                ring,
+            });
+        }
+    }
+
+    fn ended(&self, agent: AgentId, end: &AgentEnd) {
+        if let Some(row) = self.core.agent(agent) {
+            let pid = Some(row.pid).filter(|pid| *pid != 0);
+            let how = end.to_string();
+            self.tell_of_agent(&row, |channel, host, ring| Happening::AgentEnded {
+                time: self.time,
+                pid,
+                channel,
+                host,
+                ring,
+                how,
+            });
+        }
+    }
+
+    fn tell_of_agent(
+        &self,
+        row: &AgentRow<'_>,
+        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> Happening<'h>,
+    ) {
+        let channel = String::from_utf8_lossy(row.channel);
+        let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
+        let ring = format!("{}/{}", row.ring.0, row.ring.1);
+        let about = About {
+            message: None,
+            destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
+        };
+        self.watch.tell(about, &happening(&channel, host.as_deref(), ring));
+    }
+}
+
+/// What has become of recipients, in the words of the status log, and whether that is the end.
+fn outcome(verdict: Verdict) -> (&'static str, bool) {
+    match verdict {
+        Verdict::Report(Status::Ok | Status::Ok2 | Status::Ok3) => ("delivered", true),
+        Verdict::Report(Status::Error | Status::Error2) => ("failed", true),
+        Verdict::Report(_) | Verdict::Silence => ("deferred", false),
+        Verdict::Expired => ("expired", true),
+        Verdict::Deleted => ("deleted", true),
+        Verdict::Rerouted => ("rerouted", true),
+        Verdict::Found => ("found", true),
+    }
+}
+
+/// Channel and host as text.
+fn parts(destination: &Destination) -> (Cow<'_, str>, Cow<'_, str>) {
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    (text(destination.channel()), text(destination.host()))
+}

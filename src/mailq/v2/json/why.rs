@@ -1,0 +1,197 @@
+//! `SHOW JSON WHY`: one object for each thing that is waited for.
+
+use super::{line, refuse, seconds, text};
+use crate::mailq::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use crate::mailq::why::{Pending, Subject, sentence};
+use crate::scheduler::standing::{Author, Hold};
+use crate::scheduler::why::{Origin, Wait, Why};
+use crate::scheduler::{Block, Scheduler};
+use crate::time::Timestamp;
+use serde::Serialize;
+
+/// Why something waits.
+#[derive(Serialize)]
+pub struct Waits {
+    /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `held` or `turn`.
+    why: &'static str,
+    /// File and line of what sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    /// The same for people.
+    sentence: String,
+    /// What was last said about it.
+    text: Option<String>,
+    #[serde(flatten)]
+    details: Details,
+}
+
+/// What goes with some of the reasons.
+#[derive(Default, Serialize)]
+struct Details {
+    /// `at-work`, `agent-starting`: the agent's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// `at-work`: since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<f64>,
+    /// `at-work`: how many jobs the agent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jobs: Option<usize>,
+    /// `retry`: when it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<f64>,
+    /// `retry`: why the host as a whole waits: `host-down`, `agent-asked` or `agents-die`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<&'static str>,
+    /// `refused`: which limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'static str>,
+    /// `in-line`, `refused`: the limit, and how much of it is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<usize>,
+    /// `in-line`: how many messages come first; 1000 is that or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<usize>,
+    /// `in-line`, `refused`: who has set the limit, where it is not the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_by: Option<By>,
+    /// `held`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<HeldBy>,
+}
+
+/// Who gave an order, and when.
+#[derive(Serialize)]
+pub struct By {
+    by: String,
+    since: f64,
+    /// When it ends, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<f64>,
+}
+
+/// A hold.
+#[derive(Serialize)]
+pub struct HeldBy {
+    scope: String,
+    by: String,
+    since: f64,
+    reason: String,
+}
+
+impl From<&Hold> for HeldBy {
+    fn from(hold: &Hold) -> HeldBy {
+        let Author { name, since } = hold.author.clone();
+        let (scope, reason) = (hold.scope.to_string(), hold.reason.clone());
+        HeldBy { scope, by: name, since: seconds(since), reason }
+    }
+}
+
+impl Waits {
+    /// Of a thread or a message.
+    pub fn new(scheduler: &Scheduler, now: Timestamp, wait: &Wait<'_>, of_message: bool) -> Waits {
+        Waits {
+            why: wait.why.word(),
+            line: wait.why.line().map(ToString::to_string),
+            sentence: sentence(scheduler, now, of_message, wait),
+            text: wait.text.map(text),
+            details: Details::of(&wait.why),
+        }
+    }
+}
+
+impl Details {
+    fn of(why: &Why) -> Details {
+        let mut details = Details::default();
+        match why {
+            Why::AtWork { pid, since, jobs } => {
+                details.pid = Some(*pid);
+                details.since = since.map(seconds);
+                details.jobs = Some(*jobs);
+            }
+            Why::AgentStarting { pid } => details.pid = Some(*pid),
+            Why::InLine { agents, most, origin, before } => {
+                (details.used, details.most) = (Some(*agents), Some(*most));
+                details.before = *before;
+                details.set_by = set_by(origin);
+            }
+            Why::Retry { at, block, .. } => {
+                details.at = Some(seconds(*at));
+                details.block = block.map(block_word);
+            }
+            Why::Refused { refusal, limit, origin } => {
+                details.refusal = Some(refusal.word());
+                details.most = limit.map(|limit| limit.most);
+                details.used = limit.map(|limit| limit.used);
+                details.set_by = set_by(origin);
+            }
+            Why::Held { hold } => details.held_by = Some(hold.into()),
+            Why::Request { .. } | Why::Turn => {}
+        }
+        details
+    }
+}
+
+fn block_word(block: Block) -> &'static str {
+    match block {
+        Block::HostDown => "host-down",
+        Block::AgentAsked => "agent-asked",
+        Block::AgentsDie => "agents-die",
+    }
+}
+
+fn set_by(origin: &Origin) -> Option<By> {
+    let Origin::Order(set) = origin else {
+        return None;
+    };
+    let (by, since) = (set.author.name.clone(), seconds(set.author.since));
+    Some(By { by, since, until: set.until.map(seconds) })
+}
+
+/// One thing that is waited for.
+#[derive(Serialize)]
+struct WaitLine {
+    channel: String,
+    host: String,
+    /// How many messages wait for it.
+    messages: usize,
+    attempts: u32,
+    #[serde(flatten)]
+    waits: Waits,
+}
+
+/// Answers the request.
+pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let rest = text(rest);
+    let subject = rest.trim();
+    let Some(parsed) = Subject::parse(subject) else {
+        return refuse("give a channel/host, a spool id or the name of a control file");
+    };
+    match Pending::new(around.scheduler, parsed) {
+        Some(pending) => Reply::Text(Box::new(WhyText(pending))),
+        None => refuse(&format!("nothing is queued for {subject}")),
+    }
+}
+
+struct WhyText(Pending);
+
+impl Text for WhyText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let (scheduler, now) = (around.scheduler, around.now);
+        let is_over = self.0.go_on(scheduler, &mut |wait, of_message| {
+            let line_of_wait = WaitLine {
+                channel: text(wait.destination.channel()),
+                host: text(wait.destination.host()),
+                messages: wait.vertices,
+                attempts: wait.tries,
+                waits: Waits::new(scheduler, now, wait, of_message),
+            };
+            line(out, &line_of_wait);
+        });
+        if is_over { Step::Over } else { Step::More }
+    }
+
+    fn learn(&mut self, _findings: Findings) {}
+}
