@@ -17,7 +17,7 @@ use zsched::control_file::notify::{Events, Notify};
 use zsched::control_file::{self, ControlFile, Recipient};
 use zsched::scheduler::view::Slot;
 use zsched::scheduler::{
-    Action, AgentId, Destination, Effect, Event, OrderTicket, Scheduler, Settings,
+    Action, AgentId, Destination, Effect, Event, OrderTicket, Reread, Scheduler, Settings,
 };
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
@@ -472,6 +472,10 @@ impl Observer for Oracle {
                     message.finished = 0;
                     message.notes.clear();
                 }
+            }
+            // It may have been held when its files were gone already.
+            Event::ReadAgain { number, outcome: Reread::Gone } => {
+                self.operators.message_goes(*number);
             }
             Event::AgentSaid { agent, line } => self.heard(*agent, line),
             Event::AgentEnded { agent, .. } => {
