@@ -20,9 +20,15 @@ pub fn options(command: &Command) -> String {
     list(arguments.iter().map(|argument| item(argument)))
 }
 
-/// The list of the commands of a program, each with its own options below.
+/// The list of the commands of a program, each with its own options below. What many of them take is in a
+/// list of its own before that.
 pub fn commands(command: &Command) -> String {
-    list(command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| {
+    let shared = shared_options(command);
+    let is_shared = |argument: &Arg| shared.iter().any(|other| is_same(other, argument));
+    let mut page = String::from("Many commands take some of these:\n");
+    page.push_str(&list(shared.iter().map(|argument| item(argument))));
+    page.push_str(".Pp\nThe commands are:\n");
+    page.push_str(&list(visible_commands(command).map(|command| {
         let mut head = format!(".It Cm {}", command.get_name());
         for argument in command.get_positionals() {
             head.push_str(&positional(argument));
@@ -30,15 +36,72 @@ pub fn commands(command: &Command) -> String {
         let about = command.get_long_about().or(command.get_about());
         let mut entry =
             format!("{head}\n{}", prose(&about.map_or(String::new(), |a| a.to_string())));
-        let own = |argument: &&Arg| {
-            !argument.is_positional() && !argument.is_hide_set() && !argument.is_global_set()
-        };
-        let options: Vec<&Arg> = command.get_arguments().filter(own).collect();
-        if !options.is_empty() {
-            entry.push_str(&list(options.iter().map(|argument| item(argument))));
+        let (common, own): (Vec<&Arg>, Vec<&Arg>) =
+            own_options(command).partition(|argument| is_shared(argument));
+        if !common.is_empty() {
+            let names: Vec<String> = common
+                .iter()
+                .filter_map(|argument| argument.get_long())
+                .map(|long| format!("Fl \\-{long}"))
+                .collect();
+            entry.push_str(&format!(".Pq {}\n", names.join(" , ")));
+        }
+        if !own.is_empty() {
+            entry.push_str(&list(own.iter().map(|argument| item(argument))));
         }
         entry
-    }))
+    })));
+    page
+}
+
+fn visible_commands(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+fn own_options(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|argument| {
+        !argument.is_positional() && !argument.is_hide_set() && !argument.is_global_set()
+    })
+}
+
+/// Options that at least three commands take.
+fn shared_options(command: &Command) -> Vec<&Arg> {
+    let all: Vec<&Arg> = visible_commands(command).flat_map(own_options).collect();
+    let mut shared: Vec<&Arg> = Vec::new();
+    for argument in &all {
+        let count = all.iter().filter(|other| is_same(other, argument)).count();
+        if count >= 3 && !shared.iter().any(|other| is_same(other, argument)) {
+            shared.push(argument);
+        }
+    }
+    shared.sort_by_key(|argument| sorting_key(argument));
+    shared
+}
+
+fn is_same(one: &Arg, other: &Arg) -> bool {
+    one.get_id() == other.get_id() && text_of(one) == text_of(other)
+}
+
+/// What is said about it, with the values it can have.
+fn text_of(argument: &Arg) -> String {
+    let help = argument.get_long_help().or(argument.get_help());
+    let mut text = help.map_or(String::new(), |help| help.to_string());
+    let values: Vec<String> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| value.get_name().to_string())
+        .collect();
+    if argument.get_action().takes_values() && !values.is_empty() {
+        text.push_str(&format!("\n\nOne of {}.", values.join(", ")));
+    }
+    let defaults: Vec<&str> =
+        argument.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+    let default = defaults.join(" ");
+    if argument.get_action().takes_values() && !default.is_empty() {
+        text.push_str(&format!("\n\nThe default is {default}."));
+    }
+    text
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
@@ -64,8 +127,7 @@ fn item(argument: &Arg) -> String {
     if argument.get_action().takes_values() {
         head.push_str(&value(argument));
     }
-    let help = argument.get_long_help().or(argument.get_help());
-    format!("{head}\n{}", prose(&help.map_or(String::new(), |help| help.to_string())))
+    format!("{head}\n{}", prose(&text_of(argument)))
 }
 
 fn positional(argument: &Arg) -> String {

@@ -146,7 +146,7 @@ fn control_characters_do_not_get_to_a_terminal() {
     let mut command = std::process::Command::new("python3");
     command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
     command.arg(env!("CARGO_BIN_EXE_mailq")).arg("-Z").arg(site.path("zmailer.conf"));
-    command.arg("-p").arg(server.port.to_string()).arg("127.0.0.1");
+    command.arg("-p").arg(server.port.to_string()).arg("-t").arg("127.0.0.1");
     let run = super::support::run(&mut command);
     assert_eq!(run.good().replace("\r\n", "\n"), "c/h:\n\t7:\ta ^[[31mb^G\n");
     server.end();

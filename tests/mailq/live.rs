@@ -20,8 +20,15 @@ struct Scheduler {
 
 impl Scheduler {
     fn start(site: &Site) -> Scheduler {
-        site.write_zenv(&format!("SOCKET={}\n", site.path("mailq").display()));
-        fs::write(site.path("scheduler.cf"), CONFIGURATION).expect("written");
+        Scheduler::start_with(site, "")
+    }
+
+    /// The same with more lines of configuration.
+    fn start_with(site: &Site, lines: &str) -> Scheduler {
+        let folder = site.path("").display().to_string();
+        site.write_zenv(&format!("SOCKET={folder}mailq\nFOLDER={folder}\n"));
+        let configuration = format!("{lines}{CONFIGURATION}");
+        fs::write(site.path("scheduler.cf"), configuration).expect("written");
         let output = || fs::File::create(site.path("output")).expect("a file for its output");
         let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
             .arg("-i")
@@ -136,4 +143,60 @@ fn a_scheduler_is_asked() {
     drop(scheduler);
     let run = site.mailq(&format!("-p {}", site.path("mailq").display()));
     run.failed(69, "which is gone");
+}
+
+#[test]
+fn a_scheduler_is_asked_in_version_2() {
+    let site = Site::new();
+    let accounts = "nobody:nobody:SNMP QQ TT:\nroot:sekret:ALL:\nfew:pw:SNMP:\n";
+    fs::write(site.path("accounts"), accounts).expect("written");
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(site.path("accounts"), owner_only).expect("its mode is set");
+    let later = "timeout:2100000000";
+    let first = submit(
+        &site,
+        &[&format!("hold {later} bob@there.test"), &format!("hold {later} carol@there.test")],
+    );
+    let second = submit(&site, &["slow y eve@y.test"]);
+    let _scheduler = Scheduler::start_with(&site, "PARAMauthfile=\"${FOLDER}accounts\"\n");
+
+    let listing = wait_for(&site, "", |text| {
+        text.contains("(2 tries, expires in ") && text.contains("slow/y:")
+    });
+    let lines: Vec<&str> = listing.lines().collect();
+    for (heading, message) in [
+        (format!("hold/{later}:"), format!("\t{first}: (2 tries, expires in ")),
+        ("slow/y:".to_string(), format!("\t{second}: (0 tries, expires in ")),
+    ] {
+        let at = lines.iter().position(|line| *line == heading).expect(&heading);
+        assert!(lines[at + 1].starts_with(&message), "{listing}");
+    }
+    assert_eq!(lines.len(), 4, "{listing}");
+    let ask = |options: &str| wait_for(&site, options, |_| true);
+    let detailed = ask("-v -c slow");
+    assert!(
+        detailed.contains("\t  id\t<1@here.test>\n\t  from\talice@here.test\n\t  to\teve@y.test\n")
+    );
+    assert_eq!(ask("-SS -c slow"), "slow/y:\n\t  1 file\n");
+    assert!(ask("-Q").contains("\nKids: ") && ask("-QQ").contains("hold/*/0\n"));
+    assert!(ask("-QQQ").contains(" sec\nMsgs in 2 out 0 stored 2"));
+    assert!(ask("-QQQQ").starts_with("ZMailer SHM segment dump; Magic=0x"));
+
+    let socket = site.path("mailq").display().to_string();
+    let run = |arguments: &str| site.mailq(&format!("-p {socket} {arguments}"));
+    run("-U root/wrong").failed(77, "the password of user root");
+    run("-U fred").failed(77, "user fred");
+    run("-U few/pw").failed(77, "it takes TT or ALL");
+    run("etrn y").failed(77, "it takes ETRN or ALL");
+    assert_eq!(run("-U few/pw -QQQ").status, 0);
+    assert_eq!(run("-U root/sekret -K 99999999").good(), "KILLed something.\n");
+    assert_eq!(run(&format!("-U root/sekret -K {second}")).good(), "KILLed something.\n");
+    wait_for(&site, "", |text| !text.contains("slow/y"));
+    let told = run("etrn --login root/sekret no.such.host").good();
+    assert_eq!(told, "an ETRN didn't start anything.\n");
+    // As with the original's schedulers.
+    let summary = run("summary").good();
+    assert!(summary.starts_with("1 message for 2 recipients, 1 destination; the oldest is "));
+    let check = run("check --warn-count 0");
+    assert_eq!(check.status, 1, "{check:?}");
 }

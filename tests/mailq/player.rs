@@ -1,11 +1,15 @@
 //! A server of MAILQ version 2 that says what a recorded one said.
 
 use super::support::recorded;
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use zsched::mailq::scram::{self, Stored};
 
 /// What was said to one another.
 pub struct Dialogue {
@@ -99,26 +103,115 @@ fn serve(
     is_recorded: bool,
     heard: &Mutex<Vec<String>>,
 ) {
-    let requests = BufReader::new(stream.try_clone().expect("a second handle"));
     stream.write_all(greeting.as_bytes()).expect("it takes a greeting");
-    for request in requests.lines() {
+    let requests = stream.try_clone().expect("a second handle");
+    answer_all(requests, &mut stream, heard, |request| match answers.get(request) {
+        Some(answer) => answer.clone(),
+        None if request.starts_with("AUTH ") && !is_recorded => b"+OK\n".to_vec(),
+        None => {
+            let (verb, rest) = request.split_once(' ').unwrap_or((request, ""));
+            let rest = rest.split(' ').next().unwrap_or_default();
+            format!(
+                "-MAILQ2 Unknown command, or refused by access control; VERB='{verb}' REST='{rest}'\n"
+            )
+            .into_bytes()
+        }
+    });
+}
+
+impl Player {
+    /// Knows these answers; lets in who proves to know the password.
+    pub fn with_scram(user: &str, password: &str, answers: &[(&str, Vec<u8>)]) -> Player {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
+        let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
+        let stored = Stored::with_salt(password.as_bytes(), b"salt".to_vec(), 4096);
+        let user = user.to_string();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::clone(&heard);
+        let serving = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.write_all(b"version zmailer 2.0\n220 x\n").expect("it takes a greeting");
+            let requests = stream.try_clone().expect("a second handle");
+            let login = RefCell::new(None);
+            answer_all(requests, &mut stream, &said, |request| {
+                if let Some(first) = request.strip_prefix("AUTH2 SCRAM-SHA-256 ") {
+                    assert_eq!(scram::Server::user(first.as_bytes()).as_ref(), Ok(&user));
+                    let server = scram::Server::new(stored.clone(), first.as_bytes(), "chance");
+                    let server = server.expect("a good message");
+                    let answer = format!("+{}\n", server.first());
+                    *login.borrow_mut() = Some(server);
+                    return answer.into_bytes();
+                }
+                if let Some(server) = login.borrow_mut().take() {
+                    return match server.finish(request.as_bytes()) {
+                        Ok(last) => format!("+OK {last}\n").into_bytes(),
+                        Err(_) => b"-BAD USER OR PASSWORD\n".to_vec(),
+                    };
+                }
+                answers.get(request).cloned().unwrap_or(b"-not known\n".to_vec())
+            });
+        });
+        Player { port, heard, serving: Some(serving) }
+    }
+}
+
+/// Answers until the client has had enough. What is hung up with begins with `BYE`.
+fn answer_all(
+    requests: impl Read,
+    stream: &mut impl Write,
+    heard: &Mutex<Vec<String>>,
+    answer: impl Fn(&str) -> Vec<u8>,
+) {
+    for request in BufReader::new(requests).lines() {
         let Ok(request) = request else { return };
         heard.lock().expect("nobody else holds it").push(request.clone());
-        let answer = match answers.get(&request) {
-            Some(answer) => answer.clone(),
-            None if request == "QUIT" => return,
-            None if request.starts_with("AUTH ") && !is_recorded => b"+OK\n".to_vec(),
-            None => {
-                let (verb, rest) = request.split_once(' ').unwrap_or((&request, ""));
-                let rest = rest.split(' ').next().unwrap_or_default();
-                format!(
-                    "-MAILQ2 Unknown command, or refused by access control; VERB='{verb}' \
-                     REST='{rest}'\n"
-                )
-                .into_bytes()
-            }
-        };
+        if request == "QUIT" {
+            return;
+        }
+        let answer = answer(&request);
         // A client that has enough of it may close first.
-        drop(stream.write_all(&answer));
+        if stream.write_all(answer.strip_prefix(b"BYE").unwrap_or(&answer)).is_err() {
+            return;
+        }
+        if answer.starts_with(b"BYE") {
+            return;
+        }
+    }
+}
+
+/// A scheduler behind its control socket, for any number of clients.
+pub struct Control {
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Control {
+    /// Knows these answers.
+    pub fn with_answers(path: &Path, answers: &[(&str, Vec<u8>)]) -> Control {
+        let listener = UnixListener::bind(path).expect("a socket");
+        let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
+        let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::clone(&heard);
+        // It ends with the test.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a client");
+                let requests = stream.try_clone().expect("a second handle");
+                drop(stream.write_all(b"version zsched 1.0\n"));
+                answer_all(requests, &mut stream, &said, |request| {
+                    let unknown = || format!("-{request} is not known\n").into_bytes();
+                    answers.get(request).cloned().unwrap_or_else(unknown)
+                });
+                drop(stream.shutdown(Shutdown::Both));
+            }
+        });
+        Control { heard }
+    }
+
+    /// What has been asked since the last time.
+    pub fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut self.heard.lock().expect("nobody else holds it"))
     }
 }

@@ -90,13 +90,38 @@ impl Site {
         fs::write(self.path("zmailer.conf"), text).expect("written");
     }
 
-    /// Runs `mailq` with arguments that have no blanks in them, to its end, with our ZENV file.
+    /// `mailq` with arguments that have no blanks in them, and with our ZENV file.
+    pub fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mailq"));
+        command.arg("-Z").arg(self.path("zmailer.conf"));
+        command.args(arguments.split_ascii_whitespace()).env("TZ", "UTC");
+        command
+    }
+
+    /// Runs it to its end.
     #[track_caller]
     pub fn mailq(&self, arguments: &str) -> Run {
-        let zenv = self.path("zmailer.conf");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mailq"));
-        command.arg("-Z").arg(zenv).args(arguments.split_ascii_whitespace());
+        run(&mut self.command(arguments))
+    }
+
+    /// The same with something to read.
+    #[track_caller]
+    pub fn mailq_with_input(&self, arguments: &str, input: &str) -> Run {
+        let path = self.path("input");
+        fs::write(&path, input).expect("written");
+        let mut command = Command::new("sh");
+        command.args(["-c", "input=$1; shift; exec \"$@\" < \"$input\"", "sh"]).arg(&path);
+        command.arg(env!("CARGO_BIN_EXE_mailq")).args(arguments.split_ascii_whitespace());
         run(&mut command)
+    }
+
+    /// Runs a command on a server that gives this answer.
+    #[track_caller]
+    pub fn ask_command(&self, answer: &[u8], arguments: &str) -> Run {
+        let server = Server::with_answer(answer);
+        let run = self.mailq(&format!("{arguments} -p {} --server 127.0.0.1", server.port));
+        server.end();
+        run
     }
 
     /// Runs `mailq` on a server that gives this answer.
@@ -155,8 +180,13 @@ impl Server {
     /// Gives this answer, and closes.
     pub fn with_answer(answer: &[u8]) -> Server {
         let answer = answer.to_vec();
-        // A client that has enough of it may close first.
-        Server::new(move |mut stream| drop(stream.write_all(&answer)))
+        Server::new(move |mut stream| {
+            // A client that has enough of it may close first.
+            drop(stream.write_all(&answer));
+            drop(stream.shutdown(Shutdown::Write));
+            // What is closed before everything is read is reset, and takes with it what was written.
+            drop(std::io::copy(&mut stream, &mut std::io::sink()));
+        })
     }
 
     /// Does this with its client.

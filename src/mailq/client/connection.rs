@@ -82,6 +82,18 @@ impl Connection {
         Err(Refusal { attempts })
     }
 
+    /// From here on, the server is given up soon.
+    pub fn wait_a_moment(&mut self) {
+        self.patience.silence = Duration::from_secs(1);
+    }
+
+    /// From here on, the server may be silent as long as it likes.
+    pub fn wait_for_ever(&mut self) {
+        // The system does not take any longer one.
+        let years = Duration::from_secs(u64::from(u32::MAX));
+        self.patience = Patience { silence: years, whole: years, ..self.patience };
+    }
+
     fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
         match &self.stream {
             Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),

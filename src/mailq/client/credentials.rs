@@ -1,9 +1,10 @@
 //! Who asks a server of MAILQ version 2, and how that is proved.
 
 use super::failure::Failure;
+use crate::mailq::scram;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// The account that every installation has.
@@ -16,6 +17,7 @@ const LONGEST: u64 = 4096;
 pub struct Credentials {
     user: String,
     password: String,
+    is_chosen: bool,
 }
 
 impl Credentials {
@@ -29,7 +31,7 @@ impl Credentials {
             let message = "a login begins with the name of a user, without blanks";
             return Err(Failure::Usage(message.to_string()));
         }
-        Ok(Credentials { user: user.to_string(), password: password.to_string() })
+        Ok(Credentials { user: user.to_string(), password: password.to_string(), is_chosen: true })
     }
 
     /// Reads the first line of a file.
@@ -46,6 +48,16 @@ impl Credentials {
         &self.user
     }
 
+    /// Whether somebody has said who asks. Otherwise the password is known to everybody.
+    pub fn are_chosen(&self) -> bool {
+        self.is_chosen
+    }
+
+    /// Begins a login with SCRAM.
+    pub fn scram(&self) -> io::Result<scram::Client> {
+        scram::Client::new(&self.user, self.password.as_bytes())
+    }
+
     /// The proof that we know the password: `challenge` is the line that a server sends behind the greeting,
     /// as it was sent. Servers of before October 2001 have no `220 ` in front of it.
     pub fn digest(&self, challenge: &[u8]) -> String {
@@ -55,7 +67,7 @@ impl Credentials {
 
 impl Default for Credentials {
     fn default() -> Credentials {
-        Credentials { user: NOBODY.to_string(), password: NOBODY.to_string() }
+        Credentials { user: NOBODY.to_string(), password: NOBODY.to_string(), is_chosen: false }
     }
 }
 

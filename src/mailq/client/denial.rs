@@ -68,8 +68,9 @@ impl Denial {
             Denial::Request { request, user: Some(user), said, .. } => {
                 format!("{request} is refused to user {user}: {}", said.trim_end())
             }
-            Denial::Request { request, user: None, said, .. } => {
-                format!("{request} is refused: {}", said.trim_end())
+            // Over the control socket, everything is permitted.
+            Denial::Request { request, user: None, .. } => {
+                format!("this scheduler does not know {request}: it must be an older one")
             }
         }
     }
@@ -78,7 +79,8 @@ impl Denial {
         Some(match self {
             Denial::Host { .. } => {
                 "its file of accounts (PARAMauthfile in its scheduler.cf) needs a \
-                line whose addresses fit this host; a line without any fits all"
+                line whose addresses fit this host, or without any; and nobody but its owner may be able \
+                to read it. Its log tells more"
                     .to_string()
             }
             Denial::User { user, .. } => format!(
@@ -90,11 +92,11 @@ impl Denial {
                 "option --login-file names a file with user/password; so does -U, for all to see"
                     .to_string()
             }
-            Denial::Request { needs: Some(needs), .. } => format!(
+            Denial::Request { needs: Some(needs), user: Some(_), .. } => format!(
                 "if the server knows it, it takes {needs} or ALL in the user's line in its file of \
                  accounts (PARAMauthfile); option -U names another user"
             ),
-            Denial::Request { needs: None, .. } => return None,
+            Denial::Request { .. } => return None,
         })
     }
 }

@@ -17,6 +17,15 @@ pub enum Scheduler {
     Session(Session<Connection>),
 }
 
+impl Scheduler {
+    /// Nothing more will be asked.
+    pub fn leave(self) {
+        if let Scheduler::Session(session) = self {
+            session.quit();
+        }
+    }
+}
+
 /// Connects to a server, and logs in if it wants that.
 pub fn dial(
     server: &Server,
@@ -38,10 +47,17 @@ pub fn dial(
 }
 
 /// Connects to the control socket of the scheduler of this installation. Who may open that need not log in.
-pub fn dial_control_socket(installation: &Installation) -> Result<Session<Connection>, Failure> {
+pub fn dial_control_socket(
+    installation: &Installation,
+    is_echoed: bool,
+) -> Result<Session<Connection>, Failure> {
     let path = installation.spool().control_socket();
     let server = Server::Unix(path.clone());
     let connection = Connection::open(&server, &Addresses::Path(path), PATIENCE)
         .map_err(|refusal| refusal.explain(&server, true, installation))?;
-    Session::on_control_socket(connection, &server)
+    let mut lines = Lines::new(connection, LIMITS);
+    if is_echoed {
+        lines.echo = Some(Echo::to_stderr());
+    }
+    Session::on_control_socket(lines, &server)
 }

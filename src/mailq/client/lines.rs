@@ -122,6 +122,11 @@ impl<R: Read> Lines<R> {
         self.longest = if is_list { self.limits.list } else { self.limits.line };
     }
 
+    /// From here on, there is no end to lines.
+    pub fn expect_no_end(&mut self) {
+        self.limits.whole = u64::MAX;
+    }
+
     /// How large the answer may be.
     pub fn limits(&self) -> Limits {
         self.limits

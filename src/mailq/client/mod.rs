@@ -18,6 +18,7 @@ mod at_hand;
 mod collect_v2;
 mod complaints;
 mod connection;
+mod console;
 mod credentials;
 mod denial;
 mod details;
@@ -46,28 +47,24 @@ mod v2;
 mod why;
 
 pub use at_hand::{read_answer, show_answer, show_answers};
+pub use console::Command;
 pub use credentials::Credentials;
 pub use denial::Denial;
 pub use failure::Failure;
-pub use options::{Classic, Command, Options, Reach};
+pub use options::{Classic, Options, Reach};
 
-use clap::CommandFactory;
 use dial::Scheduler;
 use installation::Installation;
 use screen::{Screen, complain};
 use server::Server;
-use session::Request;
 use show::Show;
 use std::io::{self, IsTerminal, Write};
 
 /// Runs the program. Returns the exit status.
 pub fn main(options: Options) -> i32 {
-    let is_terminal = io::stdout().is_terminal();
-    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()), is_terminal);
-    let result = options.check().and_then(|options| run(&options, &mut screen));
-    let flushed = screen.flush().map_err(Failure::Output);
-    let Err(failure) = result.and(flushed) else {
-        return 0;
+    let failure = match options.check().and_then(|options| run(&options)) {
+        Ok(status) => return status,
+        Err(failure) => failure,
     };
     if failure.is_worth_a_word() {
         complain(&failure);
@@ -75,26 +72,26 @@ pub fn main(options: Options) -> i32 {
     failure.status()
 }
 
-fn run<W: Write>(options: &Options, screen: &mut Screen<W>) -> Result<(), Failure> {
+fn run(options: &Options) -> Result<i32, Failure> {
     let Options { reach, classic, command, .. } = options;
-    match command {
-        Some(Command::Completions { shell }) => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Options::command(), "mailq", &mut script);
-            Ok(screen.write_all(&script)?)
-        }
-        Some(Command::Etrn { host }) => etrn(reach, host, screen),
-        Some(Command::Trace(what)) => {
-            trace::run(what, &Installation::read(reach.zenv.as_deref())?, screen)
-        }
-        None => show(reach, classic, screen),
+    let is_terminal = io::stdout().is_terminal();
+    if let Some(command) = command {
+        return console::run(command, reach);
     }
+    // Programs read the listing, people the summary.
+    if is_terminal && !classic.is_given() {
+        return console::show_summary(reach);
+    }
+    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()), is_terminal);
+    let shown = show(reach, classic, &mut screen);
+    screen.flush()?;
+    shown.map(|()| 0)
 }
 
 fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> Result<(), Failure> {
     let installation = Installation::read(reach.zenv.as_deref())?;
     if let Some(subject) = &classic.why {
-        return why::print(subject, &installation, screen);
+        return why::print(subject, &installation, reach.debug, screen);
     }
     let mut show = Show::new(classic, installation.spool())?;
     if classic.shared_memory {
@@ -134,21 +131,4 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
     screen.flush()?;
     let verdict = show.verdict();
     shown.and(verdict).and(status)
-}
-
-fn etrn<W: Write>(reach: &Reach, host: &str, screen: &mut Screen<W>) -> Result<(), Failure> {
-    let installation = Installation::read(reach.zenv.as_deref())?;
-    let server = Server::find(reach, &installation)?;
-    let addresses = server.addresses(reach.family())?;
-    let credentials = reach.credentials()?;
-    match dial::dial(&server, &addresses, &installation, &credentials, reach.debug)? {
-        Scheduler::Dump(_) => Err(show::no_requests()),
-        Scheduler::Session(mut session) => {
-            // The scheduler knows hosts in lower case.
-            let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
-            let said = session.ask_for_line(request)?;
-            session.quit();
-            show::print_said(&said, screen)
-        }
-    }
 }

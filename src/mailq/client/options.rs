@@ -4,10 +4,10 @@
 //! manual page are made from these definitions. The first paragraph of a comment is what `--help` says;
 //! the manual has all of it.
 
+use super::console::Command;
 use super::credentials::Credentials;
 use super::failure::Failure;
-use clap::{ArgAction, Args, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{ArgAction, Args, Parser};
 use std::path::PathBuf;
 
 /// Show the queue of a running scheduler
@@ -183,28 +183,6 @@ pub struct Classic {
     pub why: Option<String>,
 }
 
-/// What can be done besides showing the queue.
-#[derive(Subcommand, Clone, Debug)]
-pub enum Command {
-    /// Try everything for a host now
-    ///
-    /// That is what ETRN asks for. Destinations with an agent at work are left alone. The server says
-    /// whether it has started something. That is for version 2 of the protocol.
-    Etrn {
-        /// The host, of any channel
-        host: String,
-    },
-    /// Tell the life of a message, or of everything for a recipient
-    ///
-    /// What it shows, and where it has that from, is told below.
-    Trace(super::trace::Options),
-    /// Print completions of the command line for a shell
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-}
-
 /// The addresses that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -242,6 +220,13 @@ impl Reach {
         }
     }
 
+    /// Whether this is about another server than that of this installation, or by another way.
+    pub fn names_a_server(&self) -> bool {
+        let Reach { ipv4, ipv6, port, server, login, login_file, .. } = self;
+        let is_chosen = *ipv4 || *ipv6 || login_file.is_some();
+        is_chosen || [port, server, login].iter().any(|text| text.is_some())
+    }
+
     /// Who asks.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
         match (&self.login_file, &self.login) {
@@ -259,7 +244,8 @@ impl Classic {
         self.verbose.max(implied)
     }
 
-    fn is_given(&self) -> bool {
+    /// Whether somebody has said what is to be shown, and how.
+    pub fn is_given(&self) -> bool {
         let texts = [&self.channel, &self.expand, &self.host, &self.kill, &self.user, &self.why];
         let flags = [self.mine, self.shared_memory, self.summary, self.terse];
         let counts = [self.report, self.status, self.sizes, self.verbose];

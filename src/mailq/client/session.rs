@@ -12,11 +12,12 @@
 //! A text is handed on line by line as it arrives; nothing of it is kept. Requests may be sent ahead of
 //! the answers to earlier ones; a server answers in order.
 
+use super::connection::Connection;
 use super::credentials::Credentials;
 use super::denial::Denial;
 use super::failure::Failure;
 use super::greeting;
-use super::lines::{LIMITS, LineSource, Lines};
+use super::lines::{LineSource, Lines};
 use super::screen::{quote, visible};
 use super::server::Server;
 use crate::mailq::v2::{CONTROL_GREETING, UNTIL_DOT};
@@ -90,6 +91,9 @@ impl<S: Read + Write> Session<S> {
         let challenge = greeting::read_challenge(&mut lines, server)?;
         let user = credentials.user();
         let mut session = Session::new(lines, server);
+        if credentials.are_chosen() && session.log_in_by_scram(credentials)? {
+            return Ok(Session { user: Some(user.to_string()), ..session });
+        }
         session.write(&format!("AUTH {user} {}\n", credentials.digest(&challenge)));
         let verdict = session.line("it answers the login")?;
         match verdict.split_first() {
@@ -99,14 +103,41 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
+    /// Tries a login that shows less of the password. Tells whether the server knows that.
+    fn log_in_by_scram(&mut self, credentials: &Credentials) -> Result<bool, Failure> {
+        let client = credentials.scram().map_err(|error| {
+            Failure::Installation(format!("there are no random numbers: {error}"))
+        })?;
+        self.write(&format!("AUTH2 SCRAM-SHA-256 {}\n", client.first()));
+        let first = self.line("it answers the login")?;
+        let Some(first) = first.strip_prefix(b"+") else {
+            return Ok(false);
+        };
+        let wrong = |server: &Server, fault| Failure::Protocol(format!("{server}: {fault}"));
+        let (last, proven) = client.prove(first).map_err(|fault| wrong(&self.server, fault))?;
+        self.write(&format!("{last}\n"));
+        let verdict = self.line("it answers the login")?;
+        match verdict.strip_prefix(b"+OK") {
+            Some(last) => {
+                proven.verify(last).map_err(|fault| wrong(&self.server, fault))?;
+                Ok(true)
+            }
+            None => {
+                let said = verdict.strip_prefix(b"-").unwrap_or(&verdict);
+                let denial = Denial::of_login(&self.server, credentials.user(), said);
+                Err(Failure::Denied(denial))
+            }
+        }
+    }
+
     fn new(lines: Lines<S>, server: &Server) -> Session<S> {
         let server = server.clone();
         Session { lines, server, user: None, asked: VecDeque::new(), is_in_text: false }
     }
 
     /// Begins one on a control socket, of which nothing has been read yet.
-    pub fn on_control_socket(stream: S, server: &Server) -> Result<Session<S>, Failure> {
-        let mut session = Session::new(Lines::new(stream, LIMITS), server);
+    pub fn on_control_socket(lines: Lines<S>, server: &Server) -> Result<Session<S>, Failure> {
+        let mut session = Session::new(lines, server);
         let greeting = session.line("it says what it is")?;
         match greeting == CONTROL_GREETING.trim_end().as_bytes() {
             true => Ok(session),
@@ -187,11 +218,6 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    /// Says that nothing more will be asked.
-    pub fn quit(mut self) {
-        self.write("QUIT\n");
-    }
-
     /// How much the server may say.
     pub fn entries(&self) -> usize {
         self.lines.limits().entries
@@ -231,12 +257,31 @@ impl<S: Read + Write> Session<S> {
 
     fn refused(&self, request: Request, said: &[u8]) -> Failure {
         let Request { line: request, needs } = request;
-        // Over the control socket, it says what is wrong with the request.
-        if self.user.is_none() {
+        // Anything else says what is wrong.
+        let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
+            .iter()
+            .any(|start| said.starts_with(start));
+        if !is_denial {
             return Failure::Unavailable(visible(said));
         }
         let (user, said) = (self.user.clone(), visible(said));
         Failure::Denied(Denial::Request { request, user, needs, said })
+    }
+}
+
+impl Session<Connection> {
+    /// Says that nothing more will be asked, and waits a moment for the answer: a server whose answer finds
+    /// nobody would count it as trouble.
+    pub fn quit(mut self) {
+        self.write("QUIT\n");
+        self.lines.peer().wait_a_moment();
+        drop(self.lines.advance());
+    }
+
+    /// What comes may take as long as it likes, and there may be as much of it as there is.
+    pub fn wait_for_ever(&mut self) {
+        self.lines.expect_no_end();
+        self.lines.peer().wait_for_ever();
     }
 }
 
@@ -286,6 +331,7 @@ impl Write for Played<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailq::client::lines::LIMITS;
 
     const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
 
@@ -341,6 +387,8 @@ mod tests {
             ("+OK until LF.LF\na\n.", Err(76)),
             ("+OK\n", Err(76)),
             ("-MAILQ2 Unknown command\n", Err(77)),
+            ("-No ETRN allowed for you.\n", Err(77)),
+            ("-nothing fits\n", Err(69)),
             ("OK until LF.LF\n.\n", Err(76)),
             ("", Err(76)),
         ] {

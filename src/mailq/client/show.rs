@@ -11,7 +11,7 @@ use super::listing_v2::Listing;
 use super::options::Classic;
 use super::queue::Queue;
 use super::report::Ages;
-use super::screen::Screen;
+use super::screen::{Screen, visible};
 use super::session::{Request, Session};
 use super::{report, summary, v1, v2};
 use crate::scheduler::Selection;
@@ -74,7 +74,7 @@ impl<'a> Show<'a> {
     ) -> Result<(), Failure> {
         if let Some(id) = &self.classic.kill {
             let said = session.ask_for_line(Request::new(format!("KILL MSG {id}"), "KILL"))?;
-            return print_said(&said, screen);
+            return Ok(screen.line(&[self::said(&said).as_bytes()])?);
         }
         if self.classic.report > 0 {
             return self.report(session, screen);
@@ -162,11 +162,11 @@ pub fn no_requests() -> Failure {
     )
 }
 
-/// Prints an answer of one line: what is behind `OK;`.
-pub fn print_said<W: Write>(said: &[u8], screen: &mut Screen<W>) -> Result<(), Failure> {
+/// An answer of one line: what is behind `OK;`.
+pub fn said(said: &[u8]) -> String {
     let said = said.strip_prefix(b"OK").unwrap_or(said);
     let said = said.strip_prefix(b";").unwrap_or(said).trim_ascii();
-    Ok(screen.line(&[if said.is_empty() { b"OK" } else { said }])?)
+    visible(if said.is_empty() { b"OK" } else { said })
 }
 
 /// Whose messages alone are shown, if `-i` or `-u` says so.

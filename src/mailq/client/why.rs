@@ -12,12 +12,13 @@ use std::io::{Read, Write};
 pub fn print<W: Write>(
     subject: &str,
     installation: &Installation,
+    is_echoed: bool,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
     let request = Request::free(format!("SHOW WHY {subject}"));
     // A command line that makes no sense is one whether or not there is a scheduler.
     request.check()?;
-    let mut session = dial_control_socket(installation)?;
+    let mut session = dial_control_socket(installation, is_echoed)?;
     print_answer(request, &mut session, screen)?;
     session.quit();
     Ok(())
@@ -38,6 +39,7 @@ fn print_answer<S: Read + Write, W: Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailq::client::lines::{LIMITS, Lines};
     use crate::mailq::client::server::Server;
     use crate::mailq::client::session::Played;
     use std::path::PathBuf;
@@ -46,8 +48,11 @@ mod tests {
         let server = Server::Unix(PathBuf::from("/control"));
         let mut shown = Vec::new();
         let mut screen = Screen::new(&mut shown, true);
-        let printed = Session::on_control_socket(Played::new(text.as_bytes()), &server)
-            .and_then(|mut session| print_answer(Request::free("x"), &mut session, &mut screen));
+        let printed =
+            Session::on_control_socket(Lines::new(Played::new(text.as_bytes()), LIMITS), &server)
+                .and_then(|mut session| {
+                    print_answer(Request::free("x"), &mut session, &mut screen)
+                });
         printed.map_err(|failure| failure.status())?;
         Ok(String::from_utf8(shown).expect("text"))
     }

@@ -107,7 +107,7 @@ fn ask(installation: &Installation, stories: &mut [Story]) -> Result<(), Failure
     if stories.is_empty() {
         return Ok(());
     }
-    let mut session = dial_control_socket(installation)?;
+    let mut session = dial_control_socket(installation, false)?;
     for some in stories.chunks_mut(QUESTIONS) {
         for story in &*some {
             session.send(Request::free(format!("SHOW WHY {}", story.spool_id)))?;

@@ -1,0 +1,638 @@
+//! The commands, on a scheduler that is only played: what they ask, and what they print of the answers.
+
+use super::player::{Control, Player, text};
+use super::support::{Run, Site, recorded};
+use expect_test::{Expect, expect};
+use zsched::mailq::scram::Stored;
+
+fn json(name: &str) -> String {
+    String::from_utf8(recorded(&format!("json/{name}"))).expect("UTF-8")
+}
+
+/// A scheduler of this installation. What does not begin with a sign is a text.
+fn control(site: &Site, answers: &[(&str, &str)]) -> Control {
+    let whole = |answer: &str| match answer.starts_with(['+', '-', 'B']) {
+        true => answer.as_bytes().to_vec(),
+        false => text(answer.as_bytes()),
+    };
+    let answers: Vec<(&str, Vec<u8>)> =
+        answers.iter().map(|(request, answer)| (*request, whole(answer))).collect();
+    Control::with_answers(&site.spool().join(".scheduler.control"), &answers)
+}
+
+/// Everything that views ask for.
+fn full(site: &Site) -> Control {
+    let threads = json("threads");
+    let first = threads.split_inclusive('\n').next().expect("a first thread");
+    control(
+        site,
+        &[
+            ("SHOW JSON SUMMARY", &json("summary")),
+            ("SHOW JSON THREADS limit=20 sort=backlog", &threads),
+            ("SHOW JSON THREADS limit=20 sort=attempts", &threads),
+            ("SHOW JSON THREADS limit=1001 sort=backlog", &threads),
+            ("SHOW JSON THREADS smtp/* older=2h limit=3 sort=oldest", &threads),
+            ("SHOW JSON THREADS smtp/mx.test limit=1000000 sort=backlog", first),
+            ("SHOW JSON THREADS */mx.test limit=20 sort=backlog", first),
+            ("SHOW JSON RINGS", &json("rings")),
+            ("SHOW JSON AGENTS", &json("agents")),
+            ("SHOW JSON ORDERS", &json("orders")),
+            ("SHOW JSON MESSAGES smtp/* limit=1000", &json("messages")),
+            ("SHOW JSON MESSAGES smtp/mx.test limit=20", &json("messages")),
+            ("SHOW JSON MESSAGE 4711", "{\"id\":\"S4711\u{9b}\"}\n"),
+            ("SHOW MESSAGE 4711", "S4711AbmKUKEJuveqC\n  from\t<a@b>\x1b[2J\n..\n"),
+            ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait\n"),
+            ("SHOW JSON WHY smtp/mx.test", "{\"why\":\"retry\"}\n"),
+            ("SHOW COUNTERS", "Time_now  5\n"),
+            ("SHOW JSON COUNTERS", "{\"time\":5}\n"),
+        ],
+    )
+}
+
+#[track_caller]
+fn check(site: &Site, arguments: &str, expected: &Expect) {
+    let shown = site.mailq(arguments).good();
+    if let Some((_, width)) = arguments.split_once("--width ") {
+        let width: usize = width.parse().expect("a number");
+        assert!(shown.lines().all(|line| line.chars().count() <= width), "{shown}");
+    }
+    expected.assert_eq(&shown);
+}
+
+#[test]
+fn the_summary_fits_the_terminal() {
+    let site = Site::new();
+    let _control = full(&site);
+    check(
+        &site,
+        "summary --width 80",
+        &expect![[r#"
+            1,203 messages for 2,404 recipients, 3 destinations; the oldest is 1d old
+            up 1h14m: 5,384 messages in, 4,181 out; 44,189 recipients in, 41,785 out (9.4/s)
+            12 agents, 1 idle; 1 destination on hold
+
+            BUSIEST                              MSGS  RCPTS  OLDEST  AGENTS  STATE
+            smtp/mx.test                        1,200  2,400      1d       0  retry 16:11:43
+            smtp/a-host-with-a-rather-long-na…      2      3     59s       1  at work
+            hold/x                                  1      1      1h       0  on hold
+
+            MOST TROUBLED  TRIES  LAST TEXT
+            hold/x            58  5\u{9b}2J
+            smtp/mx.test       6  ->> 451 4.4.1 ^[[31mnot now, please come back later when …
+
+            RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
+            smtp/*  1,202      2      10     0       10       1         0
+            hold/*      1      1       2     1       20       1       150
+        "#]],
+    );
+    check(
+        &site,
+        "summary --width 140",
+        &expect![[r#"
+            1,203 messages for 2,404 recipients, 3 destinations; the oldest is 1d old
+            up 1h14m: 5,384 messages in, 4,181 out; 44,189 recipients in, 41,785 out (9.4/s)
+            12 agents, 1 idle; 1 destination on hold
+
+            BUSIEST                                                MSGS  RCPTS  OLDEST  AGENTS  STATE
+            smtp/mx.test                                          1,200  2,400      1d       0  retry 16:11:43
+            smtp/a-host-with-a-rather-long-name.mail.example.org      2      3     59s       1  at work
+            hold/x                                                    1      1      1h       0  on hold
+
+            MOST TROUBLED  TRIES  LAST TEXT
+            hold/x            58  5\u{9b}2J
+            smtp/mx.test       6  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+
+            RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
+            smtp/*  1,202      2      10     0       10       1         0
+            hold/*      1      1       2     1       20       1       150
+        "#]],
+    );
+}
+
+#[test]
+fn lists_fit_the_terminal() {
+    let site = Site::new();
+    let _control = full(&site);
+    check(
+        &site,
+        "list --width 80",
+        &expect![[r#"
+            DESTINATION    MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE             LAST TEXT
+            smtp/mx.test  1,200  2,400      6      1d       0  retry 2001-09-23  ->> 451 4.…
+            smtp/a-host…      2      3      0     59s       1  at work
+            hold/x            1      1     58      1h       0  on hold           5\u{9b}2J
+        "#]],
+    );
+    check(
+        &site,
+        "list --width 140",
+        &expect![[r#"
+            DESTINATION                                  MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE             LAST TEXT
+            smtp/mx.test                                1,200  2,400      6      1d       0  retry 2001-09-23  ->> 451 4.4.1 ^[[31mnot now, please come…
+            smtp/a-host-with-a-rather-long-name.mail.…      2      3      0     59s       1  at work
+            hold/x                                          1      1     58      1h       0  on hold           5\u{9b}2J
+        "#]],
+    );
+    check(
+        &site,
+        "list -m smtp/* --width 80",
+        &expect![[r#"
+        ID                  DESTINATION   RCPTS  AGE  TRIES  PLACE    EXPIRES  LAST TEXT
+        S4711AbmKUKEJuveqC  smtp/mx.test      2   1d      6  waiting        -  451 busy
+        S4712AbmKUKEJuveqD  smtp/mx.test      1   5s      0  held           -
+    "#]],
+    );
+    check(
+        &site,
+        "rings --width 80",
+        &expect![[r#"
+        RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
+        smtp/*  1,202      2      10     0       10       1         0
+        hold/*      1      1       2     1       20       1       150
+    "#]],
+    );
+    check(
+        &site,
+        "agents --width 80",
+        &expect![[r#"
+         PID  STATE  RING    DESTINATION                        JOBS    AGE  HUNGRY  FED
+        4712  STUFF  smtp/*  smtp/a-host-with-a-rather-long-n…     2  1m40s      4s   4s
+        4713  IDLE   hold/*  -                                     0  1m40s     30s    -
+    "#]],
+    );
+    check(
+        &site,
+        "orders --width 80",
+        &expect![[r#"
+            ORDER      SCOPE         BY     SINCE       UNTIL       REASON
+            hold       smtp/mx.test  root   2001-09-23  -           they ^[[5mmove house
+            maxring=5  ring=smtp/*   uid 0  2001-09-23  2001-09-23
+        "#]],
+    );
+}
+
+#[test]
+fn one_thing_with_all_that_is_known() {
+    let site = Site::new();
+    let _control = full(&site);
+    check(
+        &site,
+        "show mx.test",
+        &expect![[r#"
+            destination  smtp/mx.test
+            messages     1,200, oldest 1d
+            recipients   2,400
+            tries        6
+            state        retry 2001-09-23
+            why          smtp/mx.test: 1200 messages wait until 11:45:03
+            ring         smtp/*
+            last text    <<- MAIL From:<a@b>
+            last text    ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+
+            ID                  DESTINATION   RCPTS  AGE  TRIES  PLACE    EXPIRES  LAST TEXT
+            S4711AbmKUKEJuveqC  smtp/mx.test      2   1d      6  waiting        -  451 busy
+            S4712AbmKUKEJuveqD  smtp/mx.test      1   5s      0  held           -
+        "#]],
+    );
+    check(
+        &site,
+        "show 4711",
+        &expect![[r#"
+        S4711AbmKUKEJuveqC
+          from	<a@b>^[[2J
+        .
+    "#]],
+    );
+    check(
+        &site,
+        "why smtp/MX.test",
+        &expect![[r#"
+        smtp/mx.test: 3 messages wait
+    "#]],
+    );
+    check(
+        &site,
+        "counters",
+        &expect![[r#"
+        Time_now  5
+    "#]],
+    );
+}
+
+#[test]
+fn programs_get_what_was_sent() {
+    let site = Site::new();
+    let _control = full(&site);
+    for (arguments, expected) in [
+        ("summary --json", json("summary")),
+        ("list --json --limit 1001", json("threads").replace('\u{9b}', "\\u009b")),
+        ("rings --json", json("rings")),
+        ("agents --json", json("agents")),
+        ("orders --json", json("orders")),
+        ("list -m smtp/* --json", json("messages")),
+        ("show 4711 --json", "{\"id\":\"S4711\\u009b\"}\n".to_string()),
+        ("why smtp/mx.test --json", "{\"why\":\"retry\"}\n".to_string()),
+        ("counters --json", "{\"time\":5}\n".to_string()),
+    ] {
+        assert_eq!(site.mailq(arguments).good(), expected, "{arguments}");
+    }
+}
+
+#[test]
+fn orders_name_what_they_are_about() {
+    let site = Site::new();
+    let outcome =
+        r#"+OK {"messages":12,"recipients":40,"threads":1,"busy":2,"held":0,"dry_run":false}"#;
+    let outcome = format!("{outcome}\n");
+    let nothing = "+OK {\"messages\":0}\n".to_string();
+    let done = "Put on hold: 12 messages, 40 recipients, 1 destination\n\
+        2 recipients are with agents just now: that comes when they have ended, unless they deliver\n";
+    let cases = [
+        ("hold SMTP/Mx.test --reason moving", "HOLD smtp/mx.test reason=moving", &outcome, done),
+        ("hold ring=smtp/*", "HOLD ring=smtp/*", &nothing, "Nothing fits.\n"),
+        ("release --all", "RELEASE ALL", &nothing, "Nothing fits.\n"),
+        ("retry mx.test", "RETRY */mx.test", &nothing, "Nothing fits.\n"),
+        ("expire 4711 -y", "EXPIRE id=4711", &nothing, "Nothing fits.\n"),
+        (
+            "delete --sender <> --older 5d --dry-run",
+            "DELETE sender=<> older=5d dry-run=yes",
+            &nothing,
+            "Nothing fits.\n",
+        ),
+        ("reroute --recipient *@a.test", "REROUTE recipient=*@a.test", &nothing, "Nothing fits.\n"),
+    ];
+    let other = [
+        ("set ring=smtp/* maxring=5 --for 2h", "SET ring=smtp/* maxring=5 for=2h", "Set.\n"),
+        ("set maxta=7", "SET */* maxta=7", "Set.\n"),
+        ("unset smtp/a maxthr", "UNSET smtp/a maxthr", "As the configuration says.\n"),
+        ("retire 4712", "RETIRE 4712", "It ends after its present job.\n"),
+        ("reload", "RELOAD", "The configuration was read again.\n"),
+        ("log debug", "LOG debug", "It logs debug.\n"),
+    ];
+    let mut answers: Vec<(&str, &str)> =
+        cases.iter().map(|(_, request, answer, _)| (*request, answer.as_str())).collect();
+    answers.extend(other.iter().map(|(_, request, _)| (*request, "+OK\n")));
+    answers.push(("DELETE id=5", "-the disk is full\n"));
+    let control = control(&site, &answers);
+    for (arguments, request, _, told) in cases {
+        assert_eq!(site.mailq(arguments).good(), told, "{arguments}");
+        assert_eq!(control.heard().first().map(String::as_str), Some(request));
+    }
+    for (arguments, request, told) in other {
+        assert_eq!(site.mailq(arguments).good(), told, "{arguments}");
+        assert_eq!(control.heard().first().map(String::as_str), Some(request));
+    }
+    site.mailq("delete 5").failed(69, "mailq: the disk is full");
+    for arguments in ["delete", "set x", "set a b c=1", "hold --older soon", "log loud", "retire x"]
+    {
+        let run = site.mailq(arguments);
+        assert_eq!((run.status, run.text().as_str()), (64, ""), "{run:?}");
+    }
+    let json = site.mailq("hold smtp/mx.test --reason moving --json").good();
+    assert_eq!(format!("+OK {json}"), outcome);
+}
+
+#[test]
+fn checks_have_a_line_and_a_status() {
+    let site = Site::new();
+    {
+        let _control = full(&site);
+        for (arguments, status, words) in [
+            ("", 0, "MAILQ OK - 1,203 messages, 2,404 recipients, oldest 1d | messages=1203;;;0 "),
+            ("--warn-age 1h", 1, "MAILQ WARNING - oldest 1d (more than 1h); 1,203"),
+            (
+                "--warn-age 1h --crit-count 1000",
+                2,
+                "MAILQ CRITICAL - oldest 1d (more than 1h), more than 1000",
+            ),
+            (
+                "--crit-count 100 smtp/mx.test",
+                2,
+                "more than 100 messages; 1,200 messages, 2,400 rec",
+            ),
+            (
+                "--crit-count 10000 smtp/mx.test",
+                0,
+                "MAILQ OK - 1,200 messages, 2,400 recipients, oldest",
+            ),
+        ] {
+            let run = site.mailq(&format!("check {arguments}"));
+            assert_eq!((run.status, run.err.as_str()), (status, ""), "{run:?}");
+            let line = run.text();
+            assert!(line.contains(words) && line.lines().count() == 1, "{line}");
+        }
+    }
+    let site = Site::new();
+    site.write_zenv("MAILQPORT=1\n");
+    let run = site.mailq("check");
+    assert_eq!((run.status, run.err.as_str()), (2, ""), "{run:?}");
+    assert!(run.text().starts_with("MAILQ CRITICAL - cannot connect to localhost port 1: "));
+    let run = site.ask_command(b"220 mail.example.org ESMTP\r\n", "check");
+    assert_eq!(run.status, 3, "{run:?}");
+    assert!(run.text().starts_with("MAILQ UNKNOWN - "), "{run:?}");
+}
+
+/// Schedulers of the original are asked for what they have.
+#[test]
+fn the_originals_schedulers_are_understood() {
+    let site = Site::new();
+    let dump = recorded("full.s2c");
+    let run = site.ask_command(&dump, "summary --width 100");
+    expect![[r#"
+        11 messages for 18 recipients, 12 destinations; the oldest is 14s old
+        up 14s: 78 messages in, 38 out; 540 recipients in, 477 out (34.1/s)
+        11 agents, 10 idle
+
+        BUSIEST                  MSGS  RCPTS  OLDEST  AGENTS  STATE
+        smtpx/[127.0.0.66]          3      4     14s       0  retry TT:TT:TT
+        hold/timeout:2100000000     2      2     14s       0  retry TT:TT:TT
+        smtp-sim/da.ta.test         1      1     14s       0  retry TT:TT:TT
+        smtp-sim/db.ta.test         1      1     14s       0  retry TT:TT:TT
+        smtp-sim/die.ta.test        1      2     14s       0  retry TT:TT:TT
+
+        MOST TROUBLED            TRIES  LAST TEXT
+        smtp-sim/host5.ta.test      11  sim deferred: host busy
+        smtpx/[127.0.0.1]            5  ->> 450 4.2.1 mailbox busy
+        hold/timeout:2100000000      4  deferred
+        smtp-sim/mix.ta.test         4  sim deferred: host busy
+        smtpx/[127.0.0.66]           2  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|35201]:…
+
+        RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
+        smtp-sim/*      8      8       1     0        3       1       150
+        smtpx/*         5      3       3     3        5       1       150
+        hold/*          2      1       1     1       20       1       150
+        bitbucket/*     0      0       1     1       20       1       150
+        error/*         0      0       1     1       20       1       150
+    "#]].assert_eq(&without_times(&run.good()));
+    let run = site.ask_command(&dump, "check --warn-count 3");
+    assert_eq!(run.status, 1, "{run:?}");
+    assert!(run.text().contains("more than 3 messages; 11 messages, 18 recipients, oldest 14s"));
+    site.ask_command(&dump, "hold smtp/x").failed(69, "takes no requests");
+    site.ask_command(&dump, "list smtp/*").failed(69, "takes no requests");
+    let report = recorded("v2/client/opt-Q.out");
+    let text_of = "7\t0\ta\t5\t0\t0\t0\t0\t\t451 busy\n";
+    let answers: Vec<(&str, Vec<u8>)> = vec![
+        ("SHOW QUEUE THREADS", text(&report)),
+        ("SHOW THREAD smtpx [127.0.0.66]", text(text_of.as_bytes())),
+        ("SHOW THREAD smtp-sim host5.ta.test", text(text_of.as_bytes())),
+        ("SHOW THREAD smtp-sim mix.ta.test", text(b"")),
+        ("SHOW THREAD smtp-sim db.ta.test", text(b"")),
+        ("SHOW THREAD smtp-sim da.ta.test", text(b"")),
+        ("SHOW THREAD smtp-sim re.ta.test", text(b"")),
+        ("SHOW THREAD smtpx [127.0.0.67]", text(b"")),
+        ("SHOW THREAD smtpx [127.0.0.1]", text(b"")),
+        ("SHOW THREAD hold timeout:2100000000", text(b"")),
+    ];
+    let ask = |arguments: &str| {
+        let player = Player::with_answers(&answers);
+        let run = site.mailq(&format!("{arguments} -p {} --server 127.0.0.1", player.port));
+        player.end();
+        run
+    };
+    expect![[r#"
+        11 messages for 19 recipients, 14 destinations; the oldest is 1m3s old
+        up 1m2s: 52 messages in, 15 out; 272 recipients in, 232 out (3.7/s)
+        9 agents, 9 idle
+
+        BUSIEST                  MSGS  RCPTS  OLDEST  AGENTS  STATE
+        smtpx/[127.0.0.66]          3      4    1m3s       0  retry TT:TT:TT
+        hold/timeout:2100000000     2      2    1m3s       0  its turn
+        bitbucket/-                 1      1    1m3s       0  retry TT:TT:TT
+        smtp-sim/da.ta.test         1      1    1m3s       0  its turn
+        smtp-sim/db.ta.test         1      1    1m3s       0  retry TT:TT:TT
+
+        MOST TROUBLED           TRIES  LAST TEXT
+        smtp-sim/host5.ta.test     12  451 busy
+        smtpx/[127.0.0.66]          4  451 busy
+
+        RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
+        smtp-sim/*      8      8       0     0        3       1       150
+        smtpx/*         5      3       3     3        5       1       150
+        hold/*          2      1       1     1       20       1       150
+        bitbucket/*     1      1       0     0       20       1       150
+        uucp/*          1      1       1     1       20       1       150
+    "#]]
+    .assert_eq(&without_times(&ask("summary --width 80").good()));
+    expect![[r#"
+        DESTINATION        MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE           LAST TEXT
+        smtp-sim/host5.t…     1      1     12    1m3s       0  its turn        451 busy
+        smtpx/[127.0.0.1]     1      1      8    1m3s       0  retry TT:TT:TT
+        smtp-sim/mix.ta.…     1      1      6    1m3s       0  retry TT:TT:TT
+        ... and more: option --limit says how many are shown
+    "#]]
+    .assert_eq(&without_times(&ask("list --width 80 --sort attempts --limit 3").good()));
+    expect![[r#"
+        RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
+        smtp-sim/*      8      8       0     0        3       1       150
+        uucp/*          1      1       1     1       20       1       150
+        hold/*          2      1       1     1       20       1       150
+        error/*         0      0       1     1       20       1       150
+        bitbucket/*     1      1       0     0       20       1       150
+        smtpx/*         5      3       3     3        5       1       150
+        local/*         0      0       3     3        5       1       150
+    "#]]
+    .assert_eq(&ask("rings --width 80").good());
+    assert!(ask("check").text().contains("11 messages, 19 recipients, oldest 1m3s"));
+    ask("hold smtp/x").failed(77, "HOLD smtp/x is refused to user nobody");
+    ask("list -m smtp/x").failed(77, "it takes TT or ALL");
+}
+
+/// The time of day depends on when it is asked.
+fn without_times(shown: &str) -> String {
+    let mut parts = shown.split("retry ");
+    let mut without = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        without.push_str("retry TT:TT:TT");
+        without.push_str(&part["TT:TT:TT".len()..]);
+    }
+    without
+}
+
+#[test]
+fn events_come_as_they_happen() {
+    let site = Site::new();
+    let events = concat!(
+        "+OK until LF.LF\n",
+        r#"{"time":1795259643.25,"event":"attempt","id":"S4711AbmKUKEJuveqC","channel":"smtp","host":"mx.test","pid":4712,"offset":214,"status":"deferred","text":"\r451 \u001b[2J"}"#,
+        "\n",
+        r#"{"event":"dropped","count":17}"#,
+        "\n"
+    );
+    let cut = format!("BYE{events}");
+    let _control = control(&site, &[("SUBSCRIBE smtp/*", &cut)]);
+    let run = site.mailq("events smtp/*");
+    // The scheduler has ended.
+    run.failed(76, "closes the connection before the end of its answer");
+    let expected = "11:14:03  attempt        S4711AbmKUKEJuveqC  smtp/mx.test  process 4712  deferred: \
+        451 ^[[2J\n          dropped        17 events\n";
+    assert_eq!(run.text(), expected);
+    let run = site.mailq("events smtp/* --json");
+    let sent: String = events.split_inclusive('\n').skip(1).collect();
+    assert_eq!(run.text(), sent);
+}
+
+#[test]
+fn passwords_are_kept_as_hashes() {
+    let site = Site::new();
+    let run = site.mailq_with_input("passwd fred --permissions TT --addresses [::1]", "secret\n");
+    let line = run.good();
+    let parts: Vec<&str> = line.trim_end().splitn(2, ':').collect();
+    assert_eq!(parts[0], "fred");
+    let stored = parts[1].strip_suffix(":TT:[::1]").expect("what was asked for");
+    let (start, _) = stored.split_once('$').expect("a name of the algorithm");
+    assert_eq!(start, "SCRAM-SHA-256");
+    let salt = stored.split(['$', ':']).nth(2).expect("a salt");
+    let salt = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, salt);
+    let again = Stored::with_salt(b"secret", salt.expect("base64"), 40_000).to_string();
+    assert_eq!(stored, again);
+    site.mailq_with_input("passwd fred", "\n").failed(64, "the password is empty");
+    site.mailq_with_input("passwd a:b", "x\n").failed(64, "no colons");
+}
+
+#[test]
+fn a_watch_shows_it_again() {
+    let site = Site::new();
+    let control = full(&site);
+    let mut command = site.command("rings --watch=0.1");
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let started = std::time::Instant::now();
+    let mut asked = 0;
+    while asked < 3 {
+        asked += control.heard().iter().filter(|line| *line == "SHOW JSON RINGS").count();
+        assert!(started.elapsed() < super::support::DEADLINE);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it is our child");
+    site.mailq("rings --watch=0").failed(64, "every 0.1 to 86400 seconds");
+}
+
+/// Runs on a terminal of so many columns. Each of the steps waits until the first part has been printed,
+/// and types the second.
+fn on_terminal(
+    site: &Site,
+    columns: u16,
+    environment: &str,
+    arguments: &str,
+    steps: &[(&str, &str)],
+) -> Run {
+    let script = "import fcntl, os, pty, struct, sys, termios\n\
+        columns, count = int(sys.argv[1]), int(sys.argv[2])\n\
+        steps, command = sys.argv[3:3 + 2 * count], sys.argv[3 + 2 * count:]\n\
+        pid, fd = pty.fork()\n\
+        if pid == 0:\n\
+        \x20   fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, columns, 0, 0))\n\
+        \x20   os.execv(command[0], command)\n\
+        out, since = b'', 0\n\
+        while True:\n\
+        \x20   try: chunk = os.read(fd, 65536)\n\
+        \x20   except OSError: break\n\
+        \x20   if not chunk: break\n\
+        \x20   out += chunk\n\
+        \x20   if steps and steps[0].encode() in out[since:]:\n\
+        \x20       since = len(out)\n\
+        \x20       os.write(fd, steps[1].encode())\n\
+        \x20       steps = steps[2:]\n\
+        sys.stdout.buffer.write(out)\n\
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", script, &columns.to_string(), &steps.len().to_string()]);
+    command.args(steps.iter().flat_map(|(seen, typed)| [seen, typed]));
+    command.args([env!("CARGO_BIN_EXE_mailq"), "-Z"]).arg(site.path("zmailer.conf"));
+    command.args(arguments.split_ascii_whitespace());
+    command.env("TZ", "UTC").env("TERM", "xterm").env_remove("NO_COLOR");
+    for (name, value) in environment.split_terminator(' ').filter_map(|pair| pair.split_once('=')) {
+        command.env(name, value);
+    }
+    super::support::run(&mut command)
+}
+
+#[test]
+fn colour_and_width_are_those_of_the_terminal() {
+    let site = Site::new();
+    let _control = full(&site);
+    let plain = site.mailq("summary --width 80").good();
+    assert!(!plain.contains('\x1b'));
+    // Without a command and anything to be shown, it is the summary, too.
+    for (environment, arguments) in
+        [("NO_COLOR=1", "summary"), ("TERM=dumb", "summary"), ("NO_COLOR=1", "")]
+    {
+        let run = on_terminal(&site, 80, environment, arguments, &[]);
+        assert_eq!(run.good().replace("\r\n", "\n"), plain, "{environment}");
+    }
+    let coloured = on_terminal(&site, 80, "", "summary", &[]).good().replace("\r\n", "\n");
+    assert!(coloured.contains("\x1b[1m1,203 messages\x1b[0m for"), "{coloured}");
+    // Nothing of what an agent has said is obeyed.
+    assert!(coloured.contains("^[[31mnot now") && !coloured.contains('\u{9b}'), "{coloured}");
+    let mut without_colour = coloured;
+    for code in ["0", "1", "2", "31", "32", "33"] {
+        without_colour = without_colour.replace(&format!("\x1b[{code}m"), "");
+    }
+    assert_eq!(without_colour, plain);
+}
+
+#[test]
+fn a_login_with_scram() {
+    let site = Site::new();
+    let player = Player::with_scram(
+        "fred",
+        "secret",
+        &[("SHOW JSON RINGS", text(json("rings").as_bytes()))],
+    );
+    let options = format!("-p {} --server 127.0.0.1", player.port);
+    let run = site.mailq(&format!("{options} -U fred/secret rings --json"));
+    assert_eq!(run.good(), json("rings"));
+    assert!(player.end().iter().all(|line| !line.starts_with("AUTH ")));
+    let player = Player::with_scram("fred", "secret", &[]);
+    let options = format!("-p {} --server 127.0.0.1", player.port);
+    site.mailq(&format!("{options} -U fred/wrong rings"))
+        .failed(77, "does not accept the password of user fred");
+    player.end();
+}
+
+#[test]
+fn top_shows_the_queue_and_takes_keys() {
+    let site = Site::new();
+    let control = control(
+        &site,
+        &[
+            ("SHOW JSON SUMMARY", &json("summary")),
+            ("SHOW JSON THREADS limit=200 sort=backlog", &json("threads")),
+            ("SHOW JSON THREADS limit=200 sort=attempts", &json("threads")),
+            ("SHOW JSON RINGS", &json("rings")),
+            ("SHOW JSON AGENTS", &json("agents")),
+            ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait for \u{1b}[2J\n"),
+            ("RETRY smtp/mx.test", "+OK {}\n"),
+            ("HOLD hold/x", "-FORBIDDEN\n"),
+        ],
+    );
+    // Only what has changed is drawn: words that stand where nothing was, or nothing like them.
+    let steps =
+        [("a-host-with", "e"), ("smtp/mx.test:", "xr"), ("tried", "jjh"), ("FORBIDDEN", "q")];
+    let run = on_terminal(&site, 100, "", "top --interval 60", &steps);
+    let shown = run.good();
+    let heard = control.heard();
+    for request in ["SHOW WHY smtp/mx.test", "RETRY smtp/mx.test", "HOLD hold/x"] {
+        assert!(heard.iter().any(|line| line == request), "{heard:?}");
+    }
+    // Nothing of what was sent is obeyed.
+    assert!(shown.contains("^[[31mnot now") && !shown.contains('\u{9b}'), "{shown}");
+    site.mailq("top").failed(64, "needs a terminal");
+}
+
+#[test]
+fn what_cannot_be_undone_is_asked() {
+    let site = Site::new();
+    let counted = "+OK {\"messages\":12,\"recipients\":40,\"dry_run\":true}\n";
+    let done = "+OK {\"messages\":12,\"recipients\":40}\n";
+    let answers = [("DELETE id=5 dry-run=yes", counted), ("DELETE id=5", done)];
+    let control = control(&site, &answers);
+    let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
+    assert!(ask("n\n").contains("Nothing was done."));
+    assert_eq!(control.heard(), ["DELETE id=5 dry-run=yes", "QUIT"]);
+    assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
+    assert!(control.heard().contains(&"DELETE id=5".to_string()));
+    // Where nobody could answer, nobody is asked.
+    site.mailq("delete 5").good();
+    assert_eq!(control.heard(), ["DELETE id=5", "QUIT"]);
+}
