@@ -45,6 +45,10 @@ impl Scheduler {
                     self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
                     effect.recipients += recipients;
                     turned.push(thread);
+                    if self.threads[thread].waiting.is_empty() {
+                        // That was all: the host is tried as if its time had come.
+                        self.wake_thread(thread);
+                    }
                     self.update_readiness_at_wakeup(thread);
                 }
             }

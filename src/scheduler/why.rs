@@ -235,8 +235,10 @@ impl Scheduler {
     }
 
     fn why_held(&self, thread: &Thread) -> Option<Why> {
-        let hold = self.standing.hold_of(&thread.destination, &self.rings[thread.ring])?;
-        Some(Why::Held { hold: hold.clone() })
+        let hold = self.standing.hold_of(&thread.destination, &self.rings[thread.ring]);
+        // It may be about to be released: that goes from thread to thread.
+        let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
+        thread.held.then(why)
     }
 
     fn why_waiting(&self, thread: &Thread) -> Why {

@@ -157,13 +157,19 @@ impl Operators {
         configured.max(self.max_thread)
     }
 
-    /// Whether somebody may hold this.
+    /// Whether something may be held: it is, or somebody has ordered it, or a release of it is under way.
     pub fn may_hold(&self) -> bool {
-        !self.held.is_empty()
-            || self
-                .given
-                .values()
-                .any(|o| matches!(o, Order::Hold { .. } | Order::HoldMessages { .. }))
+        let is_about_holds = |order: &Order| {
+            matches!(
+                order,
+                Order::Hold { .. }
+                    | Order::HoldMessages { .. }
+                    | Order::Release(_)
+                    | Order::ReleaseAll
+                    | Order::ReleaseMessages(_)
+            )
+        };
+        !self.held.is_empty() || self.given.values().any(is_about_holds)
     }
 
     /// Nobody waits for an answer.

@@ -1,5 +1,6 @@
 //! Orders of operators.
 
+use super::super::select::{Cursor, Selector};
 use super::super::standing::{Author, Destinations, Hold, LimitName, Scope, Standing};
 use super::super::why::Why;
 use super::*;
@@ -369,7 +370,6 @@ fn one_agent_is_retired() {
 
 #[test]
 fn mail_is_selected_some_at_a_time() {
-    use super::super::select::{Cursor, Selector};
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     for number in 1..=10 {
         world.message_of_age(number, &["c/a.test", "c/b.test"], Duration::from_secs(number * 60));
@@ -391,4 +391,139 @@ fn mail_is_selected_some_at_a_time() {
     let number = Some(4);
     assert_eq!(find(&Selector { number, ..Selector::default() }), [4, 4]);
     assert!(find(&Selector { number: Some(99), ..Selector::default() }).is_empty());
+}
+
+/// With many threads, some are looked at with each turn; the answer comes when all were, and what comes
+/// meanwhile is held at once.
+#[test]
+fn holds_and_limits_reach_all_threads_in_steps() {
+    let config = "c/*\n\tmaxring=500 maxthr=1 command=x\n";
+    let settings = Settings { reload_step: 20, frozen: true, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, config);
+    for number in 1..=100 {
+        world.message(number, &[&format!("c/host{number}.test")]);
+    }
+    let set = |scope| Order::Set { scope, limit: LimitName::MaxThr, value: 2, until: None };
+    let answers = |world: &mut World| {
+        world.store(Ok(()));
+        let is_answer = |action: &Action| matches!(action, Action::Obeyed { .. });
+        world.done.extract_if(.., |action| is_answer(action)).collect::<Vec<Action>>()
+    };
+    for (order, changed) in [
+        (hold(destinations("c/*")), 100),
+        (hold(destinations("c/host7*")), 0),
+        (Order::Release(destinations("c/*")), 90),
+        (Order::ReleaseAll, 11),
+        (set(destinations("c/host?.test")), 9),
+        (set(Scope::Ring("c/*".to_string())), 0),
+    ] {
+        let is_hold = matches!(order, Order::Hold { .. });
+        world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+        let mut turns: u32 = 1;
+        let answer = loop {
+            if let Some(answer) = answers(&mut world).pop() {
+                break answer;
+            }
+            if turns == 2 && is_hold && changed > 0 {
+                world.message(1000, &["c/late.test"]);
+                assert!(matches!(&world.why(1000)[..], [Why::Held { .. }]));
+            }
+            world.tell(Event::Tick);
+            turns += 1;
+        };
+        assert!((5..=6).contains(&turns), "{turns}");
+        let Action::Obeyed { effect, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(effect.threads, changed, "{effect:?}");
+    }
+}
+
+/// Two orders at a time: each is answered when all threads have been looked at since it came.
+#[test]
+fn an_order_joins_the_review_of_another() {
+    let settings = Settings { reload_step: 20, frozen: true, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, "c/*\n\tcommand=x\n");
+    for number in 1..=100 {
+        world.message(number, &[&format!("c/host{number}.test")]);
+    }
+    let ordered = |ticket, order| Event::Ordered { ticket, by: "root".to_string(), order };
+    world.tell(ordered(1, hold(destinations("c/*1.test"))));
+    world.tell(Event::Tick);
+    world.tell(ordered(2, hold(destinations("c/*2.test"))));
+    let mut answered = Vec::new();
+    while answered.len() < 2 {
+        world.store(Ok(()));
+        for action in std::mem::take(&mut world.done) {
+            if let Action::Obeyed { ticket, .. } = action {
+                answered.push(ticket);
+            }
+        }
+        world.tell(Event::Tick);
+    }
+    assert_eq!(answered, [1, 2]);
+    for number in 1..=100 {
+        let is_held = matches!(&world.why(number)[..], [Why::Held { .. }]);
+        assert_eq!(is_held, matches!(number % 10, 1 | 2), "{number}");
+    }
+}
+
+#[test]
+fn messages_are_held_and_released_together() {
+    let mut world = World::new(ONE);
+    world.messages(1..=5, "c/a.test");
+    let id = |number| SpoolId { number, modified: START };
+    let messages = vec![id(2), id(3), id(99), id(3)];
+    let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
+    assert_eq!((effect.messages, effect.recipients, effect.refusal), (2, 2, None));
+    assert_eq!(world.core.foresee_release(id(2)).recipients, 1);
+    assert_eq!(world.core.foresee_release(id(4)), Effect::default());
+    let selector = Selector { held: true, ..Selector::default() };
+    let found = world.core.select(&selector, &mut Cursor::default(), 100);
+    assert_eq!(found.iter().map(|found| found.id.number).collect::<Vec<_>>(), [2, 3]);
+    let effect = world.order(Order::ReleaseMessages(vec![id(3), id(4)]));
+    assert_eq!((effect.messages, effect.recipients), (1, 1));
+    assert_eq!(world.core.standing_orders().len(), 1);
+}
+
+/// What cannot be noted is told at once, and noted later.
+#[test]
+fn an_order_that_cannot_be_noted_is_answered() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    world.tell(Event::Ordered {
+        ticket: 7,
+        by: "root".to_string(),
+        order: Order::Delete(whole(2)),
+    });
+    let note = world.done.iter().find_map(|action| match action {
+        Action::Note(note) => Some(note.ticket),
+        _ => None,
+    });
+    let ticket = note.expect("it is to be noted");
+    let full = std::io::ErrorKind::StorageFull;
+    world.tell(Event::Noted { ticket, outcome: Err(full) });
+    let obeyed = |action: &Action| matches!(action, Action::Obeyed { effect, .. } if effect.unstored == Some(full));
+    assert!(world.done.iter().any(obeyed), "{:?}", world.done);
+    world.tell(Event::Noted { ticket, outcome: Ok(false) });
+}
+
+/// A search goes on within a message of many destinations, also when some of it has gone.
+#[test]
+fn a_search_stops_within_a_message() {
+    let mut world =
+        World::with(Settings { frozen: true, ..Settings::default() }, "c/*\n\tcommand=x\n");
+    let hosts: Vec<String> = (0..50).map(|number| format!("c/h{number:02}.test")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    world.message(1, &hosts);
+    world.message(2, &hosts[..3]);
+    let (mut cursor, mut found, mut steps) = (Cursor::default(), Vec::new(), 0);
+    while !cursor.is_over() {
+        let selected = world.core.select(&Selector::default(), &mut cursor, 7);
+        assert!(selected.len() <= 7);
+        let targets: Vec<Target> = selected.into_iter().map(|found| found.target).collect();
+        let effect = world.order(Order::Delete(targets.clone()));
+        assert_eq!(effect.recipients as usize, targets.len());
+        found.extend(targets);
+        steps += 1;
+    }
+    assert!(found.len() == 53 && steps <= 9, "{} in {steps}", found.len());
 }

@@ -117,7 +117,7 @@ impl Script<'_> {
         let scope = self.scope();
         let limit = LIMITS[self.draw.below(LIMITS.len())];
         let targets = self.targets();
-        let order = match self.draw.below(12) {
+        let order = match self.draw.below(15) {
             0 | 1 => Order::Hold { scope, reason: String::new() },
             2 => Order::Release(scope),
             3 => Order::ReleaseAll,
@@ -136,6 +136,9 @@ impl Script<'_> {
                 Order::Set { scope, limit, value: self.draw.below(6) as u32, until }
             }
             10 => Order::Unset { scope, limit },
+            11 => Order::HoldMessages { messages: self.ids(), reason: String::new() },
+            12 => Order::ReleaseMessages(self.ids()),
+            13 => Order::LogOutcomes(self.draw.below(2) == 0),
             _ => Order::RetireAgent(1000 + self.draw.below(50) as u32),
         };
         self.world.order(order);
@@ -146,13 +149,19 @@ impl Script<'_> {
         match SCOPES.get(choice) {
             Some(pattern) => Scope::Destinations(Destinations::parse(pattern).expect("a pattern")),
             None if choice == SCOPES.len() => Scope::Ring("smtp/*".to_string()),
-            None => {
-                let number = 1 + self.draw.below(NUMBERS) as u64;
-                let message = self.world.model.messages.get(&number);
-                let modified = message.map_or(START, |message| message.arrival.modified);
-                Scope::Message(SpoolId { number, modified })
-            }
+            None => Scope::Message(self.id()),
         }
+    }
+
+    fn id(&mut self) -> SpoolId {
+        let number = 1 + self.draw.below(NUMBERS) as u64;
+        let message = self.world.model.messages.get(&number);
+        let modified = message.map_or(START, |message| message.arrival.modified);
+        SpoolId { number, modified }
+    }
+
+    fn ids(&mut self) -> Vec<SpoolId> {
+        (0..self.draw.below(4)).map(|_| self.id()).collect()
     }
 
     fn targets(&mut self) -> Vec<Target> {

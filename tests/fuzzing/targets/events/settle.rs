@@ -23,7 +23,8 @@ pub fn settle(mut world: World) {
         if acted {
             continue;
         }
-        if world.model.messages.is_empty() && !world.core.has_unwritten() {
+        let is_idle = world.model.messages.is_empty() && world.model.orders.is_empty();
+        if is_idle && !world.core.has_unwritten() {
             break;
         }
         let Some(next) = world.core.next_wakeup() else { break };
