@@ -3,6 +3,7 @@
 
 use super::answer::{Deed, Findings, Next, Reply, Surroundings};
 use super::outcome::{self, Kind};
+use super::requests::next_word;
 use super::search::{Found, LOOKED_AT, Search};
 use super::selection::Selection;
 use super::words::{Words, Wrong};
@@ -37,9 +38,11 @@ pub fn delete(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     answer(rest, Verb::Delete, around)
 }
 
-/// `REROUTE selection`: mail goes back to the router.
+/// `REROUTE selection`: mail goes back to the router. The original knows the verb and nothing that it could
+/// be about; what is no selection is unknown here, too.
 pub fn reroute(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    answer(rest, Verb::Reroute, around)
+    let is_selection = next_word(rest).0.iter().any(|byte| matches!(byte, b'/' | b'='));
+    if is_selection { answer(rest, Verb::Reroute, around) } else { Reply::Unknown }
 }
 
 fn answer(rest: &[u8], verb: Verb, around: &Surroundings<'_>) -> Reply {
