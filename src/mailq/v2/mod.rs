@@ -20,6 +20,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`session`] | one client: lines in, answers out, who it is |
+//! | [`stranger`] | one that has not logged in |
 //! | [`mod@requests`] | the table of requests: their words, who may make them, who answers |
 //! | [`answer`] | answers: a line, a text that is written some at a time, an order |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
@@ -56,6 +57,7 @@ mod session;
 mod show;
 mod show_thread;
 mod single;
+mod stranger;
 mod tally;
 mod words;
 

@@ -4,28 +4,19 @@ use super::answer::{Deed, Demand, Findings, Next, Remark, Reply, Step, Surroundi
 use super::events::{About, Feed};
 use super::json::events::Happening;
 use super::json::seconds;
-use super::requests::{Words, next_word, reply, write_unknown};
+use super::requests::{Words, reply, write_unknown};
+use super::stranger::{MUST_LOG_IN, Stranger, User};
 use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
 use crate::mailq::acl::Peer;
 use crate::mailq::attributes::Attributes;
-use crate::mailq::auth_file::{Account, AuthFile, Password};
+use crate::mailq::auth_file::AuthFile;
 use crate::mailq::login::Challenge;
-use crate::mailq::scram_server::{ClientFirst, Exchange, MECHANISM, Verifier};
 use crate::scheduler::Effect;
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 /// The longest request, in bytes. Whoever says more at once has to wait for answers.
 pub const LONGEST_REQUEST: usize = 4096;
-/// So many logins may fail; then the connection is closed.
-const MOST_FAILURES: u32 = 10;
-
-const MUST_LOG_IN: &str = "-BAD; USER MUST AUTHENTICATE\n";
-const NO_ACCOUNT: &str = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
-const WRONG_PASSWORD: &str = "-BAD USER OR PASSWORD\n";
-const NO_SUCH_LOGIN: &str = "-ONLY SCRAM-SHA-256, WITHOUT CHANNEL BINDING\n";
-const NO_HASH: &str = "-USE AUTH\n";
 
 /// One client.
 pub struct Session {
@@ -43,9 +34,9 @@ pub struct Session {
 /// What the client may do.
 enum Standing {
     /// Log in.
-    Stranger { challenge: Challenge, failures: u32, logins: u32, exchange: Option<Box<Exchange>> },
+    Stranger(Box<Stranger>),
     /// What this user may.
-    User { name: String, attributes: Attributes },
+    User(User),
 }
 
 /// What it is being answered.
@@ -80,8 +71,8 @@ impl Session {
             true => format!("{}\n", challenge.line()),
             false => NO_ACCESS.to_string(),
         };
-        let standing = Standing::Stranger { challenge, failures: 0, logins: 0, exchange: None };
-        let mut session = Session::new(peer, standing);
+        let stranger = Stranger::new(peer, challenge);
+        let mut session = Session::new(peer, Standing::Stranger(Box::new(stranger)));
         session.is_over = !is_admitted;
         (session, format!("{GREETING}{second}"))
     }
@@ -89,8 +80,8 @@ impl Session {
     /// A client that may do everything, as the scheduler's own user over the control socket; and its
     /// greeting.
     pub fn privileged(peer: Peer) -> (Session, String) {
-        let standing = Standing::User { name: peer.to_string(), attributes: Attributes::ALL };
-        (Session::new(peer, standing), CONTROL_GREETING.to_string())
+        let user = User { name: peer.to_string(), attributes: Attributes::ALL };
+        (Session::new(peer, Standing::User(user)), CONTROL_GREETING.to_string())
     }
 
     fn new(peer: Peer, standing: Standing) -> Session {
@@ -139,7 +130,7 @@ impl Session {
 
     /// Whether it has logged in, or did not have to.
     pub fn is_trusted(&self) -> bool {
-        matches!(self.standing, Standing::User { .. })
+        matches!(self.standing, Standing::User(_))
     }
 
     /// Whether an answer is under way.
@@ -323,8 +314,8 @@ impl Session {
     /// Whose orders these are.
     fn author(&self) -> String {
         match &self.standing {
-            Standing::User { name, .. } => name.clone(),
-            Standing::Stranger { .. } => self.peer.to_string(),
+            Standing::User(user) => user.name.clone(),
+            Standing::Stranger(_) => self.peer.to_string(),
         }
     }
 
@@ -375,12 +366,16 @@ impl Session {
             out.extend_from_slice(b"+Bye bye\n");
             return;
         }
-        match self.standing {
-            Standing::Stranger { .. } => {
-                let answer = self.answer_stranger(&line, &words, around);
+        match &mut self.standing {
+            Standing::Stranger(stranger) => {
+                let (answer, user) = stranger.answer(&line, &words, around);
+                self.is_over = stranger.has_failed();
                 out.extend_from_slice(answer.as_bytes());
+                if let Some(user) = user {
+                    self.standing = Standing::User(user);
+                }
             }
-            Standing::User { attributes, .. } => match reply(attributes, &words, around) {
+            Standing::User(user) => match reply(user.attributes, &words, around) {
                 Reply::Line(line) => out.extend_from_slice(line.as_bytes()),
                 Reply::Text(text) => {
                     out.extend_from_slice(UNTIL_DOT.as_bytes());
@@ -421,118 +416,6 @@ impl Session {
         line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
         Some(line)
     }
-
-    /// Answers somebody who has not logged in: nothing that it says is repeated, nothing else is told.
-    fn answer_stranger(
-        &mut self,
-        line: &[u8],
-        words: &Words<'_>,
-        around: &mut Surroundings<'_>,
-    ) -> Cow<'static, str> {
-        if let Standing::Stranger { exchange, .. } = &mut self.standing
-            && let Some(exchange) = exchange.take()
-        {
-            return self.finish_exchange(&exchange, line, around);
-        }
-        match words.verb {
-            b"AUTH" => self.log_in(words.rest, around).into(),
-            b"AUTH2" => self.begin_exchange(words.rest, around),
-            _ => {
-                around.tally.refused += 1;
-                MUST_LOG_IN.into()
-            }
-        }
-    }
-
-    /// `AUTH`: the digest of a challenge and the password.
-    fn log_in(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> &'static str {
-        let Standing::Stranger { challenge, .. } = &self.standing else {
-            return MUST_LOG_IN;
-        };
-        around.tally.auth += 1;
-        let (user, answer) = next_word(rest);
-        let accounts = (around.accounts)();
-        let account = accounts.account(user, &self.peer);
-        // Of a password of which only a hash is kept nobody is told that there is one.
-        let refusal = match account.map(|account| (account, account.password())) {
-            Some((account, Password::Plain(password))) => {
-                if challenge.is_met(password, answer) {
-                    self.welcome(user, account, around);
-                    return "+OK\n";
-                }
-                WRONG_PASSWORD
-            }
-            Some((_, Password::Scram(_))) | None => NO_ACCOUNT,
-        };
-        self.refuse(user, around);
-        refusal
-    }
-
-    /// `AUTH2`: the client says who it is.
-    fn begin_exchange(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> Cow<'static, str> {
-        around.tally.auth += 1;
-        let (mechanism, message) = next_word(rest);
-        let first = ClientFirst::parse(message).filter(|_| mechanism == MECHANISM);
-        let (Some(first), Standing::Stranger { challenge, logins, exchange, .. }) =
-            (first, &mut self.standing)
-        else {
-            self.refuse(b"", around);
-            return NO_SUCH_LOGIN.into();
-        };
-        let accounts = (around.accounts)();
-        let account = accounts.account(&first.user, &self.peer);
-        let verifier = match account.map(Account::password) {
-            Some(Password::Scram(verifier)) => (**verifier).clone(),
-            // To check it the password would have to be hashed, which takes too long.
-            Some(Password::Plain(_)) => return NO_HASH.into(),
-            None => Verifier::of_nobody(&first.user, around.secret, accounts.usual_iterations()),
-        };
-        *logins += 1;
-        let occasion = format!("{} {logins}", challenge.line());
-        let begun = Exchange::begin(first, verifier, around.secret, &occasion);
-        let answer = format!("+{}\n", begun.challenge());
-        *exchange = Some(Box::new(begun));
-        answer.into()
-    }
-
-    /// The client proves that it knows the password.
-    fn finish_exchange(
-        &mut self,
-        exchange: &Exchange,
-        line: &[u8],
-        around: &mut Surroundings<'_>,
-    ) -> Cow<'static, str> {
-        let signature = exchange.finish(line);
-        let accounts = (around.accounts)();
-        match (signature, accounts.account(&exchange.user, &self.peer)) {
-            (Some(signature), Some(account)) if exchange.is_with(account.password()) => {
-                self.welcome(&exchange.user, account, around);
-                format!("+OK {signature}\n").into()
-            }
-            _ => {
-                self.refuse(&exchange.user, around);
-                WRONG_PASSWORD.into()
-            }
-        }
-    }
-
-    fn welcome(&mut self, user: &[u8], account: &Account, around: &mut Surroundings<'_>) {
-        let (shown, peer, attributes) = (shown(user), self.peer, account.attributes());
-        let text = format!("MAILQ: {peer} has logged in as {shown:?}: {attributes}");
-        around.remarks.push(Remark::Notable(text));
-        let name = format!("{shown} from {peer}");
-        self.standing = Standing::User { name, attributes };
-    }
-
-    fn refuse(&mut self, user: &[u8], around: &mut Surroundings<'_>) {
-        if let Standing::Stranger { failures, .. } = &mut self.standing {
-            *failures += 1;
-            self.is_over = *failures >= MOST_FAILURES;
-        }
-        around.tally.refused_logins += 1;
-        let text = format!("MAILQ: a login of {} as {:?} has failed", self.peer, shown(user));
-        around.remarks.push(Remark::Refused(text));
-    }
 }
 
 /// Tells those who want to know that somebody has ordered something.
@@ -541,9 +424,4 @@ fn tell_of_order(around: &Surroundings<'_>, by: &str, order: &str) {
         let time = seconds(around.now);
         around.watch.tell(About::default(), &Happening::Order { time, by, order });
     }
-}
-
-/// A name as the log has it.
-fn shown(user: &[u8]) -> String {
-    String::from_utf8_lossy(user).chars().take(40).collect()
 }

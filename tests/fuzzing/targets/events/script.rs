@@ -105,7 +105,10 @@ impl Script<'_> {
                 let stored = if self.draw.below(3) > 0 { Ok(()) } else { Err(error) };
                 self.world.kept(stored);
             }
-            31 if self.draw.byte() > 0xe0 => self.world.tell(Event::Watched(true)),
+            31 if self.draw.byte() > 0xe0 => {
+                let is_watched = self.draw.below(2) > 0;
+                self.world.tell(Event::Watched(is_watched));
+            }
             // Seldom, as not much happens afterwards.
             _ if self.draw.byte() == 0xd0 => self.world.tell(Event::Drain),
             _ => self.world.tell(Event::Tick),
