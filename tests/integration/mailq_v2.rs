@@ -1,9 +1,9 @@
 //! MAILQ version 2 with the real scheduler: sockets, accounts, orders, and clients that nobody needs.
 
-use crate::support::{DEADLINE, Site, allow, hold_for, not_run, processes, until, until_within};
+use crate::support::dialogue::address;
+use crate::support::{Client, Site, allow, hold_for, not_run, processes, until, until_within};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const COUNT: &str = "*/*\n\tinterval=1h retries=1 expiry=1h\n\
@@ -20,82 +20,6 @@ fn site(accounts: &str) -> Site {
     let parameters = "PARAMmailqsock=TCP:0\nPARAMauthfile=\"${SITE}/auth\"\n";
     site.write("scheduler.cf", &format!("{parameters}{COUNT}"));
     site
-}
-
-fn address(site: &Site, host: &str) -> Option<SocketAddr> {
-    let log = site.log();
-    let (_, rest) = log.split_once(&format!("MAILQ is served on TCP {host}:"))?;
-    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Some(format!("{host}:{port}").parse().expect("an address"))
-}
-
-/// Someone who talks to the scheduler.
-struct Client<S: Read + Write> {
-    stream: BufReader<S>,
-    challenge: String,
-}
-
-impl Client<TcpStream> {
-    fn at(address: SocketAddr) -> Client<TcpStream> {
-        let stream = TcpStream::connect(address).expect("it is served");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
-        Client::new(stream)
-    }
-
-    fn of(site: &Site) -> Client<TcpStream> {
-        Client::at(address(site, "127.0.0.1").expect("a port"))
-    }
-}
-
-impl Client<UnixStream> {
-    fn local(site: &Site, name: &str) -> Client<UnixStream> {
-        let stream = UnixStream::connect(site.path(name)).expect("it is served");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
-        Client::new(stream)
-    }
-}
-
-impl<S: Read + Write> Client<S> {
-    fn new(stream: S) -> Client<S> {
-        let mut client = Client { stream: BufReader::new(stream), challenge: String::new() };
-        if client.line() == "version zmailer 2.0\n" {
-            client.challenge = client.line();
-        }
-        client
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stream.read_line(&mut line).expect("a line, or the end");
-        line
-    }
-
-    fn say(&mut self, text: &str) {
-        self.stream.get_mut().write_all(text.as_bytes()).expect("said");
-    }
-
-    fn log_in(&mut self, user: &str, password: &str) -> String {
-        let digest =
-            format!("{:x}", md5::compute(self.challenge.trim_end().to_string() + password));
-        self.ask(&format!("AUTH {user} {digest}"))
-    }
-
-    /// The answer to a request: a line, or the lines of a text.
-    fn ask(&mut self, request: &str) -> String {
-        self.say(&format!("{request}\n"));
-        let first = self.line();
-        if first != "+OK until LF.LF\n" {
-            return first;
-        }
-        let mut text = String::new();
-        loop {
-            match self.line().as_str() {
-                ".\n" => return text,
-                "" => panic!("{request}: the answer has no end: {text}"),
-                line => text += line,
-            }
-        }
-    }
 }
 
 #[test]

@@ -6,10 +6,12 @@
 //! | [`daemon`] | a running scheduler, and its end |
 //! | [`events`] | what the agent `count.py` has written down about itself |
 //! | [`mailq`] | the queue as MAILQ shows it, taken apart |
+//! | [`dialogue`] | requests of MAILQ version 2 |
 //! | [`processes`] | what the system knows of processes |
 //! | [`wait`] | waiting for conditions, never for a time |
 
 pub mod daemon;
+pub mod dialogue;
 pub mod events;
 pub mod mailq;
 pub mod processes;
@@ -17,6 +19,7 @@ pub mod site;
 pub mod wait;
 
 pub use daemon::Daemon;
+pub use dialogue::Client;
 pub use mailq::Dump;
 pub use site::{Site, control_file};
 pub use wait::{DEADLINE, hold_for, holds_in_time, until, until_some, until_within};

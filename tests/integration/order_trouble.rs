@@ -1,0 +1,270 @@
+//! Orders of operators when something is wrong: kills, full disks, clients that go away, users who may not,
+//! requests that make no sense.
+
+use crate::support::{Client, Site, allow, hold_for, is_root, not_run, until, until_within};
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
+     c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n\
+     q/*\n\tqueueonly command=\"${AGENTS}/count.py q\"\n";
+
+/// Each request, with the attribute that it takes.
+const REQUESTS: [(&str, &str); 12] = [
+    ("HOLD", "HOLD x/*"),
+    ("HOLD", "RELEASE x/*"),
+    ("RETRY", "RETRY x/*"),
+    ("EXPIRE", "EXPIRE x/*"),
+    ("DELETE", "DELETE x/*"),
+    ("REROUTE", "REROUTE x/*"),
+    ("SET", "SET ring=c/* maxring=5"),
+    ("SET", "UNSET ring=c/* maxring"),
+    ("AGENTS", "RETIRE 1"),
+    ("LOG", "LOG info"),
+    ("RELOAD", "RELOAD"),
+    ("HOLD", "RELEASE ALL"),
+];
+
+fn control(site: &Site) -> Client<UnixStream> {
+    Client::local(site, "postoffice/.scheduler.control")
+}
+
+#[test]
+fn each_order_takes_its_attribute() {
+    let attributes =
+        ["HOLD", "RETRY", "EXPIRE", "DELETE", "REROUTE", "SET", "AGENTS", "LOG", "RELOAD"];
+    let site = Site::new(CLAUSES);
+    let mut accounts = "views:x:SNMP QQ TT WHY ETRN KILL EVENTS:\n".to_string();
+    for attribute in attributes {
+        accounts += &format!("{attribute}:x:{attribute}:\n");
+        let others: Vec<&str> =
+            attributes.into_iter().filter(|other| *other != attribute).collect();
+        accounts += &format!("not-{attribute}:x:{}:\n", others.join(" "));
+    }
+    site.write("auth", &accounts);
+    allow(site.path("auth"), 0o600);
+    let parameters = "PARAMmailqsock=TCP:0\nPARAMauthfile=\"${SITE}/auth\"\n";
+    site.write("scheduler.cf", &format!("{parameters}{CLAUSES}"));
+    let mut daemon = site.start();
+    let mut clients: std::collections::BTreeMap<String, _> = Default::default();
+    let mut ask = |user: &str, request: &str| {
+        let client = clients.entry(user.to_string()).or_insert_with(|| {
+            let mut client = Client::of(&site);
+            assert_eq!(client.log_in(user, "x"), "+OK\n");
+            client
+        });
+        client.ask(request)
+    };
+    for (attribute, request) in REQUESTS {
+        let unknown = "-MAILQ2 Unknown command, or refused by access control";
+        assert!(ask("views", request).starts_with(unknown), "{request}");
+        let answer = ask(&format!("not-{attribute}"), request);
+        assert!(answer.starts_with(unknown), "{request}: {answer}");
+        let answer = ask(attribute, request);
+        assert!(
+            !answer.starts_with(unknown) && !answer.starts_with("-at byte"),
+            "{request}: {answer}"
+        );
+    }
+    let orders = site.logged("HOLD from 127.0.0.1 orders \"HOLD x/*\"");
+    assert_eq!(orders, 1, "with user and peer: {}", site.log());
+    daemon.assert_runs();
+}
+
+#[test]
+fn holds_and_limits_survive_a_kill() {
+    let site = Site::new(CLAUSES);
+    let message = site.put_quietly(&["q m.test kept"]);
+    let daemon = site.start();
+    let mut client = control(&site);
+    client.order("HOLD c/*.test reason=\"a \\\"reason\\\"\"");
+    client.order(&format!("HOLD id={message}"));
+    client.order("SET ring=q/* maxring=3 for=1h");
+    // What was answered is stored, whatever happens now.
+    daemon.kill();
+    site.put_quietly(&["c a.test u", "c b.other v"]);
+    let daemon = site.start();
+    until("what is not held is delivered", || site.events().count("count") == 1);
+    let mut client = control(&site);
+    client.order("RETRY */*");
+    let waits = || site.events().count("count") == 1;
+    hold_for(Duration::from_millis(300), "what is held stays", waits);
+    assert_eq!(client.refused("HOLD c/*.test"), "it is held already");
+    let orders = client.ask("SHOW JSON ORDERS");
+    assert_eq!(orders.lines().count(), 3, "{orders}");
+    assert!(orders.contains("a \\\"reason\\\"") && orders.contains("maxring"), "{orders}");
+    client.order("RELEASE ALL");
+    daemon.kill();
+    let _daemon = site.start();
+    let mut client = control(&site);
+    client.order("RETRY */*");
+    until("all is delivered", || site.events().count("count") == 3);
+    site.until_empty();
+}
+
+/// A small file system of its own, for the whole spool.
+struct SmallDisk(std::path::PathBuf);
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).status());
+    }
+}
+
+#[test]
+fn orders_that_cannot_be_stored_are_in_force() {
+    if !is_root() {
+        return not_run("a full disk: only root can mount a small one");
+    }
+    let site = Site::new(CLAUSES);
+    let postoffice = site.path("postoffice");
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=512k,mode=755", "small"]).arg(&postoffice);
+    if !mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return not_run("a full disk: a small one cannot be mounted here");
+    }
+    let disk = SmallDisk(postoffice.clone());
+    site.spool.create().expect("a spool");
+    site.put_quietly(&["q a.test u"]);
+    let daemon = site.start();
+    let mut client = control(&site);
+    let fill = std::fs::File::create(postoffice.join("fill")).expect("a file");
+    while (&fill).write(&[b'x'; 512]).is_ok() {}
+    let answer = client.refused("HOLD q/*");
+    assert!(answer.starts_with("in force, but could not be stored: "), "{answer}");
+    assert!(site.logged("orders of operators cannot be stored") >= 1, "{}", site.log());
+    client.order("RETRY */*");
+    hold_for(Duration::from_millis(300), "it is in force", || site.events().count("count") == 0);
+    assert_eq!(client.refused("HOLD q/*"), "it is held already");
+    // It is tried again every 30 s.
+    std::fs::remove_file(postoffice.join("fill")).expect("removed");
+    drop(fill);
+    let stored = || site.read("postoffice/.scheduler.orders").contains("\"q/*\"");
+    until_within(Duration::from_secs(50), "it is stored", stored);
+    daemon.kill();
+    let _daemon = site.start();
+    let mut client = control(&site);
+    client.order("RETRY */*");
+    hold_for(Duration::from_millis(300), "it is held", || site.events().count("count") == 0);
+    client.order("RELEASE q/*");
+    until("it is delivered", || site.events().count("count") == 1);
+    drop(disk);
+}
+
+/// What was ordered and is not done is left when the client has gone; the log tells how far it came.
+#[test]
+fn an_order_stops_when_its_client_has_gone() {
+    let site = Site::new(CLAUSES);
+    for _ in 0..2500 {
+        site.put_quietly(&["q a.test u"]);
+    }
+    let mut daemon = site.start();
+    let mut client = control(&site);
+    until("all is loaded", || client.ask("SHOW SNMP").contains("Rcpnts: 2500"));
+    let mut leaving = control(&site);
+    leaving.say("DELETE */*\n");
+    drop(leaving);
+    until("it is noticed", || {
+        site.logged("has gone, and \"DELETE */*\" is not carried on: 500 messages") == 1
+    });
+    let left = client.order("RETRY */* dry-run=yes")["messages"].as_u64().expect("a number");
+    assert!((1..=2000).contains(&left), "{left}");
+    // One that only says that it will say nothing more is obeyed.
+    let mut patient = control(&site);
+    patient.say("DELETE */*\n");
+    patient.stream.get_mut().shutdown(Shutdown::Write).expect("closed");
+    let answer = patient.line();
+    assert!(answer.starts_with(&format!("+OK {{\"messages\":{left},")), "{answer}");
+    site.until_empty();
+    daemon.assert_runs();
+}
+
+/// Several orders at a time, and mail that is delivered meanwhile.
+#[test]
+fn orders_do_not_disturb_each_other_or_delivery() {
+    let site = Site::new(CLAUSES);
+    for number in 0..1500 {
+        site.put_quietly(&[&format!("q h{}.test u", number % 300)]);
+    }
+    let mut daemon = site.start();
+    let mut clients: Vec<_> = (0..12).map(|_| control(&site)).collect();
+    until("all is loaded", || clients[0].ask("SHOW SNMP").contains("Rcpnts: 1500"));
+    for (number, client) in clients.iter_mut().enumerate() {
+        let request = match number % 4 {
+            0 => "HOLD sender=sender@*",
+            1 => "RELEASE older=0s",
+            2 => "RETRY recipient=nobody",
+            _ => "DELETE sender=nobody",
+        };
+        client.say(&format!("{request}\nSHOW SNMP\n"));
+    }
+    site.put(&["c a.test now"]);
+    until("new mail is delivered", || site.events().count("count") == 1);
+    for client in &mut clients {
+        let answer = client.line();
+        assert!(answer.starts_with("+OK {"), "{answer}");
+        assert_eq!(client.line(), "+OK until LF.LF\n");
+    }
+    clients.truncate(0);
+    let mut client = control(&site);
+    client.ask("RELEASE ALL");
+    assert_eq!(client.order("DELETE */*")["messages"], 1500);
+    site.until_empty();
+    daemon.assert_runs();
+}
+
+#[test]
+fn nonsense_is_refused_where_it_is() {
+    let site = Site::new(CLAUSES);
+    site.put_quietly(&["q a.test u"]);
+    let mut daemon = site.start();
+    let mut client = control(&site);
+    let long = "x".repeat(600);
+    for (request, at) in [
+        ("HOLD", 4),
+        ("HOLD reason=x", 13),
+        ("HOLD \"a/b", 5),
+        ("HOLD a/b \"c\"d", 12),
+        ("HOLD a/b c/d", 9),
+        ("HOLD a/b foo=1", 13),
+        ("HOLD a", 5),
+        ("HOLD /", 5),
+        ("HOLD a/[", 5),
+        ("HOLD ALL", 5),
+        ("HOLD id=x", 8),
+        ("HOLD id=99999999999999999999999", 8),
+        ("HOLD a/b\x01", 8),
+        ("HOLD a/b dry-run=2", 17),
+        ("HOLD a/b id=1 id=2", 14),
+        ("HOLD ring=c/* q/*", 14),
+        ("RELEASE", 7),
+        ("RELEASE ALL ALL", 12),
+        ("RETRY", 5),
+        ("DELETE dry-run=yes", 18),
+        ("EXPIRE older=1x", 13),
+        ("EXPIRE older=-1", 13),
+        ("EXPIRE older=99999999999999999999d", 13),
+        ("REROUTE sender=", 15),
+        ("RETIRE", 6),
+        ("RETIRE x", 7),
+        ("RETIRE -1", 7),
+        ("RETIRE 99999999999999", 7),
+        ("RELOAD now", 7),
+        ("SET ring=c/* maxring=99999999999", 21),
+        ("SET x maxthr=1", 4),
+        ("SET ring=c/* maxring=1 for=x", 27),
+        (&format!("DELETE sender={long}"), 14),
+        (&format!("HOLD a/b reason={long}"), 16),
+    ] {
+        let answer = client.refused(request);
+        assert!(answer.starts_with(&format!("at byte {at}: ")), "{request:?}: {answer}");
+    }
+    client.stream.get_mut().write_all(b"HOLD a/\xff\n").expect("said");
+    assert_eq!(client.line(), "-at byte 7: this is not UTF-8\n");
+    assert_eq!(client.ask("SHOW JSON ORDERS"), "", "nothing of it was done");
+    assert_eq!(client.order("RETRY */* dry-run=yes")["messages"], 1);
+    daemon.assert_runs();
+}

@@ -1,0 +1,409 @@
+//! What operators order over MAILQ version 2, with the real scheduler and agents at work.
+
+use crate::support::{Client, Site, control_file, hold_for, processes, until};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, SystemTime};
+
+/// Nothing is tried again by itself.
+const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
+     c/*\n\tmaxring=2 idlemax=1h command=\"${AGENTS}/count.py c\"\n\
+     d/*\n\tidlemax=1h command=\"${AGENTS}/count.py d\"\n\
+     q/*\n\tqueueonly command=\"${AGENTS}/count.py q\"\n";
+const HELD_MEANWHILE: Duration = Duration::from_millis(300);
+
+fn control(site: &Site) -> Client<UnixStream> {
+    Client::local(site, "postoffice/.scheduler.control")
+}
+
+/// Waits until so many recipients are known.
+fn until_known(client: &mut Client<UnixStream>, recipients: usize) {
+    let ending = format!("Rcpnts: {recipients:4}  ");
+    until("all is loaded", || client.ask("SHOW SNMP").contains(&ending));
+}
+
+#[test]
+fn destinations_are_held_and_released() {
+    let site = Site::new(CLAUSES);
+    let mut daemon = site.start();
+    let mut client = control(&site);
+    let held = client.foreseen("HOLD C/*.test reason=\"looking into it\"");
+    assert_eq!((held["threads"].as_u64(), held["recipients"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(client.refused("HOLD c/*.test"), "it is held already");
+    assert_eq!(client.refused("HOLD c/*.test dry-run=yes"), "it is held already");
+    for number in 0..3 {
+        site.put(&[&format!("c a.test {number}"), &format!("c b.test {number}b")]);
+    }
+    site.put(&["c other free"]);
+    until("the other one is delivered", || site.events().count("count") == 1);
+    until_known(&mut client, 6);
+    hold_for(HELD_MEANWHILE, "what is held stays", || site.events().count("count") == 1);
+    assert!(client.ask("SHOW WHY c/a.test").contains("looking into it"));
+    // A second hold, which keeps a part when the first is gone.
+    let part = client.foreseen("HOLD c/b.test");
+    assert_eq!(part["threads"], 0, "it is held already: {part}");
+    let released = client.foreseen("RELEASE c/*.test");
+    assert_eq!((&released["threads"], &released["recipients"]), (&1.into(), &3.into()));
+    until("a.test is delivered", || site.events().count("count") == 4);
+    hold_for(HELD_MEANWHILE, "b.test is not", || site.events().count("count") == 4);
+    assert_eq!(client.refused("RELEASE c/*.test"), "it is not held");
+    assert_eq!(client.foreseen("RELEASE ALL")["recipients"], 3);
+    assert_eq!(client.refused("RELEASE ALL"), "it is not held");
+    site.until_empty();
+    assert!(site.logged("orders \"HOLD C/*.test reason") >= 1, "{}", site.log());
+    daemon.assert_runs();
+}
+
+#[test]
+fn rings_and_messages_are_held() {
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    let unknown = client.refused("HOLD ring=x/*");
+    assert!(unknown.ends_with("no clause of the configuration has this pattern"), "{unknown}");
+    client.order("HOLD ring=c/*");
+    client.order("HOLD ring=d/*");
+    let first = site.put(&["c a.test one", "d a.test two"]);
+    let second = site.put(&["c a.test three"]);
+    until_known(&mut client, 3);
+    assert_eq!(client.foreseen(&format!("HOLD id={first}"))["recipients"], 2);
+    assert_eq!(client.refused(&format!("HOLD id={first}")), "it is held already");
+    assert_eq!(client.refused("HOLD id=1"), "there is no such message");
+    assert_eq!(client.refused("HOLD id=S1AbmKUKEJuveqC"), "there is no such message");
+    assert_eq!(client.foreseen("RELEASE ring=c/*")["recipients"], 2, "of the thread");
+    client.order("RELEASE ring=d/*");
+    until("the second is delivered", || site.events().count("count") == 1);
+    hold_for(HELD_MEANWHILE, "the first stays", || site.events().count("count") == 1);
+    assert_eq!(client.refused(&format!("RELEASE id={second}")), "it is not held");
+    // By its spool id, as the log and agents say it.
+    let why = client.ask(&format!("SHOW JSON MESSAGE {first}"));
+    let message: serde_json::Value = serde_json::from_str(&why).expect("an object");
+    let id = message["id"].as_str().expect("a spool id");
+    assert_eq!(client.foreseen(&format!("RELEASE id={id}"))["recipients"], 2);
+    site.until_empty();
+}
+
+/// A control file with these senders and recipients: a group for each.
+fn groups(name: &str, groups: &[(&str, &[&str])]) -> String {
+    let mut text = String::new();
+    for (sender, recipients) in groups {
+        let whole = control_file(name, recipients).replace("local - sender@x 0", sender);
+        match text.is_empty() {
+            true => text = whole,
+            false => text += &whole[whole.find("s ").expect("a sender")..],
+        }
+    }
+    text
+}
+
+/// Senders and recipients stand in the control files only.
+#[test]
+fn messages_are_selected_by_their_addresses() {
+    let site = Site::new(CLAUSES);
+    for (name, sender, recipients) in [
+        ("101", "local - ann@x.test 0", &["q a.test bob", "q b.test carol"][..]),
+        ("102", "smtp h dan@x.test 0", &["q a.test bob"]),
+        ("103", "smtp h DAN@X.test 0", &["q b.test eve"]),
+        ("104", "error - - 0", &["q c.test x"]),
+    ] {
+        site.put_file(name, groups(name, &[(sender, recipients)]).as_bytes());
+    }
+    let _daemon = site.start();
+    let mut client = control(&site);
+    for (selection, messages, recipients) in [
+        ("sender=ann@*", 1, 2),
+        ("sender=dan@x.test", 2, 2),
+        ("sender=<>", 1, 1),
+        ("recipient=BOB", 2, 2),
+        ("recipient=?ob sender=dan*", 1, 1),
+        ("q/b.test sender=*", 2, 2),
+        ("sender=nobody", 0, 0),
+        ("*/* older=1h", 0, 0),
+        ("id=101 recipient=carol", 1, 1),
+        ("*/*", 4, 5),
+    ] {
+        let found = client.order(&format!("DELETE {selection} dry-run=yes"));
+        let counts = (found["messages"].as_u64(), found["recipients"].as_u64());
+        assert_eq!(counts, (Some(messages), Some(recipients)), "{selection}");
+    }
+    // Messages are held as a whole.
+    let held = client.foreseen("HOLD recipient=bob sender=ann*");
+    assert_eq!((&held["messages"], &held["recipients"]), (&1.into(), &2.into()));
+    assert_eq!(client.foreseen("HOLD recipient=bob")["messages"], 1, "the other one");
+    let retried = client.foreseen("RETRY */*");
+    assert_eq!((&retried["recipients"], &retried["held"]), (&2.into(), &3.into()));
+    until("what is not held is delivered", || site.events().count("count") == 2);
+    assert_eq!(client.foreseen("RELEASE sender=dan*")["messages"], 1);
+    client.order("RETRY */*");
+    until("the second one is delivered", || site.events().count("count") == 3);
+    assert_eq!(client.order("RELEASE sender=nobody")["messages"], 0);
+    assert_eq!(client.foreseen("DELETE recipient=carol")["recipients"], 1);
+    assert_eq!(client.foreseen("RELEASE */* older=0s")["messages"], 1);
+    client.order("RETRY */*");
+    site.until_empty();
+    let delivered = site.events().deliveries();
+    assert_eq!(
+        delivered.into_iter().collect::<Vec<_>>(),
+        [("bob".into(), 2), ("eve".into(), 1), ("x".into(), 1)]
+    );
+}
+
+#[test]
+fn what_waits_is_tried_now() {
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    let first = site.put(&["c a.test deferred!1"]);
+    site.put(&["c a.test deferred!2"]);
+    site.put(&["c b.test deferred!3"]);
+    let tries = |address: &str| {
+        let about = site.events().about("take");
+        about.iter().filter(|taken| taken.ends_with(&format!(" {address}"))).count()
+    };
+    until("all were tried", || (1..=3).all(|n| tries(&format!("deferred!{n}")) == 1));
+    until("and wait", || client.order("RETRY */* dry-run=yes")["recipients"] == 3);
+    assert_eq!(client.foreseen(&format!("RETRY id={first}"))["recipients"], 1);
+    until("one is tried again", || tries("deferred!1") == 2);
+    assert_eq!((tries("deferred!2"), tries("deferred!3")), (1, 1));
+    until("it waits again", || client.order("RETRY */* dry-run=yes")["recipients"] == 3);
+    let retried = client.foreseen("RETRY c/*");
+    assert_eq!((&retried["messages"], &retried["started"]), (&3.into(), &true.into()));
+    until("all are tried again", || {
+        (tries("deferred!1"), tries("deferred!2"), tries("deferred!3")) == (3, 2, 2)
+    });
+    site.write("open", "");
+    until("it waits again", || client.order("RETRY */* dry-run=yes")["recipients"] == 3);
+    client.order("RETRY older=0s");
+    site.until_empty();
+}
+
+#[test]
+fn mail_is_given_up() {
+    let site = Site::new(CLAUSES);
+    let name = site.put_quietly(&["c a.test deferred!1", "q b.test two"]).to_string();
+    let other = site.put_quietly(&["q b.test three"]).to_string();
+    let _daemon = site.start();
+    let mut client = control(&site);
+    until("it waits", || client.order(&format!("RETRY id={name} dry-run=yes"))["recipients"] == 2);
+    let transport = |name: &str| site.read(&format!("postoffice/transport/{name}"));
+    assert_eq!(client.foreseen(&format!("EXPIRE c/* id={name}"))["recipients"], 1);
+    let control = transport(&name);
+    assert!(control.contains("\nr-") && control.contains("\nr  "), "stored: {control}");
+    let note = control.lines().rfind(|line| line.starts_with('d')).expect("a note").to_string();
+    assert!(note.contains("was given up by"), "{note}");
+    assert_eq!(client.foreseen(&format!("EXPIRE id={name}"))["recipients"], 1);
+    until("it is where somebody sees it", || {
+        site.files("postman").contains(&format!("{name}:owed-report"))
+    });
+    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    assert_eq!(control.lines().filter(|line| line.starts_with("r-")).count(), 2, "{control}");
+    assert_eq!(control.lines().filter(|line| line.starts_with('d')).count(), 2, "{control}");
+    assert!(transport(&other).contains("\nr  "), "nothing has become of the other one");
+}
+
+#[test]
+fn mail_is_deleted_also_when_an_agent_has_it() {
+    let site = Site::new(CLAUSES);
+    let daemon = site.start();
+    let mut client = control(&site);
+    site.put(&["c a.test wait!1"]);
+    until("the agent has it", || site.events().count("take") == 1);
+    site.put(&["c b.test deferred!2"]);
+    until("the other one waits", || {
+        let found = client.order("DELETE */* dry-run=yes");
+        (found["recipients"] == 1) && (found["busy"] == 1)
+    });
+    for _ in 0..1200 {
+        site.put_quietly(&["q c.test u", "q d.test u"]);
+    }
+    daemon.signal(libc::SIGALRM);
+    until_known(&mut client, 2402);
+    let deleted = client.foreseen("DELETE */*");
+    assert_eq!((&deleted["messages"], &deleted["busy"]), (&1202.into(), &1.into()));
+    assert_eq!(deleted["recipients"], 2401);
+    let to_do = |name: &String| {
+        site.read(&format!("postoffice/transport/{name}"))
+            .lines()
+            .any(|line| line.starts_with("r  "))
+    };
+    let left: Vec<String> = site.files("transport").into_iter().filter(to_do).collect();
+    assert_eq!(left, [""; 0], "it is stored when it is answered");
+    site.write("go", "");
+    site.until_empty();
+    assert_eq!(site.events().count("count"), 1, "what was delivered is delivered");
+    assert!(site.files("postman").is_empty());
+}
+
+/// One submission for all recipients that have sender and headers in common.
+#[test]
+fn mail_is_given_back_to_the_router() {
+    let site = Site::new(CLAUSES);
+    let (ann, null) = ("local - ann@x.test 0", "error - - 0");
+    let text = groups(
+        "101",
+        &[(ann, &["q a.test bob@a", "q b.test carol@b"]), (null, &["q a.test dan@a"])],
+    );
+    site.put_file("101", text.as_bytes());
+    site.put_file("102", groups("102", &[(ann, &["q c.test eve@c"])]).as_bytes());
+    let _daemon = site.start();
+    let mut client = control(&site);
+    let rerouted = client.foreseen("REROUTE id=101");
+    assert_eq!((&rerouted["messages"], &rerouted["recipients"]), (&1.into(), &3.into()));
+    let submissions: Vec<String> = site
+        .files("router")
+        .iter()
+        .map(|name| site.read(&format!("postoffice/router/{name}")))
+        .collect();
+    assert_eq!(submissions.len(), 2, "{submissions:?}");
+    let of = |start: &str| submissions.iter().find(|text| text.starts_with(start)).expect(start);
+    let of_ann = of("from <ann@x.test>\n");
+    assert!(of_ann.contains("\nto <bob@a>\n") && of_ann.contains("\nto <carol@b>\n"), "{of_ann}");
+    assert!(of_ann.contains("\nenv-end\nSubject: test\n\nThis is the body.\n"), "{of_ann}");
+    assert!(of("channel error\n").contains("\nto <dan@a>\n"));
+    until("it has left", || site.files("transport") == ["102"]);
+    assert!(site.files("postman").is_empty());
+}
+
+#[test]
+fn limits_are_set_and_unset() {
+    let site = Site::new(CLAUSES);
+    let daemon = site.start();
+    let mut client = control(&site);
+    for number in 0..8 {
+        site.put(&[&format!("c h{number}.test wait!{number}")]);
+    }
+    until("two agents are at work", || site.events().count("take") == 2);
+    hold_for(HELD_MEANWHILE, "no more", || site.events().count("take") == 2);
+    client.order("SET ring=c/* maxring=5 for=1h");
+    until("five are", || site.events().count("take") == 5);
+    hold_for(HELD_MEANWHILE, "no more", || site.events().count("take") == 5);
+    for (request, why) in [
+        (
+            "SET c/* maxring=5",
+            "this is a limit of rings: ring=channel/host; only maxthr is one of destinations, too",
+        ),
+        ("SET ring=c/* maxring=0", "the value is out of range"),
+        ("SET ring=c/* overfeed=99999999", "the value is out of range"),
+        ("UNSET ring=c/* maxthr", "this limit is not set"),
+        (
+            "SET ring=c/*",
+            "at byte 12: a limit is missing: maxta, maxchannel, maxring, maxthr, overfeed",
+        ),
+        ("SET ring=c/* maxring=1 maxthr=1", "at byte 30: one limit at a time"),
+        ("SET ring=c/* maxring=x", "at byte 21: a number is meant to be here"),
+        ("UNSET ring=c/*", "at byte 14: the name of a limit is missing"),
+        (
+            "UNSET c/* foo",
+            "at byte 10: a limit is one of maxta, maxchannel, maxring, maxthr, overfeed",
+        ),
+    ] {
+        assert_eq!(client.refused(request), why, "{request}");
+    }
+    assert_eq!(client.order("SET c/h1* maxthr=3")["threads"], 1);
+    assert_eq!(client.order("UNSET c/h1* maxthr")["threads"], 1);
+    // It is in force for a new scheduler, too.
+    site.write("go", "");
+    site.until_empty();
+    daemon.kill();
+    std::fs::remove_file(site.path("go")).expect("removed");
+    until("the agents have ended", || processes::working_in(&site.path("")).is_empty());
+    site.write("events", "");
+    for number in 0..8 {
+        site.put_quietly(&[&format!("c h{number}.test wait!{number}")]);
+    }
+    let _daemon = site.start();
+    until("five are at work", || site.events().count("take") == 5);
+    let mut client = control(&site);
+    client.order("UNSET ring=c/* maxring");
+    site.write("go", "");
+    site.until_empty();
+}
+
+#[test]
+fn an_agent_ends_after_its_job() {
+    let site = Site::new(CLAUSES);
+    let daemon = site.start();
+    let mut client = control(&site);
+    site.put(&["c a.test wait!1"]);
+    until("an agent is at work", || site.events().count("take") == 1);
+    let agent = daemon.agents()[0];
+    assert_eq!(client.refused("RETIRE 1"), "there is no agent of this process");
+    assert_eq!(client.order(&format!("RETIRE {agent}"))["agents"], 1);
+    hold_for(HELD_MEANWHILE, "it goes on", || daemon.agents().contains(&agent));
+    site.write("go", "");
+    site.until_empty();
+    until("it has ended", || daemon.agents().is_empty());
+    site.put(&["c a.test 2"]);
+    until("another one delivers", || site.events().count("count") == 2);
+    assert_ne!(daemon.agents(), [agent]);
+}
+
+#[test]
+fn the_configuration_is_read_again() {
+    let site = Site::new(CLAUSES);
+    let mut daemon = site.start();
+    let mut client = control(&site);
+    site.put(&["new a.test u"]);
+    site.configure(&format!("{CLAUSES}new/*\n\tcommand=\"${{AGENTS}}/count.py new\"\n"));
+    assert_eq!(client.ask("RELOAD"), "+OK\n");
+    site.until_empty();
+    site.configure("c/*\n\tmaxring=x\n\tinterval=x\n\tmaxthr=x\n");
+    let answer = client.refused("RELOAD");
+    assert!(
+        answer.contains("scheduler.cf:") && answer.ends_with("(and 2 more errors, see the log)"),
+        "{answer}"
+    );
+    assert_eq!(site.logged("not usable; the former configuration stays in force"), 1);
+    site.put(&["new a.test u2"]);
+    site.until_empty();
+    std::fs::remove_file(site.path("scheduler.cf")).expect("removed");
+    assert!(client.refused("RELOAD").contains("scheduler.cf"));
+    daemon.assert_runs();
+}
+
+#[test]
+fn how_much_is_logged_can_be_changed() {
+    let site = Site::new(CLAUSES);
+    let mut daemon = site.start();
+    let mut client = control(&site);
+    let deliver = |client: &mut Client<UnixStream>, level: &str| {
+        assert_eq!(client.ask(&format!("LOG {level}")), "+OK\n");
+        let before = site.log().len();
+        site.put(&["c a.test u"]);
+        site.until_empty();
+        site.log()[before..].to_string()
+    };
+    assert_eq!(deliver(&mut client, "info").matches("status=").count(), 0);
+    let told = deliver(&mut client, "debug");
+    assert!(told.contains("thread=c/a.test"), "{told}");
+    deliver(&mut client, "trace");
+    assert_eq!(deliver(&mut client, "warn"), "");
+    assert_eq!(deliver(&mut client, "error"), "");
+    assert_eq!(deliver(&mut client, "info").matches("thread=").count(), 0);
+    for (request, why) in [
+        ("LOG", "at byte 3: a level, one of error, warn, info, debug, trace, is missing"),
+        ("LOG loud", "at byte 4: a level is one of error, warn, info, debug, trace"),
+        ("LOG info x", "at byte 9: nothing is expected here"),
+    ] {
+        assert_eq!(client.refused(request), why);
+    }
+    daemon.assert_runs();
+}
+
+/// Messages that wait long enough are selected by their age.
+#[test]
+fn mail_is_selected_by_its_age() {
+    let site = Site::new(CLAUSES);
+    let old = site.put_quietly(&["q a.test old"]);
+    let file = std::fs::File::options().write(true).open(site.spool.message_file(&old));
+    let long_ago = SystemTime::now() - Duration::from_secs(7200);
+    file.and_then(|file| file.set_modified(long_ago)).expect("made older");
+    site.put_quietly(&["q a.test new"]);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    assert_eq!(client.foreseen("RETRY older=1h")["recipients"], 1);
+    until("the old one is delivered", || site.events().count("count") == 1);
+    assert!(site.events().about("count")[0].ends_with(" old"));
+    assert_eq!(client.foreseen("DELETE */* older=1h")["recipients"], 0);
+    assert_eq!(client.foreseen("DELETE older=0s")["recipients"], 1);
+    site.until_empty();
+}
