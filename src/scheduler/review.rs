@@ -56,7 +56,8 @@ impl Review {
     /// The oldest round, if it is over where the review is now.
     fn end_round(&mut self) -> Option<Round> {
         let next = self.next;
-        self.rounds.pop_front_if(|round| round.has_turned && next >= round.start)
+        let is_over = |round: &Round| round.has_turned && next >= round.start;
+        if self.rounds.front().is_some_and(is_over) { self.rounds.pop_front() } else { None }
     }
 }
 

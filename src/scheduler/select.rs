@@ -105,15 +105,11 @@ impl Scheduler {
         if let Some(wanted) = selector.number {
             return self.messages.find(wanted).filter(|_| number <= wanted);
         }
-        let mut from = number;
-        while selector.held {
-            let (held, _) = self.standing.messages.range(from..).next()?;
-            if let Some(message) = self.messages.find(*held) {
-                return Some(message);
-            }
-            from = held.checked_add(1)?;
+        if selector.held {
+            let mut held = self.standing.messages.range(number..);
+            return held.find_map(|(held, _)| self.messages.find(*held));
         }
-        self.messages.at_or_after(from)
+        self.messages.at_or_after(number)
     }
 
     /// What is to be looked at of a message, in reverse.

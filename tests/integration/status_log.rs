@@ -90,7 +90,8 @@ fn traced(site: &Site, arguments: &[&str]) -> String {
         shown.push_str(&word.replacen(bare, name, 1));
         before = bare;
     }
-    shown
+    // A time of another day has its date, and tomorrow may be near.
+    shown.replace("until DATE TIME", "until TIME")
 }
 
 #[track_caller]

@@ -88,7 +88,8 @@ impl Words {
 
     /// Takes the next word if it is this one. Tells whether it was.
     pub fn take_if(&mut self, text: &str) -> bool {
-        self.words.pop_front_if(|word| word.text == text).is_some()
+        let is_it = self.words.front().is_some_and(|word| word.text == text);
+        is_it && self.words.pop_front().is_some()
     }
 
     /// The same, where one must be: `what` says which.
