@@ -86,7 +86,7 @@ impl<S: Read + Write> Client<S> {
     #[track_caller]
     pub fn order(&mut self, request: &str) -> Value {
         let answer = self.ask(request);
-        let counts = answer.strip_prefix("+OK ").map(|counts| serde_json::from_str(counts));
+        let counts = answer.strip_prefix("+OK ").map(serde_json::from_str);
         let Some(Ok(counts)) = counts else { panic!("{request}: {answer}") };
         counts
     }
