@@ -12,7 +12,7 @@
 
 use super::acl::{Acl, Peer};
 use super::attributes::{self, Attributes};
-use super::scram_server::{PREFIX, Verifier};
+use super::scram::{PREFIX, Stored};
 use std::fmt;
 
 /// The largest file that is read, in bytes.
@@ -42,7 +42,7 @@ pub enum Password {
     /// The password.
     Plain(Box<[u8]>),
     /// A hash, which must not do in its place.
-    Scram(Box<Verifier>),
+    Scram(Box<Stored>),
 }
 
 impl fmt::Debug for Account {
@@ -101,7 +101,7 @@ impl AuthFile {
     /// How often the hash is applied for the first user who has one.
     pub fn usual_iterations(&self) -> Option<u32> {
         self.accounts.iter().find_map(|account| match &account.password {
-            Password::Scram(verifier) => Some(verifier.iterations),
+            Password::Scram(stored) => Some(stored.iterations),
             Password::Plain(_) => None,
         })
     }
@@ -130,7 +130,10 @@ impl Account {
         });
         let password = match password.starts_with(PREFIX.as_bytes()) {
             false => Some(Password::Plain(password.into())),
-            true => Verifier::parse(password).map(|verifier| Password::Scram(Box::new(verifier))),
+            true => {
+                let stored = std::str::from_utf8(password).ok().and_then(|text| text.parse().ok());
+                stored.map(|stored| Password::Scram(Box::new(stored)))
+            }
         };
         let Some(password) = password else {
             complain(format!("what stands behind {PREFIX} is no hash; it is passed over"));

@@ -8,7 +8,6 @@ pub mod login;
 pub mod port;
 pub mod report;
 pub mod scram;
-pub mod scram_server;
 pub mod v1;
 pub mod v2;
 pub mod why;

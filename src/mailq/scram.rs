@@ -12,7 +12,7 @@
 
 mod server;
 
-pub use server::Server;
+pub use server::{ClientFirst, MECHANISM, Secret, Server, chance};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

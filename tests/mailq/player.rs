@@ -137,9 +137,10 @@ impl Player {
             let login = RefCell::new(None);
             answer_all(requests, &mut stream, &said, |request| {
                 if let Some(first) = request.strip_prefix("AUTH2 SCRAM-SHA-256 ") {
-                    assert_eq!(scram::Server::user(first.as_bytes()).as_ref(), Ok(&user));
-                    let server = scram::Server::new(stored.clone(), first.as_bytes(), "chance");
-                    let server = server.expect("a good message");
+                    let first = scram::ClientFirst::parse(first.as_bytes());
+                    let first = first.expect("a good message");
+                    assert_eq!(first.user, user.as_bytes());
+                    let server = scram::Server::new(first, stored.clone(), "chance");
                     let answer = format!("+{}\n", server.first());
                     *login.borrow_mut() = Some(server);
                     return answer.into_bytes();

@@ -14,7 +14,7 @@ use super::accounts::Accounts;
 use super::listen::{Audience, Stream};
 use super::seldom::Seldom;
 use crate::mailq::login::Challenge;
-use crate::mailq::scram_server::Secret;
+use crate::mailq::scram::Secret;
 use crate::mailq::v1::Dump;
 use crate::mailq::v2::events::Watch;
 use crate::mailq::v2::{

@@ -1,69 +1,151 @@
 //! The server's side of a login. It takes the time of three hashes, whatever the client says.
+//!
+//! A user that does not exist has keys that are made of its name, so that its login goes the same way up to its
+//! end.
 
-use super::{BASE64, Fault, Stored, decoded};
+use super::{BASE64, Fault, ITERATIONS, Key, Stored, decoded};
 use base64::Engine;
 use hmac_sha256::{HMAC, Hash};
 
+/// The name of the mechanism.
+pub const MECHANISM: &[u8] = b"SCRAM-SHA-256";
+/// Length of the salt of users that do not exist, in bytes.
+const SALT: usize = 16;
+/// What the server adds to a nonce, in bytes.
+const NONCE: usize = 18;
+/// The longest name of a user, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// Something that nobody else knows, as long as the scheduler runs.
+pub type Secret = [u8; 32];
+
+impl Stored {
+    /// That of a user that does not exist: always the same for a name, as it would be if it did.
+    pub fn of_nobody(name: &[u8], secret: &Secret, iterations: Option<u32>) -> Stored {
+        let made = |what: &[u8]| HMAC::mac([what, name].concat(), secret);
+        Stored {
+            iterations: iterations.unwrap_or(ITERATIONS),
+            salt: made(b"salt ")[..SALT].to_vec(),
+            stored_key: made(b"stored key "),
+            server_key: made(b"server key "),
+        }
+    }
+}
+
+/// What a client begins with.
+pub struct ClientFirst {
+    /// Who it says it is.
+    pub user: Vec<u8>,
+    /// What is in front of the name, and has to be repeated.
+    header: String,
+    bare: String,
+    nonce: String,
+}
+
+impl ClientFirst {
+    /// Reads the first message, in base64. It may not ask for what there is not: another user's rights, channel
+    /// binding, extensions.
+    pub fn parse(message: &[u8]) -> Result<ClientFirst, Fault> {
+        ClientFirst::of(&decoded(message)?).ok_or(Fault::Form)
+    }
+
+    fn of(message: &str) -> Option<ClientFirst> {
+        let (binding, rest) = message.split_once(',')?;
+        let (authorized, bare) = rest.split_once(',')?;
+        if !matches!(binding, "n" | "y") {
+            return None;
+        }
+        let mut parts = bare.split(',');
+        let (name, nonce) = (parts.next()?.strip_prefix("n=")?, parts.next()?.strip_prefix("r=")?);
+        let (is_name, is_nonce) = (!name.is_empty(), is_printable(nonce) && !nonce.is_empty());
+        let is_itself = authorized.is_empty() || authorized.strip_prefix("a=") == Some(name);
+        if !is_name || !is_nonce || !is_itself || name.len() > LONGEST_NAME {
+            return None;
+        }
+        let (user, nonce) = (name_of(name)?, nonce.to_string());
+        let header = format!("{binding},{authorized},");
+        Some(ClientFirst { user, header, bare: bare.to_string(), nonce })
+    }
+}
+
 /// A login that has begun.
 pub struct Server {
+    /// Who says so.
+    pub user: Vec<u8>,
     stored: Stored,
+    header: String,
+    client_first: String,
+    server_first: String,
     nonce: String,
-    first_bare: String,
-    first: String,
 }
 
 impl Server {
-    /// The user that a client's first message names; the message is in base64.
-    pub fn user(client_first: &[u8]) -> Result<String, Fault> {
-        let message = decoded(client_first)?;
-        let name = bare(&message)?.split(',').next().and_then(|part| part.strip_prefix("n="));
-        Ok(name.ok_or(Fault::Form)?.replace("=2C", ",").replace("=3D", "="))
-    }
-
     /// Goes on with a client's first message. `chance` is put behind the client's nonce: it must be another
     /// one each time, and have no comma in it.
-    pub fn new(stored: Stored, client_first: &[u8], chance: &str) -> Result<Server, Fault> {
-        let message = decoded(client_first)?;
-        let first_bare = bare(&message)?.to_string();
-        let nonce = first_bare.split(',').nth(1).and_then(|part| part.strip_prefix("r="));
-        let nonce =
-            format!("{}{chance}", nonce.filter(|nonce| !nonce.is_empty()).ok_or(Fault::Form)?);
-        let salt = BASE64.encode(&stored.salt);
-        let first = format!("r={nonce},s={salt},i={}", stored.iterations);
-        Ok(Server { stored, nonce, first_bare, first })
+    pub fn new(first: ClientFirst, stored: Stored, chance: &str) -> Server {
+        let nonce = first.nonce + chance;
+        let (salt, iterations) = (BASE64.encode(&stored.salt), stored.iterations);
+        Server {
+            user: first.user,
+            stored,
+            header: first.header,
+            client_first: first.bare,
+            server_first: format!("r={nonce},s={salt},i={iterations}"),
+            nonce,
+        }
     }
 
     /// The first message, in base64.
     pub fn first(&self) -> String {
-        BASE64.encode(&self.first)
+        BASE64.encode(&self.server_first)
+    }
+
+    /// Whether this is what the proof is checked with: the file may have changed meanwhile.
+    pub fn is_with(&self, stored: &Stored) -> bool {
+        self.stored == *stored
     }
 
     /// Checks the client's last message. Returns ours; both in base64.
-    pub fn finish(self, client_last: &[u8]) -> Result<String, Fault> {
-        let last = decoded(client_last)?;
-        let (without_proof, proof) = last.rsplit_once(",p=").ok_or(Fault::Form)?;
-        let nonce = without_proof.strip_prefix("c=biws,r=").ok_or(Fault::Form)?;
-        if nonce != self.nonce {
+    pub fn finish(&self, message: &[u8]) -> Result<String, Fault> {
+        let message = decoded(message)?;
+        let (last, proof) = message.rsplit_once(",p=").ok_or(Fault::Form)?;
+        if last != format!("c={},r={}", BASE64.encode(&self.header), self.nonce) {
             return Err(Fault::Nonce);
         }
-        let proof = BASE64.decode(proof).map_err(|_| Fault::Form)?;
-        let all = format!("{},{},{without_proof}", self.first_bare, self.first);
-        let signature = HMAC::mac(all.as_bytes(), self.stored.stored_key);
-        let client_key: Vec<u8> = proof.iter().zip(signature).map(|(a, b)| a ^ b).collect();
-        // How long it takes does not depend on how much of it is right.
-        let hash = Hash::hash(&client_key);
-        let wrong = hash.iter().zip(self.stored.stored_key).fold(0, |all, (a, b)| all | (a ^ b));
-        if proof.len() != signature.len() || std::hint::black_box(wrong) != 0 {
-            return Err(Fault::Client);
+        let proof = BASE64.decode(proof).ok().and_then(|proof| Key::try_from(proof).ok());
+        let all = format!("{},{},{last}", self.client_first, self.server_first);
+        let mut client_key = HMAC::mac(&all, self.stored.stored_key);
+        let proof = proof.ok_or(Fault::Form)?;
+        client_key.iter_mut().zip(proof).for_each(|(key, proof)| *key ^= proof);
+        // How long this takes does not depend on how much of it is right.
+        let is_right = Hash::verify(client_key, &self.stored.stored_key);
+        let signature = HMAC::mac(&all, self.stored.server_key);
+        match is_right {
+            true => Ok(BASE64.encode(format!("v={}", BASE64.encode(signature)))),
+            false => Err(Fault::Client),
         }
-        let signature = HMAC::mac(all.as_bytes(), self.stored.server_key);
-        Ok(BASE64.encode(format!("v={}", BASE64.encode(signature))))
     }
 }
 
-/// What is behind the part on channel binding, of which there is none, and on whose behalf this is.
-fn bare(first: &str) -> Result<&str, Fault> {
-    first.strip_prefix("n,,").or(first.strip_prefix("y,,")).ok_or(Fault::Form)
+/// Something that nobody can foresee, for an occasion that never comes twice.
+pub fn chance(secret: &Secret, occasion: &str) -> String {
+    BASE64.encode(&HMAC::mac(["nonce ", occasion].concat(), secret)[..NONCE])
+}
+
+fn is_printable(nonce: &str) -> bool {
+    nonce.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+/// A name as it is meant: `=2C` is a comma, `=3D` an equals sign.
+fn name_of(name: &str) -> Option<Vec<u8>> {
+    let mut parts = name.split('=');
+    let mut plain = parts.next()?.to_string();
+    for part in parts {
+        let c = if part.starts_with("2C") { ',' } else { '=' };
+        plain.push(c);
+        plain.push_str(part.strip_prefix("2C").or_else(|| part.strip_prefix("3D"))?);
+    }
+    Some(plain.into_bytes())
 }
 
 #[cfg(test)]
@@ -71,15 +153,32 @@ mod tests {
     use super::super::Client;
     use super::*;
 
-    fn stored() -> Stored {
-        Stored::with_salt("pässword".as_bytes(), b"salt".to_vec(), 4096)
+    const STORED: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+        WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+    const FIRST: &str = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const MORE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    const LAST: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+        p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+
+    fn first(message: &str) -> Option<ClientFirst> {
+        ClientFirst::parse(BASE64.encode(message).as_bytes()).ok()
+    }
+
+    fn server() -> Server {
+        let stored = STORED.parse().expect("it is of the form");
+        Server::new(first(FIRST).expect("a good message"), stored, MORE)
+    }
+
+    fn finish(last: &str) -> Option<String> {
+        server().finish(BASE64.encode(last).as_bytes()).ok()
     }
 
     fn log_in(user: &str, password: &str) -> Result<(), Fault> {
         let client = Client::new(user, password.as_bytes()).expect("random numbers");
-        let first = client.first();
-        assert_eq!(Server::user(first.as_bytes()).as_deref(), Ok(user));
-        let server = Server::new(stored(), first.as_bytes(), "xyz")?;
+        let first = ClientFirst::parse(client.first().as_bytes())?;
+        assert_eq!(first.user, user.as_bytes());
+        let stored = Stored::with_salt("pässword".as_bytes(), b"salt".to_vec(), 4096);
+        let server = Server::new(first, stored, &chance(&[7; 32], "once"));
         let (last, proven) = client.prove(server.first().as_bytes())?;
         proven.verify(server.finish(last.as_bytes())?.as_bytes())
     }
@@ -91,24 +190,77 @@ mod tests {
         assert_eq!(log_in("fred", "password"), Err(Fault::Client));
     }
 
+    /// The example of RFC 7677.
     #[test]
-    fn clients_may_not_say_anything() {
-        for first in ["", "n,,", "n,,n=a", "n,,n=a,r=", "p=x,,n=a,r=b", "n,a=c,n=a,r=b", "n,,x=a"] {
-            let message = BASE64.encode(first);
-            let is_refused = Server::new(stored(), message.as_bytes(), "x").is_err();
-            assert!(is_refused || Server::user(message.as_bytes()).is_err(), "{first}");
-        }
-        let first = BASE64.encode("n,,n=a,r=b");
-        for last in [
-            "",
-            "c=biws,r=bx",
-            "c=biws,r=bx,p=!",
-            "c=biws,r=b,p=",
-            "c=eSws,r=bx,p=",
-            "c=biws,r=bx,p=",
+    fn the_example_of_the_rfc() {
+        let server = server();
+        assert_eq!(server.user, b"user");
+        let expected = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+            s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        assert_eq!(server.first(), BASE64.encode(expected));
+        let signature = BASE64.encode("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+        assert_eq!(finish(LAST), Some(signature));
+    }
+
+    #[test]
+    fn proofs_have_to_be_right_as_a_whole() {
+        for (from, to) in [
+            ("dHzb", "dHzc"),
+            ("biws", "eSws"),
+            ("rOpr", "sOpr"),
+            ("k0,", "k0"),
+            ("k0,", "k0,x=1,"),
+            ("p=", "q="),
+            ("dVQ=", ""),
+            ("c=biws,", ""),
         ] {
-            let server = Server::new(stored(), first.as_bytes(), "x").expect("a good message");
-            assert!(server.finish(BASE64.encode(last).as_bytes()).is_err(), "{last}");
+            assert_eq!(finish(&LAST.replacen(from, to, 1)), None, "{to}");
+        }
+        assert!(server().finish(b"!").is_err() && server().finish(b"").is_err());
+    }
+
+    #[test]
+    fn clients_may_ask_for_no_more_than_there_is() {
+        for good in ["n,,n=a,r=x", "y,,n=a,r=x", "n,a=a,n=a,r=x", "n,,n=a,r=x,f=y"] {
+            assert!(first(good).is_some(), "{good}");
+        }
+        for bad in [
+            "p=tls-unique,,n=a,r=x",
+            "n,a=b,n=a,r=x",
+            "n,,m=z,n=a,r=x",
+            "n,,n=,r=x",
+            "n,,n=a,r=",
+            "n,,n=a",
+            "n,,n=a=2Xb,r=x",
+            "n,,n=a=,r=x",
+            "n,,n=a,r=\u{7f}",
+            "",
+        ] {
+            assert!(first(bad).is_none(), "{bad}");
+        }
+        assert_eq!(first("n,,n=a=2Cr=3Dx=3D,r=n").expect("a name").user, b"a,r=x=");
+    }
+
+    #[test]
+    fn nobody_is_always_the_same_nobody() {
+        let of = |name: &[u8]| Stored::of_nobody(name, &[7; 32], None);
+        assert!(of(b"a") == of(b"a") && of(b"a").salt != of(b"b").salt);
+        assert_ne!(Stored::of_nobody(b"a", &[8; 32], None).salt, of(b"a").salt);
+        assert_eq!(of(b"a").salt.len(), SALT);
+    }
+
+    #[test]
+    fn only_the_form_of_the_rfc_is_a_password() {
+        for (from, to) in [
+            ("4096", "1"),
+            ("4096", "-1"),
+            ("W22", "!"),
+            ("$WG5d", "WG5d"),
+            ("wfP", ""),
+            ("=:w", "=w"),
+        ] {
+            let bad = STORED.replacen(from, to, 1);
+            assert!(bad.parse::<Stored>().is_err(), "{bad}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::selection::Addresses;
 use super::tally::Tally;
 use super::words::Wrong;
 use crate::mailq::auth_file::AuthFile;
-use crate::mailq::scram_server::Secret;
+use crate::mailq::scram::Secret;
 use crate::scheduler::{Effect, Order, Scheduler};
 use crate::spool::SpoolName;
 use crate::time::Timestamp;

@@ -6,7 +6,7 @@ use crate::mailq::acl::Peer;
 use crate::mailq::attributes::Attributes;
 use crate::mailq::auth_file::{Account, Password};
 use crate::mailq::login::Challenge;
-use crate::mailq::scram_server::{ClientFirst, Exchange, MECHANISM, Verifier};
+use crate::mailq::scram::{ClientFirst, MECHANISM, Server, Stored, chance};
 use std::borrow::Cow;
 
 /// So many logins may fail; then the connection is closed.
@@ -27,7 +27,7 @@ pub struct Stranger {
     /// How many logins with `AUTH2` were begun.
     begun: u32,
     /// The one that is under way.
-    exchange: Option<Box<Exchange>>,
+    exchange: Option<Box<Server>>,
 }
 
 /// A client that has logged in.
@@ -96,23 +96,25 @@ impl Stranger {
     fn begin_exchange(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> Cow<'static, str> {
         around.tally.auth += 1;
         let (mechanism, message) = next_word(rest);
-        let first = ClientFirst::parse(message).filter(|_| mechanism == MECHANISM);
-        let Some(first) = first else {
-            self.refuse(b"", around);
-            return NO_SUCH_LOGIN.into();
+        let first = match ClientFirst::parse(message) {
+            Ok(first) if mechanism == MECHANISM => first,
+            _ => {
+                self.refuse(b"", around);
+                return NO_SUCH_LOGIN.into();
+            }
         };
         let accounts = (around.accounts)();
         let account = accounts.account(&first.user, &self.peer);
-        let verifier = match account.map(Account::password) {
-            Some(Password::Scram(verifier)) => (**verifier).clone(),
+        let stored = match account.map(Account::password) {
+            Some(Password::Scram(stored)) => (**stored).clone(),
             // To check it the password would have to be hashed, which takes too long.
             Some(Password::Plain(_)) => return NO_HASH.into(),
-            None => Verifier::of_nobody(&first.user, around.secret, accounts.usual_iterations()),
+            None => Stored::of_nobody(&first.user, around.secret, accounts.usual_iterations()),
         };
         self.begun += 1;
         let occasion = format!("{} {}", self.challenge.line(), self.begun);
-        let begun = Exchange::begin(first, verifier, around.secret, &occasion);
-        let answer = format!("+{}\n", begun.challenge());
+        let begun = Server::new(first, stored, &chance(around.secret, &occasion));
+        let answer = format!("+{}\n", begun.first());
         self.exchange = Some(Box::new(begun));
         answer.into()
     }
@@ -120,14 +122,14 @@ impl Stranger {
     /// The client proves that it knows the password.
     fn finish_exchange(
         &mut self,
-        exchange: &Exchange,
+        exchange: &Server,
         line: &[u8],
         around: &mut Surroundings<'_>,
     ) -> Answer {
         let signature = exchange.finish(line);
         let accounts = (around.accounts)();
         match (signature, accounts.account(&exchange.user, &self.peer)) {
-            (Some(signature), Some(account)) if exchange.is_with(account.password()) => {
+            (Ok(signature), Some(account)) if uses(exchange, account.password()) => {
                 let user = self.welcome(&exchange.user, account, around);
                 (format!("+OK {signature}\n").into(), Some(user))
             }
@@ -151,6 +153,11 @@ impl Stranger {
         let text = format!("MAILQ: a login of {} as {:?} has failed", self.peer, shown(user));
         around.remarks.push(Remark::Refused(text));
     }
+}
+
+/// Whether a proof was checked with what is there by now.
+fn uses(exchange: &Server, password: &Password) -> bool {
+    matches!(password, Password::Scram(stored) if exchange.is_with(stored))
 }
 
 /// A name as the log has it.
