@@ -7,7 +7,7 @@ pub mod client;
 pub mod login;
 pub mod port;
 pub mod report;
-pub mod scram;
+pub mod scram_client;
 pub mod scram_server;
 pub mod v1;
 pub mod v2;

@@ -3,7 +3,7 @@
 use super::player::{Control, Player, text};
 use super::support::{Run, Site, recorded};
 use expect_test::{Expect, expect};
-use zsched::mailq::scram::Stored;
+use zsched::mailq::scram_client::Stored;
 
 fn json(name: &str) -> String {
     String::from_utf8(recorded(&format!("json/{name}"))).expect("UTF-8")

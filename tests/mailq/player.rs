@@ -9,7 +9,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use zsched::mailq::scram::{self, Stored};
+use zsched::mailq::scram_client::Stored;
+use zsched::mailq::scram_server::{ClientFirst, Exchange, Verifier};
 
 /// What was said to one another.
 pub struct Dialogue {
@@ -126,7 +127,7 @@ impl Player {
         let port = listener.local_addr().expect("an address").port();
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
         let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
-        let stored = Stored::with_salt(password.as_bytes(), b"salt".to_vec(), 4096);
+        let stored = Stored::with_salt(password.as_bytes(), b"salt".to_vec(), 4096).to_string();
         let user = user.to_string();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&heard);
@@ -137,17 +138,18 @@ impl Player {
             let login = RefCell::new(None);
             answer_all(requests, &mut stream, &said, |request| {
                 if let Some(first) = request.strip_prefix("AUTH2 SCRAM-SHA-256 ") {
-                    assert_eq!(scram::Server::user(first.as_bytes()).as_ref(), Ok(&user));
-                    let server = scram::Server::new(stored.clone(), first.as_bytes(), "chance");
-                    let server = server.expect("a good message");
-                    let answer = format!("+{}\n", server.first());
+                    let first = ClientFirst::parse(first.as_bytes()).expect("a first message");
+                    assert_eq!(first.user, user.as_bytes());
+                    let verifier = Verifier::parse(stored.as_bytes()).expect("what is stored");
+                    let server = Exchange::begin(first, verifier, &[7; 32], "once");
+                    let answer = format!("+{}\n", server.challenge());
                     *login.borrow_mut() = Some(server);
                     return answer.into_bytes();
                 }
                 if let Some(server) = login.borrow_mut().take() {
                     return match server.finish(request.as_bytes()) {
-                        Ok(last) => format!("+OK {last}\n").into_bytes(),
-                        Err(_) => b"-BAD USER OR PASSWORD\n".to_vec(),
+                        Some(last) => format!("+OK {last}\n").into_bytes(),
+                        None => b"-BAD USER OR PASSWORD\n".to_vec(),
                     };
                 }
                 answers.get(request).cloned().unwrap_or(b"-not known\n".to_vec())

@@ -1,7 +1,7 @@
 //! Who asks a server of MAILQ version 2, and how that is proved.
 
 use super::failure::Failure;
-use crate::mailq::scram;
+use crate::mailq::scram_client;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -54,8 +54,8 @@ impl Credentials {
     }
 
     /// Begins a login with SCRAM.
-    pub fn scram(&self) -> io::Result<scram::Client> {
-        scram::Client::new(&self.user, self.password.as_bytes())
+    pub fn scram(&self) -> io::Result<scram_client::Client> {
+        scram_client::Client::new(&self.user, self.password.as_bytes())
     }
 
     /// The proof that we know the password: `challenge` is the line that a server sends behind the greeting,

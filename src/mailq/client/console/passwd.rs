@@ -2,7 +2,7 @@
 
 use super::paper::Paper;
 use crate::mailq::client::failure::Failure;
-use crate::mailq::scram::Stored;
+use crate::mailq::scram_client::Stored;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use std::io::{self, BufRead, IsTerminal, Write};
