@@ -200,3 +200,81 @@ fn a_scheduler_is_asked_in_version_2() {
     let check = run("check --warn-count 0");
     assert_eq!(check.status, 1, "{check:?}");
 }
+
+#[test]
+fn people_look_at_the_queue() {
+    let site = Site::new();
+    let line = site.mailq_with_input("passwd watcher --permissions QQ,TT", "a secret\n");
+    let line = line.good().replace("QQ,TT", "QQ TT");
+    fs::write(site.path("accounts"), line).expect("written");
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(site.path("accounts"), owner_only).expect("its mode is set");
+    fs::write(site.path("login"), "watcher/a secret\n").expect("written");
+    let later = "timeout:2100000000";
+    let first = submit(
+        &site,
+        &[&format!("hold {later} bob@there.test"), &format!("hold {later} carol@there.test")],
+    );
+    submit(&site, &["slow y eve@y.test"]);
+    let _scheduler = Scheduler::start_with(&site, "PARAMauthfile=\"${FOLDER}accounts\"\n");
+    let login = format!(
+        "-p {} --login-file {}",
+        site.path("mailq").display(),
+        site.path("login").display()
+    );
+    // Over the port, with SCRAM.
+    let started = Instant::now();
+    let summary = loop {
+        let run = site.mailq(&format!("summary {login}"));
+        if run.status == 0 && run.text().contains("MOST TROUBLED") {
+            break run.good();
+        }
+        assert!(started.elapsed() < DEADLINE, "{run:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(summary.starts_with("2 messages for 3 recipients, 2 destinations; the oldest is "));
+    // Over the control socket.
+    let destination = format!("hold/{later}");
+    for (command, words) in [
+        ("summary", "BUSIEST"),
+        ("list", "slow/y "),
+        ("list --sort oldest hold/*", &destination),
+        ("list -m", "slow/y "),
+        ("list -m --recipient carol@*", &destination),
+        ("show y", "queueonly"),
+        (&format!("show {first}"), &destination),
+        (&format!("why {destination}"), "to be tried again (retries, "),
+        ("rings", "slow/*"),
+        ("agents", "hold/*"),
+        ("orders", "Nothing is on hold"),
+        ("counters", "SC.StoredMessages-G"),
+        ("check", "MAILQ OK - 2 messages, 3 recipients"),
+        ("check slow/*", "MAILQ OK - 1 message, 1 recipient"),
+    ] {
+        let shown = site.mailq(command).good();
+        assert!(shown.contains(words), "{command}: {shown}");
+        if !command.starts_with("check") {
+            for line in site.mailq(&format!("{command} --json")).good().lines() {
+                assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+            }
+        }
+    }
+    site.mailq(&format!("events {login}")).failed(77, "it takes EVENTS or ALL");
+    let mut events = site.command("events").stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = std::io::BufReader::new(events.stdout.take().expect("a pipe"));
+    // Whether it listens already nobody tells: messages come until it has heard of one.
+    let heard = std::thread::spawn(move || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut lines, &mut line).expect("a line");
+        line
+    });
+    while !heard.is_finished() {
+        submit(&site, &["slow y eve@y.test"]);
+        assert!(started.elapsed() < DEADLINE);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let heard = heard.join().expect("a line");
+    assert!(heard.contains("  arrived"), "{heard}");
+    events.kill().expect("it runs");
+    events.wait().expect("it is our child");
+}
