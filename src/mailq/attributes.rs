@@ -31,7 +31,7 @@ impl Attributes {
     pub const ETRN: Attributes = Attributes(1 << 4);
     /// `KILL`.
     pub const KILL: Attributes = Attributes(1 << 5);
-    /// To send messages another way.
+    /// To give messages back to the router.
     pub const REROUTE: Attributes = Attributes(1 << 6);
     /// `SHOW WHY` alone.
     pub const WHY: Attributes = Attributes(1 << 7);
@@ -43,13 +43,13 @@ impl Attributes {
     pub const EXPIRE: Attributes = Attributes(1 << 10);
     /// To delete messages.
     pub const DELETE: Attributes = Attributes(1 << 11);
-    /// To change settings while the scheduler runs.
+    /// To change limits while the scheduler runs.
     pub const SET: Attributes = Attributes(1 << 12);
     /// To have the configuration read again.
     pub const RELOAD: Attributes = Attributes(1 << 13);
-    /// To see and to stop agents.
+    /// To let agents end.
     pub const AGENTS: Attributes = Attributes(1 << 14);
-    /// To read the log.
+    /// To say how much is logged.
     pub const LOG: Attributes = Attributes(1 << 15);
     /// To be told what happens.
     pub const EVENTS: Attributes = Attributes(1 << 16);
@@ -118,15 +118,15 @@ static WORDS: &[Word] = &[
     word("ETRN", Attributes::ETRN, "ETRN"),
     word("KILL", Attributes::KILL, "KILL MSG, KILL THREAD"),
     word("WHY", Attributes::WHY, "SHOW WHY alone"),
-    word("HOLD", Attributes::HOLD, "for requests to come"),
-    word("RETRY", Attributes::RETRY, "for requests to come"),
-    word("EXPIRE", Attributes::EXPIRE, "for requests to come"),
-    word("DELETE", Attributes::DELETE, "for requests to come"),
-    word("REROUTE", Attributes::REROUTE, "for requests to come"),
-    word("SET", Attributes::SET, "for requests to come"),
-    word("RELOAD", Attributes::RELOAD, "for requests to come"),
-    word("AGENTS", Attributes::AGENTS, "for requests to come"),
-    word("LOG", Attributes::LOG, "for requests to come"),
+    word("HOLD", Attributes::HOLD, "HOLD, RELEASE"),
+    word("RETRY", Attributes::RETRY, "RETRY"),
+    word("EXPIRE", Attributes::EXPIRE, "EXPIRE"),
+    word("DELETE", Attributes::DELETE, "DELETE"),
+    word("REROUTE", Attributes::REROUTE, "REROUTE"),
+    word("SET", Attributes::SET, "SET, UNSET"),
+    word("RELOAD", Attributes::RELOAD, "RELOAD"),
+    word("AGENTS", Attributes::AGENTS, "RETIRE"),
+    word("LOG", Attributes::LOG, "LOG"),
     word("EVENTS", Attributes::EVENTS, "SUBSCRIBE"),
     // The smtpserver reads the same file.
     word("SMTPIP", Attributes::NONE, "Z-REPORT of the smtpserver"),
