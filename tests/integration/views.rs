@@ -16,13 +16,34 @@ fn control(site: &Site) -> Client<UnixStream> {
     Client::local(site, "postoffice/.scheduler.control")
 }
 
+const PROTOCOL: &str = include_str!("../../docs/mailq-protocol.md");
+
+/// All fields are in the document of the protocol.
+#[track_caller]
+fn expect_documented(value: &Value) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            let is_there = [format!("`{name}`"), format!("\"{name}\"")];
+            assert!(is_there.iter().any(|name| PROTOCOL.contains(name)), "{name}");
+            // The counts of clients' requests are many, and speak for themselves.
+            if name != "mailq" {
+                expect_documented(value);
+            }
+        }),
+        Value::Array(values) => values.iter().for_each(expect_documented),
+        _ => {}
+    }
+}
+
 /// The objects of an answer.
 #[track_caller]
 fn objects<S: Read + Write>(client: &mut Client<S>, request: &str) -> Vec<Value> {
     let answer = client.ask(request);
     let object =
         |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{request}: {line}"));
-    answer.lines().map(object).collect()
+    let objects: Vec<Value> = answer.lines().map(object).collect();
+    objects.iter().take(100).for_each(expect_documented);
+    objects
 }
 
 /// The only object of an answer.
@@ -187,6 +208,7 @@ fn subscribers_are_told_what_happens() {
         (count("arrived"), count("agent-started"), count("attempt"), count("finished")),
         (1, 1, 2, 2)
     );
+    told.iter().for_each(expect_documented);
     let of = |event: &str| told.iter().find(|object| object["event"] == event).expect("told");
     assert_eq!(of("arrived")["recipients"], 2);
     assert_eq!(
