@@ -263,7 +263,7 @@ fn orders_name_what_they_are_about() {
     ];
     let other = [
         ("set ring=smtp/* maxring=5 --for 2h", "SET ring=smtp/* maxring=5 for=2h", "Set.\n"),
-        ("set maxta=7", "SET */* maxta=7", "Set.\n"),
+        ("set maxta=7", "SET ring=*/* maxta=7", "Set.\n"),
         ("unset smtp/a maxthr", "UNSET smtp/a maxthr", "As the configuration says.\n"),
         ("retire 4712", "RETIRE 4712", "It ends after its present job.\n"),
         ("reload", "RELOAD", "The configuration was read again.\n"),

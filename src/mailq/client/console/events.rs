@@ -71,6 +71,8 @@ fn words(event: &Happening) -> String {
     parts.extend(event.pid.map(|pid| format!("process {pid}")));
     parts.extend(event.recipients.map(|recipients| count(recipients, "recipient")));
     parts.extend(event.count.map(|number| count(number, "event")));
+    parts.extend(event.order.as_ref().map(|order| one_line(order)));
+    parts.extend(event.by.as_ref().map(|by| format!("by {}", one_line(by))));
     let status = event.status.as_ref().or(event.state.as_ref()).map(|status| one_line(status));
     let text = event.text.as_deref().map(last_line).filter(|text| !text.is_empty());
     parts.extend(match (status, text) {
@@ -94,6 +96,7 @@ mod tests {
             (r#"{"event":"dropped","count":17}"#, "dropped        17 events"),
             (r#"{"event":"arrived","id":"S2","recipients":1}"#, "arrived        S2  1 recipient"),
             (r#"{"event":"reloaded","new":{}}"#, "reloaded"),
+            (r#"{"event":"order","by":"root","order":"RELOAD"}"#, "order          RELOAD  by root"),
         ] {
             let mut out = Vec::new();
             let event: Happening = object(event.as_bytes()).expect(event);

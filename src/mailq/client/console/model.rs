@@ -257,6 +257,10 @@ pub struct Happening {
     pub recipients: Option<u64>,
     /// How many events have been dropped.
     pub count: Option<u64>,
+    /// The request of an order.
+    pub order: Option<String>,
+    /// Whose order it was.
+    pub by: Option<String>,
 }
 
 impl Thread {

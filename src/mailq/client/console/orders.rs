@@ -134,10 +134,12 @@ impl Order {
         if messages == 0 && threads == 0 && busy == 0 {
             return Ok(paper.line("Nothing fits.")?);
         }
-        let mut parts = vec![count(messages, "message"), count(recipients, "recipient")];
-        if threads > 0 {
-            parts.push(count(threads, "destination"));
-        }
+        let parts: Vec<String> =
+            [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
+                .into_iter()
+                .filter(|(number, _)| *number > 0)
+                .map(|(number, thing)| count(number, thing))
+                .collect();
         let done = match dry_run {
             true => format!("would be {}", self.verb.done()),
             false => self.verb.done().to_string(),
@@ -218,7 +220,8 @@ const LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed
 
 fn scope(what: &[String]) -> Result<String, Failure> {
     match what {
-        [] => Ok("*/*".to_string()),
+        // It takes the name of some ring; the limit is that of all.
+        [] => Ok("ring=*/*".to_string()),
         [what] => Ok(quoted(&target(what))),
         _ => Err(Failure::Usage("it can be about one thing only".to_string())),
     }
@@ -268,7 +271,7 @@ mod tests {
     fn limits() {
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
         for (text, until, line) in [
-            ("maxta=5", None, "SET */* maxta=5"),
+            ("maxta=5", None, "SET ring=*/* maxta=5"),
             ("ring=smtp/* maxring=3", Some("2h"), "SET ring=smtp/* maxring=3 for=2h"),
             ("smtp/A maxthr=0", None, "SET smtp/a maxthr=0"),
         ] {
