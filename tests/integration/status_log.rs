@@ -358,16 +358,21 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     until("there is a new one", || site.path("status").exists());
     site.put(&["discard - four"]);
     about(&site, "four", 1);
-    let lost: u64 = entries(&site).iter().filter_map(|entry| entry["lost"].as_u64()).sum();
-    assert_eq!(lost, 3);
+    // The lines behind the first one may have come to be written when there was room again.
+    let all = entries(&site);
+    let lost: u64 = all.iter().filter_map(|entry| entry["lost"].as_u64()).sum();
+    let others = all.iter().filter(|entry| entry["recipient"].is_string()).count() as u64 - 1;
+    assert!(lost > 0 && lost + others == 3, "{all:?}");
     let mode = fs::metadata(site.path("status")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    assert_eq!(site.logged("the status log goes on, 3 lines are missing in it"), 1);
+    let goes_on = format!("the status log goes on, {lost} lines are missing in it");
+    assert_eq!(site.logged(&goes_on), 1);
     assert_eq!(site.logged("lines of the status log are lost"), 1, "one line for all");
     let output = trace(&site, &["four"]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.ends_with("/status: 3 lines could not be written\n"), "{said}");
+    let missing = format!("/status: {lost} lines could not be written\n");
+    assert!(said.ends_with(&missing), "{said}");
 }
 
 #[test]
