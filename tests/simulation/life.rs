@@ -22,11 +22,11 @@ pub struct Size {
     pub burst: usize,
     /// All of the core is looked at every so many steps.
     pub look_every: u64,
+    /// Once nothing goes wrong any more, everything is over after so many seconds: the longest retry, an agent
+    /// that stalls and is killed, a file that is looked at again; and where one slow agent must deliver
+    /// everything, the time that takes.
+    pub recovery: u64,
 }
-
-/// Once nothing goes wrong any more, everything is over after this time: the longest retry, an agent
-/// that stalls and is killed, a file that is looked at again.
-const RECOVERY: Duration = Duration::from_secs(6 * 3600);
 
 struct Life {
     world: Simulation<Oracle>,
@@ -200,7 +200,8 @@ impl Life {
             self.world.kill();
         }
         self.world.start();
-        let end = self.world.at().now + RECOVERY + self.set_back;
+        let recovery = Duration::from_secs(self.size.recovery);
+        let end = self.world.at().now + recovery + self.set_back;
         while self.world.at().now < end && !self.is_over() {
             // What is tried on request only is asked for; the rest must come by itself.
             self.world.turn(ON_REQUEST.as_bytes());
@@ -213,7 +214,9 @@ impl Life {
         }
         let left = self.world.observer.unresolved();
         let hours = end.since(START).as_secs() / 3600;
-        assert!(left.is_empty(), "after {hours} h of it there still are messages {left:?}");
+        let why =
+            self.world.core().zip(left.first()).map(|(core, number)| core.why_message(*number));
+        assert!(left.is_empty(), "after {hours} h there still are messages {left:?}: {why:?}");
         self.world.observer.operators.check_over();
         let core = self.world.core().expect("nobody kills it any more");
         let totals = core.totals();

@@ -30,9 +30,9 @@ use std::rc::Rc;
 use trace::Trace;
 
 /// Many small worlds, looked at after every step.
-const SMALL: Size = Size { deeds: 30, burst: 4, look_every: 1 };
+const SMALL: Size = Size { deeds: 30, burst: 4, look_every: 1, recovery: 6 * 3600 };
 /// A few large ones, with thousands of messages.
-const LARGE: Size = Size { deeds: 25, burst: 300, look_every: 1000 };
+const LARGE: Size = Size { deeds: 25, burst: 300, look_every: 1000, recovery: 48 * 3600 };
 /// So many small worlds are lived through, if nothing else is asked for.
 const SEEDS: u64 = 200;
 /// So many large ones.

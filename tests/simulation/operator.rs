@@ -102,6 +102,9 @@ impl Operators {
         let is_other = |scope: &Scope| !matches!(scope, Scope::Message(id) if id.number == number);
         self.held.retain(is_other);
         self.stored.retain(is_other);
+        if let Some(recalled) = &mut self.recalled {
+            recalled.retain(is_other);
+        }
         self.forget_ordered(|scope| !is_other(scope));
     }
 
