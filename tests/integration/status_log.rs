@@ -84,7 +84,7 @@ fn traced(site: &Site, arguments: &[&str]) -> String {
             _ if digits && bare.len() == 8 && bare.matches(':').count() == 2 => "TIME",
             _ if is_number && bare.contains('.') => "N",
             _ if is_number && matches!(before, "took" | "after") => "N",
-            _ if digits && bare.ends_with('s') => "SPAN",
+            _ if digits && bare.ends_with(['s', 'm', 'h', 'd']) => "SPAN",
             _ => bare,
         };
         shown.push_str(&word.replacen(bare, name, 1));
