@@ -309,8 +309,10 @@ impl Oracle {
 
     fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
         self.totals.orders += 1;
+        // One that says `#hungry` too often may go on with a job that nobody else knows it to have.
+        let is_clear = !self.agents.values().any(|agent| agent.is_greedy);
         for number in self.operators.obeyed(ticket, effect) {
-            if let Some(message) = self.message_of(number) {
+            if is_clear && let Some(message) = self.message_of(number) {
                 let put_away = message.recipients.values_mut().filter(|ledger| ledger.put_away);
                 put_away.for_each(|ledger| ledger.sealed = true);
             }
@@ -447,6 +449,8 @@ impl Observer for Oracle {
             finished: 0,
             notes: BTreeMap::new(),
         };
+        // A hold of the one that had the number before may be stored still, where the disk is full.
+        self.operators.message_goes(number);
         let former = self.present.insert(number, file.serial());
         assert_eq!(former, None, "the world gives a number twice");
         self.messages.insert(file.serial(), message);
