@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::list::List;
 use super::message::{Message, MessageId};
 use super::thread::ThreadId;
-use super::vertex::{InMessage, Place, Vertex};
+use super::vertex::{InMessage, Place, Vertex, VertexId};
 use crate::spool::{Arrival, Group};
 use crate::time::Timestamp;
 use log::Level;
@@ -36,8 +36,27 @@ impl Scheduler {
 
     fn queue_group(&mut self, now: Timestamp, message: MessageId, group: &Group) {
         let thread = self.thread_for(now, &group.channel, &group.host);
-        let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
-        let count = group.offsets.len() as u32;
+        // What an agent is given at once is a vertex: of many recipients there are several.
+        let packet = match self.rings[self.threads[thread].ring].clause.packet as usize {
+            0 => group.offsets.len().max(1),
+            packet => packet,
+        };
+        let mut first = None;
+        for offsets in group.offsets.chunks(packet) {
+            let vertex = self.queue_vertex(message, thread, offsets);
+            let was_tried = match first {
+                None => self.recall_vertex(message, vertex),
+                Some(first) => self.recall_like(vertex, first),
+            };
+            first = first.or(Some(vertex));
+            self.place_arrival(now, vertex, was_tried);
+        }
+    }
+
+    /// Adds a vertex to its message and its thread. It is in none of the thread's lists yet.
+    fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
+        let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
+        let count = offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);
         self.messages[message].pending += count;
         let mut vertices: List<InMessage> =
@@ -45,8 +64,12 @@ impl Scheduler {
         vertices.push_back(&mut self.vertices, vertex);
         self.messages[message].vertices = vertices;
         self.threads[thread].recipients += count;
-        // What was tried before waits with its thread, if that is still waiting.
-        let was_tried = self.recall_vertex(message, vertex);
+        vertex
+    }
+
+    /// What was tried before waits with its thread, if that is still waiting.
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, was_tried: bool) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         let waits = was_tried && self.threads[thread].retry.wakeup.is_some();
         let waits = waits || self.arrivals_wait(thread);
         let place = match waits {

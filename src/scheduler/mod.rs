@@ -21,6 +21,7 @@
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
 //! | [`feed`] | what an agent that is hungry gets next |
 //! | [`outcome`] | what a report means |
+//! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
 //! | [`contact`] | whether a host answers, for all that its reports say |
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
@@ -78,6 +79,7 @@ mod turn;
 mod vertex;
 pub mod view;
 pub mod why;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -117,6 +119,7 @@ pub struct Scheduler {
     messages: Messages,
     vertices: Pool<Vertex>,
     threads: Threads,
+    windows: window::Windows,
     rings: Rings,
     agents: Agents,
     /// Agents in the pools of all rings.
@@ -186,6 +189,7 @@ impl Scheduler {
             messages: Messages::new(),
             vertices: Pool::new(),
             threads: Threads::new(),
+            windows: window::Windows::new(),
             rings: Rings::new(),
             agents: Agents::new(),
             idle_agents: 0,
@@ -293,6 +297,7 @@ impl Scheduler {
                 Timer::KeepOrders => self.act(Action::KeepStanding { ticket: None }),
                 Timer::Sweep => is_swept = true,
                 Timer::Review => is_reviewed = true,
+                Timer::Window(window) => self.window_timer(window),
             }
         }
         // These set their timers again, for the next turn.

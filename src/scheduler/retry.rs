@@ -59,6 +59,7 @@ impl Scheduler {
     /// Ends the wait of a thread: everything that waits becomes due.
     pub(super) fn wake_thread(&mut self, thread: ThreadId) {
         self.lessons += 1;
+        self.resume_window(thread);
         let thread_ref = &mut self.threads[thread];
         thread_ref.retry.wakeup = None;
         thread_ref.retry.block = None;

@@ -4,6 +4,7 @@ use super::action::NoteTicket;
 use super::agent::AgentId;
 use super::message::MessageId;
 use super::thread::ThreadId;
+use super::window::WindowId;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -31,6 +32,8 @@ pub enum Timer {
     Sweep,
     /// Threads that are still to be compared with the orders in force.
     Review,
+    /// A window in which the next delivery may start.
+    Window(WindowId),
 }
 
 /// All timers, soonest first.

@@ -9,6 +9,7 @@ mod orders;
 mod outcomes;
 mod reload;
 mod status;
+mod windows;
 
 use super::*;
 use crate::config::{Clause, Context, Zenv};
