@@ -44,6 +44,7 @@ impl Scheduler {
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
             let vertex = self.queue_vertex(message, thread, offsets);
+            self.vertices[vertex].is_part = offsets.len() < group.offsets.len();
             let was_tried = match first {
                 None => self.recall_vertex(message, vertex),
                 Some(first) => self.recall_like(vertex, first),

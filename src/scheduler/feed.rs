@@ -219,14 +219,15 @@ impl Scheduler {
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
         let ring = &self.rings[agent_ref.ring];
-        // One that was queued before there were packets is given as a whole.
-        let has_packets = self.vertices[vertex].pending <= ring.clause.packet;
+        // One that was queued before there were packets is given as a whole, and the other way round.
+        let vertex = &self.vertices[vertex];
+        let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
         if ring.host.is_none() || has_packets {
             job.push(b'\t');
             job.extend_from_slice(self.threads[thread].destination.host());
         }
         if has_packets {
-            let offsets = self.vertices[vertex].recipients.pending();
+            let offsets = vertex.recipients.pending();
             let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
             job.push(b'\t');
             job.extend_from_slice(offsets.join(",").as_bytes());

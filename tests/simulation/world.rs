@@ -162,6 +162,19 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["skew=1", ""]),
         one_of(&["ageorder", "", ""]),
         one_of(&["wakeuprestartonly", "", "", ""]),
+        one_of(&["initial-concurrency=1", "initial-concurrency=3", "", "", ""]),
+        one_of(&[
+            "positive-feedback=1/concurrency negative-feedback=1/concurrency",
+            "positive-feedback=0.5 negative-feedback=1/sqrt(concurrency) feedback-debug",
+            "negative-feedback=1",
+            "",
+            "",
+            "",
+        ]),
+        one_of(&["failed-cohort-limit=1", "failed-cohort-limit=3", "", ""]),
+        one_of(&["rate=60/1m", "rate=1000/1s", "delivery-delay=1s", "", "", "", ""]),
+        one_of(&["window-key=mx", "window-key=\"*.x=all\"", "", "", ""]),
+        one_of(&["packet=1", "packet=3", "packet=50", "", ""]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
 }

@@ -82,7 +82,8 @@ impl Scheduler {
 
     /// One has got through: the other threads that were suspended with it need not wait for their own time.
     fn wake_members(&mut self, window: WindowId) {
-        for thread in self.windows[window].members.clone() {
+        let members: Vec<ThreadId> = self.windows[window].members.keys().copied().collect();
+        for thread in members {
             if self.threads[thread].retry.block == Some(Block::Dead) {
                 self.wake_thread(thread);
                 self.windows[window].is_probed = false;
@@ -133,8 +134,9 @@ impl Scheduler {
         // When the others are tried depends on the one that was tried.
         let until = self.threads[thread].retry.wakeup.unwrap_or(until);
         self.windows[window].resume = Some(until);
-        let others = self.windows[window].members.clone();
-        for other in others.into_iter().filter(|other| *other != thread) {
+        let members = self.windows[window].members.keys().copied();
+        let others: Vec<ThreadId> = members.filter(|other| *other != thread).collect();
+        for other in others {
             self.defer_as_dead(now, other, until, diagnosis);
         }
         let destination = &self.threads[thread].destination;

@@ -26,7 +26,8 @@ use crate::config::Flow;
 use crate::time::Timestamp;
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 pub use health::Heard;
@@ -50,7 +51,12 @@ pub struct Window {
     pub resume: Option<Timestamp>,
     /// When the next delivery may start, where there is a rate.
     pub pace: pace::Pace,
-    members: BTreeSet<ThreadId>,
+    /// Its size changes with feedback.
+    is_learned: bool,
+    /// Its threads, each with what its clause allows.
+    members: BTreeMap<ThreadId, u32>,
+    /// How many members allow so much: the strictest counts.
+    limits: BTreeMap<u32, u32>,
     /// Those that want an agent, and there is no room.
     waiting: BTreeSet<ThreadId>,
     /// Those that are among the ready threads of their rings.
@@ -68,10 +74,42 @@ impl Window {
             is_probed: false,
             resume: None,
             pace: pace::Pace::default(),
-            members: BTreeSet::new(),
+            is_learned: false,
+            members: BTreeMap::new(),
+            limits: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
             turn: None,
+        }
+    }
+
+    /// How many agents may work in it now.
+    pub fn size(&self) -> usize {
+        let most = self.limits.first_key_value().map_or(1, |(limit, _)| *limit);
+        let most = if self.is_learned { most.min(self.feedback.concurrency) } else { most };
+        if self.is_probed { 1 } else { most as usize }
+    }
+
+    /// A thread is a member, and its clause allows so much.
+    fn set_limit(&mut self, thread: ThreadId, limit: u32) {
+        if let Some(former) = self.members.insert(thread, limit) {
+            self.forget_limit(former);
+        }
+        *self.limits.entry(limit).or_default() += 1;
+    }
+
+    fn drop_member(&mut self, thread: ThreadId) {
+        if let Some(limit) = self.members.remove(&thread) {
+            self.forget_limit(limit);
+        }
+    }
+
+    fn forget_limit(&mut self, limit: u32) {
+        if let Entry::Occupied(mut count) = self.limits.entry(limit) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 
@@ -170,17 +208,25 @@ impl Scheduler {
 
     /// The same.
     pub(super) fn window_size_of(&self, thread: &Thread) -> usize {
-        let clause = &self.rings[thread.ring].clause;
-        let most = thread.max_agents.unwrap_or(clause.max_thread) as usize;
-        let Some(window) = thread.window.map(|window| &self.windows[window]) else {
-            return most;
-        };
-        let flow = &clause.flow;
-        if window.is_probed || flow.delay.is_some() {
-            return 1;
+        match thread.window {
+            Some(window) => self.windows[window].size(),
+            None => {
+                let clause = &self.rings[thread.ring].clause;
+                thread.max_agents.unwrap_or(clause.max_thread) as usize
+            }
         }
-        let is_learned = flow.has_feedback() || flow.initial.is_some();
-        if is_learned { most.min(window.feedback.concurrency as usize) } else { most }
+    }
+
+    /// Lets the window of a thread know what its clause allows now.
+    fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
+        let limit =
+            if self.flow(thread).delay.is_some() { 1 } else { self.max_thread(thread) as u32 };
+        let is_learned = self.flow(thread).has_feedback() || self.flow(thread).initial.is_some();
+        let window = &mut self.windows[id];
+        window.is_learned = is_learned;
+        if window.members.get(&thread) != Some(&limit) {
+            window.set_limit(thread, limit);
+        }
     }
 
     /// The window of a thread, in agents, if it is not the first one any more.
@@ -219,8 +265,9 @@ impl Scheduler {
         let window = self.windows.find_or_insert(name, initial);
         let agents = self.threads[thread].agents.len() as u32;
         self.windows[window].agents += agents;
-        self.windows[window].members.insert(thread);
         self.threads[thread].window = Some(window);
+        self.refresh_limit(window, thread);
+        self.admit(window);
         self.wait_with_window(now, thread);
     }
 
@@ -231,7 +278,7 @@ impl Scheduler {
         };
         let agents = self.threads[thread].agents.len() as u32;
         let window = &mut self.windows[id];
-        window.members.remove(&thread);
+        window.drop_member(thread);
         window.waiting.remove(&thread);
         window.ready.remove(&thread);
         window.agents -= agents;
@@ -241,12 +288,16 @@ impl Scheduler {
                 self.timers.cancel(time, Timer::Window(id));
             }
         } else {
+            if window.agents == 0 {
+                window.pace.forget_delivery();
+            }
             self.admit(id);
         }
     }
 
     /// A thread says whether it could use an agent, or one more.
     pub(super) fn ask_window(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
+        self.refresh_limit(window, thread);
         if !wants {
             self.windows[window].waiting.remove(&thread);
             self.unready(thread);
@@ -261,14 +312,14 @@ impl Scheduler {
     pub(super) fn admit(&mut self, id: WindowId) {
         while let Some(thread) = self.windows[id].ready.last().copied()
             && (self.windows[id].pace.is_over()
-                || self.windows[id].taken() > self.window_size(thread))
+                || self.windows[id].taken() > self.windows[id].size())
         {
             self.unready(thread);
             self.windows[id].waiting.insert(thread);
         }
         while !self.windows[id].pace.is_over()
             && let Some(thread) = self.windows[id].next_waiting()
-            && self.windows[id].taken() < self.window_size(thread)
+            && self.windows[id].taken() < self.windows[id].size()
         {
             let window = &mut self.windows[id];
             window.waiting.remove(&thread);
@@ -312,21 +363,21 @@ impl Scheduler {
 
     pub(super) fn check_windows(&self) {
         for (id, window) in self.windows.iter() {
-            let of_window = |set: &BTreeSet<ThreadId>| {
-                set.iter().all(|thread| self.threads[*thread].window == Some(id))
-            };
-            assert!(of_window(&window.members) && !window.members.is_empty(), "members");
-            assert!(window.waiting.is_subset(&window.members), "a stranger waits");
-            assert!(window.ready.is_subset(&window.members), "a stranger is ready");
+            let of_window = |thread: &ThreadId| self.threads[*thread].window == Some(id);
+            assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
+            assert!(window.waiting.iter().all(of_window), "a stranger waits");
+            assert!(window.ready.iter().all(of_window), "a stranger is ready");
+            let limits: u32 = window.limits.values().sum();
+            assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
             let agents: usize =
-                window.members.iter().map(|thread| self.threads[*thread].agents.len()).sum();
+                window.members.keys().map(|thread| self.threads[*thread].agents.len()).sum();
             assert_eq!(window.agents as usize, agents, "agents of a window");
-            for thread in &window.members {
+            for thread in window.members.keys() {
                 let is_ready = self.threads[*thread].is_ready;
                 assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
-                assert!(!is_ready || window.taken() <= self.window_size(*thread), "overfull");
-                let could = !window.pace.is_over() && window.taken() < self.window_size(*thread);
+                assert!(!is_ready || window.taken() <= window.size(), "overfull");
+                let could = !window.pace.is_over() && window.taken() < window.size();
                 assert!(!could || !window.waiting.contains(thread), "there is room, but it waits");
             }
             if let Some(time) = window.pace.timer() {

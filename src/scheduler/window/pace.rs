@@ -51,6 +51,13 @@ impl Pace {
         next
     }
 
+    /// The delivery whose end is waited for is no business of this window any more.
+    pub fn forget_delivery(&mut self) {
+        if self.pause == Pause::Delivery {
+            self.pause = Pause::None;
+        }
+    }
+
     pub fn shift(&mut self, step: ClockStep) {
         self.slot = self.slot.map(|slot| slot + step);
         if let Pause::Until(time) = &mut self.pause {
