@@ -86,7 +86,8 @@ impl Scheduler {
         let clause = &self.rings[self.threads[thread].ring].clause;
         // Then only a wake-up asks for a second agent.
         let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
-        if restart_only && !self.threads[thread].is_ready {
+        let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
+        if restart_only && !has_asked {
             return;
         }
         self.update_readiness_at_wakeup(thread);
