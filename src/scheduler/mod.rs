@@ -20,6 +20,7 @@
 //! | [`assign`] | which thread and ring recipients belong to |
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
 //! | [`feed`] | what an agent that is hungry gets next |
+//! | [`jobs`], [`work`] | the same, where work is chosen by message and not by thread |
 //! | [`outcome`] | what a report means |
 //! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
 //! | [`contact`] | whether a host answers, for all that its reports say |
@@ -53,6 +54,7 @@ pub mod foresee;
 mod hold;
 mod inspect;
 mod invariants;
+mod jobs;
 pub mod learned;
 mod limit;
 mod list;
@@ -80,6 +82,7 @@ mod vertex;
 pub mod view;
 pub mod why;
 mod window;
+mod work;
 
 #[cfg(test)]
 mod tests;

@@ -105,8 +105,14 @@ impl Scheduler {
     fn wants_agent(&self, thread: ThreadId) -> bool {
         let maximum = self.max_thread(thread);
         let thread = &self.threads[thread];
-        // One that is being ended takes no more work, but it still counts.
-        let at_work = thread.agents.iter().filter(|agent| self.agents[agent].is_alive()).count();
+        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        // One that is being ended takes no more work, but it still counts. Where work is chosen by message,
+        // only one that was started for the thread, and has not asked yet, is sure to come for more of it.
+        let comes = |agent: &&AgentId| match self.agents[agent].state {
+            State::Larva => true,
+            _ => !has_jobs && self.agents[agent].is_alive(),
+        };
+        let at_work = thread.agents.iter().filter(comes).count();
         let has_unshared_work = thread.due.len() > at_work;
         has_unshared_work
             && !thread.held
@@ -127,6 +133,9 @@ impl Scheduler {
         let ring = self.threads[thread].ring;
         self.threads[thread].is_ready = true;
         self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, true);
+        }
         self.serve_later(ring);
     }
 
@@ -138,6 +147,9 @@ impl Scheduler {
         self.threads[thread].is_ready = false;
         self.is_unready_in_window(thread);
         self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, false);
+        }
     }
 
     fn with_ready_list(
@@ -150,7 +162,12 @@ impl Scheduler {
 
     /// The thread of a ring whose turn it is.
     pub(super) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
-        self.rings[ring].ready.first()
+        let ring = &self.rings[ring];
+        match &ring.jobs {
+            // What arrives joins its jobs a little later.
+            Some(jobs) => jobs.peek().or(ring.ready.first()),
+            None => ring.ready.first(),
+        }
     }
 
     pub(super) fn serve_later(&mut self, ring: RingId) {
