@@ -1,5 +1,6 @@
 //! The priority of mail: which is worked off first. Nothing to do with that of processes.
 
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -28,6 +29,17 @@ impl MailPriority {
             MailPriority::Level(level) => level.min(LOWEST),
             MailPriority::Kept => LOWEST,
         }
+    }
+}
+
+/// When something of a priority would have to come, were it of the usual one, to have its turn when it
+/// has. So nothing is overtaken by what comes later than it by more than [`STEP`] for each priority that
+/// lies between them.
+pub fn turn(came: Timestamp, level: u8) -> Timestamp {
+    let level = level.min(LOWEST);
+    match level < USUAL {
+        true => came - STEP * u32::from(USUAL - level),
+        false => came + STEP * u32::from(level - USUAL),
     }
 }
 

@@ -9,6 +9,7 @@ use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::Answer;
+use crate::config::MailPriority;
 use crate::time::Timestamp;
 use log::Level;
 use std::time::Duration;
@@ -184,7 +185,8 @@ impl Scheduler {
         let ring = &self.rings[agent.ring];
         let lived = now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
-        ring.is_retired || self.is_draining || is_old
+        let is_kept = ring.clause.mail_priority == MailPriority::Kept;
+        ring.is_retired || self.is_draining || is_old || is_kept
     }
 
     /// Whether an agent may go on with the thread it works on. A new configuration may have moved the

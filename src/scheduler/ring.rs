@@ -5,9 +5,10 @@ use super::agent::AgentId;
 use super::jobs::{Jobs, Rules};
 use super::list::List;
 use super::pool::{Id, Pool};
-use super::serve::Scarcity;
+use super::starved::{PlaceInLine, Scarcity};
 use super::thread::{InReady, ThreadId};
 use crate::config::Clause;
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -44,6 +45,10 @@ pub struct Ring {
     pub is_unserved: bool,
     /// The line it is in for the next agent that may be started.
     pub line: Option<Scarcity>,
+    /// Its place in that line.
+    pub place_in_line: PlaceInLine,
+    /// Since when it has been in lines without getting an agent.
+    pub starved_since: Option<Timestamp>,
     /// Its clause is no longer in force. It ends with its last agent, and when the sweep of a reload has
     /// moved its last thread.
     pub is_retired: bool,
@@ -72,6 +77,8 @@ pub enum Refusal {
     NotSelected,
     /// The clause has no command.
     NoCommand,
+    /// `mail-priority=z`.
+    Kept,
     /// The ring is retired, and the thread has not moved to its new one yet.
     Reloading,
 }
@@ -89,6 +96,7 @@ impl Refusal {
             Refusal::Ending => "ending",
             Refusal::NotSelected => "not-selected",
             Refusal::NoCommand => "no-command",
+            Refusal::Kept => "kept",
             Refusal::Reloading => "reloading",
         }
     }
@@ -110,6 +118,8 @@ impl Ring {
             complained: false,
             is_unserved: false,
             line: None,
+            place_in_line: PlaceInLine::default(),
+            starved_since: None,
             is_retired: false,
             limits_seen: 0,
         }
@@ -180,6 +190,10 @@ impl Rings {
 
     pub fn get(&self, id: RingId) -> Option<&Ring> {
         self.pool.get(id)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
+        self.pool.iter_mut()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (RingId, &Ring)> {

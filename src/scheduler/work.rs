@@ -12,6 +12,7 @@ use super::message::MessageId;
 use super::ring::RingId;
 use super::thread::ThreadId;
 use super::vertex::{Place, VertexId};
+use crate::config::priority;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -52,10 +53,11 @@ impl Scheduler {
     fn join_job(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+        if vertex_ref.place != Place::Due || !self.rings.have_jobs() {
+            return;
+        }
         let arrival = self.place_in_time(message, thread);
-        if self.vertices[vertex].place == Place::Due
-            && let Some(jobs) = self.jobs_of(thread)
-        {
+        if let Some(jobs) = self.jobs_of(thread) {
             jobs.join(message, arrival, &[(thread, vertex)]);
         }
     }
@@ -81,13 +83,14 @@ impl Scheduler {
         }
     }
 
-    /// When a message arrived, as far as that decides about its turn.
-    fn place_in_time(&self, message: MessageId, thread: ThreadId) -> Timestamp {
+    /// When a message arrived, as far as that decides about its turn; and its number.
+    fn place_in_time(&self, message: MessageId, thread: ThreadId) -> (Timestamp, u64) {
         let message = &self.messages[message];
-        match self.rings[self.threads[thread].ring].clause.age_order {
+        let came = match self.rings[self.threads[thread].ring].clause.age_order {
             true => message.modified,
             false => message.created,
-        }
+        };
+        (priority::turn(came, message.priority), message.name.number())
     }
 
     /// A thread has come to its ring: so has what is due in it.

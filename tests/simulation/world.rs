@@ -214,6 +214,7 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
     let draft = Draft {
         name: number.to_string(),
         body_offset: 100,
+        priority: (random.u8(0..4) == 0).then(|| random.u8(0..10)),
         log_id: format!("<{number}@x>"),
         groups: vec![group],
     };

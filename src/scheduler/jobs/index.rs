@@ -46,8 +46,9 @@ pub struct Index {
 impl Index {
     pub fn insert(&mut self, due: Due) {
         let (thread, class) = (due.thread, due.class);
+        let is_behind = self.seat_key(thread, class).is_some_and(|first| *first <= due.key);
         self.due.insert(due);
-        if self.is_ready(thread) {
+        if !is_behind && self.is_ready(thread) {
             self.refresh(thread, class);
         }
     }
@@ -55,7 +56,7 @@ impl Index {
     pub fn remove(&mut self, due: &Due) {
         let was_due = self.due.remove(due);
         debug_assert!(was_due, "an entry is taken out that was not due");
-        if self.is_ready(due.thread) {
+        if self.seat_key(due.thread, due.class) == Some(&due.key) {
             self.refresh(due.thread, due.class);
         }
     }
@@ -98,6 +99,11 @@ impl Index {
 
     pub fn is_ready(&self, thread: ThreadId) -> bool {
         self.turns.contains_key(&thread)
+    }
+
+    /// The first job of a class in a thread, as it is shown.
+    fn seat_key(&self, thread: ThreadId, class: Class) -> Option<&Key> {
+        self.seat_of.get(&(thread, class)).map(|(key, _)| key)
     }
 
     /// Lets a seat show what the thread has.

@@ -24,17 +24,17 @@ pub struct Key {
     /// When the message arrived, its priority counted in; that of the first job of a chain of
     /// preemptions stands for all of them.
     pub arrival: Timestamp,
-    /// Which of several came first; no two jobs in their own right have the same.
+    /// Which of several that arrived at the same time comes first.
     pub sequence: u64,
     /// In front of whom it was moved.
     pub path: Path,
-    /// The job itself; nothing is left for this to decide.
+    /// The job itself. There is hardly ever anything left for this to decide.
     pub job: JobId,
 }
 
-/// Which jobs a job has moved in front of.
+/// Which jobs a job has moved in front of. There are many keys, and few with a path: it is one pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Path(Option<Rc<[u32]>>);
+pub struct Path(Option<Rc<Box<[u32]>>>);
 
 impl Key {
     /// Before all others.
@@ -49,7 +49,8 @@ impl Key {
 impl Path {
     /// The path of the child of this number.
     pub fn child(&self, number: u32) -> Path {
-        Path(Some(self.steps().iter().copied().chain([number]).collect()))
+        let steps: Box<[u32]> = self.steps().iter().copied().chain([number]).collect();
+        Path(Some(Rc::new(steps)))
     }
 
     /// How many jobs are preempted by it, one through the other.
@@ -58,7 +59,7 @@ impl Path {
     }
 
     fn steps(&self) -> &[u32] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_ref().map_or(&[], |steps| &steps[..])
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Jobs {
     index: Index,
     /// The job that an entry was selected of last, with its own number; it may be gone.
     last: Option<(JobId, u64)>,
-    next_sequence: u64,
+    next_number: u64,
 }
 
 impl Jobs {
@@ -65,16 +65,16 @@ impl Jobs {
             entries: BTreeSet::new(),
             index: Index::default(),
             last: None,
-            next_sequence: 0,
+            next_number: 0,
         }
     }
 
     /// Entries of a message become due. `arrival` is when it arrived, as far as that decides about its
-    /// turn; it counts if the message has no job yet.
+    /// turn, and which of several that came at the same time; it counts if the message has no job yet.
     pub fn join(
         &mut self,
         message: MessageId,
-        arrival: Timestamp,
+        arrival: (Timestamp, u64),
         entries: &[(ThreadId, VertexId)],
     ) {
         if entries.is_empty() {
@@ -100,13 +100,14 @@ impl Jobs {
         }
     }
 
-    fn begin(&mut self, message: MessageId, arrival: Timestamp, size: u32) -> JobId {
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
+    fn begin(&mut self, message: MessageId, arrival: (Timestamp, u64), size: u32) -> JobId {
+        let number = self.next_number;
+        self.next_number += 1;
+        let (arrival, sequence) = arrival;
         let key = Key { arrival, sequence, path: Path::default(), job: JobId::FIRST };
         let id = self.jobs.insert(Job {
             message,
-            number: sequence,
+            number,
             key,
             class: Class::of(size),
             size,

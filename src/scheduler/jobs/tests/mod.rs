@@ -50,7 +50,7 @@ impl Ring {
             self.vertices += 1;
             *self.due.entry(*number).or_default() += 1;
         }
-        self.jobs.join(MessageId::from_index(message), self.now, &entries);
+        self.jobs.join(MessageId::from_index(message), (self.now, message as u64), &entries);
         threads.iter().for_each(|number| self.look_at(*number));
     }
 

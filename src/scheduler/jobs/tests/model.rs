@@ -10,8 +10,8 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const SEEDS: u64 = 150;
-const STEPS: usize = 300;
+const SEEDS: u64 = 60;
+const STEPS: usize = 250;
 const THREADS: usize = 8;
 /// Sizes up to here have a class of their own.
 const LARGEST: usize = 14;
@@ -187,7 +187,7 @@ fn decisions_are_those_of_a_plain_list() {
                         .iter()
                         .map(|(of, vertex)| (thread(*of), VertexId::from_index(*vertex)))
                         .collect();
-                    jobs.join(MessageId::from_index(messages), now, &ids);
+                    jobs.join(MessageId::from_index(messages), (now, 0), &ids);
                     model.list.push(Plain {
                         message: messages,
                         arrival: now,
@@ -273,7 +273,7 @@ fn no_job_takes_longer_than_the_bound() {
                     .collect();
                 let message = MessageId::from_index(messages);
                 of_vertex.resize(of_vertex.len() + size, message);
-                jobs.join(message, now, &entries);
+                jobs.join(message, (now, 0), &entries);
                 entries.iter().for_each(|(thread, _)| jobs.set_ready(*thread, true));
             }
             let (of, vertex) = jobs.choose(now, None).expect("there is work");
