@@ -158,6 +158,8 @@ pub struct Scheduler {
     /// While threads are left that the present configuration is still to be applied to: where in their
     /// pool the first of them may be.
     swept: Option<usize>,
+    /// When it was told something last.
+    told_at: Timestamp,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not over, and `-S` was given.
@@ -213,6 +215,7 @@ impl Scheduler {
             lessons: 0,
             review: review::Review::default(),
             swept: None,
+            told_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
@@ -222,6 +225,7 @@ impl Scheduler {
 
     /// Tells one fact.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        self.told_at = now;
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
             Event::Learned(learned) => self.remember(learned),

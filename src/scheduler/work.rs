@@ -52,13 +52,18 @@ impl Scheduler {
     /// A vertex may have become due.
     fn join_job(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
-        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-        if vertex_ref.place != Place::Due || !self.rings.have_jobs() {
-            return;
+        if vertex_ref.place == Place::Due && self.rings.have_jobs() {
+            let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+            self.join_job_of(message, self.threads[thread].ring, &[(thread, vertex)]);
         }
-        let arrival = self.place_in_time(message, thread);
-        if let Some(jobs) = self.jobs_of(thread) {
-            jobs.join(message, arrival, &[(thread, vertex)]);
+    }
+
+    fn join_job_of(&mut self, message: MessageId, ring: RingId, entries: &[(ThreadId, VertexId)]) {
+        if self.rings[ring].jobs.is_some() {
+            let arrival = self.place_in_time(message, ring, entries);
+            if let Some(jobs) = &mut self.rings[ring].jobs {
+                jobs.join(message, arrival, entries);
+            }
         }
     }
 
@@ -76,19 +81,25 @@ impl Scheduler {
             }
         }
         for (ring, entries) in entries {
-            let arrival = self.place_in_time(message, entries[0].0);
-            if let Some(jobs) = &mut self.rings[ring].jobs {
-                jobs.join(message, arrival, &entries);
-            }
+            self.join_job_of(message, ring, &entries);
         }
     }
 
-    /// When a message arrived, as far as that decides about its turn; and its number.
-    fn place_in_time(&self, message: MessageId, thread: ThreadId) -> (Timestamp, u64) {
+    /// When entries of a message arrived, as far as that decides about their turn; and the message's
+    /// number. What was tried before gets in line again now, or old mail for hosts that do not answer would
+    /// come before all new mail.
+    fn place_in_time(
+        &self,
+        message: MessageId,
+        ring: RingId,
+        entries: &[(ThreadId, VertexId)],
+    ) -> (Timestamp, u64) {
         let message = &self.messages[message];
-        let came = match self.rings[self.threads[thread].ring].clause.age_order {
+        let was_tried = entries.iter().all(|(_, vertex)| self.vertices[*vertex].attempts > 0);
+        let came = match self.rings[ring].clause.age_order {
             true => message.modified,
-            false => message.created,
+            false if was_tried => self.told_at,
+            false => message.created.min(self.told_at),
         };
         (priority::turn(came, message.priority), message.name.number())
     }
