@@ -150,7 +150,7 @@ impl World {
     }
 
     fn tell(&mut self) -> Duration {
-        self.now = self.now + Duration::from_millis(1);
+        self.now += Duration::from_millis(1);
         let told = std::mem::take(&mut self.told);
         let started = ThreadTime::now();
         for told in &told {

@@ -59,6 +59,6 @@ impl Jobs {
 
     /// The threads that have window to spare.
     pub fn ready(&self) -> Vec<super::ThreadId> {
-        self.index.ready().collect()
+        self.index.ready()
     }
 }

@@ -9,7 +9,7 @@ use super::key::Key;
 use crate::scheduler::thread::ThreadId;
 use crate::scheduler::vertex::VertexId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An entry that is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,102 +35,118 @@ pub struct Seat {
 #[derive(Default, Serialize, Deserialize)]
 pub struct Index {
     due: BTreeSet<Due>,
-    /// Threads that may be served, and when they were served last.
-    turns: BTreeMap<ThreadId, u64>,
+    /// Threads that may be served.
+    ready: HashMap<ThreadId, Ready>,
     seats: BTreeMap<Class, BTreeSet<Seat>>,
-    /// The seat of each thread and class.
-    seat_of: BTreeMap<(ThreadId, Class), (Key, u64)>,
     next_turn: u64,
+}
+
+/// A thread that may be served.
+#[derive(Default, Serialize, Deserialize)]
+struct Ready {
+    /// When it was served last.
+    turn: u64,
+    /// Its seats, in the order of their classes: each with the key and the turn that it has.
+    seats: Vec<(Class, Key, u64)>,
 }
 
 impl Index {
     pub fn insert(&mut self, due: Due) {
-        let (thread, class) = (due.thread, due.class);
-        let is_behind = self.seat_key(thread, class).is_some_and(|first| *first <= due.key);
+        let thread = due.thread;
+        let ready = self.ready.get(&thread);
+        // Nothing can be seen of it, or something that comes before it.
+        let is_first = ready.is_some_and(|ready| {
+            ready.seat(due.class).is_none_or(|(_, first, _)| due.key < *first)
+        });
+        let shown = is_first.then(|| (due.class, due.key.clone()));
         self.due.insert(due);
-        if !is_behind && self.is_ready(thread) {
-            self.refresh(thread, class);
+        if let Some((class, key)) = shown {
+            self.show(thread, class, Some(key));
         }
     }
 
     pub fn remove(&mut self, due: &Due) {
         let was_due = self.due.remove(due);
         debug_assert!(was_due, "an entry is taken out that was not due");
-        if self.seat_key(due.thread, due.class) == Some(&due.key) {
-            self.refresh(due.thread, due.class);
+        let ready = self.ready.get(&due.thread);
+        let seat = ready.and_then(|ready| ready.seat(due.class));
+        if seat.is_some_and(|(_, first, _)| *first == due.key) {
+            let next = self.first_due(due.thread, due.class);
+            self.show(due.thread, due.class, next);
         }
     }
 
     /// Says whether a thread may be served.
     pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
-        if is_ready == self.is_ready(thread) {
-            return;
-        }
-        if is_ready {
-            self.turns.insert(thread, self.next_turn);
+        if !is_ready {
+            let former = self.ready.remove(&thread).unwrap_or_default();
+            for (class, key, turn) in former.seats {
+                self.take_seat(class, Seat { key, turn, thread });
+            }
+        } else if !self.is_ready(thread) {
+            let turn = self.next_turn;
             self.next_turn += 1;
-        } else {
-            self.turns.remove(&thread);
+            self.ready.insert(thread, Ready { turn, seats: Vec::new() });
+            let mut class = Class::PREEMPTING;
+            while let Some(due) = self.due.range(Due::first(thread, class)..).next()
+                && due.thread == thread
+            {
+                let (found, key) = (due.class, due.key.clone());
+                self.show(thread, found, Some(key));
+                class = found.next();
+            }
         }
-        let mut class = Class::PREEMPTING;
-        while let Some(next) = self.next_class(thread, class, is_ready) {
-            self.refresh(thread, next);
-            class = next.next();
-        }
-    }
-
-    /// The first class from this one on that a thread has an entry of; or a seat for.
-    fn next_class(&self, thread: ThreadId, from: Class, of_entries: bool) -> Option<Class> {
-        if of_entries {
-            let due = self.due.range(Due::first(thread, from)..).next()?;
-            return (due.thread == thread).then_some(due.class);
-        }
-        let ((of, class), _) = self.seat_of.range((thread, from)..).next()?;
-        (*of == thread).then_some(*class)
     }
 
     /// A thread has had its turn.
     pub fn served(&mut self, thread: ThreadId) {
-        if let Some(turn) = self.turns.get_mut(&thread) {
-            *turn = self.next_turn;
+        if let Some(ready) = self.ready.get_mut(&thread) {
+            ready.turn = self.next_turn;
             self.next_turn += 1;
         }
     }
 
     pub fn is_ready(&self, thread: ThreadId) -> bool {
-        self.turns.contains_key(&thread)
+        self.ready.contains_key(&thread)
     }
 
-    /// The first job of a class in a thread, as it is shown.
-    fn seat_key(&self, thread: ThreadId, class: Class) -> Option<&Key> {
-        self.seat_of.get(&(thread, class)).map(|(key, _)| key)
+    fn first_due(&self, thread: ThreadId, class: Class) -> Option<Key> {
+        let due = self.due.range(Due::first(thread, class)..).next()?;
+        ((due.thread, due.class) == (thread, class)).then(|| due.key.clone())
     }
 
-    /// Lets a seat show what the thread has.
-    fn refresh(&mut self, thread: ThreadId, class: Class) {
-        let first = || {
-            let due = self.due.range(Due::first(thread, class)..).next()?;
-            ((due.thread, due.class) == (thread, class)).then(|| due.key.clone())
-        };
-        let turn = self.turns.get(&thread).copied();
-        let wanted = turn.and_then(|turn| Some((first()?, turn)));
-        let seat = |(key, turn): (Key, u64)| Seat { key, turn, thread };
-        let former = match &wanted {
-            Some(wanted) => self.seat_of.insert((thread, class), wanted.clone()),
-            None => self.seat_of.remove(&(thread, class)),
-        };
-        if former == wanted {
+    /// Lets the seat of a thread that may be served show the first job of a class; or there is none.
+    fn show(&mut self, thread: ThreadId, class: Class, first: Option<Key>) {
+        let Some(ready) = self.ready.get_mut(&thread) else {
             return;
+        };
+        let turn = ready.turn;
+        let place = ready.seats.binary_search_by_key(&class, |(class, _, _)| *class);
+        let former = match (place, &first) {
+            (Ok(place), Some(key)) => {
+                Some(std::mem::replace(&mut ready.seats[place], (class, key.clone(), turn)))
+            }
+            (Ok(place), None) => Some(ready.seats.remove(place)),
+            (Err(place), Some(key)) => {
+                ready.seats.insert(place, (class, key.clone(), turn));
+                None
+            }
+            (Err(_), None) => None,
+        };
+        if let Some((class, key, turn)) = former {
+            self.take_seat(class, Seat { key, turn, thread });
         }
-        let seats = self.seats.entry(class).or_default();
-        if let Some(former) = former {
-            seats.remove(&seat(former));
+        if let Some(key) = first {
+            self.seats.entry(class).or_default().insert(Seat { key, turn, thread });
         }
-        if let Some(wanted) = wanted {
-            seats.insert(seat(wanted));
-        }
-        if seats.is_empty() {
-            self.seats.remove(&class);
+    }
+
+    fn take_seat(&mut self, class: Class, seat: Seat) {
+        if let Some(seats) = self.seats.get_mut(&class) {
+            seats.remove(&seat);
+            if seats.is_empty() {
+                self.seats.remove(&class);
+            }
         }
     }
 
@@ -162,8 +178,10 @@ impl Index {
     }
 
     /// All threads that may be served.
-    pub fn ready(&self) -> impl Iterator<Item = ThreadId> {
-        self.turns.keys().copied()
+    pub fn ready(&self) -> Vec<ThreadId> {
+        let mut ready: Vec<ThreadId> = self.ready.keys().copied().collect();
+        ready.sort();
+        ready
     }
 
     /// Panics if what can be seen is not what is there.
@@ -176,13 +194,22 @@ impl Index {
         }
         let seats: usize = self.seats.values().map(BTreeSet::len).sum();
         assert_eq!(seats, firsts.len(), "seats");
-        assert_eq!(self.seat_of.len(), firsts.len(), "seats of threads");
+        let of_threads: usize = self.ready.values().map(|ready| ready.seats.len()).sum();
+        assert_eq!(of_threads, firsts.len(), "seats of threads");
         for ((thread, class), key) in firsts {
-            let (shown, turn) = &self.seat_of[&(thread, class)];
+            let seat = self.ready[&thread].seat(class);
+            let (_, shown, turn) = seat.expect("whatever is due in a thread is seen");
             assert_eq!(shown, key, "what is seen of {thread:?} in {class:?}");
             let seat = Seat { key: key.clone(), turn: *turn, thread };
             assert!(self.seats[&class].contains(&seat), "no seat for {thread:?}");
         }
+    }
+}
+
+impl Ready {
+    fn seat(&self, class: Class) -> Option<&(Class, Key, u64)> {
+        let place = self.seats.binary_search_by_key(&class, |(class, _, _)| *class);
+        place.ok().map(|place| &self.seats[place])
     }
 }
 

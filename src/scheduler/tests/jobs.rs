@@ -194,7 +194,7 @@ fn nobody_is_starved_by_urgent_messages() {
         if done == "2" {
             break;
         }
-        world.now = world.now + TIME_EACH;
+        world.now += TIME_EACH;
         world.says(agent, &format!("{done}/100\t\tok3"));
         world.hungry(agent);
         jobs = world.heard_by(agent);

@@ -43,7 +43,7 @@ impl Ring {
 
     /// A message comes, a second after the last, with one entry for each of these threads.
     pub fn comes(&mut self, message: usize, threads: &[usize]) {
-        self.now = self.now + Duration::from_secs(1);
+        self.now += Duration::from_secs(1);
         let mut entries = Vec::new();
         for number in threads {
             entries.push((thread(*number), VertexId::from_index(self.vertices)));

@@ -173,7 +173,7 @@ fn decisions_are_those_of_a_plain_list() {
         let (mut now, mut messages, mut vertices) = (START, 0, 0);
         for step in 0..STEPS {
             let at = format!("seed {seed}, step {step}");
-            now = now + Duration::from_secs(1);
+            now += Duration::from_secs(1);
             match random.u32(0..12) {
                 0 | 1 => {
                     messages += 1;
@@ -261,7 +261,7 @@ fn no_job_takes_longer_than_the_bound() {
         let (mut now, mut messages) = (START, 0);
         let mut of_vertex: Vec<MessageId> = Vec::new();
         for slot in 0..2000 {
-            now = now + Duration::from_millis(100);
+            now += Duration::from_millis(100);
             if random.u32(0..12) == 0 || jobs.is_empty() {
                 messages += 1;
                 let size = 1 + (400.0 * random.f64().powi(5)) as usize;

@@ -78,7 +78,7 @@ fn the_candidate_is_the_oldest_for_its_size() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 30);
     ring.comes_alone(2, 5);
-    ring.now = ring.now + std::time::Duration::from_secs(100);
+    ring.now += std::time::Duration::from_secs(100);
     assert_eq!(ring.sequence(2), "11");
     ring.comes_alone(3, 1);
     assert_eq!(ring.sequence(34), format!("{}223222{}", "1".repeat(8), "1".repeat(20)));
@@ -106,7 +106,7 @@ fn unused_slots_are_given_back() {
     ring.comes_alone(3, 1);
     assert_eq!(ring.sequence(2), "11");
     // The single entry of message 3 is cheaper, but message 2 is older for its size only later.
-    ring.now = ring.now + std::time::Duration::from_secs(1000);
+    ring.now += std::time::Duration::from_secs(1000);
     assert_eq!(ring.sequence(2), "31");
     assert_eq!(ring.sequence(4), "1112");
     // The second entry of message 2 is deleted.
