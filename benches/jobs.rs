@@ -174,7 +174,7 @@ impl World {
 
 /// A message, mostly for one host.
 fn arrival(number: u64, hosts: u64) -> Arrival {
-    let count = if number % ONE_LARGE_IN == 0 { LARGE } else { 1 };
+    let count = if number.is_multiple_of(ONE_LARGE_IN) { LARGE } else { 1 };
     let mut places: Vec<u64> = (0..count).map(|n| (number + n * (hosts / count)) % hosts).collect();
     places.sort_unstable();
     let groups = places.iter().map(|place| Group {

@@ -8,8 +8,8 @@ impl Jobs {
     /// job with nothing left, a count that is none.
     pub fn check(&self) {
         let mut left = HashMap::new();
-        for (job, _, _) in &self.entries {
-            *left.entry(*job).or_insert(0) += 1;
+        for (job, _, _) in self.all_entries() {
+            *left.entry(job).or_insert(0) += 1;
         }
         let mut children = HashMap::new();
         for (_, job) in self.jobs.iter() {
@@ -30,14 +30,14 @@ impl Jobs {
             assert!(has_preempted || job.class == Class::of(job.size), "its class");
         }
         assert_eq!(self.by_message.len(), self.jobs.len(), "messages with jobs");
-        assert_eq!(self.index.due().len(), self.entries.len(), "entries");
+        assert_eq!(self.index.due().len(), self.len(), "entries");
         for due in self.index.due() {
             let job = &self.jobs[due.key.job];
             assert!(
                 (due.class, &due.key) == (job.class, &job.key),
                 "an entry's key is not its job's"
             );
-            assert!(self.entries.contains(&(due.key.job, due.thread, due.vertex)), "no entry");
+            assert!(self.contains(job.message, (due.thread, due.vertex)), "no entry");
         }
         self.index.check();
     }
@@ -48,13 +48,25 @@ impl Jobs {
         message: super::MessageId,
         entry: (super::ThreadId, super::VertexId),
     ) -> bool {
-        let job = self.by_message.get(&message);
-        job.is_some_and(|job| self.entries.contains(&(*job, entry.0, entry.1)))
+        let Some(job) = self.by_message.get(&message) else {
+            return false;
+        };
+        let is_only = self.jobs[*job].only == Some(entry);
+        is_only || self.entries.contains(&(*job, entry.0, entry.1))
+    }
+
+    /// All entries, each with its job.
+    pub fn all_entries(
+        &self,
+    ) -> impl Iterator<Item = (super::JobId, super::ThreadId, super::VertexId)> {
+        let only = self.jobs.iter().filter_map(|(id, job)| Some((id, job.only?)));
+        let only = only.map(|(id, (thread, vertex))| (id, thread, vertex));
+        self.entries.iter().copied().chain(only)
     }
 
     /// How many entries are due.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.all_entries().count()
     }
 
     /// The threads that have window to spare.

@@ -45,6 +45,9 @@ impl Jobs {
     }
 
     fn entry_in(&self, job: JobId, thread: ThreadId) -> Option<(ThreadId, VertexId)> {
+        if let Some(only) = self.jobs[job].only {
+            return (only.0 == thread).then_some(only);
+        }
         let (of, found, vertex) = self.entries.range((job, thread, VertexId::FIRST)..).next()?;
         ((*of, *found) == (job, thread)).then_some((thread, *vertex))
     }

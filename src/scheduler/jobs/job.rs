@@ -5,6 +5,8 @@ use super::key::Key;
 use crate::config::Clause;
 use crate::scheduler::message::MessageId;
 use crate::scheduler::pool::Id;
+use crate::scheduler::thread::ThreadId;
+use crate::scheduler::vertex::VertexId;
 use serde::{Deserialize, Serialize};
 
 /// The number of a job.
@@ -36,6 +38,8 @@ pub struct Job {
     pub class: Class,
     /// The number of entries that it was classed by.
     pub size: u32,
+    /// Its entry, as long as it has no more than one. Most have never more.
+    pub only: Option<(ThreadId, VertexId)>,
     /// Entries that are due.
     pub left: u32,
     /// Entries that were given to agents.

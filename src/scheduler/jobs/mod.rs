@@ -49,6 +49,7 @@ pub struct Jobs {
     rules: Rules,
     jobs: Pool<Job>,
     by_message: HashMap<MessageId, JobId>,
+    /// The entries of jobs that have or had several.
     entries: BTreeSet<(JobId, ThreadId, VertexId)>,
     index: Index,
     /// The job that an entry was selected of last, with its own number; it may be gone.
@@ -94,8 +95,16 @@ impl Jobs {
         let job = &mut self.jobs[id];
         job.left = left;
         let (class, key) = (job.class, job.key.clone());
+        if let ([only], 1) = (entries, left) {
+            job.only = Some(*only);
+        } else if let Some((thread, vertex)) = job.only.take() {
+            self.entries.insert((id, thread, vertex));
+        }
+        let is_only = job.only.is_some();
         for (thread, vertex) in entries {
-            self.entries.insert((id, *thread, *vertex));
+            if !is_only {
+                self.entries.insert((id, *thread, *vertex));
+            }
             self.index.insert(Due { thread: *thread, class, key: key.clone(), vertex: *vertex });
         }
     }
@@ -111,6 +120,7 @@ impl Jobs {
             key,
             class: Class::of(size),
             size,
+            only: None,
             left: 0,
             selected: 0,
             spent: 0,
@@ -144,7 +154,9 @@ impl Jobs {
         job.left -= 1;
         let due = Due { thread, class: job.class, key: job.key.clone(), vertex };
         self.index.remove(&due);
-        self.entries.remove(&(id, thread, vertex));
+        if self.jobs[id].only.take().is_none() {
+            self.entries.remove(&(id, thread, vertex));
+        }
         if self.jobs[id].left == 0 {
             self.end(id);
         }
@@ -188,8 +200,8 @@ impl Jobs {
         job.class = class;
         let from = (id, ThreadId::FIRST, VertexId::FIRST);
         let entries = self.entries.range(from..).take_while(|(of, _, _)| *of == id);
-        for (_, thread, vertex) in entries {
-            let (thread, vertex) = (*thread, *vertex);
+        let entries = entries.map(|(_, thread, vertex)| (*thread, *vertex));
+        for (thread, vertex) in job.only.into_iter().chain(entries) {
             let former = Due { thread, class: former.0, key: former.1.clone(), vertex };
             self.index.remove(&former);
             self.index.insert(Due { thread, class, key: key.clone(), vertex });

@@ -82,10 +82,11 @@ impl Ring {
     /// An agent is hungry. Tells whose entry it gets, and of which thread.
     pub fn next(&mut self) -> Option<(usize, usize)> {
         let (chosen, vertex) = self.jobs.choose(self.now, None)?;
-        let of_vertex =
-            |(_, due, found): &&(JobId, ThreadId, VertexId)| (*due, *found) == (chosen, vertex);
-        let (job, _, _) = self.jobs.entries.iter().find(of_vertex).expect("it is due");
-        let message = self.jobs.jobs[*job].message;
+        let mut entries = self.jobs.all_entries();
+        let job = entries.find(|(_, due, found)| (*due, *found) == (chosen, vertex));
+        let (job, _, _) = job.expect("it is due");
+        drop(entries);
+        let message = self.jobs.jobs[job].message;
         self.jobs.select(message, chosen, vertex);
         *self.due.get_mut(&chosen.index()).expect("it is due") -= 1;
         *self.under_way.entry(chosen.index()).or_default() += 1;

@@ -159,7 +159,7 @@ fn random_rules(random: &mut Rng) -> Rules {
 }
 
 fn entries_of(message: MessageId, jobs: &Jobs) -> BTreeSet<(usize, usize)> {
-    let of_message = jobs.entries.iter().filter(|(job, _, _)| jobs.jobs[*job].message == message);
+    let of_message = jobs.all_entries().filter(|(job, _, _)| jobs.jobs[*job].message == message);
     of_message.map(|(_, thread, vertex)| (thread.index(), vertex.index())).collect()
 }
 
