@@ -28,6 +28,7 @@ impl Scheduler {
         for group in &arrival.groups {
             self.queue_group(now, message, group);
         }
+        self.join_jobs(message);
         if !arrival.turns.is_empty() {
             self.turn(&arrival.turns);
         }

@@ -36,6 +36,7 @@ impl Scheduler {
         self.threads[thread].ring = ring;
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
+        self.bring_entries(thread);
         self.review_ring(ring);
         // There is hardly ever any.
         if !self.standing.is_empty() {
@@ -47,6 +48,7 @@ impl Scheduler {
 
     pub(super) fn leave_ring(&mut self, thread: ThreadId) {
         self.unready(thread);
+        self.take_entries(thread);
         let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
         let threads = &mut self.rings[ring].threads;
         threads.swap_remove(slot);

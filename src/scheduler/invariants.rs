@@ -128,6 +128,7 @@ impl Scheduler {
 
     fn check_rings(&self) {
         for (id, ring) in self.rings.iter() {
+            self.check_jobs(id);
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");
             for thread in ring.ready.iter(self.threads.pool()) {

@@ -94,6 +94,7 @@ impl Stream {
         let draft = Draft {
             name: number.to_string(),
             body_offset: 0,
+            priority: None,
             log_id: String::from("<simulated>"),
             groups: vec![group],
         };

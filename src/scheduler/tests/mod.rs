@@ -2,6 +2,7 @@
 
 mod agents;
 mod feeding;
+mod jobs;
 mod learned;
 mod lifecycle;
 mod limits;
@@ -224,6 +225,7 @@ pub fn arrival(
         name: name(number),
         modified,
         created,
+        priority: 5,
         owes_report: false,
         leftover: None,
         turns: Vec::new(),

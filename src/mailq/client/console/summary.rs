@@ -195,6 +195,7 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
         "window" => ("window full", Style::Plain),
         "pace" => ("paced", Style::Plain),
         "no-command" => ("no command", Style::Bad),
+        "kept" => ("kept back", Style::Odd),
         // A limit.
         other => (other, Style::Odd),
     };
