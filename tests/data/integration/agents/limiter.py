@@ -4,7 +4,8 @@
     limiter.py CHANNEL SECONDS [CONNECTIONS]
 
 A delivery takes SECONDS, whatever the number of its recipients; a connection lasts as long. One too many is
-told `deferall`. The events, in ../../events: `job RECIPIENTS reached` or `job RECIPIENTS refused`.
+told `deferall`. The events, in ../../events: `job RECIPIENTS reached BEGIN` or `job
+RECIPIENTS refused BEGIN`, with the time at which it began.
 """
 
 import fcntl
@@ -25,16 +26,17 @@ def main(channel, seconds, connections="5"):
 
 
 def work(path, host, channel, seconds, connections, book):
+    begin = f"{time.time():.6f}"
     with ControlFile(path) as control:
         ours = [offset for offset, _ in recipients(control.text(), channel, host)]
         place = connect(connections)
         if place is None:
-            book.note("job", str(len(ours)), "refused")
+            book.note("job", str(len(ours)), "refused", begin)
             for offset in ours:
                 say(f"{number(path)}/{offset}\t\tdeferall 421 too many connections")
             return
         time.sleep(seconds)
-        book.note("job", str(len(ours)), "reached")
+        book.note("job", str(len(ours)), "reached", begin)
         for offset in ours:
             control.tag(offset, b"+")
             say(f"{number(path)}/{offset}\t\tok3 250 taken")
