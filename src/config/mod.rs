@@ -33,7 +33,9 @@ pub use clause::{Clause, ClauseId, Niceness, Place};
 pub use command::{Command, Expanded};
 pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
 pub use keywords::{Keyword, Status, keywords};
-pub use parameters::{BindAddress, MailqSocket, ParameterKeyword, Parameters, TcpPort, parameters};
+pub use parameters::{
+    BindAddress, MailqSocket, MemoryLimits, ParameterKeyword, Parameters, TcpPort, parameters,
+};
 pub(crate) use pattern::{Name, Pattern};
 pub use units::{Interval, parse_interval};
 pub use variables::Zenv;

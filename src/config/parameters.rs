@@ -34,6 +34,15 @@ pub struct Parameters {
     /// Keep a report that cannot be sent to anybody, below `$POSTOFFICE/postman/`.
     /// `PARAMstore-error-on-error`, default off.
     pub store_error_on_error: bool,
+    /// Messages in memory at a time. `PARAMmessage-active-limit`; see [`Parameters::memory`].
+    pub message_active_limit: Option<u32>,
+}
+
+/// How much of the queue is in memory at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Messages.
+    pub messages: usize,
 }
 
 impl Default for Parameters {
@@ -46,7 +55,17 @@ impl Default for Parameters {
             write_async: false,
             global_report_interval: Duration::from_secs(DEFAULT_REPORT_INTERVAL),
             store_error_on_error: false,
+            message_active_limit: None,
         }
+    }
+}
+
+impl Parameters {
+    /// How much of the queue is in memory at a time; `None` is all of it, as long as no parameter says
+    /// otherwise.
+    pub fn memory(&self) -> Option<MemoryLimits> {
+        let messages = self.message_active_limit?;
+        Some(MemoryLimits { messages: messages as usize })
     }
 }
 
@@ -214,6 +233,13 @@ fn switch(text: &str) -> Result<bool, ValueError> {
     parse_number(text).map(|number| number != 0)
 }
 
+/// A number that is not 0.
+fn positive(text: &str) -> Result<u32, ValueError> {
+    let number = parse_number(text)?;
+    let positive = u32::try_from(number).ok().filter(|number| *number > 0);
+    positive.ok_or_else(|| ValueError::new(0, "a number above 0 is needed here"))
+}
+
 fn shown_path(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.display().to_string())
 }
@@ -286,7 +312,18 @@ static PARAMETERS: &[ParameterKeyword] = &[
         },
         get: |parameters| parameters.mailq_socket.as_ref().map(MailqSocket::to_string),
     },
-    not_yet("PARAMmessage-active-limit", "20000", "Messages that are considered at a time."),
+    ParameterKeyword {
+        name: "PARAMmessage-active-limit",
+        aliases: &[],
+        default: "none; 20000 where another limit on memory is set",
+        takes: "a number",
+        about: "Messages in memory at a time; the others rest on disk.",
+        status: Status::Supported,
+        set: |parameters, text| {
+            positive(text).map(|limit| parameters.message_active_limit = Some(limit))
+        },
+        get: |parameters| parameters.message_active_limit.map(|limit| limit.to_string()),
+    },
     not_yet("PARAMmessage-recipient-limit", "20000", "Recipients kept in memory."),
     not_yet(
         "PARAMmessage-recipient-minimum",

@@ -275,7 +275,8 @@ fn parameters_are_read() {
     let config = config(
         "PARAMauthfile = \"/a\"\nPARAMAUTHFILE = \"/b\"\nPARAMnotifysock=UNIX:/n\n\
          parammsgwriteasync=7\nPARAMglobal-report-interval = 15m\nPARAMstore-error-on-error=0\n\
-         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nPARAMmailq-trust-network=1\nc\n",
+         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nPARAMmailq-trust-network=1\n\
+         PARAMmessage-active-limit=5\nc\n",
     );
     assert_eq!(
         config.parameters,
@@ -287,6 +288,7 @@ fn parameters_are_read() {
             write_async: true,
             global_report_interval: secs(900),
             store_error_on_error: false,
+            message_active_limit: Some(5),
         }
     );
 }
@@ -441,7 +443,7 @@ fn other_mistakes_are_named_too() {
          \tpriority=z priority=20 agent-timeout=0 overfeed=10001 skew=x user=-1 group=nosuch\n\
          \tgangschedule command=\"\" reporttimes=\"1h 5x\" retries=\"1 b\"\n\
          PARAMmailqsock=TCP:\nPARAMnotifysock=TCP:5\nPARAMglobal-report-interval=0\n\
-         PARAMmessage-active-limit=5\nPARAMauthfil=/a\nPARAMmsgwriteasync=yes\n/x\n[a\n",
+         PARAMmessage-active-limit=0\nPARAMauthfil=/a\nPARAMmsgwriteasync=yes\n/x\n[a\n",
         expect![[r#"
             refused
             cf:1:5: error: unknown keyword `maxrng`; did you mean `maxring`?
@@ -466,7 +468,7 @@ fn other_mistakes_are_named_too() {
             cf:6:20: error: a port or the name of a service is missing here
             cf:7:17: error: `TCP:5` is no path of a socket, such as UNIX:/path
             cf:8:29: error: an interval of 0 is not possible here
-            cf:9:1: error: `PARAMmessage-active-limit` is known, but not supported yet
+            cf:9:27: error: a number above 0 is needed here
             cf:10:1: error: unknown parameter `PARAMauthfil`; did you mean `PARAMauthfile`?
             cf:11:20: error: `yes` is not a whole number
             cf:12:1: error: no channel before the slash; * stands for any
@@ -671,6 +673,7 @@ fn what_is_shown_names_its_sources() {
         #PARAMglobal-report-interval=5m                 # default
         #PARAMmailq-trust-network=0                     # default
         #PARAMmailqsock                                 # default: TCP:mailq, which is port 174
+        #PARAMmessage-active-limit                      # default: none; 20000 where another limit on memory is set
         #PARAMmsgwriteasync=0                           # default
         #PARAMnotifysock                                # default: SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE
         #PARAMstore-error-on-error=0                    # default

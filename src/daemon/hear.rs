@@ -4,7 +4,7 @@
 use super::Daemon;
 use super::agents::Heard;
 use super::files::Done;
-use super::intake::Known;
+use super::intake::{Known, Verdict};
 use super::listen;
 use super::tokens::Source;
 use super::watched::Watched;
@@ -102,17 +102,23 @@ impl Daemon {
 
     /// Picks out what is new among the names that a scan has come upon.
     fn sort_names(&mut self, names: Vec<SpoolName>) {
-        let before = self.new_names.len();
+        let mut new = 0;
         for name in names {
-            if self.intake.found(&name, known(&self.core, &name)) {
+            let verdict = self.intake.found(&name, known(&self.core, &name));
+            new += usize::from(verdict != Verdict::Known);
+            if verdict == Verdict::Read {
                 self.new_names.push(name);
             }
         }
-        self.files.new_names(self.new_names.len() - before);
+        self.files.new_names(new);
     }
 
     fn take_file(&mut self, now: Timestamp, name: SpoolName, found: Found) {
         self.intake.read(name.number());
+        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        if !is_held && let Some((rested, wanted)) = self.intake.recall(name.number()) {
+            self.core.handle(now, Event::Recalled { number: name.number(), rested, wanted });
+        }
         match found {
             Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
             Found::Nothing => {}
@@ -191,7 +197,7 @@ impl Daemon {
                 log::debug!("a notice names no control file");
                 continue;
             };
-            if self.intake.found(&name, known(&self.core, &name)) {
+            if self.intake.found(&name, known(&self.core, &name)) == Verdict::Read {
                 self.files.read_soon(name);
             }
         }

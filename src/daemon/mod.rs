@@ -76,6 +76,9 @@ use std::time::{Duration, Instant};
 use tokens::Source;
 use watched::Watched;
 
+/// So many files that waited for room are asked for in one turn.
+const READ_A_TURN: usize = 256;
+
 /// A running scheduler.
 pub struct Daemon {
     poll: Poll,
@@ -138,6 +141,7 @@ impl Daemon {
             if let Some(step) = step {
                 log::warn!("the clock was set: {step:?}");
                 self.core.handle(now, Event::ClockSet(step));
+                self.intake.shift(step);
             }
             let unheard = std::mem::take(&mut self.again).into_iter();
             for source in unheard.chain(ready.iter().map(|event| Source::of(event.token()))) {
@@ -159,7 +163,7 @@ impl Daemon {
             return Some(Duration::ZERO);
         }
         let now = Timestamp::now();
-        let planned = [self.core.next_wakeup(), self.intake.next_wakeup()];
+        let planned = [self.core.next_wakeup(), self.intake.next_wakeup(self.core.loaded())];
         let planned = planned.into_iter().flatten().map(|time| time.since(now));
         let open_again = self.open_again.map(|at| at.saturating_duration_since(Instant::now()));
         let others = [
@@ -182,6 +186,7 @@ impl Daemon {
         if !self.is_ending && self.intake.begin_scan(now) {
             self.files.scan(self.scan_limits);
         }
+        self.fill_up(now);
         if self.is_loading && self.intake.is_settled() {
             self.end_loading(now);
         }
@@ -192,6 +197,20 @@ impl Daemon {
         self.core.look_around(now);
         self.rendezvous.write_on(&self.core, now);
         self.learned.write_on(&self.core);
+    }
+
+    /// Has files read that wait for room in memory, as far as there is room now.
+    fn fill_up(&mut self, now: Timestamp) {
+        let loaded = self.core.loaded();
+        let names = std::iter::from_fn(|| self.intake.next_outside(now, loaded));
+        let names: Vec<SpoolName> = names.take(READ_A_TURN).collect();
+        if !names.is_empty() {
+            self.files.read(names);
+        }
+        let is_crowded = self.intake.is_crowded(now, loaded);
+        if is_crowded != self.core.is_crowded() {
+            self.core.handle(now, Event::Crowded(is_crowded));
+        }
     }
 
     /// Tells the core what the former scheduler has learned, and what it was ordered. Before anything else.

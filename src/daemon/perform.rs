@@ -50,6 +50,8 @@ impl Daemon {
             Action::ReadAgain(name) => self.files.read_again(name),
             Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
             Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
+            Action::Rest { name, until, rested } => self.intake.rest(name, until, *rested),
+            Action::Awaken(wanted) => self.intake.awaken(&wanted),
             Action::KeepStanding { ticket } => self.orders.keep(ticket),
             Action::Obeyed { ticket, effect } => self.clients.obeyed(ticket, &effect),
             Action::Statistics(record) => {

@@ -94,6 +94,16 @@ impl Digest {
                 self.number(9 + u64::from(*aside));
                 self.name(name);
             }
+            Action::Rest { name, until, rested } => {
+                self.number(16);
+                self.name(name);
+                self.number(until.map_or(0, |until| until.nanoseconds() as u64));
+                self.bytes(format!("{rested:?}").as_bytes());
+            }
+            Action::Awaken(wanted) => {
+                self.number(17);
+                self.bytes(format!("{wanted:?}").as_bytes());
+            }
             Action::KeepStanding { ticket } => {
                 self.number(14);
                 self.number(ticket.unwrap_or_default());

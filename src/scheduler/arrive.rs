@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::list::List;
 use super::message::{Message, MessageId};
+use super::rest::{Recall, Recalled};
 use super::thread::ThreadId;
 use super::vertex::{InMessage, Place, Vertex};
 use crate::spool::{Arrival, Group};
@@ -16,6 +17,7 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
+        let recalled = self.take_recalled(&arrival);
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.leftover {
@@ -26,7 +28,7 @@ impl Scheduler {
         }
         self.recall_hold(message);
         for group in &arrival.groups {
-            self.queue_group(now, message, group);
+            self.queue_group(now, message, group, recalled.as_ref());
         }
         if !arrival.turns.is_empty() {
             self.turn(&arrival.turns);
@@ -34,7 +36,13 @@ impl Scheduler {
         self.remove_if_complete(message);
     }
 
-    fn queue_group(&mut self, now: Timestamp, message: MessageId, group: &Group) {
+    fn queue_group(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        group: &Group,
+        recalled: Option<&Recalled>,
+    ) {
         let thread = self.thread_for(now, &group.channel, &group.host);
         let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
         let count = group.offsets.len() as u32;
@@ -46,9 +54,16 @@ impl Scheduler {
         self.messages[message].vertices = vertices;
         self.threads[thread].recipients += count;
         // What was tried before waits with its thread, if that is still waiting.
-        let was_tried = self.recall_vertex(message, vertex);
-        let waits = was_tried && self.threads[thread].retry.wakeup.is_some();
-        let waits = waits || self.arrivals_wait(thread);
+        let recall = match recalled {
+            Some(recalled) => self.recall_rested(recalled, vertex),
+            None if self.recall_vertex(message, vertex) => Recall::Tried,
+            None => Recall::Unknown,
+        };
+        let waits = match recall {
+            Recall::Wanted => false,
+            Recall::Tried if self.threads[thread].retry.wakeup.is_some() => true,
+            _ => self.arrivals_wait(thread),
+        };
         let place = match waits {
             _ if self.messages[message].held => Place::Held,
             true => Place::Waiting,

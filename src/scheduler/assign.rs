@@ -17,6 +17,7 @@ impl Scheduler {
         let ring = self.ring_for(channel, host);
         let thread = self.threads.insert(Thread::new(destination, ring));
         self.join_ring(thread, ring);
+        self.recall_resting_thread(now, thread);
         self.recall_thread(now, thread);
         thread
     }
@@ -61,6 +62,8 @@ impl Scheduler {
             return;
         }
         let ring = thread_ref.ring;
+        self.thread_goes(thread);
+        let thread_ref = &self.threads[thread];
         self.lessons += u64::from(thread_ref.retry.wakeup.is_some());
         self.threads[thread].retry.wakeup = None;
         self.threads[thread].expiry_check = None;

@@ -22,6 +22,7 @@ impl Scheduler {
             thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
             self.set_thread_timer(thread);
         }
+        self.shift_rests(step);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);

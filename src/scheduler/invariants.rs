@@ -48,8 +48,7 @@ impl Scheduler {
             }
         }
         assert_eq!(*self.messages.by_second(), seconds, "messages by their age");
-        let left = self.counters.recipients_in - self.counters.recipients_out;
-        assert_eq!(left, recipients, "recipients in minus out");
+        assert_eq!(self.recipients(), recipients, "recipients in minus out and resting");
     }
 
     fn check_threads(&self) {

@@ -151,6 +151,16 @@ impl Messages {
         self.by_number.len()
     }
 
+    /// How many places there are, free ones included.
+    pub fn slots(&self) -> usize {
+        self.pool.slots()
+    }
+
+    /// The message in a place; `None` if it is free.
+    pub fn at(&self, slot: usize) -> Option<MessageId> {
+        self.pool.at(slot)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
         self.pool.iter()
     }

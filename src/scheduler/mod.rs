@@ -26,6 +26,7 @@
 //! | [`finish`] | when a message leaves the spool |
 //! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
+//! | [`rest`] | what leaves memory while others wait for room |
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`status`] | nothing: what the status log is told |
 //! | [`remark`] | how much of what agents do wrong is logged |
@@ -62,6 +63,8 @@ mod pool;
 pub mod records;
 mod reload;
 mod remark;
+mod rest;
+pub mod rested;
 mod resync;
 mod retry;
 mod review;
@@ -89,6 +92,7 @@ pub use destination::Destination;
 pub use event::{AgentEnd, Event, Reread};
 pub use inspect::{Inspected, Rest};
 pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
+pub use rested::{Rested, RestedVertex, Wanted};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
 pub use thread::Block;
@@ -145,6 +149,8 @@ pub struct Scheduler {
     /// What the former scheduler has left, until everything that was there is loaded.
     memory: Option<learned::Memory>,
     lessons: u64,
+    /// What rests on disk, because there is no room for it.
+    rests: rest::Rests,
     /// Threads that are being compared with the orders in force.
     review: review::Review,
     /// While threads are left that the present configuration is still to be applied to: where in their
@@ -202,6 +208,7 @@ impl Scheduler {
             write_trouble: None,
             memory: None,
             lessons: 0,
+            rests: rest::Rests::default(),
             review: review::Review::default(),
             swept: None,
             next_agent: 1,
@@ -236,6 +243,8 @@ impl Scheduler {
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
             Event::Watched(is_watched) => self.is_watched = is_watched,
+            Event::Recalled { number, rested, wanted } => self.recalled(number, rested, wanted),
+            Event::Crowded(is_crowded) => self.crowded(now, is_crowded),
         }
         self.serve_all(now);
     }
@@ -280,7 +289,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let (mut is_swept, mut is_reviewed) = (false, false);
+        let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
@@ -293,6 +302,7 @@ impl Scheduler {
                 Timer::KeepOrders => self.act(Action::KeepStanding { ticket: None }),
                 Timer::Sweep => is_swept = true,
                 Timer::Review => is_reviewed = true,
+                Timer::Rest => is_to_rest = true,
             }
         }
         // These set their timers again, for the next turn.
@@ -301,6 +311,9 @@ impl Scheduler {
         }
         if is_reviewed {
             self.review_on(now);
+        }
+        if is_to_rest {
+            self.rest_on(now);
         }
     }
 

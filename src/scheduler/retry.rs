@@ -6,7 +6,6 @@
 //! threads of one clause come to be tried together.
 
 use super::Scheduler;
-use super::contact::Contact;
 use super::thread::{Block, Retry, ThreadId};
 use super::vertex::{Place, VertexId};
 use crate::config::Clause;
@@ -60,9 +59,7 @@ impl Scheduler {
     pub(super) fn wake_thread(&mut self, thread: ThreadId) {
         self.lessons += 1;
         let thread_ref = &mut self.threads[thread];
-        thread_ref.retry.wakeup = None;
-        thread_ref.retry.block = None;
-        thread_ref.retry.contact = Contact::NONE;
+        thread_ref.retry.wake();
         for vertex in thread_ref.waiting.to_vec(&self.vertices) {
             thread_ref.move_vertex(&mut self.vertices, vertex, Place::Due);
         }

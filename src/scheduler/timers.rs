@@ -31,6 +31,8 @@ pub enum Timer {
     Sweep,
     /// Threads that are still to be compared with the orders in force.
     Review,
+    /// Messages that can be unloaded, while others wait for room.
+    Rest,
 }
 
 /// All timers, soonest first.

@@ -107,6 +107,14 @@ impl Diagnosis {
         Rc::new(Diagnosis { notary: kept(notary), message: kept(message) })
     }
 
+    /// A number that is the same for the same texts.
+    pub fn hash(&self) -> u64 {
+        let bytes = self.notary.iter().chain(&[0]).chain(&self.message[..]);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
     /// A diagnosis of the scheduler's own.
     pub fn of_scheduler(message: &str) -> Rc<Diagnosis> {
         Diagnosis::new(b"", message.as_bytes())

@@ -291,6 +291,9 @@ impl<O: Observer> Simulation<O> {
     /// The scheduler, and all that come, use another configuration.
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
+        if let Some(shell) = &mut self.shell {
+            shell.configured(&config);
+        }
         self.tell(Event::Configured(config));
         self.end_turn();
     }
@@ -307,15 +310,22 @@ impl<O: Observer> Simulation<O> {
     /// Somebody sets the wall clock forward.
     pub fn set_clock_forward(&mut self, by: Duration) {
         self.clock.set_forward(by);
-        self.tell(Event::ClockSet(ClockStep::Forward(by)));
+        self.clock_was_set(ClockStep::Forward(by));
         self.end_turn();
     }
 
     /// Somebody sets the wall clock back.
     pub fn set_clock_back(&mut self, by: Duration) {
         self.clock.set_back(by);
-        self.tell(Event::ClockSet(ClockStep::Back(by)));
+        self.clock_was_set(ClockStep::Back(by));
         self.end_turn();
+    }
+
+    fn clock_was_set(&mut self, step: ClockStep) {
+        if let Some(shell) = &mut self.shell {
+            shell.clock_set(step);
+        }
+        self.tell(Event::ClockSet(step));
     }
 
     /// All agents that live die.

@@ -7,11 +7,11 @@ use super::observer::Observer;
 use super::{Delays, Happening, Setup, Simulation, Written};
 use crate::agent::library::Scope;
 use crate::config::Config;
-use crate::daemon::intake::{Intake, Known};
+use crate::daemon::intake::{Intake, Known, Verdict};
 use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
 use crate::spool::SpoolName;
 use crate::spool::read::Found;
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -40,12 +40,14 @@ pub struct Shell {
 impl Shell {
     /// A scheduler that has just been started.
     pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
+        let mut intake = Intake::new();
+        intake.set_limit(memory_limit(&config));
         Shell {
             life,
             core: Scheduler::new(settings, config),
             pids: BTreeMap::new(),
             is_draining: false,
-            intake: Intake::new(),
+            intake,
             is_loading: true,
             has_scanned: false,
             reader_free: Timestamp::EPOCH,
@@ -60,8 +62,18 @@ impl Shell {
         if self.has_scanned && !setup.scans {
             return core;
         }
-        let intake = self.intake.next_wakeup();
+        let intake = self.intake.next_wakeup(self.core.loaded());
         core.into_iter().chain(intake).min()
+    }
+
+    /// Another configuration is in force.
+    pub fn configured(&mut self, config: &Config) {
+        self.intake.set_limit(memory_limit(config));
+    }
+
+    /// The wall clock was set.
+    pub fn clock_set(&mut self, step: ClockStep) {
+        self.intake.shift(step);
     }
 
     fn known(&self, name: &SpoolName) -> Known {
@@ -71,6 +83,11 @@ impl Shell {
             Some(true) => Known::Leaving,
         }
     }
+}
+
+/// How many messages may be in memory.
+fn memory_limit(config: &Config) -> Option<usize> {
+    config.parameters.memory().map(|limits| limits.messages)
 }
 
 impl<O: Observer> Simulation<O> {
@@ -96,6 +113,7 @@ impl<O: Observer> Simulation<O> {
         while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
             self.request_read(held, false);
         }
+        self.fill_up(wall);
         let Some(shell) = &mut self.shell else {
             return;
         };
@@ -111,6 +129,21 @@ impl<O: Observer> Simulation<O> {
         {
             shell.is_loading = false;
             self.tell(Event::InitialScanDone);
+        }
+    }
+
+    /// Has files read that wait for room in memory, as far as there is room now.
+    fn fill_up(&mut self, wall: Timestamp) {
+        while let Some(shell) = &mut self.shell
+            && let Some(name) = shell.intake.next_outside(wall, shell.core.loaded())
+        {
+            self.request_read(name, false);
+        }
+        if let Some(shell) = &mut self.shell {
+            let is_crowded = shell.intake.is_crowded(wall, shell.core.loaded());
+            if is_crowded != shell.core.is_crowded() {
+                self.tell(Event::Crowded(is_crowded));
+            }
         }
     }
 
@@ -171,6 +204,16 @@ impl<O: Observer> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
+            Action::Rest { name, until, rested } => {
+                if let Some(shell) = &mut self.shell {
+                    shell.intake.rest(name, until, *rested);
+                }
+            }
+            Action::Awaken(wanted) => {
+                if let Some(shell) = &mut self.shell {
+                    shell.intake.awaken(&wanted);
+                }
+            }
             Action::KeepStanding { ticket } => {
                 if let Some(shell) = &self.shell {
                     let orders = shell.core.standing_orders().iter().collect();
@@ -209,7 +252,7 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         let known = shell.known(&name);
-        if shell.intake.found(&name, known) {
+        if shell.intake.found(&name, known) == Verdict::Read {
             self.request_read(name, false);
         }
     }
@@ -222,7 +265,7 @@ impl<O: Observer> Simulation<O> {
         let mut new = Vec::new();
         for name in self.disk.names() {
             let known = shell.known(&name);
-            if shell.intake.found(&name, known) {
+            if shell.intake.found(&name, known) == Verdict::Read {
                 new.push((self.disk.changed(name.number()), name));
             }
         }
@@ -284,6 +327,13 @@ impl<O: Observer> Simulation<O> {
             return self.tell(Event::ReadAgain { number, outcome });
         }
         shell.intake.read(number);
+        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        if !is_held && let Some((rested, wanted)) = shell.intake.recall(number) {
+            self.tell(Event::Recalled { number, rested, wanted });
+        }
+        let Some(shell) = &mut self.shell else {
+            return;
+        };
         match found {
             Found::Arrival(arrival) => self.tell(Event::Arrived(arrival)),
             Found::Nothing => {}

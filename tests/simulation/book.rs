@@ -64,10 +64,14 @@ impl Book {
 
     /// It has decided something.
     pub fn decided(&mut self, action: &Action) {
-        if let Action::Note(note) = action
-            && !matches!(note.occasion, Occasion::Success | Occasion::Failure)
-        {
-            note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
+        match action {
+            Action::Note(note)
+                if !matches!(note.occasion, Occasion::Success | Occasion::Failure) =>
+            {
+                note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
+            }
+            Action::Rest { name, .. } => self.forget(name.number()),
+            _ => {}
         }
     }
 

@@ -54,6 +54,8 @@ pub struct Oracle {
     client: Option<Box<Client>>,
     /// For what clients do.
     random: Rng,
+    /// How many messages may be in memory.
+    most_messages: usize,
     /// What the wall clock showed when the core was told something last.
     told_at: Timestamp,
     pub totals: Totals,
@@ -82,6 +84,8 @@ pub struct Totals {
     /// New mail that waited for the retry time of its thread, and that did not.
     pub new_waited: u64,
     pub new_went: u64,
+    /// Messages that left memory because others waited for room.
+    pub rested: u64,
 }
 
 impl Totals {
@@ -101,6 +105,7 @@ impl Totals {
         self.orders += other.orders;
         self.new_waited += other.new_waited;
         self.new_went += other.new_went;
+        self.rested += other.rested;
     }
 }
 
@@ -173,6 +178,7 @@ impl Oracle {
             waits: Waits::default(),
             client: None,
             random: Rng::with_seed(seed),
+            most_messages: usize::MAX,
             told_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -305,6 +311,16 @@ impl Oracle {
             }
         }
         self.totals.expired += expired;
+    }
+
+    fn rests(&mut self, number: u64) {
+        self.totals.rested += 1;
+        // One that says `#hungry` too often may go on with a job of it, and nobody listens.
+        if self.agents.values().any(|agent| agent.is_greedy)
+            && let Some(message) = self.message_of(number)
+        {
+            message.is_troubled = true;
+        }
     }
 
     fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
@@ -490,6 +506,8 @@ impl Observer for Oracle {
                 }
             }
             Event::Configured(config) => {
+                // Those that are being read may still come.
+                self.most_messages = self.most_messages.max(most_messages(config));
                 self.config = config.clone();
                 self.era += 1;
             }
@@ -536,6 +554,7 @@ impl Observer for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
+            Action::Rest { name, .. } => self.rests(name.number()),
             Action::Obeyed { ticket, effect } => self.obeyed(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
@@ -620,6 +639,7 @@ impl Observer for Oracle {
     fn started(&mut self, at: At, config: &Rc<Config>, settings: &Settings) {
         self.trace.add(at, || "a scheduler starts".to_string());
         self.config = config.clone();
+        self.most_messages = most_messages(config);
         self.era += 1;
         self.mode = Mode::new(settings.clone());
         self.operators.scheduler_starts();
@@ -632,6 +652,8 @@ impl Observer for Oracle {
         };
         if at.step.is_multiple_of(self.look_every) {
             core.check_invariants();
+            let loaded = core.loaded();
+            assert!(loaded <= self.most_messages, "{loaded} messages are in memory");
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals());
@@ -652,6 +674,10 @@ impl Ledger {
     fn new(wishes: Events) -> Ledger {
         Ledger { wishes: Some(wishes), ..Ledger::default() }
     }
+}
+
+fn most_messages(config: &Config) -> usize {
+    config.parameters.memory().map_or(usize::MAX, |limits| limits.messages)
 }
 
 fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {

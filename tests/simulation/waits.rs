@@ -92,7 +92,7 @@ impl Waits {
                 }
                 self.add(News::Much);
             }
-            Event::Learned(_) => self.remembers = true,
+            Event::Learned(_) | Event::Recalled { .. } => self.remembers = true,
             Event::Configured(_) | Event::ClockSet(_) => {
                 // They may move wake-ups.
                 for seen in self.threads.values_mut() {

@@ -125,9 +125,17 @@ pub fn hosts(random: &mut Rng) -> Hosts {
     Hosts::new(rules.into(), Nature { fail_rate: 0.01, ..usual })
 }
 
+/// How much of the queue may be in memory: hardly anything in every other world.
+pub fn memory(random: &mut Rng) -> String {
+    match random.bool() {
+        true => format!("PARAMmessage-active-limit={}\n", 1 << random.u32(0..6)),
+        false => String::new(),
+    }
+}
+
 /// A configuration with limits that matter.
-pub fn config(random: &mut Rng) -> Rc<Config> {
-    let text = config_text(random);
+pub fn config(memory: &str, random: &mut Rng) -> Rc<Config> {
+    let text = memory.to_string() + &config_text(random);
     let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)

@@ -5,7 +5,10 @@ use crate::control_file::ControlFileError;
 use crate::recording::digest::Digest;
 use crate::recording::entry::{self, Verdict};
 use crate::scheduler::standing::{Author, Hold, Scope, Standing};
-use crate::scheduler::{AgentEnd, AgentId, Destination, Event, Order, Reread, Scheduler, Target};
+use crate::scheduler::{
+    AgentEnd, AgentId, Destination, Event, Order, Reread, Rested, RestedVertex, Scheduler, Target,
+    Wanted,
+};
 use crate::spool::{Arrival, Group, HashFolder, SpoolId, SpoolName};
 use expect_test::expect;
 use std::io::ErrorKind;
@@ -43,6 +46,12 @@ fn id() -> SpoolId {
 
 fn ordered(order: Order) -> Event<'static> {
     Event::Ordered { ticket: 7, by: "root".to_string(), order }
+}
+
+fn rested() -> Rested {
+    let to = Destination::new(b"c", b"a.test");
+    let vertices = [RestedVertex::new(&to, 3, true, 7)].into();
+    Rested { modified: START, recipients: 2, vertices }
 }
 
 /// One of every kind, but for new configurations.
@@ -86,6 +95,8 @@ fn events() -> Vec<Event<'static>> {
         Event::Drain,
         Event::Tick,
         Event::Watched(true),
+        Event::Recalled { number, rested: rested(), wanted: vec![Wanted::of_host(b"a.test")] },
+        Event::Crowded(true),
     ]
 }
 
@@ -121,7 +132,7 @@ fn the_format_has_not_changed() {
     let checkpoint = postcard::to_stdvec(&core.checkpoint()).expect("written").len();
     let found =
         format!("format {FORMAT}: events {events:016x}, a checkpoint of {checkpoint} bytes");
-    expect!["format 7: events 63456ce8918e450e, a checkpoint of 402 bytes"].assert_eq(&found);
+    expect!["format 8: events be068bafa84082c0, a checkpoint of 414 bytes"].assert_eq(&found);
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub struct Statistics {
     /// By destination, in the order in which they came up.
     pub destinations: Vec<Fate>,
     numbers: HashMap<Destination, usize>,
+    /// A message that has rested on disk, and arrives again.
+    comes_back: Option<u64>,
     /// Queues and agents over time.
     pub samples: Vec<Sample>,
 }
@@ -62,6 +64,7 @@ impl Statistics {
             agents_started: 0,
             destinations: Vec::new(),
             numbers: HashMap::new(),
+            comes_back: None,
             samples: Vec::new(),
         }
     }
@@ -109,7 +112,12 @@ impl Observer for Statistics {
     }
 
     fn told(&mut self, _at: At, event: &Event<'_>) {
-        if let Event::Arrived(arrival) = event {
+        if let Event::Recalled { number, .. } = event {
+            self.comes_back = Some(*number);
+        }
+        if let Event::Arrived(arrival) = event
+            && self.comes_back.take() != Some(arrival.name.number())
+        {
             for group in &arrival.groups {
                 let destination = Destination::new(&group.channel, &group.host);
                 self.fate(destination).recipients += group.offsets.len() as u64;

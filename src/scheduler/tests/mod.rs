@@ -8,6 +8,7 @@ mod limits;
 mod orders;
 mod outcomes;
 mod reload;
+mod rest;
 mod status;
 
 use super::*;

@@ -1,8 +1,14 @@
 //! Which control files are to be read, and when to look for more. Pure: told what was found, asked
 //! what to do.
 
+mod outside;
+
+pub use outside::Waiting;
+
+use crate::scheduler::{Rested, Wanted};
 use crate::spool::SpoolName;
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
+use outside::Outside;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -35,6 +41,17 @@ pub enum Known {
     Leaving,
 }
 
+/// What is to be done about a file that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing, it is known.
+    Known,
+    /// It is to be read.
+    Read,
+    /// It is new, and is read when there is room for it.
+    Later,
+}
+
 /// Control files between being found and being loaded.
 pub struct Intake {
     /// Files that were handed to the reader.
@@ -57,6 +74,10 @@ pub struct Intake {
     /// The last scan met a limit.
     is_truncated: bool,
     scans: u64,
+    /// How many messages may be in memory.
+    limit: Option<usize>,
+    /// What waits until there is room, and what rests.
+    outside: Outside,
 }
 
 impl Intake {
@@ -75,27 +96,85 @@ impl Intake {
             is_asked_again: false,
             is_truncated: false,
             scans: 0,
+            limit: None,
+            outside: Outside::default(),
         }
     }
 
-    /// A scan or a datagram has named a file. Tells whether it is to be read.
-    pub fn found(&mut self, name: &SpoolName, known: Known) -> bool {
+    /// Lets at most so many messages be in memory from now on; `None` is all.
+    pub fn set_limit(&mut self, limit: Option<usize>) {
+        self.limit = limit;
+    }
+
+    /// A scan or a datagram has named a file.
+    pub fn found(&mut self, name: &SpoolName, known: Known) -> Verdict {
         let number = name.number();
         match known {
-            Known::Queued => return false,
+            Known::Queued => return Verdict::Known,
             Known::Leaving => {
                 self.again.insert(number, name.clone());
-                return false;
+                return Verdict::Known;
             }
             Known::No => {}
         }
         let is_ours = self.reading.contains(&number)
             || self.held_numbers.contains(&number)
-            || self.refused.contains_key(&number);
-        if !is_ours {
-            self.reading.insert(number);
+            || self.refused.contains_key(&number)
+            || self.outside.knows(number);
+        match self.limit {
+            _ if is_ours => Verdict::Known,
+            Some(_) if self.outside.add(name.clone()) => Verdict::Later,
+            // The next scan finds it again.
+            Some(_) => Verdict::Known,
+            None => {
+                self.reading.insert(number);
+                Verdict::Read
+            }
         }
-        !is_ours
+    }
+
+    /// The next file that waits outside and for which there is room, with so many messages in memory.
+    pub fn next_outside(&mut self, now: Timestamp, loaded: usize) -> Option<SpoolName> {
+        if !self.has_room(loaded) || !self.outside.has_something(now) {
+            return None;
+        }
+        let name = self.outside.next(now)?;
+        self.reading.insert(name.number());
+        Some(name)
+    }
+
+    fn has_room(&self, loaded: usize) -> bool {
+        self.limit.is_none_or(|limit| loaded + self.reading.len() < limit)
+    }
+
+    /// Whether files wait outside only because there is no room for them.
+    pub fn is_crowded(&self, now: Timestamp, loaded: usize) -> bool {
+        !self.has_room(loaded) && self.outside.has_something(now)
+    }
+
+    /// A message has left memory and rests on disk until a certain time; `None` is when it is wanted.
+    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, rested: Rested) {
+        self.outside.rest(name, until, rested);
+    }
+
+    /// What is known of a message that was read again because it has rested.
+    pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
+        self.outside.recall(number)
+    }
+
+    /// Somebody asks for messages that rest.
+    pub fn awaken(&mut self, wanted: &[Wanted]) {
+        self.outside.awaken(wanted);
+    }
+
+    /// How many files wait outside.
+    pub fn waiting(&self) -> Waiting {
+        self.outside.waiting()
+    }
+
+    /// The clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.outside.shift(step);
     }
 
     /// The reader is through with a file.
@@ -141,23 +220,37 @@ impl Intake {
         self.refused.insert(number, now + REFUSED_WAIT);
     }
 
-    /// A message has left the spool. If a file of its number was found meanwhile, that is to be read.
+    /// A message has left the spool. If a file of its number was found meanwhile, that is to be read; it is
+    /// returned, unless it has to wait for room.
     pub fn left(&mut self, number: u64) -> Option<SpoolName> {
         let name = self.again.remove(&number)?;
-        self.reading.insert(number);
-        Some(name)
+        self.read_or_wait(name)
     }
 
     /// A file that was held and is to be looked at now.
     pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
-        let (time, number) = *self.held.first_key_value()?.0;
-        // Nothing is held for longer than that, but by a clock that has been set back since.
-        if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
+        loop {
+            let (time, number) = *self.held.first_key_value()?.0;
+            // Nothing is held for longer than that, but by a clock that has been set back since.
+            if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
+                return None;
+            }
+            self.held_numbers.remove(&number);
+            let name = self.held.remove(&(time, number))?;
+            if let Some(name) = self.read_or_wait(name) {
+                return Some(name);
+            }
+        }
+    }
+
+    fn read_or_wait(&mut self, name: SpoolName) -> Option<SpoolName> {
+        // If there is no room for the name, the next scan finds it again.
+        if self.limit.is_some() {
+            self.outside.add(name);
             return None;
         }
-        self.held_numbers.remove(&number);
-        self.reading.insert(number);
-        self.held.remove(&(time, number))
+        self.reading.insert(name.number());
+        Some(name)
     }
 
     /// Whether to begin a scan now. If so, it has begun.
@@ -200,8 +293,17 @@ impl Intake {
         self.scans > 0 && !self.is_scanning && !self.is_truncated && self.reading.is_empty()
     }
 
-    /// When something is to be done, if nothing is told before.
-    pub fn next_wakeup(&self) -> Option<Timestamp> {
+    /// When something is to be done with so many messages in memory, if nothing is told before.
+    pub fn next_wakeup(&self, loaded: usize) -> Option<Timestamp> {
+        let next = self.next_planned();
+        let back = self.outside.next_back().filter(|_| self.has_room(loaded));
+        match self.outside.has_something(Timestamp::EPOCH) && self.has_room(loaded) {
+            true => Some(Timestamp::EPOCH),
+            false => next.into_iter().chain(back).min(),
+        }
+    }
+
+    fn next_planned(&self) -> Option<Timestamp> {
         let held = self.held.first_key_value().map(|((time, _), _)| *time);
         let scan = (!self.is_scanning).then_some(self.next_scan);
         match (held, scan) {
@@ -229,17 +331,17 @@ mod tests {
     #[test]
     fn a_file_is_read_once_however_often_it_is_found() {
         let mut intake = intake();
-        assert!(intake.found(&name(1), Known::No));
-        assert!(!intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
         intake.read(1);
-        assert!(!intake.found(&name(1), Known::Queued));
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::Queued), Verdict::Known);
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
     }
 
     #[test]
     fn a_number_that_comes_again_while_it_leaves_is_not_forgotten() {
         let mut intake = intake();
-        assert!(!intake.found(&name(1), Known::Leaving));
+        assert_eq!(intake.found(&name(1), Known::Leaving), Verdict::Known);
         assert_eq!(intake.left(1), Some(name(1)));
         assert_eq!(intake.left(1), None);
         assert_eq!(intake.left(2), None);
@@ -248,10 +350,10 @@ mod tests {
     #[test]
     fn a_locked_file_is_looked_at_again_in_time() {
         let mut intake = intake();
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.read(1);
         intake.locked(NOW, name(1));
-        assert!(!intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
@@ -262,7 +364,7 @@ mod tests {
         let mut intake = intake();
         assert!(intake.without_queue(NOW, name(1)));
         assert!(!intake.without_queue(NOW, name(2)));
-        assert!(!intake.found(&name(2), Known::No));
+        assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
         let later = NOW + FAILED_WAIT;
         assert_eq!(intake.next_held(later), Some(name(1)));
         assert_eq!(intake.next_held(later), Some(name(2)));
@@ -283,7 +385,7 @@ mod tests {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.locked(NOW, name(1));
         let before = NOW - Duration::from_secs(3600);
         assert_eq!(intake.next_held(before), Some(name(1)));
@@ -293,21 +395,23 @@ mod tests {
     #[test]
     fn a_refused_file_is_read_again_with_a_scan_after_a_while() {
         let mut intake = intake();
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.read(1);
         intake.refuse(NOW, 1);
         for (seconds, is_read) in [(0, false), (599, false), (600, true)] {
             assert!(intake.begin_scan(NOW + Duration::from_secs(seconds)));
-            assert_eq!(intake.found(&name(1), Known::No), is_read, "after {seconds} s");
+            let verdict = intake.found(&name(1), Known::No);
+            assert_eq!(verdict == Verdict::Read, is_read, "after {seconds} s");
             intake.end_scan(NOW, false);
         }
         intake.refuse(NOW, 2);
         assert!(intake.begin_scan(NOW + Duration::from_secs(601)));
         intake.end_scan(NOW - Duration::from_secs(3600), false);
         intake.refuse(NOW, 2);
-        assert!(!intake.found(&name(2), Known::No));
+        assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
         assert!(intake.begin_scan(NOW - Duration::from_secs(1800)));
-        assert!(intake.found(&name(2), Known::No), "the clock has been set back");
+        let verdict = intake.found(&name(2), Known::No);
+        assert_eq!(verdict, Verdict::Read, "the clock has been set back");
     }
 
     #[test]
@@ -345,6 +449,42 @@ mod tests {
             intake.found(&name(number), Known::No);
         }
         intake.end_scan(NOW, false);
-        assert_eq!(intake.next_wakeup(), Some(NOW + Duration::from_secs(13)));
+        assert_eq!(intake.next_wakeup(0), Some(NOW + Duration::from_secs(13)));
+    }
+
+    #[test]
+    fn files_wait_until_there_is_room() {
+        let mut intake = intake();
+        intake.set_limit(Some(3));
+        for number in 1..=5 {
+            assert_eq!(intake.found(&name(number), Known::No), Verdict::Later);
+            assert_eq!(intake.found(&name(number), Known::No), Verdict::Known);
+        }
+        assert_eq!(intake.next_wakeup(0), Some(Timestamp::EPOCH));
+        let read = |intake: &mut Intake, loaded| {
+            let all = std::iter::from_fn(|| intake.next_outside(NOW, loaded));
+            all.map(|name| name.number()).collect::<Vec<u64>>()
+        };
+        assert_eq!(read(&mut intake, 1), [1, 2]);
+        assert!(intake.is_crowded(NOW, 1));
+        intake.read(1);
+        assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
+        intake.read(2);
+        assert_eq!(read(&mut intake, 2), [3]);
+        assert_eq!(intake.waiting(), Waiting { to_be_read: 2, resting: 0 });
+        intake.set_limit(None);
+        assert_eq!(read(&mut intake, 100), [4, 5]);
+        assert!(!intake.is_crowded(NOW, 100));
+    }
+
+    #[test]
+    fn what_was_held_waits_for_room_too() {
+        let mut intake = intake();
+        intake.set_limit(Some(1));
+        intake.locked(NOW, name(1));
+        let later = NOW + LOCKED_WAIT;
+        assert_eq!(intake.next_held(later), None);
+        assert_eq!(intake.next_outside(later, 1), None);
+        assert_eq!(intake.next_outside(later, 0), Some(name(1)));
     }
 }
