@@ -374,6 +374,7 @@ impl World {
                 scheduler: &self.core,
                 now: START,
                 process: Process { started: START, pid: 1, is_loading: false },
+                elsewhere: &(),
                 accounts: &mut Rc::default,
                 secret: &[0; 32],
                 watch: &watch,

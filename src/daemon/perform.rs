@@ -69,7 +69,7 @@ impl Daemon {
         while let Some((client, findings)) = self.inquiries.next_result() {
             self.clients.learn(client, findings);
         }
-        self.clients.serve(&self.core, now);
+        self.clients.serve(&self.core, &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Inquire(inquiry) => self.inquiries.ask(client, inquiry),
@@ -88,6 +88,12 @@ impl Daemon {
     fn do_chore(&mut self, now: Timestamp, chore: &Chore) -> Result<(), String> {
         match chore {
             Chore::Reload => self.reload(now),
+            Chore::Load(number) => {
+                if let Some(name) = self.intake.fetch(*number) {
+                    self.files.read_soon(name);
+                }
+                Ok(())
+            }
             Chore::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);

@@ -313,11 +313,12 @@ impl Oracle {
         self.totals.expired += expired;
     }
 
-    fn rests(&mut self, number: u64) {
-        self.totals.rested += 1;
-        // One that says `#hungry` too often may go on with a job of it, and nobody listens.
-        if self.agents.values().any(|agent| agent.is_greedy)
-            && let Some(message) = self.message_of(number)
+    /// One that says `#hungry` too often may go on with a job of a message that rests by now, and nobody
+    /// listens: then a success is not noted.
+    fn heard_of_absent(&mut self, line: &[u8]) {
+        if let Answer::Report(report) = Answer::parse(line)
+            && self.book.path(report.number).is_none()
+            && let Some(message) = self.message_of(report.number)
         {
             message.is_troubled = true;
         }
@@ -497,7 +498,10 @@ impl Observer for Oracle {
             Event::ReadAgain { number, outcome: Reread::Gone } => {
                 self.operators.message_goes(*number);
             }
-            Event::AgentSaid { agent, line } => self.heard(*agent, line),
+            Event::AgentSaid { agent, line } => {
+                self.heard_of_absent(line);
+                self.heard(*agent, line);
+            }
             Event::AgentEnded { agent, .. } => {
                 if let Some(agent) = self.agents.remove(agent)
                     && let Some((host, _)) = agent.at
@@ -554,7 +558,7 @@ impl Observer for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
-            Action::Rest { name, .. } => self.rests(name.number()),
+            Action::Rest { .. } => self.totals.rested += 1,
             Action::Obeyed { ticket, effect } => self.obeyed(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {

@@ -16,6 +16,7 @@ use super::seldom::Seldom;
 use crate::mailq::login::Challenge;
 use crate::mailq::scram::Secret;
 use crate::mailq::v1::Dump;
+use crate::mailq::v2::elsewhere::Elsewhere;
 use crate::mailq::v2::events::Watch;
 use crate::mailq::v2::{
     Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
@@ -311,8 +312,8 @@ impl Clients {
     }
 
     /// Writes on for all clients that have room, within the share of one turn.
-    pub fn serve(&mut self, scheduler: &Scheduler, now: Timestamp) {
-        self.write_on(scheduler, now);
+    pub fn serve(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
+        self.write_on(scheduler, elsewhere, now);
         // Some may have made room.
         self.admit(scheduler);
         for remark in self.remarks.drain(..) {
@@ -328,7 +329,7 @@ impl Clients {
         }
     }
 
-    fn write_on(&mut self, scheduler: &Scheduler, now: Timestamp) {
+    fn write_on(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
         if self.clients.is_empty() {
             return;
         }
@@ -345,7 +346,8 @@ impl Clients {
             if left == 0 || begun.elapsed() > TIME_OF_TURN {
                 return;
             }
-            let (written, is_over) = self.serve_one(number, scheduler, now, patience, &mut slots);
+            let (written, is_over) =
+                self.serve_one(number, (scheduler, elsewhere), now, patience, &mut slots);
             left = left.saturating_sub(written);
             if is_over {
                 self.remove(number);
@@ -357,7 +359,7 @@ impl Clients {
     fn serve_one(
         &mut self,
         number: usize,
-        scheduler: &Scheduler,
+        (scheduler, elsewhere): (&Scheduler, &dyn Elsewhere),
         now: Timestamp,
         patience: Duration,
         slots: &mut usize,
@@ -372,6 +374,7 @@ impl Clients {
             scheduler,
             now,
             process: self.process,
+            elsewhere,
             secret: self.secret.as_ref().unwrap_or(&NO_SECRET),
             watch: &self.watch,
             accounts: &mut || accounts.current(),

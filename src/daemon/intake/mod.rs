@@ -3,8 +3,7 @@
 
 mod outside;
 
-pub use outside::Waiting;
-
+use crate::mailq::v2::elsewhere::{Elsewhere, Waiting, Whereabouts};
 use crate::scheduler::{Rested, Wanted};
 use crate::spool::SpoolName;
 use crate::time::{ClockStep, Timestamp};
@@ -167,9 +166,12 @@ impl Intake {
         self.outside.awaken(wanted);
     }
 
-    /// How many files wait outside.
-    pub fn waiting(&self) -> Waiting {
-        self.outside.waiting()
+    /// Somebody wants to have a message in memory, whether there is room or not. It is returned if it is to
+    /// be read.
+    pub fn fetch(&mut self, number: u64) -> Option<SpoolName> {
+        let name = self.outside.fetch(number)?;
+        self.reading.insert(number);
+        Some(name)
     }
 
     /// The clock was set.
@@ -310,6 +312,17 @@ impl Intake {
             (Some(held), Some(scan)) => Some(held.min(scan)),
             (held, scan) => held.or(scan),
         }
+    }
+}
+
+impl Elsewhere for Intake {
+    fn waiting(&self) -> Waiting {
+        self.outside.waiting()
+    }
+
+    fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
+        let is_read = self.reading.contains(&number).then_some(Whereabouts::Read);
+        is_read.or_else(|| self.outside.whereabouts(number))
     }
 }
 

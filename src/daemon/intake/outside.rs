@@ -1,6 +1,7 @@
 //! Control files that are known, and not in memory: those that are still to be read, and messages that rest
 //! until something is to be done about them. Little is kept of each, as there may be millions.
 
+use crate::mailq::v2::elsewhere::{Waiting, Whereabouts};
 use crate::scheduler::{Rested, Wanted};
 use crate::spool::{HashFolder, SpoolName};
 use crate::time::{ClockStep, Timestamp};
@@ -39,15 +40,6 @@ struct Resting {
     until: u32,
     folder: HashFolder,
     rested: Rested,
-}
-
-/// How many files wait outside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
-    /// To be read as soon as there is room.
-    pub to_be_read: usize,
-    /// Messages that rest until a certain time.
-    pub resting: usize,
 }
 
 impl Outside {
@@ -148,6 +140,23 @@ impl Outside {
         self.returning.insert(number, (rested, wanted.into_iter().collect()));
         let odd = self.odd.remove(&number);
         Some(odd.unwrap_or_else(|| SpoolName::plain(folder, number)))
+    }
+
+    /// Takes out a message that somebody wants to have in memory now.
+    pub fn fetch(&mut self, number: u64) -> Option<SpoolName> {
+        if !self.fresh_numbers.remove(&number) {
+            return self.take(number, None);
+        }
+        let place = self.fresh.iter().position(|name| name.number() == number)?;
+        self.fresh.remove(place)
+    }
+
+    /// Where a message is.
+    pub fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
+        if self.fresh_numbers.contains(&number) {
+            return Some(Whereabouts::InLine);
+        }
+        self.resting.get(&number).map(|resting| Whereabouts::Rests(time_of(resting.until)))
     }
 
     /// What is known of a message that was read again.
