@@ -423,5 +423,7 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         failed: 0,
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets }],
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }

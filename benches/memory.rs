@@ -22,11 +22,11 @@ use zsched::spool::{HashFolder, HashLevel, Spool, SpoolName};
 const CONFIGURATION: &str = "\
 PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
 PARAMmessage-active-limit = 20000
+later/*
+\tqueueonly expiry=3d
+\tcommand=\"discard -c $channel\"
 */*
 \tmaxta=20 maxring=20 overfeed=150 expiry=3d
-\tcommand=\"discard -c $channel\"
-later/*
-\tqueueonly
 \tcommand=\"discard -c $channel\"
 ";
 /// How long anything may take.

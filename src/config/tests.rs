@@ -215,6 +215,9 @@ fn defaults_are_those_of_the_manual_page() {
             delivery_form: None,
             expiry_form: None,
             agent_timeout: 3600s,
+            recipient_limit: 20000,
+            refill_limit: 100,
+            refill_delay: 5s,
             agent_life: None,
             lines: {
                 "bychannel": 1,
@@ -289,6 +292,8 @@ fn parameters_are_read() {
             global_report_interval: secs(900),
             store_error_on_error: false,
             message_active_limit: Some(5),
+            message_recipient_limit: None,
+            message_recipient_minimum: None,
         }
     );
 }
@@ -674,6 +679,8 @@ fn what_is_shown_names_its_sources() {
         #PARAMmailq-trust-network=0                     # default
         #PARAMmailqsock                                 # default: TCP:mailq, which is port 174
         #PARAMmessage-active-limit                      # default: none; 20000 where another limit on memory is set
+        #PARAMmessage-recipient-limit                   # default: none; 20000 where another limit on memory is set
+        #PARAMmessage-recipient-minimum                 # default: none; 10 where another limit on memory is set
         #PARAMmsgwriteasync=0                           # default
         #PARAMnotifysock                                # default: SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE
         #PARAMstore-error-on-error=0                    # default
@@ -696,6 +703,9 @@ fn what_is_shown_names_its_sources() {
         	#overfeed=150                           # default
         	#priority                               # default: none
         	#queueonly                              # default: off
+        	#recipient-limit=20000                  # default
+        	#refill-delay=5s                        # default
+        	#refill-limit=100                       # default
         	#reporttimes                            # default: none
         	#retries="1 1 2 3 5 8 13 21 34"         # default
         	#skew=5                                 # default
@@ -720,6 +730,9 @@ fn what_is_shown_names_its_sources() {
         	#nice                                   # default: none
         	#overfeed=150                           # default
         	#priority                               # default: none
+        	#recipient-limit=20000                  # default
+        	#refill-delay=5s                        # default
+        	#refill-limit=100                       # default
         	#reporttimes                            # default: none
         	#retries="1 1 2 3 5 8 13 21 34"         # default
         	#skew=5                                 # default
@@ -748,6 +761,9 @@ fn what_is_shown_names_its_sources() {
         	overfeed=150                            # default
         	#priority                               # not set
         	queueonly                               # cf:3
+        	recipient-limit=20000                   # default
+        	refill-delay=5s                         # default
+        	refill-limit=100                        # default
         	#reporttimes                            # not set
         	retries="1 1 2 3 5 8 13 21 34"          # default
         	skew=5                                  # default

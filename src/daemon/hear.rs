@@ -75,11 +75,16 @@ impl Daemon {
                         log::warn!("transport/{name} is passed over: {NO_NAME}");
                     }
                 }
-                self.files.read(std::mem::take(&mut self.new_names));
+                let new = std::mem::take(&mut self.new_names).into_iter();
+                self.files.read(new.map(|name| (name, None)).collect());
                 self.intake.end_scan(now, end.truncated);
             }
             Done::Read(name, found) => self.take_file(now, name, *found),
             Done::ReadAgain(name, found) => self.take_again(now, &name, *found),
+            Done::MoreRead(name, found) => {
+                let outcome = self.take_reread(now, &name, *found);
+                self.core.handle(now, Event::MoreRead { number: name.number(), outcome });
+            }
             Done::Noted(ticket, outcome) => {
                 let outcome = outcome.map_err(|error| error.kind());
                 self.core.handle(now, Event::Noted { ticket, outcome });
@@ -158,7 +163,12 @@ impl Daemon {
     }
 
     fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
-        let outcome = match found {
+        let outcome = self.take_reread(now, name, found);
+        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
+    }
+
+    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> Reread {
+        match found {
             Found::Arrival(arrival) => Reread::Read(arrival),
             Found::Nothing => Reread::Gone,
             Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
@@ -171,8 +181,7 @@ impl Daemon {
                 self.take_malformed(now, name, &error, moved);
                 Reread::Malformed(error)
             }
-        };
-        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
+        }
     }
 
     fn removed(&mut self, now: Timestamp, name: &SpoolName, outcome: io::Result<Option<PathBuf>>) {
@@ -184,7 +193,7 @@ impl Daemon {
         let outcome = outcome.map(drop).map_err(|error| error.kind());
         self.core.handle(now, Event::Removed { number, outcome });
         if is_gone && let Some(name) = self.intake.left(number) {
-            self.files.read_soon(name);
+            self.files.read_soon(name, None);
         }
     }
 
@@ -198,7 +207,7 @@ impl Daemon {
                 continue;
             };
             if self.intake.found(&name, known(&self.core, &name)) == Verdict::Read {
-                self.files.read_soon(name);
+                self.files.read_soon(name, None);
             }
         }
         true

@@ -51,6 +51,7 @@ impl Daemon {
             Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
             Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
             Action::Rest { name, until, rested } => self.intake.rest(name, until, *rested),
+            Action::ReadMore { name, portion } => self.files.read_more(name, portion),
             Action::Awaken(wanted) => self.intake.awaken(&wanted),
             Action::KeepStanding { ticket } => self.orders.keep(ticket),
             Action::Obeyed { ticket, effect } => self.clients.obeyed(ticket, &effect),
@@ -89,8 +90,11 @@ impl Daemon {
         match chore {
             Chore::Reload => self.reload(now),
             Chore::Load(number) => {
-                if let Some(name) = self.intake.fetch(*number) {
-                    self.files.read_soon(name);
+                let under_way = self.intake.under_way();
+                let capacity = self.core.capacity();
+                let batch = capacity.map(|room| room.first_batch(under_way).max(1));
+                if let Some(name) = self.intake.fetch(*number, batch) {
+                    self.files.read_soon(name, batch);
                 }
                 Ok(())
             }

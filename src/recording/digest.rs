@@ -100,6 +100,12 @@ impl Digest {
                 self.number(until.map_or(0, |until| until.nanoseconds() as u64));
                 self.bytes(format!("{rested:?}").as_bytes());
             }
+            Action::ReadMore { name, portion } => {
+                self.number(18);
+                self.name(name);
+                self.number(u64::from(portion.from));
+                self.number(u64::from(portion.at_most));
+            }
             Action::Awaken(wanted) => {
                 self.number(17);
                 self.bytes(format!("{wanted:?}").as_bytes());

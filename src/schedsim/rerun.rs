@@ -201,7 +201,7 @@ impl Rerun<'_> {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
             // There is room for everything: nobody says that there is none.
-            Action::Rest { .. } | Action::Awaken(_) => {}
+            Action::Rest { .. } | Action::Awaken(_) | Action::ReadMore { .. } => {}
             Action::Obeyed { .. } => {}
             Action::ClearLocks { .. }
             | Action::Statistics(_)

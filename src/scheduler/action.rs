@@ -8,7 +8,7 @@ use super::rested::{Rested, Wanted};
 use crate::agent::protocol::Status;
 use crate::config::Clause;
 use crate::spool::note::Occasion;
-use crate::spool::{SpoolId, SpoolName};
+use crate::spool::{Portion, SpoolId, SpoolName};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -71,6 +71,13 @@ pub enum Action {
         until: Option<Timestamp>,
         /// What is known of it.
         rested: Box<Rested>,
+    },
+    /// Read more of a message that is in memory in part. Answered by `MoreRead`.
+    ReadMore {
+        /// The message.
+        name: SpoolName,
+        /// How much.
+        portion: Portion,
     },
     /// Read messages again that rest on disk: somebody wants them now.
     Awaken(Vec<Wanted>),

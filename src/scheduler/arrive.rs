@@ -5,7 +5,7 @@ use super::list::List;
 use super::message::{Message, MessageId};
 use super::rest::{Recall, Recalled};
 use super::thread::ThreadId;
-use super::vertex::{InMessage, Place, Vertex};
+use super::vertex::{InMessage, Place, Vertex, VertexId};
 use crate::spool::{Arrival, Group};
 use crate::time::Timestamp;
 use log::Level;
@@ -27,8 +27,16 @@ impl Scheduler {
             self.log(Level::Warn, text);
         }
         self.recall_hold(message);
-        for group in &arrival.groups {
-            self.queue_group(now, message, group, recalled.as_ref());
+        let is_partial = arrival.unread.is_some() || arrival.is_part;
+        if is_partial {
+            self.begin_partial(now, message, &arrival, recalled.as_ref());
+            self.queue_batch(now, message, &arrival);
+            self.end_batch(now, message);
+        } else {
+            for group in &arrival.groups {
+                self.queue_group(now, message, group, recalled.as_ref());
+            }
+            self.recall_fate(now, message, recalled.as_ref());
         }
         if !arrival.turns.is_empty() {
             self.turn(&arrival.turns);
@@ -36,13 +44,13 @@ impl Scheduler {
         self.remove_if_complete(message);
     }
 
-    fn queue_group(
+    pub(super) fn queue_group(
         &mut self,
         now: Timestamp,
         message: MessageId,
         group: &Group,
         recalled: Option<&Recalled>,
-    ) {
+    ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
         let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
         let count = group.offsets.len() as u32;
@@ -52,15 +60,18 @@ impl Scheduler {
             std::mem::replace(&mut self.messages[message].vertices, List::new());
         vertices.push_back(&mut self.vertices, vertex);
         self.messages[message].vertices = vertices;
-        self.threads[thread].recipients += count;
+        self.count_recipients(thread, i64::from(count));
         // What was tried before waits with its thread, if that is still waiting.
+        let left = self.learned_of(message, vertex);
         let recall = match recalled {
+            _ if left.is_some() => self.recall_left(left, vertex),
             Some(recalled) => self.recall_rested(recalled, vertex),
             None if self.recall_vertex(message, vertex) => Recall::Tried,
             None => Recall::Unknown,
         };
         let waits = match recall {
             Recall::Wanted => false,
+            Recall::Left => true,
             Recall::Tried if self.threads[thread].retry.wakeup.is_some() => true,
             _ => self.arrivals_wait(thread),
         };
@@ -73,6 +84,7 @@ impl Scheduler {
         self.watch_expiry(now, vertex);
         self.ensure_wakeup(now, thread);
         self.update_readiness(thread);
+        vertex
     }
 
     /// Whether what arrives for a thread has to wait, although nobody has tried it yet. It has

@@ -37,6 +37,7 @@ impl Scheduler {
         self.threads[thread].ring = ring;
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
+        self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
         self.review_ring(ring);
         // There is hardly ever any.
         if !self.standing.is_empty() {
@@ -45,9 +46,18 @@ impl Scheduler {
         }
     }
 
+    /// So many more recipients are in a thread, or fewer.
+    pub(super) fn count_recipients(&mut self, thread: ThreadId, more: i64) {
+        let thread = &mut self.threads[thread];
+        thread.recipients = (i64::from(thread.recipients) + more) as u32;
+        let ring = &mut self.rings[thread.ring];
+        ring.recipients = (ring.recipients as i64 + more) as u64;
+    }
+
     pub(super) fn leave_ring(&mut self, thread: ThreadId) {
         self.unready(thread);
         let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
         let threads = &mut self.rings[ring].threads;
         threads.swap_remove(slot);
         if let Some(moved) = threads.get(slot) {

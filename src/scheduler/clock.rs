@@ -23,6 +23,7 @@ impl Scheduler {
             self.set_thread_timer(thread);
         }
         self.shift_rests(step);
+        self.shift_batches(step);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);

@@ -121,9 +121,20 @@ pub enum Event<'a> {
         /// What somebody has asked for meanwhile.
         wanted: Vec<Wanted>,
     },
-    /// Control files wait until there is room for them in memory (`PARAMmessage-active-limit`), or none does
-    /// any more.
-    Crowded(bool),
+    /// What is going on outside has changed.
+    Outside {
+        /// Control files wait until there is room for them in memory (`PARAMmessage-active-limit`).
+        is_crowded: bool,
+        /// Recipients that may come with the control files that are being read.
+        reading: u32,
+    },
+    /// More of a message was read, as [`super::Action::ReadMore`] asked.
+    MoreRead {
+        /// Number of the message.
+        number: u64,
+        /// What was found.
+        outcome: Reread,
+    },
 }
 
 /// What reading a control file again brought.

@@ -16,6 +16,7 @@ impl Scheduler {
         self.check_threads();
         self.check_rings();
         self.check_agents();
+        self.check_batches();
     }
 
     fn check_vertices(&self) {
@@ -121,6 +122,9 @@ impl Scheduler {
 
     fn check_rings(&self) {
         for (id, ring) in self.rings.iter() {
+            let recipients = ring.threads.iter().map(|thread| self.threads[*thread].recipients);
+            let recipients: u64 = recipients.map(u64::from).sum();
+            assert_eq!(ring.recipients, recipients, "recipients of a ring");
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");
             for thread in ring.ready.iter(self.threads.pool()) {

@@ -44,6 +44,8 @@ pub struct Message {
     pub rereading: bool,
     /// It is being taken out of the spool.
     pub removing: bool,
+    /// It is in memory in part only: see [`super::batch`].
+    pub partial: bool,
     /// It is in the spool no more; only its jobs keep it in memory.
     pub forgotten: bool,
 }
@@ -65,6 +67,7 @@ impl Message {
             held: false,
             rereading: false,
             removing: false,
+            partial: false,
             forgotten: false,
         }
     }
@@ -76,7 +79,7 @@ impl Message {
 
     /// Whether there is nothing left to wait for before it leaves the spool.
     pub fn is_complete(&self) -> bool {
-        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading
+        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading && !self.partial
     }
 }
 
@@ -149,6 +152,11 @@ impl Messages {
     /// How many there are, the forgotten ones left out.
     pub fn len(&self) -> usize {
         self.by_number.len()
+    }
+
+    /// Whether a message is there.
+    pub fn exists(&self, id: MessageId) -> bool {
+        self.pool.get(id).is_some()
     }
 
     /// How many places there are, free ones included.

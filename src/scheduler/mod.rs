@@ -26,6 +26,7 @@
 //! | [`finish`] | when a message leaves the spool |
 //! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
+//! | [`batch`] | when more is read of a message that is in memory in part |
 //! | [`rest`] | what leaves memory while others wait for room |
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`status`] | nothing: what the status log is told |
@@ -39,6 +40,7 @@ mod agent;
 mod agent_end;
 mod arrive;
 mod assign;
+mod batch;
 mod checkpoint;
 mod clock;
 mod contact;
@@ -87,6 +89,7 @@ mod tests;
 
 pub use action::{Action, Attempt, Manner, Note, NoteTicket, Statistics, StatusRecord, Verdict};
 pub use agent::AgentId;
+pub use batch::Capacity;
 pub use checkpoint::{Checkpoint, Kept};
 pub use destination::Destination;
 pub use event::{AgentEnd, Event, Reread};
@@ -96,6 +99,7 @@ pub use rested::{Rested, RestedVertex, Wanted};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
 pub use thread::Block;
+pub use vertex::Fate;
 
 use crate::config::Config;
 use crate::time::Timestamp;
@@ -151,6 +155,8 @@ pub struct Scheduler {
     lessons: u64,
     /// What rests on disk, because there is no room for it.
     rests: rest::Rests,
+    /// Messages that are in memory in part.
+    batches: batch::Batches,
     /// Threads that are being compared with the orders in force.
     review: review::Review,
     /// While threads are left that the present configuration is still to be applied to: where in their
@@ -209,6 +215,7 @@ impl Scheduler {
             memory: None,
             lessons: 0,
             rests: rest::Rests::default(),
+            batches: batch::Batches::default(),
             review: review::Review::default(),
             swept: None,
             next_agent: 1,
@@ -244,7 +251,11 @@ impl Scheduler {
             Event::Tick => self.tick(now),
             Event::Watched(is_watched) => self.is_watched = is_watched,
             Event::Recalled { number, rested, wanted } => self.recalled(number, rested, wanted),
-            Event::Crowded(is_crowded) => self.crowded(now, is_crowded),
+            Event::Outside { is_crowded, reading } => {
+                self.reserve(reading);
+                self.crowded(now, is_crowded);
+            }
+            Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }
         self.serve_all(now);
     }
@@ -289,6 +300,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
+        let mut has_batches = false;
         let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
@@ -303,6 +315,7 @@ impl Scheduler {
                 Timer::Sweep => is_swept = true,
                 Timer::Review => is_reviewed = true,
                 Timer::Rest => is_to_rest = true,
+                Timer::Batches => has_batches = true,
             }
         }
         // These set their timers again, for the next turn.
@@ -314,6 +327,9 @@ impl Scheduler {
         }
         if is_to_rest {
             self.rest_on(now);
+        }
+        if has_batches {
+            self.batches_on(now);
         }
     }
 

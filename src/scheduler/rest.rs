@@ -2,13 +2,14 @@
 //! (`PARAMmessage-active-limit`).
 //!
 //! The shell reads no more control files than there is room for. While some wait for that, it says so
-//! ([`Event::Crowded`](super::Event::Crowded)); then messages all of whose recipients wait for a retry are
+//! ([`Event::Outside`](super::Event::Outside)); then messages all of whose recipients wait for a retry are
 //! unloaded, some with each turn. They are read again when the first of them is due or expires, or when
 //! somebody asks for a host. Until then the shell keeps what was learned of them, and the core the retry
 //! times of the threads that they go to.
 
 use super::Scheduler;
 use super::action::Action;
+use super::batch::Left;
 use super::destination::Destination;
 use super::message::{Message, MessageId};
 use super::rested::{LAST_TEXT, Rested, RestedVertex, TextNumber, Wanted};
@@ -97,9 +98,10 @@ impl Scheduler {
         self.messages.find(number).is_none() && !self.comes_back(number)
     }
 
-    /// Whether control files wait for room, as it was told last.
-    pub fn is_crowded(&self) -> bool {
-        self.rests.is_crowded
+    /// Whether control files wait for room, and how many recipients may come with those that are being read,
+    /// as it was told last.
+    pub fn outside(&self) -> (bool, u32) {
+        (self.rests.is_crowded, self.reserved())
     }
 
     /// Control files wait for room, or do not any more.
@@ -147,9 +149,9 @@ impl Scheduler {
 
     /// Whether a message only waits for a retry.
     fn can_rest(&self, message: MessageId) -> bool {
-        let Message { held, rereading, removing, forgotten, notes, jobs, pending, .. } =
+        let Message { held, rereading, removing, forgotten, notes, jobs, pending, partial, .. } =
             self.messages[message];
-        let is_free = !held && !rereading && !removing && !forgotten;
+        let is_free = !held && !rereading && !removing && !forgotten && !partial;
         let only_waits = |vertex: VertexId| {
             let vertex = &self.vertices[vertex];
             vertex.place == Place::Waiting && vertex.fate == Fate::Usual
@@ -161,36 +163,52 @@ impl Scheduler {
     /// Forgets a message but for what was learned of it, which goes to the shell.
     fn unload(&mut self, now: Timestamp, message: MessageId) {
         let vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        let mut known: Vec<RestedVertex> = vertices.iter().map(|v| self.rested(*v)).collect();
+        known.sort_unstable_by_key(|vertex| vertex.key());
         let ends = vertices.iter().filter_map(|vertex| self.end_of_rest(*vertex));
         let until = ends.min();
         let rested = Rested {
             modified: self.messages[message].modified,
             recipients: self.messages[message].pending,
-            vertices: vertices.iter().map(|vertex| self.rested(*vertex)).collect(),
+            fate: Fate::Usual,
+            vertices: known.into(),
         };
         self.rests.recipients += u64::from(rested.recipients);
         for vertex in vertices {
-            let thread = self.vertices[vertex].thread;
-            self.keep_retry(now, thread, until);
-            self.threads[thread].recipients -= self.vertices[vertex].pending;
-            self.messages[message].vertices.remove(&mut self.vertices, vertex);
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Spent);
-            self.vertices.remove(vertex);
-            self.drop_thread_if_unused(thread);
+            self.unload_vertex(now, vertex, until);
         }
         let name = self.messages[message].name.clone();
         self.messages.remove(message);
         self.act(Action::Rest { name, until, rested: Box::new(rested) });
     }
 
+    /// Takes a vertex out of memory that waits until a certain time.
+    pub(super) fn unload_vertex(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+    ) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        self.keep_retry(now, thread, until);
+        let pending = self.vertices[vertex].pending;
+        self.messages[message].pending -= pending;
+        self.count_recipients(thread, -i64::from(pending));
+        self.messages[message].vertices.remove(&mut self.vertices, vertex);
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Spent);
+        self.vertices.remove(vertex);
+        self.update_readiness(thread);
+        self.drop_thread_if_unused(thread);
+    }
+
     /// When something is to be done about a vertex that waits. `None` is when somebody asks.
-    fn end_of_rest(&self, vertex: VertexId) -> Option<Timestamp> {
+    pub(super) fn end_of_rest(&self, vertex: VertexId) -> Option<Timestamp> {
         let wakeup = self.threads[self.vertices[vertex].thread].retry.wakeup;
         let deadline = self.deadline(vertex);
         wakeup.into_iter().chain(deadline).min()
     }
 
-    fn rested(&mut self, vertex: VertexId) -> RestedVertex {
+    pub(super) fn rested(&mut self, vertex: VertexId) -> RestedVertex {
         let vertex = &self.vertices[vertex];
         let text = vertex.diagnosis.as_ref().map_or(0, |text| self.rests.texts.keep(text));
         let to = &self.threads[vertex.thread].destination;
@@ -198,7 +216,12 @@ impl Scheduler {
     }
 
     /// Keeps the retry times of a thread that a message goes to which leaves memory until a certain time.
-    fn keep_retry(&mut self, now: Timestamp, thread: ThreadId, until: Option<Timestamp>) {
+    pub(super) fn keep_retry(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        until: Option<Timestamp>,
+    ) {
         let thread = &self.threads[thread];
         let until = until.unwrap_or(now);
         if let Some(kept) = self.rests.threads.get_mut(&thread.destination) {
@@ -257,10 +280,11 @@ impl Scheduler {
     /// Gives a vertex back what was learned of it. Tells how it is to be dealt with.
     pub(super) fn recall_rested(&mut self, recalled: &Recalled, vertex: VertexId) -> Recall {
         let to = &self.threads[self.vertices[vertex].thread].destination;
-        let mut vertices = recalled.rested.vertices.iter();
-        let Some(rested) = vertices.find(|rested| rested.goes_to(to)) else {
+        let (vertices, key) = (&recalled.rested.vertices, RestedVertex::key_of(to));
+        let Ok(place) = vertices.binary_search_by_key(&key, |rested| rested.key()) else {
             return Recall::Unknown;
         };
+        let rested = &vertices[place];
         let vertex = &mut self.vertices[vertex];
         (vertex.attempts, vertex.tried) = (rested.attempts(), rested.tried());
         vertex.diagnosis = self.rests.texts.find(rested.text());
@@ -268,6 +292,44 @@ impl Scheduler {
             true => Recall::Wanted,
             false if vertex.attempts > 0 => Recall::Tried,
             false => Recall::Unknown,
+        }
+    }
+
+    /// Gives a vertex of a large message back what was learned of those who were left behind.
+    pub(super) fn recall_left(&mut self, left: Option<Left>, vertex: VertexId) -> Recall {
+        let Some(Left { learned, in_this_pass, is_wanted }) = left else {
+            return Recall::Unknown;
+        };
+        let vertex = &mut self.vertices[vertex];
+        (vertex.attempts, vertex.tried) = (learned.attempts(), learned.tried());
+        vertex.diagnosis = self.rests.texts.find(learned.text());
+        match vertex.attempts {
+            _ if in_this_pass => Recall::Left,
+            _ if is_wanted => Recall::Wanted,
+            0 => Recall::Unknown,
+            _ => Recall::Tried,
+        }
+    }
+
+    /// Keeps a text for what rests. Returns its number.
+    pub(super) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
+        self.rests.texts.keep(text)
+    }
+
+    /// What an operator has ordered for all of a message while it was in memory in part is carried out.
+    pub(super) fn recall_fate(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        recalled: Option<&Recalled>,
+    ) {
+        let fate = recalled.map_or(Fate::Usual, Recalled::fate);
+        if matches!(fate, Fate::Usual | Fate::OneMoreTry) {
+            return;
+        }
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            self.vertices[vertex].fate = fate;
+            self.meet_fate(now, vertex);
         }
     }
 
@@ -302,6 +364,23 @@ pub(super) struct Recalled {
     wanted: Vec<Wanted>,
 }
 
+impl Recalled {
+    /// What is known of its recipients.
+    pub fn learned(&self) -> Vec<RestedVertex> {
+        self.rested.vertices.to_vec()
+    }
+
+    /// What somebody has asked for.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        self.wanted.clone()
+    }
+
+    /// What an operator has ordered for all of it.
+    pub fn fate(&self) -> Fate {
+        self.rested.fate
+    }
+}
+
 /// How recipients that come back are to be dealt with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recall {
@@ -309,6 +388,8 @@ pub(super) enum Recall {
     Unknown,
     /// They were tried.
     Tried,
+    /// They were tried just now, and are to wait in any case.
+    Left,
     /// Somebody has asked for them: they are tried now.
     Wanted,
 }

@@ -1,6 +1,7 @@
 //! What is known of a message that rests on disk: little enough for a million of them.
 
 use super::destination::Destination;
+use super::vertex::Fate;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,9 @@ pub struct Rested {
     pub modified: Timestamp,
     /// Recipients that it had to do.
     pub recipients: u32,
-    /// Where they go.
+    /// What an operator has ordered for all of it, if it was in memory in part only.
+    pub fate: Fate,
+    /// Where they go, in ascending order of their [keys](RestedVertex::key).
     pub vertices: Box<[RestedVertex]>,
 }
 
@@ -38,6 +41,16 @@ impl RestedVertex {
     pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> RestedVertex {
         let low = attempts.min(MOST_ATTEMPTS) | u32::from(tried) << 7 | text << 8;
         RestedVertex(u64::from(hash_of(to)) << 32 | u64::from(low))
+    }
+
+    /// What stands for the destination.
+    pub fn key(self) -> u32 {
+        self.destination()
+    }
+
+    /// What stands for a destination.
+    pub fn key_of(to: &Destination) -> u32 {
+        hash_of(to)
     }
 
     /// Whether it is about a destination. Another one may be taken for it once in thousands of millions.

@@ -33,6 +33,8 @@ pub enum Timer {
     Review,
     /// Messages that can be unloaded, while others wait for room.
     Rest,
+    /// Large messages of which more can be read.
+    Batches,
 }
 
 /// All timers, soonest first.

@@ -391,6 +391,8 @@ impl<'s> Replay<'s> {
             failed: 0,
             groups,
             locked: Vec::new(),
+            unread: None,
+            is_part: false,
         }
     }
 

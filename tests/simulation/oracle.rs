@@ -56,6 +56,10 @@ pub struct Oracle {
     random: Rng,
     /// How many messages may be in memory.
     most_messages: usize,
+    /// How many recipients.
+    most_recipients: usize,
+    /// Threads may have moved to other rings.
+    is_reloaded: bool,
     /// What the wall clock showed when the core was told something last.
     told_at: Timestamp,
     pub totals: Totals,
@@ -179,6 +183,8 @@ impl Oracle {
             client: None,
             random: Rng::with_seed(seed),
             most_messages: usize::MAX,
+            most_recipients: 0,
+            is_reloaded: false,
             told_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -386,6 +392,19 @@ impl Oracle {
         }
     }
 
+    /// Both bounds of the document on Postfix's scheduler: of all rings that were used, and of each.
+    fn check_memory(&mut self, core: &Scheduler) {
+        let bound = core.most_recipients().unwrap_or(usize::MAX);
+        self.most_recipients = self.most_recipients.max(bound);
+        let (found, most) = (core.recipients(), self.most_recipients);
+        assert!(found <= most as u64, "{found} recipients are in memory, and not {most}");
+        for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
+            let most = core.most_recipients_of(ring).unwrap_or(usize::MAX);
+            let found = core.recipients_of(ring).unwrap_or_default();
+            assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
+        }
+    }
+
     /// Whoever waits for an agent must be refused one for a reason that is true now.
     fn check_threads(&mut self, at: At, core: &Scheduler) {
         for id in core.ring_ids() {
@@ -489,13 +508,15 @@ impl Observer for Oracle {
         match event {
             Event::Arrived(arrival) => {
                 if let Some(message) = self.message_of(arrival.name.number()) {
-                    message.to_do = arrival.pending();
+                    let is_whole = arrival.unread.is_none() && !arrival.is_part;
+                    message.to_do = if is_whole { arrival.pending() } else { usize::MAX };
                     message.finished = 0;
                     message.notes.clear();
                 }
             }
             // It may have been held when its files were gone already.
-            Event::ReadAgain { number, outcome: Reread::Gone } => {
+            Event::ReadAgain { number, outcome: Reread::Gone }
+            | Event::MoreRead { number, outcome: Reread::Gone } => {
                 self.operators.message_goes(*number);
             }
             Event::AgentSaid { agent, line } => {
@@ -510,6 +531,7 @@ impl Observer for Oracle {
                 }
             }
             Event::Configured(config) => {
+                self.is_reloaded = true;
                 // Those that are being read may still come.
                 self.most_messages = self.most_messages.max(most_messages(config));
                 self.config = config.clone();
@@ -644,6 +666,7 @@ impl Observer for Oracle {
         self.trace.add(at, || "a scheduler starts".to_string());
         self.config = config.clone();
         self.most_messages = most_messages(config);
+        (self.most_recipients, self.is_reloaded) = (0, false);
         self.era += 1;
         self.mode = Mode::new(settings.clone());
         self.operators.scheduler_starts();
@@ -658,6 +681,7 @@ impl Observer for Oracle {
             core.check_invariants();
             let loaded = core.loaded();
             assert!(loaded <= self.most_messages, "{loaded} messages are in memory");
+            self.check_memory(core);
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals());

@@ -128,7 +128,13 @@ pub fn hosts(random: &mut Rng) -> Hosts {
 /// How much of the queue may be in memory: hardly anything in every other world.
 pub fn memory(random: &mut Rng) -> String {
     match random.bool() {
-        true => format!("PARAMmessage-active-limit={}\n", 1 << random.u32(0..6)),
+        true => format!(
+            "PARAMmessage-active-limit={}\nPARAMmessage-recipient-limit={}\n\
+             PARAMmessage-recipient-minimum={}\n",
+            1 << random.u32(0..6),
+            1 << random.u32(0..8),
+            1 << random.u32(0..4)
+        ),
         false => String::new(),
     }
 }
@@ -170,6 +176,9 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["skew=1", ""]),
         one_of(&["ageorder", "", ""]),
         one_of(&["wakeuprestartonly", "", "", ""]),
+        one_of(&["recipient-limit=0", "recipient-limit=10", "recipient-limit=100", ""]),
+        one_of(&["refill-limit=1", "refill-limit=20", ""]),
+        one_of(&["refill-delay=0", "refill-delay=1s", ""]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
 }

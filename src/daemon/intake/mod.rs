@@ -4,7 +4,7 @@
 mod outside;
 
 use crate::mailq::v2::elsewhere::{Elsewhere, Waiting, Whereabouts};
-use crate::scheduler::{Rested, Wanted};
+use crate::scheduler::{Capacity, Rested, Scheduler, Wanted};
 use crate::spool::SpoolName;
 use crate::time::{ClockStep, Timestamp};
 use outside::Outside;
@@ -51,10 +51,29 @@ pub enum Verdict {
     Later,
 }
 
+/// What is in memory, as far as it matters to whoever has files read.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Messages in memory.
+    pub messages: usize,
+    /// How many recipients may be read of the next one; `None` is all.
+    pub recipients: Option<u32>,
+}
+
+impl Room {
+    /// What a core has in memory, whose capacity is known, while so much is being read.
+    pub fn of(core: &Scheduler, capacity: Option<Capacity>, intake: &Intake) -> Room {
+        let recipients = capacity.map(|capacity| capacity.first_batch(intake.under_way()));
+        Room { messages: core.loaded(), recipients }
+    }
+}
+
 /// Control files between being found and being loaded.
 pub struct Intake {
-    /// Files that were handed to the reader.
-    reading: HashSet<u64>,
+    /// Files that were handed to the reader, with how many recipients they may bring at the most.
+    reading: HashMap<u64, u32>,
+    /// The sum of these.
+    under_way: usize,
     /// Files that are to be looked at again, by time.
     held: BTreeMap<(Timestamp, u64), SpoolName>,
     held_numbers: HashSet<u64>,
@@ -83,7 +102,8 @@ impl Intake {
     /// Nothing found yet; the first scan is due at once.
     pub fn new() -> Intake {
         Intake {
-            reading: HashSet::new(),
+            reading: HashMap::new(),
+            under_way: 0,
             held: BTreeMap::new(),
             held_numbers: HashSet::new(),
             again: HashMap::new(),
@@ -116,7 +136,7 @@ impl Intake {
             }
             Known::No => {}
         }
-        let is_ours = self.reading.contains(&number)
+        let is_ours = self.reading.contains_key(&number)
             || self.held_numbers.contains(&number)
             || self.refused.contains_key(&number)
             || self.outside.knows(number);
@@ -126,29 +146,45 @@ impl Intake {
             // The next scan finds it again.
             Some(_) => Verdict::Known,
             None => {
-                self.reading.insert(number);
+                self.reading.insert(number, 0);
                 Verdict::Read
             }
         }
     }
 
-    /// The next file that waits outside and for which there is room, with so many messages in memory.
-    pub fn next_outside(&mut self, now: Timestamp, loaded: usize) -> Option<SpoolName> {
-        if !self.has_room(loaded) || !self.outside.has_something(now) {
+    /// The next file that waits outside and for which there is room, and how many recipients to do are to be
+    /// read of it; `None` is all.
+    pub fn next_outside(
+        &mut self,
+        now: Timestamp,
+        room: &Room,
+    ) -> Option<(SpoolName, Option<u32>)> {
+        if !self.has_room(room) || !self.outside.has_something(now) {
             return None;
         }
         let name = self.outside.next(now)?;
-        self.reading.insert(name.number());
-        Some(name)
+        self.begin_to_read(name.number(), room.recipients);
+        Some((name, room.recipients))
     }
 
-    fn has_room(&self, loaded: usize) -> bool {
-        self.limit.is_none_or(|limit| loaded + self.reading.len() < limit)
+    fn begin_to_read(&mut self, number: u64, recipients: Option<u32>) {
+        self.reading.insert(number, recipients.unwrap_or_default());
+        self.under_way += recipients.unwrap_or_default() as usize;
+    }
+
+    /// How many recipients may come with what is being read.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    fn has_room(&self, room: &Room) -> bool {
+        let has_place = self.limit.is_none_or(|limit| room.messages + self.reading.len() < limit);
+        has_place && room.recipients != Some(0)
     }
 
     /// Whether files wait outside only because there is no room for them.
-    pub fn is_crowded(&self, now: Timestamp, loaded: usize) -> bool {
-        !self.has_room(loaded) && self.outside.has_something(now)
+    pub fn is_crowded(&self, now: Timestamp, room: &Room) -> bool {
+        !self.has_room(room) && self.outside.has_something(now)
     }
 
     /// A message has left memory and rests on disk until a certain time; `None` is when it is wanted.
@@ -168,9 +204,9 @@ impl Intake {
 
     /// Somebody wants to have a message in memory, whether there is room or not. It is returned if it is to
     /// be read.
-    pub fn fetch(&mut self, number: u64) -> Option<SpoolName> {
+    pub fn fetch(&mut self, number: u64, recipients: Option<u32>) -> Option<SpoolName> {
         let name = self.outside.fetch(number)?;
-        self.reading.insert(number);
+        self.begin_to_read(number, recipients);
         Some(name)
     }
 
@@ -181,7 +217,7 @@ impl Intake {
 
     /// The reader is through with a file.
     pub fn read(&mut self, number: u64) {
-        self.reading.remove(&number);
+        self.under_way -= self.reading.remove(&number).unwrap_or_default() as usize;
     }
 
     /// A file is held by somebody: it is to be looked at again later.
@@ -251,7 +287,7 @@ impl Intake {
             self.outside.add(name);
             return None;
         }
-        self.reading.insert(name.number());
+        self.reading.insert(name.number(), 0);
         Some(name)
     }
 
@@ -295,11 +331,11 @@ impl Intake {
         self.scans > 0 && !self.is_scanning && !self.is_truncated && self.reading.is_empty()
     }
 
-    /// When something is to be done with so many messages in memory, if nothing is told before.
-    pub fn next_wakeup(&self, loaded: usize) -> Option<Timestamp> {
+    /// When something is to be done, if nothing is told before.
+    pub fn next_wakeup(&self, room: &Room) -> Option<Timestamp> {
         let next = self.next_planned();
-        let back = self.outside.next_back().filter(|_| self.has_room(loaded));
-        match self.outside.has_something(Timestamp::EPOCH) && self.has_room(loaded) {
+        let back = self.outside.next_back().filter(|_| self.has_room(room));
+        match self.outside.has_something(Timestamp::EPOCH) && self.has_room(room) {
             true => Some(Timestamp::EPOCH),
             false => next.into_iter().chain(back).min(),
         }
@@ -321,7 +357,7 @@ impl Elsewhere for Intake {
     }
 
     fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
-        let is_read = self.reading.contains(&number).then_some(Whereabouts::Read);
+        let is_read = self.reading.contains_key(&number).then_some(Whereabouts::Read);
         is_read.or_else(|| self.outside.whereabouts(number))
     }
 }
@@ -335,6 +371,10 @@ mod tests {
 
     fn name(number: u64) -> SpoolName {
         SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
+    }
+
+    fn room(messages: usize) -> Room {
+        Room { messages, recipients: None }
     }
 
     fn intake() -> Intake {
@@ -462,7 +502,7 @@ mod tests {
             intake.found(&name(number), Known::No);
         }
         intake.end_scan(NOW, false);
-        assert_eq!(intake.next_wakeup(0), Some(NOW + Duration::from_secs(13)));
+        assert_eq!(intake.next_wakeup(&room(0)), Some(NOW + Duration::from_secs(13)));
     }
 
     #[test]
@@ -473,13 +513,13 @@ mod tests {
             assert_eq!(intake.found(&name(number), Known::No), Verdict::Later);
             assert_eq!(intake.found(&name(number), Known::No), Verdict::Known);
         }
-        assert_eq!(intake.next_wakeup(0), Some(Timestamp::EPOCH));
+        assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
         let read = |intake: &mut Intake, loaded| {
-            let all = std::iter::from_fn(|| intake.next_outside(NOW, loaded));
-            all.map(|name| name.number()).collect::<Vec<u64>>()
+            let all = std::iter::from_fn(|| intake.next_outside(NOW, &room(loaded)));
+            all.map(|(name, _)| name.number()).collect::<Vec<u64>>()
         };
         assert_eq!(read(&mut intake, 1), [1, 2]);
-        assert!(intake.is_crowded(NOW, 1));
+        assert!(intake.is_crowded(NOW, &room(1)));
         intake.read(1);
         assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
         intake.read(2);
@@ -487,7 +527,7 @@ mod tests {
         assert_eq!(intake.waiting(), Waiting { to_be_read: 2, resting: 0 });
         intake.set_limit(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
-        assert!(!intake.is_crowded(NOW, 100));
+        assert!(!intake.is_crowded(NOW, &room(100)));
     }
 
     #[test]
@@ -497,7 +537,7 @@ mod tests {
         intake.locked(NOW, name(1));
         let later = NOW + LOCKED_WAIT;
         assert_eq!(intake.next_held(later), None);
-        assert_eq!(intake.next_outside(later, 1), None);
-        assert_eq!(intake.next_outside(later, 0), Some(name(1)));
+        assert_eq!(intake.next_outside(later, &room(1)), None);
+        assert_eq!(intake.next_outside(later, &room(0)), Some((name(1), None)));
     }
 }

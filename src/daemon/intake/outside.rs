@@ -191,7 +191,7 @@ fn time_of(second: u32) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{Destination, RestedVertex};
+    use crate::scheduler::{Destination, Fate, RestedVertex};
     use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
@@ -203,7 +203,7 @@ mod tests {
     fn rested(host: &str) -> Rested {
         let to = Destination::new(b"smtp", host.as_bytes());
         let vertices = [RestedVertex::new(&to, 1, true, 0)].into();
-        Rested { modified: NOW, recipients: 1, vertices }
+        Rested { modified: NOW, recipients: 1, fate: Fate::Usual, vertices }
     }
 
     fn numbers(outside: &mut Outside, now: Timestamp) -> Vec<u64> {

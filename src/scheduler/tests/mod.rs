@@ -1,6 +1,7 @@
 //! The core, driven by hand: a world without processes, files or clocks.
 
 mod agents;
+mod batch;
 mod feeding;
 mod learned;
 mod lifecycle;
@@ -231,5 +232,7 @@ pub fn arrival(
         failed: 0,
         groups,
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }

@@ -25,7 +25,7 @@ fn crowded() -> World {
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
-    world.tell(Event::Crowded(true));
+    world.tell(Event::Outside { is_crowded: true, reading: 0 });
     world.tell(Event::Tick);
     world
 }
@@ -46,7 +46,7 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
     );
     assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
     assert_eq!(world.core.resting_recipients(), 2);
-    world.tell(Event::Crowded(false));
+    world.tell(Event::Outside { is_crowded: false, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
     // Too early: it waits, with new mail, as its host did not answer.
     comes_back(&mut world, 1, first, Vec::new());
@@ -64,7 +64,7 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
 fn the_retries_go_on_where_they_were() {
     let mut world = crowded();
     let [(_, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
-    world.tell(Event::Crowded(false));
+    world.tell(Event::Outside { is_crowded: false, reading: 0 });
     world.pass_seconds(70);
     comes_back(&mut world, 1, first, Vec::new());
     let (agent, jobs) = world.newborn();
@@ -85,7 +85,7 @@ fn nothing_rests_that_somebody_works_on_or_holds_or_that_is_due() {
     world.messages(1..=2, "c/a.test");
     let (_agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.tell(Event::Crowded(true));
+    world.tell(Event::Outside { is_crowded: true, reading: 0 });
     world.pass_seconds(10);
     assert_eq!(rested(&mut world), []);
     assert_eq!(world.core.loaded(), 2);
@@ -95,13 +95,13 @@ fn nothing_rests_that_somebody_works_on_or_holds_or_that_is_due() {
 fn who_asks_for_a_host_gets_what_rests_too() {
     let mut world = World::new(CF);
     world.message(1, &["q/a.test"]);
-    world.tell(Event::Crowded(true));
+    world.tell(Event::Outside { is_crowded: true, reading: 0 });
     world.tell(Event::Tick);
     let [(1, until, first)] = <[_; 1]>::try_from(rested(&mut world)).expect("one") else {
         panic!("another one");
     };
     assert_eq!(until, Some(3 * 86_400 + 86_400), "its expiry");
-    world.tell(Event::Crowded(false));
+    world.tell(Event::Outside { is_crowded: false, reading: 0 });
     world.tell(Event::Turn(b"a.test"));
     let wanted = world.done.iter().find_map(|action| match action {
         Action::Awaken(wanted) => Some(wanted.clone()),
