@@ -771,7 +771,7 @@ fn what_is_shown_names_its_sources() {
         	#wakeuprestartonly                      # not set
     "##]]
     .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(24));
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(27));
 }
 
 #[test]
