@@ -33,6 +33,8 @@ pub enum Order<'a> {
         path: &'a [u8],
         /// Next host, in lower case. Absent where the agent was started for one host only.
         host: Option<&'a [u8]>,
+        /// Only these recipients, by the offsets of their lines (`packet=`). Absent where it is all.
+        only: Option<Offsets<'a>>,
     },
     /// There is no more work for now; answer `#hungry`.
     Idle,
@@ -49,9 +51,32 @@ impl<'a> Order<'a> {
         if line == IDLE.as_bytes() {
             return Order::Idle;
         }
-        // Fields behind the host are reserved.
         let mut fields = line.split(|byte| *byte == b'\t');
-        Order::Job { path: fields.next().unwrap_or_default(), host: fields.next() }
+        let (path, host) = (fields.next().unwrap_or_default(), fields.next());
+        Order::Job { path, host, only: fields.next().and_then(Offsets::parse) }
+    }
+}
+
+/// The recipients of a job, where it is not for all: `107,160`. Anything else in their place is reserved,
+/// and means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets<'a>(&'a str);
+
+impl<'a> Offsets<'a> {
+    fn parse(field: &'a [u8]) -> Option<Offsets<'a>> {
+        let text = std::str::from_utf8(field).ok()?;
+        let is_offset = |word: &str| word.parse::<u32>().is_ok();
+        text.split(',').all(is_offset).then_some(Offsets(text))
+    }
+
+    /// Whether a recipient is one of them.
+    pub fn contains(self, offset: u32) -> bool {
+        self.iter().any(|other| other == offset)
+    }
+
+    /// All of them, in the order of the line.
+    pub fn iter(self) -> impl Iterator<Item = u32> + 'a {
+        self.0.split(',').filter_map(|word| word.parse().ok())
     }
 }
 
@@ -302,10 +327,20 @@ mod tests {
 
     #[test]
     fn orders_are_read() {
-        let job = |path, host| Order::Job { path, host };
+        let job = |path, host| Order::Job { path, host, only: None };
         assert_eq!(Order::parse(b"Z/F/4711\tmx"), job(b"Z/F/4711", Some(b"mx")));
         assert_eq!(Order::parse(b"4711"), job(b"4711", None));
         assert_eq!(Order::parse(b"4711\tmx\tmore"), job(b"4711", Some(b"mx")));
+        let Order::Job { only: Some(only), .. } = Order::parse(b"4711\tmx\t107,4294967295\tmore")
+        else {
+            panic!("a job with offsets");
+        };
+        assert_eq!(only.iter().collect::<Vec<_>>(), [107, u32::MAX]);
+        assert!(only.contains(107) && !only.contains(10));
+        for reserved in ["107,", "107,x", "", "-1", "4294967296"] {
+            let line = format!("4711\tmx\t{reserved}");
+            assert_eq!(Order::parse(line.as_bytes()), job(b"4711", Some(b"mx")), "{reserved}");
+        }
         assert_eq!(Order::parse(b"#idle"), Order::Idle);
         assert_eq!(Order::parse(b""), Order::Exit);
     }

@@ -1,5 +1,6 @@
 //! What applies to a destination: the effective clause, and how it comes about.
 
+use super::flow::Flow;
 use super::{Command, Context};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -124,6 +125,11 @@ pub struct Clause {
     /// How old an agent may become before it is retired, as soon as it has ended its jobs.
     /// `agent-life=`, default none, never zero.
     pub agent_life: Option<Duration>,
+    /// Most recipients of a message that an agent is given as one job, for agents that take a list of
+    /// them; 0 is all. `packet=`, default 0.
+    pub packet: u32,
+    /// How the flow to its destinations is steered.
+    pub flow: Flow,
     /// The keywords that the matching clauses name, each with the line that decided.
     pub lines: BTreeMap<Cow<'static, str>, u32>,
 }
@@ -201,6 +207,8 @@ impl Draft {
             refill_limit: 100,
             refill_delay: Duration::from_secs(5),
             agent_life: None,
+            packet: 0,
+            flow: Flow::default(),
             lines: BTreeMap::new(),
         };
         Draft { clause, idle_max: None, max_channel: None, max_ring: None }

@@ -16,6 +16,7 @@ mod build;
 mod clause;
 mod command;
 mod diagnostic;
+mod flow;
 mod keywords;
 mod parameters;
 mod pattern;
@@ -32,6 +33,7 @@ mod tests;
 pub use clause::{Clause, ClauseId, Niceness, Place};
 pub use command::{Command, Expanded};
 pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
+pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use keywords::{Keyword, Status, keywords};
 pub use parameters::{
     BindAddress, MailqSocket, MemoryLimits, ParameterKeyword, Parameters, TcpPort, parameters,

@@ -89,7 +89,11 @@ enum Matcher {
 
 impl Glob {
     /// Reads one half of a pattern, which begins at byte `start` of the whole.
-    fn parse(text: &str, start: usize, warnings: &mut Vec<ValueError>) -> Result<Glob, ValueError> {
+    pub fn parse(
+        text: &str,
+        start: usize,
+        warnings: &mut Vec<ValueError>,
+    ) -> Result<Glob, ValueError> {
         let elements = elements(text).map_err(|error| error.moved(start))?;
         warnings.extend(elements.iter().filter_map(|(at, element)| element.warning(start + at)));
         let matcher = matcher(&elements).map_err(|error| {
@@ -98,7 +102,8 @@ impl Glob {
         Ok(Glob { text: text.to_string(), matcher })
     }
 
-    fn matches(&self, name: &Name<'_>) -> bool {
+    /// Whether a name is selected.
+    pub fn matches(&self, name: &Name<'_>) -> bool {
         let name = &*name.0;
         match &self.matcher {
             Matcher::Anything => true,

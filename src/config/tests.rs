@@ -219,6 +219,17 @@ fn defaults_are_those_of_the_manual_page() {
             refill_limit: 100,
             refill_delay: 5s,
             agent_life: None,
+            packet: 0,
+            flow: Flow {
+                initial: None,
+                positive: None,
+                negative: None,
+                failed_cohorts: 0,
+                debug: false,
+                rate: None,
+                delay: None,
+                key: None,
+            },
             lines: {
                 "bychannel": 1,
             },
@@ -458,7 +469,6 @@ fn other_mistakes_are_named_too() {
             cf:3:20: error: `.5h` does not belong to an interval such as 1d2h3m4s
             cf:3:31: error: `-5` does not belong to an interval such as 1d2h3m4s
             cf:3:34: error: a keyword is missing before this
-            cf:3:37: error: `packet` is known, but not supported yet
             cf:4:11: error: priority `z` is known, but not supported yet
             cf:4:22: error: 20 is not in the range from -20 to 19
             cf:4:39: error: an interval of 0 is not possible here
@@ -691,18 +701,26 @@ fn what_is_shown_names_its_sources() {
         	#agent-timeout=1h                       # default
         	#ageorder                               # default: off
         	#command                                # default: none
+        	#delivery-delay                         # default: none
         	#expiry=3d                              # default
         	#expiry2                                # default: none
+        	#failed-cohort-limit=0                  # default
+        	#feedback-debug                         # default: off
         	#group=1                                # default
         	#idlemax=15s                            # default
+        	#initial-concurrency                    # default: that of maxthr
         	#maxchannel=0                           # default
         	#maxring=0                              # default
         	#maxta=0                                # default
         	#maxthr=1                               # default
+        	#negative-feedback                      # default: none
         	#nice                                   # default: none
         	#overfeed=150                           # default
+        	#packet=0                               # default
+        	#positive-feedback                      # default: none
         	#priority                               # default: none
         	#queueonly                              # default: off
+        	#rate                                   # default: none
         	#recipient-limit=20000                  # default
         	#refill-delay=5s                        # default
         	#refill-limit=100                       # default
@@ -711,6 +729,7 @@ fn what_is_shown_names_its_sources() {
         	#skew=5                                 # default
         	#user=0                                 # default
         	#wakeuprestartonly                      # default: off
+        	#window-key                             # default: none
 
         smtp/*.test                                     # cf:2
         	maxring=3                               # cf:3
@@ -719,17 +738,25 @@ fn what_is_shown_names_its_sources() {
         	#agent-life                             # default: none
         	#agent-timeout=1h                       # default
         	#ageorder                               # default: off
+        	#delivery-delay                         # default: none
         	#expiry=3d                              # default
         	#expiry2                                # default: none
+        	#failed-cohort-limit=0                  # default
+        	#feedback-debug                         # default: off
         	#group=1                                # default
         	#idlemax=15s                            # default
+        	#initial-concurrency                    # default: that of maxthr
         	#interval=5s                            # cf:1
         	#maxchannel=0                           # default
         	#maxta=0                                # default
         	#maxthr=1                               # default
+        	#negative-feedback                      # default: none
         	#nice                                   # default: none
         	#overfeed=150                           # default
+        	#packet=0                               # default
+        	#positive-feedback                      # default: none
         	#priority                               # default: none
+        	#rate                                   # default: none
         	#recipient-limit=20000                  # default
         	#refill-delay=5s                        # default
         	#refill-limit=100                       # default
@@ -738,6 +765,7 @@ fn what_is_shown_names_its_sources() {
         	#skew=5                                 # default
         	#user=0                                 # default
         	#wakeuprestartonly                      # default: off
+        	#window-key                             # default: none
     "##]].assert_eq(&config.show());
     let shown = config.show_destination(b"smtp", b"a.test").expect("a clause");
     expect![[r##"
@@ -748,19 +776,27 @@ fn what_is_shown_names_its_sources() {
         	agent-timeout=1h                        # default
         	#ageorder                               # not set
         	command="a b"                           # cf:3
+        	#delivery-delay                         # not set
         	expiry=3d                               # default
         	#expiry2                                # not set
+        	failed-cohort-limit=0                   # default
+        	#feedback-debug                         # not set
         	group=1                                 # default
         	idlemax=15s                             # default
+        	#initial-concurrency                    # not set
         	interval=5s                             # cf:1
         	maxchannel=0                            # default
         	maxring=3                               # cf:3
         	maxta=0                                 # default
         	maxthr=1                                # default
+        	#negative-feedback                      # not set
         	#nice                                   # not set
         	overfeed=150                            # default
+        	packet=0                                # default
+        	#positive-feedback                      # not set
         	#priority                               # not set
         	queueonly                               # cf:3
+        	#rate                                   # not set
         	recipient-limit=20000                   # default
         	refill-delay=5s                         # default
         	refill-limit=100                        # default
@@ -769,21 +805,33 @@ fn what_is_shown_names_its_sources() {
         	skew=5                                  # default
         	user=0                                  # default
         	#wakeuprestartonly                      # not set
+        	#window-key                             # not set
     "##]]
     .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(27));
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(36));
 }
 
 #[test]
 fn every_keyword_gives_back_what_it_was_given() {
     for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
-        let value =
-            ["17", "-3", "7s", "7s 9s", "1 7", "name", "program -x"].into_iter().find_map(|text| {
-                let value = keyword.kind.read(text, &context(true), &mut Vec::new()).ok()?;
-                let config = config(format!("c\t{}=\"{text}\"\n", keyword.name));
-                let clause = select(&config, "c/h");
-                ((keyword.get)(&clause).as_ref() == Some(&value)).then_some(value)
-            });
+        let samples = [
+            "17",
+            "-3",
+            "7s",
+            "7s 9s",
+            "1 7",
+            "name",
+            "program -x",
+            "0.5/concurrency",
+            "17/7s",
+            "a=b",
+        ];
+        let value = samples.into_iter().find_map(|text| {
+            let value = keyword.kind.read(text, &context(true), &mut Vec::new()).ok()?;
+            let config = config(format!("c\t{}=\"{text}\"\n", keyword.name));
+            let clause = select(&config, "c/h");
+            ((keyword.get)(&clause).as_ref() == Some(&value)).then_some(value)
+        });
         assert!(value.is_some(), "{}", keyword.name);
     }
 }
@@ -800,7 +848,8 @@ proptest! {
     #[test]
     fn nothing_like_a_configuration_makes_it_panic(
         text in "(\\*/\\*|c|/|\\[|\\{|\\}|\\]|,|\\^|\\\\|\n|\t| |=|\"|#|\\$\\{LOGDIR\\}|\\$host|[0-9]|m|é|\
-                 PARAM|mailqsock|maxring|interval|expiry|retries|command|user|nice|queueonly|packet){0,60}",
+                 PARAM|mailqsock|maxring|interval|expiry|retries|command|user|nice|queueonly|packet|\
+                 rate|window-key|positive-feedback|concurrency|sqrt){0,60}",
     ) {
         if let Ok(loaded) = parse(&text) {
             if let Some(clause) = loaded.config.select(b"c", b"h") {

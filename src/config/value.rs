@@ -2,6 +2,7 @@
 
 use super::clause::{Draft, Niceness};
 use super::diagnostic::{ValueError, quote};
+use super::flow::{Feedback, Rate, WindowKey};
 use super::keywords::Keyword;
 use super::units::{Interval, parse_interval, parse_intervals, parse_number, parse_retries};
 use super::{Command, Context};
@@ -48,6 +49,12 @@ pub(super) enum Kind {
     User(fn(&mut Draft, u32)),
     /// A group, by name or number.
     Group(fn(&mut Draft, u32)),
+    /// How much a delivery changes a window.
+    Feedback(fn(&mut Draft, Feedback)),
+    /// Deliveries in an interval.
+    Rate(fn(&mut Draft, Rate)),
+    /// The names of windows.
+    WindowKey(fn(&mut Draft, WindowKey)),
     /// Something that is not supported yet; this is what it will be.
     NotYet(&'static str),
 }
@@ -64,6 +71,9 @@ pub(super) enum Value {
     Command(Command),
     Niceness(Niceness),
     Id(u32),
+    Feedback(Feedback),
+    Rate(Rate),
+    WindowKey(WindowKey),
 }
 
 impl Kind {
@@ -84,6 +94,11 @@ impl Kind {
             Kind::Priority(_) | Kind::SchedulerPriority => "a number from -20 to 19".to_string(),
             Kind::User(_) => "an account".to_string(),
             Kind::Group(_) => "a group".to_string(),
+            Kind::Feedback(_) => {
+                "a number up to 1, or one divided by concurrency or sqrt(concurrency)".to_string()
+            }
+            Kind::Rate(_) => "a number and an interval, as 100/1m".to_string(),
+            Kind::WindowKey(_) => "PATTERN=NAME ..., or mx, or both".to_string(),
             Kind::NotYet(takes) => (*takes).to_string(),
         }
     }
@@ -117,6 +132,9 @@ impl Kind {
             }
             Kind::User(_) => Value::Id(user(text, context)?),
             Kind::Group(_) => Value::Id(group(text, context)?),
+            Kind::Feedback(_) => Value::Feedback(Feedback::parse(text)?),
+            Kind::Rate(_) => Value::Rate(Rate::parse(text)?),
+            Kind::WindowKey(_) => Value::WindowKey(WindowKey::parse(text, warnings)?),
             Kind::NotYet(_) => return Err(ValueError::new(0, "this is not supported yet")),
         })
     }
@@ -136,6 +154,9 @@ impl Kind {
             (Kind::Nice(set) | Kind::Priority(set), Value::Niceness(nice)) => set(draft, *nice),
             (Kind::SchedulerNice | Kind::SchedulerPriority, Value::Niceness(_)) => {}
             (Kind::User(set) | Kind::Group(set), Value::Id(id)) => set(draft, *id),
+            (Kind::Feedback(set), Value::Feedback(feedback)) => set(draft, *feedback),
+            (Kind::Rate(set), Value::Rate(rate)) => set(draft, *rate),
+            (Kind::WindowKey(set), Value::WindowKey(key)) => set(draft, key.clone()),
             _ => unreachable!("a value is applied by the kind that has read it"),
         }
     }
@@ -212,6 +233,9 @@ impl fmt::Display for Value {
                 write!(f, "{number}")
             }
             Value::Id(id) => write!(f, "{id}"),
+            Value::Feedback(feedback) => write!(f, "{feedback}"),
+            Value::Rate(rate) => write!(f, "{rate}"),
+            Value::WindowKey(key) => write!(f, "{key}"),
         }
     }
 }

@@ -153,6 +153,9 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
                 Some(Block::HostDown) => "; an agent said that the whole host cannot be reached",
                 Some(Block::AgentAsked) => "; an agent asked not to try the host before",
                 Some(Block::AgentsDie) => "; agents die over it",
+                Some(Block::Dead) => {
+                    "; it is suspended, as too many rounds of agents could not reach the host"
+                }
             };
             format!(
                 "{waits} until {}, in {left}, to be tried again (retries, {line}){why}",
@@ -167,6 +170,25 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
         Why::Refused { refusal, limit, origin } => {
             let line = set_by(origin, now);
             format!("{waits} for an agent: {}", refused(scheduler, *refusal, *limit, &line))
+        }
+        Why::Window { used, most, name, keyword, line } => {
+            let of = match name {
+                Some(name) => format!(" of {}, which it shares", one_line(name)),
+                None => String::new(),
+            };
+            format!(
+                "{waits} for its window{of}: {used} of at most {most} agents are at work now ({keyword}, {line})"
+            )
+        }
+        Why::Pace { at: Some(at), keyword, line } => {
+            let left = ShortDuration(at.seconds_since(now).max(0));
+            format!(
+                "{waits} until {}, in {left}: then the next delivery may start ({keyword}, {line})",
+                clock(*at, now)
+            )
+        }
+        Why::Pace { at: None, keyword, line } => {
+            format!("{waits} for the present delivery and the pause behind it ({keyword}, {line})")
         }
         Why::Held { hold } => held(hold, is_one, now),
         Why::Turn => "is about to be given to an agent".to_string(),

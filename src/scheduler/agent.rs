@@ -15,6 +15,7 @@ use super::remark::Remarks;
 use super::ring::RingId;
 use super::thread::ThreadId;
 use super::vertex::VertexId;
+use super::window::Heard;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +45,10 @@ pub struct Agent {
     pub owed: VecDeque<Owed>,
     /// It said that the control file of its present job has nothing for it.
     pub resync: bool,
+    /// What it has reported of its present job, as far as that concerns the host.
+    pub heard: Heard,
+    /// The window of its thread has let it start a delivery that it has not started yet.
+    pub may_start: bool,
     /// When it last said `#hungry`, or was started.
     pub hungry_at: Timestamp,
     /// When it was last given a job.
@@ -101,6 +106,8 @@ impl Agent {
             state: State::Larva,
             owed: VecDeque::from([Owed::Start]),
             resync: false,
+            heard: Heard::Nothing,
+            may_start: false,
             hungry_at: now,
             fed_at: None,
             progress_at: now,

@@ -102,10 +102,12 @@ impl Scheduler {
         self.clear_locks(&agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.threads[thread].agents.retain(|other| *other != agent);
+            self.quit_window(now, thread);
         }
         self.take_jobs_back(now, &agent_ref, end);
         // It may have gone with its last job, if an operator wanted that.
         if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
+            self.delivery_ended(now, thread, agent_ref.heard, None);
             let keep_dying = self.threads[thread].deaths >= DEATHS_BEFORE_WAIT;
             if is_to_blame(&agent_ref) && (is_newborn(&agent_ref) || keep_dying) {
                 self.defer_due(now, thread, &agent_ref, end);

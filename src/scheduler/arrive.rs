@@ -52,8 +52,32 @@ impl Scheduler {
         recalled: Option<&Recalled>,
     ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
-        let vertex = self.vertices.insert(Vertex::new(message, thread, &group.offsets));
-        let count = group.offsets.len() as u32;
+        // What an agent is given at once is a vertex: of many recipients there are several.
+        let packet = match self.rings[self.threads[thread].ring].clause.packet as usize {
+            0 => group.offsets.len().max(1),
+            packet => packet,
+        };
+        let mut first = None;
+        for offsets in group.offsets.chunks(packet) {
+            let vertex = self.queue_vertex(message, thread, offsets);
+            self.vertices[vertex].is_part = offsets.len() < group.offsets.len();
+            let left = self.learned_of(message, vertex);
+            let recall = match (recalled, first) {
+                _ if left.is_some() => self.recall_left(left, vertex),
+                (Some(recalled), _) => self.recall_rested(recalled, vertex),
+                (None, None) => Recall::of(self.recall_vertex(message, vertex)),
+                (None, Some(first)) => Recall::of(self.recall_like(vertex, first)),
+            };
+            first = first.or(Some(vertex));
+            self.place_arrival(now, vertex, recall);
+        }
+        first.expect("a group has recipients")
+    }
+
+    /// Adds a vertex to its message and its thread. It is in none of the thread's lists yet.
+    fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
+        let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
+        let count = offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);
         self.messages[message].pending += count;
         let mut vertices: List<InMessage> =
@@ -61,14 +85,12 @@ impl Scheduler {
         vertices.push_back(&mut self.vertices, vertex);
         self.messages[message].vertices = vertices;
         self.count_recipients(thread, i64::from(count));
-        // What was tried before waits with its thread, if that is still waiting.
-        let left = self.learned_of(message, vertex);
-        let recall = match recalled {
-            _ if left.is_some() => self.recall_left(left, vertex),
-            Some(recalled) => self.recall_rested(recalled, vertex),
-            None if self.recall_vertex(message, vertex) => Recall::Tried,
-            None => Recall::Unknown,
-        };
+        vertex
+    }
+
+    /// What was tried before waits with its thread, if that is still waiting.
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: Recall) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         let waits = match recall {
             Recall::Wanted => false,
             Recall::Left => true,
@@ -84,7 +106,6 @@ impl Scheduler {
         self.watch_expiry(now, vertex);
         self.ensure_wakeup(now, thread);
         self.update_readiness(thread);
-        vertex
     }
 
     /// Whether what arrives for a thread has to wait, although nobody has tried it yet. It has

@@ -16,7 +16,7 @@ impl Scheduler {
         let destination = Destination::new(channel, host);
         let ring = self.ring_for(channel, host);
         let thread = self.threads.insert(Thread::new(destination, ring));
-        self.join_ring(thread, ring);
+        self.join_ring(now, thread, ring);
         self.recall_resting_thread(now, thread);
         self.recall_thread(now, thread);
         thread
@@ -32,7 +32,7 @@ impl Scheduler {
         ring
     }
 
-    pub(super) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
+    pub(super) fn join_ring(&mut self, now: Timestamp, thread: ThreadId, ring: RingId) {
         let threads = &mut self.rings[ring].threads;
         self.threads[thread].ring = ring;
         self.threads[thread].ring_slot = threads.len();
@@ -44,6 +44,7 @@ impl Scheduler {
             self.look_at_hold(thread);
             self.look_at_limits_of_thread(thread);
         }
+        self.settle_window(now, thread);
     }
 
     /// So many more recipients are in a thread, or fewer.
@@ -78,6 +79,7 @@ impl Scheduler {
         self.threads[thread].retry.wakeup = None;
         self.threads[thread].expiry_check = None;
         self.set_thread_timer(thread);
+        self.leave_window(thread);
         self.leave_ring(thread);
         self.threads.remove(thread);
         self.drop_ring_if_unused(ring);

@@ -523,7 +523,9 @@ impl Scheduler {
         }
         for group in &arrival.groups {
             let thread = self.thread_for(now, &group.channel, &group.host);
-            match vertices.get(&thread) {
+            // Packets are vertices of their own, of which agents are told the recipients.
+            let has_packets = self.rings[self.threads[thread].ring].clause.packet > 0;
+            match vertices.get(&thread).filter(|_| !has_packets) {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
                 None => {
                     let vertex = self.queue_group(now, message, group, None);

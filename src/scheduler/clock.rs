@@ -24,6 +24,10 @@ impl Scheduler {
         }
         self.shift_rests(step);
         self.shift_batches(step);
+        for window in self.windows.iter_mut() {
+            window.pace.shift(step);
+            window.resume = window.resume.map(|time| time + step);
+        }
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);

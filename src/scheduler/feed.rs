@@ -64,6 +64,7 @@ impl Scheduler {
 
     /// An agent has ended a job. What it has not finished waits for the thread's wake-up.
     fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        self.judge_delivery(now, agent, vertex);
         let found_nothing =
             self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
         if !self.take_job_away(vertex) {
@@ -90,6 +91,16 @@ impl Scheduler {
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
         self.job_was_in_vain(thread, diagnosis.as_ref().map_or(b"", |diagnosis| &diagnosis.notary));
         self.let_wait(now, vertex);
+    }
+
+    /// Lets the window of a thread learn from how a delivery has ended.
+    fn judge_delivery(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let heard = std::mem::take(&mut agent_ref.heard);
+        let diagnosis = self.vertices[vertex].diagnosis.clone();
+        if let Some(thread) = self.agents[&agent].thread {
+            self.delivery_ended(now, thread, heard, diagnosis.as_ref());
+        }
     }
 
     /// An agent has a job no more. If the vertex is finished, that was all that kept it, and perhaps the
@@ -126,7 +137,7 @@ impl Scheduler {
     /// job.
     fn give_work(&mut self, now: Timestamp, agent: AgentId) {
         if self.has_served(now, agent) {
-            self.detach(agent);
+            self.detach(now, agent);
             self.retire_agent(now, agent);
             return;
         }
@@ -143,7 +154,7 @@ impl Scheduler {
             if stays && self.feed(now, agent, thread, burst) {
                 return;
             }
-            self.detach(agent);
+            self.detach(now, agent);
         }
         match self.next_ready(ring) {
             Some(thread) if !self.rings[ring].clause.queue_only => {
@@ -180,6 +191,7 @@ impl Scheduler {
         };
         is_ours
             && !self.threads[thread].held
+            && !self.window_is_overfull(thread)
             && (now.since(agent.turn_began) < TURN || !others_wait())
     }
 
@@ -188,6 +200,7 @@ impl Scheduler {
         let mut fed = 0;
         while fed < burst
             && let Some(vertex) = self.threads[thread].due.first()
+            && self.may_start_delivery(now, agent, thread)
         {
             self.feed_one(now, agent, thread, vertex);
             fed += 1;
@@ -208,9 +221,19 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
-        if self.rings[agent_ref.ring].host.is_none() {
+        let ring = &self.rings[agent_ref.ring];
+        // One that was queued before there were packets is given as a whole, and the other way round.
+        let vertex = &self.vertices[vertex];
+        let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
+        if ring.host.is_none() || has_packets {
             job.push(b'\t');
             job.extend_from_slice(self.threads[thread].destination.host());
+        }
+        if has_packets {
+            let offsets = vertex.recipients.pending();
+            let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
+            job.push(b'\t');
+            job.extend_from_slice(offsets.join(",").as_bytes());
         }
         job.push(b'\n');
         self.act(Action::Feed { agent, job: job.into() });

@@ -17,6 +17,7 @@ impl Scheduler {
         self.check_rings();
         self.check_agents();
         self.check_batches();
+        self.check_windows();
     }
 
     fn check_vertices(&self) {
@@ -112,9 +113,11 @@ impl Scheduler {
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
         // Something due, and nobody at it: it must be in line for an agent, excluded by -p, or held.
         let idle = !thread.due.is_empty() && thread.agents.is_empty();
+        let window = thread.window.map(|window| &self.windows[window]);
+        let waits_for_window = window.is_some_and(|window| window.keeps_waiting(id));
         let selected = self.is_selected(thread.destination.channel(), thread.destination.host());
         assert!(
-            !idle || thread.is_ready || !selected || thread.held,
+            !idle || thread.is_ready || !selected || thread.held || waits_for_window,
             "{} is not in line",
             thread.destination
         );

@@ -49,6 +49,12 @@ pub struct LearnedThread {
     pub block: Option<Block>,
     /// The host has answered since the last wake-up.
     pub answered: bool,
+    /// Its window, in agents, if it is not the first one any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// The relay that answers for it, where that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
 }
 
 /// What became of the recipients of one message in one thread so far.
@@ -119,6 +125,13 @@ impl Scheduler {
         else {
             return;
         };
+        if let Some(relay) = &learned.relay {
+            self.relay_is_known(now, thread, relay.as_bytes());
+        }
+        if let Some(size) = learned.window {
+            self.recall_window(thread, size);
+        }
+        let thread_ref = &mut self.threads[thread];
         let clause = &self.rings[thread_ref.ring].clause;
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !clause.queue_only);
         // The clock may have been wrong when it was written, or the clause another one.
@@ -151,18 +164,38 @@ impl Scheduler {
         learned.attempts > 0
     }
 
+    /// The same for another vertex of a message and thread, which shares what is remembered.
+    pub(super) fn recall_like(&mut self, vertex: VertexId, first: VertexId) -> bool {
+        let (attempts, diagnosis) =
+            (self.vertices[first].attempts, self.vertices[first].diagnosis.clone());
+        let vertex = &mut self.vertices[vertex];
+        (vertex.attempts, vertex.diagnosis) = (attempts, diagnosis);
+        attempts > 0
+    }
+
     /// How much was learned since the start: a number that grows with it.
     pub fn lessons(&self) -> u64 {
         self.lessons
     }
 
-    fn learned_thread(&self, thread: ThreadId) -> Option<LearnedThread> {
-        let thread = self.threads.get(thread)?;
+    fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
+        let thread = self.threads.get(id)?;
         let (channel, host) = names(&thread.destination)?;
         let Retry { wakeup, index, block, contact, .. } = thread.retry;
         let answered = contact.is_good();
         let is_new = wakeup.is_none() && index == 0;
-        (!is_new).then_some(LearnedThread { channel, host, index, wakeup, block, answered })
+        let (window, relay) = (self.learned_window(id), self.learned_relay(id));
+        let is_new = is_new && window.is_none() && relay.is_none();
+        (!is_new).then_some(LearnedThread {
+            channel,
+            host,
+            index,
+            wakeup,
+            block,
+            answered,
+            window,
+            relay,
+        })
     }
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {

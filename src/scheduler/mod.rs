@@ -21,6 +21,7 @@
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
 //! | [`feed`] | what an agent that is hungry gets next |
 //! | [`outcome`] | what a report means |
+//! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
 //! | [`contact`] | whether a host answers, for all that its reports say |
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
@@ -83,6 +84,7 @@ mod turn;
 mod vertex;
 pub mod view;
 pub mod why;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -125,6 +127,7 @@ pub struct Scheduler {
     messages: Messages,
     vertices: Pool<Vertex>,
     threads: Threads,
+    windows: window::Windows,
     rings: Rings,
     agents: Agents,
     /// Agents in the pools of all rings.
@@ -198,6 +201,7 @@ impl Scheduler {
             messages: Messages::new(),
             vertices: Pool::new(),
             threads: Threads::new(),
+            windows: window::Windows::new(),
             rings: Rings::new(),
             agents: Agents::new(),
             idle_agents: 0,
@@ -316,6 +320,7 @@ impl Scheduler {
                 Timer::Review => is_reviewed = true,
                 Timer::Rest => is_to_rest = true,
                 Timer::Batches => has_batches = true,
+                Timer::Window(window) => self.window_timer(window),
             }
         }
         // These set their timers again, for the next turn.

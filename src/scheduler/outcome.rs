@@ -7,6 +7,7 @@ use super::message::MessageId;
 use super::retry::HOST_DOWN_WAIT;
 use super::thread::{Block, ThreadId};
 use super::vertex::{Diagnosis, Fate, Place, VertexId};
+use super::window::Heard;
 use crate::agent::protocol::{Report, Status};
 use crate::spool::note::Occasion;
 use crate::time::Timestamp;
@@ -49,6 +50,12 @@ impl Scheduler {
         };
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
+        agent_ref.heard = agent_ref.heard.and(match report.status {
+            Status::DeferAll => Heard::Failure,
+            Status::Unknown => Heard::Nothing,
+            _ => Heard::Answer,
+        });
+        self.learn_relay(now, self.vertices[vertex].thread, report.notary);
         let thread = &mut self.threads[self.vertices[vertex].thread];
         thread.deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
@@ -160,7 +167,7 @@ impl Scheduler {
     }
 
     /// Keeps what was said of a recipient that is not finished.
-    fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+    pub(super) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
         let vertex = &mut self.vertices[vertex];
         vertex.diagnosis = Some(diagnosis);
         vertex.reported = true;
@@ -185,6 +192,10 @@ impl Scheduler {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());
+        if self.flow(thread).is_patient() {
+            // It is the window that decides whether that holds for the others.
+            return;
+        }
         let due = self.due_with_time_left(now, thread);
         for other in &due {
             self.count_attempt(*other);

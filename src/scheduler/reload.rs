@@ -130,7 +130,7 @@ impl Scheduler {
         let destination = self.threads[thread].destination.clone();
         let new = self.ring_for(destination.channel(), destination.host());
         self.leave_ring(thread);
-        self.join_ring(thread, new);
+        self.join_ring(now, thread, new);
         let clause = &self.rings[new].clause;
         if expires_otherwise(&self.rings[old].clause, clause) {
             self.threads[thread].expiry_check = Some(now);

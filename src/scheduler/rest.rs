@@ -364,6 +364,13 @@ pub(super) struct Recalled {
     wanted: Vec<Wanted>,
 }
 
+impl Recall {
+    /// As one that was tried, or was not.
+    pub fn of(was_tried: bool) -> Recall {
+        if was_tried { Recall::Tried } else { Recall::Unknown }
+    }
+}
+
 impl Recalled {
     /// What is known of its recipients.
     pub fn learned(&self) -> Vec<RestedVertex> {

@@ -58,6 +58,7 @@ impl Scheduler {
     /// Ends the wait of a thread: everything that waits becomes due.
     pub(super) fn wake_thread(&mut self, thread: ThreadId) {
         self.lessons += 1;
+        self.resume_window(thread);
         let thread_ref = &mut self.threads[thread];
         thread_ref.retry.wake();
         for vertex in thread_ref.waiting.to_vec(&self.vertices) {

@@ -93,7 +93,12 @@ impl Scheduler {
     }
 
     pub(super) fn update_readiness_at_wakeup(&mut self, thread: ThreadId) {
-        if self.wants_agent(thread) { self.make_ready(thread) } else { self.unready(thread) }
+        let wants = self.wants_agent(thread);
+        match self.threads[thread].window {
+            Some(window) => self.ask_window(window, thread, wants),
+            None if wants => self.make_ready(thread),
+            None => self.unready(thread),
+        }
     }
 
     /// Whether a thread could use an agent, or one more.
@@ -115,7 +120,7 @@ impl Scheduler {
         selection.is_none_or(|selection| selection.matches(channel, host))
     }
 
-    fn make_ready(&mut self, thread: ThreadId) {
+    pub(super) fn make_ready(&mut self, thread: ThreadId) {
         if self.threads[thread].is_ready {
             return;
         }
@@ -131,6 +136,7 @@ impl Scheduler {
         }
         let ring = self.threads[thread].ring;
         self.threads[thread].is_ready = false;
+        self.is_unready_in_window(thread);
         self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
     }
 
@@ -230,16 +236,18 @@ impl Scheduler {
         agent_ref.last_destination = Some(self.threads[thread].destination.clone());
         // If it could use yet another agent, the others come first.
         self.unready(thread);
+        self.enter_window(now, agent, thread);
         self.update_readiness_at_wakeup(thread);
     }
 
     /// Takes an agent away from the thread it is bound to, if there is one.
-    pub(super) fn detach(&mut self, agent: AgentId) {
+    pub(super) fn detach(&mut self, now: Timestamp, agent: AgentId) {
         let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
         self.threads[thread].agents.retain(|other| *other != agent);
+        self.quit_window(now, thread);
         self.update_readiness(thread);
         self.drop_thread_if_unused(thread);
     }

@@ -67,6 +67,10 @@ pub struct ThreadRow<'s> {
     pub is_held: bool,
     /// How many agents may work on it.
     pub max_agents: u32,
+    /// How many may now, by what was learned of its host.
+    pub window: usize,
+    /// The name of its window, if it may share it with other threads.
+    pub window_name: Option<&'s [u8]>,
     /// What it waits for: what agents have comes first, then what is due.
     pub wait: Option<Wait<'s>>,
 }
@@ -260,6 +264,8 @@ impl Scheduler {
             oldest: self.oldest_of(thread),
             is_held: thread.held,
             max_agents: thread.max_agents.unwrap_or(ring.clause.max_thread),
+            window: self.window_size_of(thread),
+            window_name: thread.window.and_then(|window| self.windows[window].name.as_deref()),
             wait: self.waits_of(id).next(),
         };
         Some((row, thread.len().min(LOOKED_AT)))

@@ -8,6 +8,7 @@ use super::list::{Chain, Links, List};
 use super::pool::{Id, Pool};
 use super::ring::RingId;
 use super::vertex::{InThread, Place, Vertex, VertexId};
+use super::window::WindowId;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -54,6 +55,8 @@ pub struct Thread {
     pub held: bool,
     /// How many agents may work on it, if an operator has set that.
     pub max_agents: Option<u32>,
+    /// Its window, if its clause asks for more than a fixed `maxthr`.
+    pub window: Option<WindowId>,
 }
 
 /// When a thread is tried again.
@@ -89,6 +92,8 @@ pub enum Block {
     AgentAsked,
     /// Agents die over it.
     AgentsDie,
+    /// Too many rounds of agents could not reach the host (`failed-cohort-limit`).
+    Dead,
 }
 
 /// The links of a ring's list of threads that want an agent.
@@ -127,6 +132,7 @@ impl Thread {
             deaths: 0,
             held: false,
             max_agents: None,
+            window: None,
         }
     }
 

@@ -4,6 +4,7 @@ use super::action::NoteTicket;
 use super::agent::AgentId;
 use super::message::MessageId;
 use super::thread::ThreadId;
+use super::window::WindowId;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -35,6 +36,8 @@ pub enum Timer {
     Rest,
     /// Large messages of which more can be read.
     Batches,
+    /// A window in which the next delivery may start.
+    Window(WindowId),
 }
 
 /// All timers, soonest first.

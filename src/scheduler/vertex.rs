@@ -37,6 +37,8 @@ pub struct Vertex {
     pub reported: bool,
     /// It was tried in this scheduler's life.
     pub tried: bool,
+    /// The message has other vertices for the same thread: an agent must be told which recipients are meant.
+    pub is_part: bool,
     /// What an operator has ordered for when it is in no agent's hands.
     pub fate: Fate,
     /// What was last said about one of its recipients. Shared by many, so a checkpoint has it once.
@@ -284,6 +286,7 @@ impl Vertex {
             place: Place::Spent,
             reported: false,
             tried: false,
+            is_part: false,
             fate: Fate::Usual,
             diagnosis: None,
         }

@@ -8,6 +8,7 @@ use super::message::MessageId;
 use super::ring::{Refusal, Ring};
 use super::thread::Thread;
 use super::vertex::{Place, VertexId};
+use super::why::Why;
 use super::{Counters, Settings};
 use crate::spool::SpoolName;
 use crate::time::Timestamp;
@@ -216,6 +217,11 @@ impl Scheduler {
         let (channel, host) = (thread.destination.channel(), thread.destination.host());
         if has_work && !self.is_selected(channel, host) {
             return Some(Refusal::NotSelected.shown());
+        }
+        if has_work && let Some(why) = self.why_window(thread) {
+            // The original has none of it, and no words.
+            let pending = if matches!(why, Why::Pace { .. }) { "Rate" } else { "Window" };
+            return Some(Refused { pending: Some(pending), slot: None });
         }
         self.rings[thread.ring].refusal.filter(|_| has_work && thread.is_ready).map(Refusal::shown)
     }

@@ -13,6 +13,7 @@ use super::thread::{Block, Thread, ThreadId};
 use super::vertex::{InThread, Place, Vertex, VertexId};
 use crate::config::Place as Line;
 use crate::time::Timestamp;
+use std::rc::Rc;
 
 /// So many vertices before one are counted; for whoever waits longer it makes no difference.
 const COUNTED: usize = 1000;
@@ -73,6 +74,28 @@ pub enum Why {
         /// What exactly is held, by whom, and why.
         hold: Hold,
     },
+    /// Its window, in which there is no room for one agent more.
+    Window {
+        /// How many agents are at work in it.
+        used: usize,
+        /// How many there may be now.
+        most: usize,
+        /// Its name, if it may be shared with other threads.
+        name: Option<Rc<[u8]>>,
+        /// What has made it as small as it is.
+        keyword: &'static str,
+        /// Where that is set.
+        line: Line,
+    },
+    /// The time at which its next delivery may start.
+    Pace {
+        /// When that is; `None` if it is some time after the present delivery.
+        at: Option<Timestamp>,
+        /// `rate` or `delivery-delay`.
+        keyword: &'static str,
+        /// Where that is set.
+        line: Line,
+    },
     /// The next turn of the scheduler.
     Turn,
 }
@@ -123,6 +146,8 @@ impl Why {
             Why::Request { .. } => "request",
             Why::Refused { .. } => "refused",
             Why::Held { .. } => "held",
+            Why::Window { .. } => "window",
+            Why::Pace { .. } => "pace",
             Why::Turn => "turn",
         }
     }
@@ -134,7 +159,10 @@ impl Why {
                 Origin::Line(line) => Some(line),
                 Origin::Order(_) => None,
             },
-            Why::Retry { line, .. } | Why::Request { line } => Some(line),
+            Why::Retry { line, .. }
+            | Why::Request { line }
+            | Why::Window { line, .. }
+            | Why::Pace { line, .. } => Some(line),
             Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Held { .. } | Why::Turn => None,
         }
     }
@@ -261,6 +289,14 @@ impl Scheduler {
         let ring = &self.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
             return self.refused(ring, Refusal::NotSelected);
+        }
+        let why_window = self.why_window(thread);
+        // What is in line behind others of its thread is told so, unless it is the window that is small.
+        let is_classic_limit = |why: &Why| matches!(why, Why::Window { keyword: "maxthr", .. });
+        if let Some(why) =
+            why_window.filter(|why| thread.agents.is_empty() || !is_classic_limit(why))
+        {
+            return why;
         }
         if let Some(agent) = thread.agents.last() {
             let agent_ref = &self.agents[agent];

@@ -7,7 +7,7 @@ use super::hosts::{HostId, Hosts, Welcome};
 use super::memory_file::MemoryFile;
 use super::observer::{At, Observer};
 use crate::agent::library::Scope;
-use crate::agent::protocol::{HUNGRY, Order, RESYNC, Report, Status};
+use crate::agent::protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
 use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
 use crate::daemon::lines::Lines;
 use crate::scheduler::{AgentEnd, AgentId};
@@ -205,8 +205,8 @@ impl Agent {
                     self.disconnect(around);
                     self.say(HUNGRY);
                 }
-                Order::Job { path, host } => {
-                    if let Some(next) = self.begin(path, host, around) {
+                Order::Job { path, host, only } => {
+                    if let Some(next) = self.begin((path, host, only), around) {
                         return next;
                     }
                     self.say(HUNGRY);
@@ -216,7 +216,11 @@ impl Agent {
     }
 
     /// Begins a job. `None` if it is over already.
-    fn begin(&mut self, path: &[u8], host: Option<&[u8]>, around: &mut Around<'_>) -> Option<Next> {
+    fn begin(
+        &mut self,
+        (path, host, only): (&[u8], Option<&[u8]>, Option<Offsets<'_>>),
+        around: &mut Around<'_>,
+    ) -> Option<Next> {
         let mishap = around.habits.mishap(around.random);
         if mishap == Mishap::Death(Death::Unlocked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
@@ -226,7 +230,7 @@ impl Agent {
             self.say(&resync(path));
             return None;
         };
-        let mut open = self.scope.select(&control, host);
+        let mut open = self.scope.select(&control, host, only);
         open.retain(|recipient| {
             let (offset, pid) = (recipient.offset, self.pid);
             let locked = mark::change_tag(&*file, offset, Tag::Pending, Tag::Locked, pid);

@@ -57,6 +57,22 @@ impl Mode {
         selection.is_none_or(|selection| selection.matches(channel, host))
     }
 
+    /// What waits for its window must have a reason to.
+    pub fn check_flow(&self, core: &Scheduler, channel: &[u8], host: &[u8]) {
+        let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
+        let is_one = |why: &Why| matches!(why, Why::Window { .. } | Why::Pace { .. });
+        let why = waits.iter().map(|wait| &wait.why).find(|why| is_one(why));
+        match why.expect("a thread without an agent waits for its window") {
+            // Others may be in line for the place that is left.
+            Why::Window { used, most, name: None, .. } => assert!(used >= most, "there is room"),
+            Why::Pace { at: Some(time), .. } => {
+                assert!(core.next_wakeup() <= Some(*time), "nobody wakes what waits for its pace");
+            }
+            Why::Pace { at: None, .. } => assert!(core.has_agents(), "a pause without an end"),
+            _ => {}
+        }
+    }
+
     /// Mail is due, without an agent: what is said about that must be true, as far as it is about this
     /// mode. Tells whether it is.
     pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {

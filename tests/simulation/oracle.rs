@@ -8,9 +8,9 @@ use crate::operator::Operators;
 use crate::trace::Trace;
 use crate::waits::Waits;
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use zsched::agent::protocol::{Answer, Status};
+use zsched::agent::protocol::{Answer, Order, Status};
 use zsched::config::{Clause, Config};
 use zsched::control_file::diagnostic::Diagnostic;
 use zsched::control_file::notify::{Events, Notify};
@@ -36,6 +36,8 @@ pub struct Oracle {
     pub look_every: u64,
     mode: Mode,
     config: Rc<Config>,
+    /// Some clause has had packets.
+    has_packets: bool,
     /// Counts configurations and schedulers.
     era: u64,
     /// Messages by the serial number of their control file.
@@ -155,6 +157,8 @@ struct Agent {
     is_stopping: bool,
     /// It has said `#hungry` too often: nobody can tell from outside what it has answered.
     is_greedy: bool,
+    /// It has said something since it was last hungry.
+    has_spoken: bool,
     /// The destination it was fed for last, and in which era that began.
     at: Option<(Box<[u8]>, u64)>,
 }
@@ -162,8 +166,34 @@ struct Agent {
 #[derive(PartialEq)]
 enum Owed {
     Start,
-    Job { number: u64, serial: Option<u64>, host: Box<[u8]> },
+    /// `only` are the recipients, where it is not all.
+    Job {
+        number: u64,
+        serial: Option<u64>,
+        host: Box<[u8]>,
+        only: Option<BTreeSet<u32>>,
+    },
     Idle,
+}
+
+impl Owed {
+    /// Whether two agents would have the same recipients.
+    fn overlaps(&self, other: &Owed) -> bool {
+        match (self, other) {
+            (
+                Owed::Job { number, serial, host, only },
+                Owed::Job { number: number2, serial: serial2, host: host2, only: only2 },
+            ) => {
+                let is_same = (number, serial, host) == (number2, serial2, host2);
+                is_same
+                    && match (only, only2) {
+                        (Some(only), Some(only2)) => !only.is_disjoint(only2),
+                        _ => true,
+                    }
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Oracle {
@@ -172,6 +202,7 @@ impl Oracle {
             trace,
             look_every: 1,
             mode: Mode::new(Settings::default()),
+            has_packets: config.show().contains("\tpacket="),
             config,
             era: 0,
             messages: BTreeMap::new(),
@@ -228,9 +259,14 @@ impl Oracle {
                 self.waits.job_over(*number, &to, &self.book);
             }
             let parks = answered == Some(Owed::Idle);
-            agent.is_greedy |= answered.is_none();
+            // A job that is ended without a word may not be ended at all.
+            let is_job = matches!(answered, Some(Owed::Job { .. }));
+            agent.is_greedy |= answered.is_none() || (is_job && !agent.has_spoken);
+            agent.has_spoken = false;
             let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
             agent.is_waiting = has_asked && !parks;
+        } else {
+            agent.has_spoken = true;
         }
     }
 
@@ -268,10 +304,16 @@ impl Oracle {
         let channel = agent.channel.clone();
         self.mode.check_selected(&channel, &host);
         self.operators.check_feed(&self.config, number, &channel, &host);
-        let job = Owed::Job { number, serial, host: host.clone() };
+        let Order::Job { only, .. } = Order::parse(line) else {
+            panic!("{line:?} is no job");
+        };
+        let only: Option<BTreeSet<u32>> = only.map(|only| only.iter().collect());
+        let job = Owed::Job { number, serial, host: host.clone(), only };
         for (other, agent) in &self.agents {
             let can_tell = serial.is_some() && !agent.is_greedy;
-            let has_it = can_tell && agent.channel == channel && agent.owed.contains(&job);
+            let has_it = can_tell
+                && agent.channel == channel
+                && agent.owed.iter().any(|owed| owed.overlaps(&job));
             assert!(!has_it, "double feed: {number} for {other:?}, then for {id:?}");
         }
         let era = self.era;
@@ -424,6 +466,10 @@ impl Oracle {
                     self.totals.held += 1;
                     continue;
                 }
+                if matches!(refused.pending, Some("Window" | "Rate")) {
+                    self.mode.check_flow(core, channel, host);
+                    continue;
+                }
                 let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
                 if self.mode.explains(core, &self.config, channel, host) {
@@ -535,6 +581,7 @@ impl Observer for Oracle {
                 // Those that are being read may still come.
                 self.most_messages = self.most_messages.max(most_messages(config));
                 self.config = config.clone();
+                self.has_packets |= config.show().contains("\tpacket=");
                 self.era += 1;
             }
             _ => {}
@@ -561,6 +608,7 @@ impl Observer for Oracle {
                     is_waiting: false,
                     is_stopping: false,
                     is_greedy: false,
+                    has_spoken: false,
                     at: Some((for_host, self.era)),
                 };
                 self.agents.insert(*agent, new);
@@ -667,6 +715,7 @@ impl Observer for Oracle {
         self.config = config.clone();
         self.most_messages = most_messages(config);
         (self.most_recipients, self.is_reloaded) = (0, false);
+        self.has_packets |= config.show().contains("\tpacket=");
         self.era += 1;
         self.mode = Mode::new(settings.clone());
         self.operators.scheduler_starts();
@@ -684,7 +733,7 @@ impl Observer for Oracle {
             self.check_memory(core);
             if is_settled {
                 self.check_threads(at, core);
-                self.book.check(&core.totals());
+                self.book.check(&core.totals(), self.has_packets);
                 if self.look_every == 1 {
                     self.waits.look(at, core, &self.config, &self.book);
                     (self.totals.new_waited, self.totals.new_went) = self.waits.counts;

@@ -179,7 +179,9 @@ impl Waits {
                 };
                 let seen = Seen { word, is_reported: false, wakeup, rests };
                 if let Some(before) = threads.get(&to)
-                    && !config.select(to.channel(), to.host()).is_some_and(|c| c.queue_only)
+                    && !config
+                        .select(to.channel(), to.host())
+                        .is_some_and(|clause| clause.queue_only || clause.flow.is_steered())
                 {
                     self.check(at, &news, &to, before, &seen);
                 }

@@ -179,6 +179,19 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["recipient-limit=0", "recipient-limit=10", "recipient-limit=100", ""]),
         one_of(&["refill-limit=1", "refill-limit=20", ""]),
         one_of(&["refill-delay=0", "refill-delay=1s", ""]),
+        one_of(&["initial-concurrency=1", "initial-concurrency=3", "", "", ""]),
+        one_of(&[
+            "positive-feedback=1/concurrency negative-feedback=1/concurrency",
+            "positive-feedback=0.5 negative-feedback=1/sqrt(concurrency) feedback-debug",
+            "negative-feedback=1",
+            "",
+            "",
+            "",
+        ]),
+        one_of(&["failed-cohort-limit=1", "failed-cohort-limit=3", "", ""]),
+        one_of(&["rate=60/1m", "rate=1000/1s", "delivery-delay=1s", "", "", "", ""]),
+        one_of(&["window-key=mx", "window-key=\"*.x=all\"", "", "", ""]),
+        one_of(&["packet=1", "packet=3", "packet=50", "", ""]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
 }

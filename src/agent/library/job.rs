@@ -5,7 +5,6 @@ use super::delivery::Delivery;
 use super::job_file::{JobFile, Place};
 use super::message::{Message, Unavailable};
 use super::outcome::{Note, Outcome, Verdict, reason};
-use super::scope::Scope;
 use super::verbose;
 use crate::control_file::{ControlFile, Recipient, Tag, mark};
 use std::ffi::OsStr;
@@ -39,16 +38,14 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// The job for what `scope` selects from `file`. `None` if that is nothing.
+    /// The job for these recipients of `file`, in file order.
     pub(super) fn new(
         replies: &'a mut Replies,
         place: &'a Place,
         file: JobFile,
-        scope: &Scope,
-        host: Option<&[u8]>,
-    ) -> Option<Job<'a>> {
-        let open = scope.select(&file.control, host);
-        (!open.is_empty()).then_some(Job { replies, place, file, open, locked: false })
+        open: Vec<Recipient>,
+    ) -> Job<'a> {
+        Job { replies, place, file, open, locked: false }
     }
 
     /// The control file of the message, as it was when the job began.

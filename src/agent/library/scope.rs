@@ -1,6 +1,8 @@
 //! Which recipients of a control file are an agent's business.
 
+use crate::agent::protocol::Offsets;
 use crate::control_file::{ControlFile, Recipient, Tag};
+use std::collections::HashSet;
 
 /// The recipients that an agent delivers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,15 +30,23 @@ impl Scope {
         Scope { one_host_per_job: true, ..self }
     }
 
-    /// The recipients of `file` that are to do and ours, in file order. A recipient without a pid
+    /// The recipients of `file` that are to do and ours, in file order; if `only` names some, those of them. A
+    /// recipient without a pid
     /// column could not be locked, and one before all senders has none: both are left alone.
-    pub(crate) fn select(&self, file: &ControlFile, host: Option<&[u8]>) -> Vec<Recipient> {
+    pub(crate) fn select(
+        &self,
+        file: &ControlFile,
+        host: Option<&[u8]>,
+        only: Option<Offsets<'_>>,
+    ) -> Vec<Recipient> {
+        let only: Option<HashSet<u32>> = only.map(|only| only.iter().collect());
         let mut host = host.or(self.host.as_deref().map(str::as_bytes));
         let mut selected = Vec::new();
         for recipient in &file.recipients {
             let lockable = recipient.tag == Tag::Pending && recipient.lock.is_some();
             let in_channel = file.get(recipient.quad.channel) == self.channel.as_bytes();
-            if !lockable || !in_channel || recipient.sender.is_none() {
+            let is_meant = only.as_ref().is_none_or(|only| only.contains(&recipient.offset));
+            if !lockable || !in_channel || !is_meant || recipient.sender.is_none() {
                 continue;
             }
             let this_host = file.get(recipient.quad.host);
@@ -72,7 +82,7 @@ m
 
     fn selected(scope: &Scope, host: Option<&str>) -> String {
         let file = crate::control_file::parse(FILE.into()).expect("a good file");
-        let users = scope.select(&file, host.map(str::as_bytes));
+        let users = scope.select(&file, host.map(str::as_bytes), None);
         let users = users.iter().map(|r| String::from_utf8_lossy(file.get(r.quad.user)));
         users.collect::<Vec<_>>().join(" ")
     }

@@ -5,13 +5,13 @@ use super::job_file::{JobFile, Place, Refusal};
 use super::replies::Replies;
 use super::scope::Scope;
 use super::stop::Stop;
-use crate::agent::protocol::Order;
+use crate::agent::protocol::{Offsets, Order};
 use std::io::{BufRead, Read};
 use std::thread;
 use std::time::Duration;
 
 /// Longest job line, in bytes. The scheduler's are below 1,024.
-const LONGEST_ORDER: u64 = 64 * 1024;
+const LONGEST_ORDER: u64 = 256 * 1024;
 
 /// How long we wait before we complain about a truncated file, so that whoever is writing it can
 /// end. (The original waits for a minute.)
@@ -45,7 +45,7 @@ impl<R: BufRead> Session<'_, R> {
             let then = match Order::parse(&line) {
                 Order::Exit => return,
                 Order::Idle => Then::GoOn,
-                Order::Job { path, host } => self.job(path, host, &mut work),
+                Order::Job { path, host, only } => self.job(path, host, only, &mut work),
             };
             if then == Then::End || self.stop.is_requested() {
                 self.replies.flush();
@@ -70,16 +70,19 @@ impl<R: BufRead> Session<'_, R> {
         &mut self,
         path: &[u8],
         host: Option<&[u8]>,
+        only: Option<Offsets<'_>>,
         work: &mut impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
     ) -> Then {
         let file = match JobFile::open(&self.place, path) {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
         };
-        let Some(mut job) = Job::new(&mut self.replies, &self.place, file, self.scope, host) else {
+        let open = self.scope.select(&file.control, host, only);
+        if open.is_empty() {
             self.replies.resync(path);
             return Then::GoOn;
-        };
+        }
+        let mut job = Job::new(&mut self.replies, &self.place, file, open);
         let result = work(&mut job);
         job.close();
         if let Err(Halt(Cause::Resync(why))) = result {

@@ -11,6 +11,7 @@ mod outcomes;
 mod reload;
 mod rest;
 mod status;
+mod windows;
 
 use super::*;
 use crate::config::{Clause, Context, Zenv};

@@ -35,7 +35,8 @@ fn check_order(line: &[u8]) {
     match Order::parse(line) {
         Order::Exit => assert!(line.is_empty()),
         Order::Idle => assert_eq!(line, b"#idle"),
-        Order::Job { path, host } => {
+        Order::Job { path, host, only } => {
+            assert!(only.is_none_or(|only| only.iter().all(|offset| only.contains(offset))));
             assert!(is_part(line, path) && host.is_none_or(|host| is_part(line, host)));
             assert!(!path.contains(&b'\t'));
         }

@@ -202,6 +202,8 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
         "request" => ("queueonly", Style::Plain),
         "turn" => ("its turn", Style::Plain),
         "in-line" => ("in line", Style::Plain),
+        "window" => ("window full", Style::Plain),
+        "pace" => ("paced", Style::Plain),
         "no-command" => ("no command", Style::Bad),
         // A limit.
         other => (other, Style::Odd),

@@ -47,6 +47,11 @@ pub struct Thread {
     /// It is held as a whole.
     held: bool,
     max_agents: u32,
+    /// How many agents may work on it now.
+    window: usize,
+    /// The name of its window, if it may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_name: Option<String>,
     #[serde(flatten)]
     waits: Option<Waits>,
 }
@@ -84,6 +89,8 @@ impl Thread {
             oldest: row.oldest.map(|oldest| ago(now, oldest)),
             held: row.is_held,
             max_agents: row.max_agents,
+            window: row.window,
+            window_name: row.window_name.map(text),
             waits: wait.map(|wait| Waits::new(scheduler, now, wait, false)),
         }
     }

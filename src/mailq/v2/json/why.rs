@@ -14,7 +14,8 @@ use serde::Serialize;
 /// Why something waits.
 #[derive(Serialize)]
 pub struct Waits {
-    /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `held` or `turn`.
+    /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `held`, `window`, `pace` or
+    /// `turn`.
     why: &'static str,
     /// File and line of what sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +40,7 @@ struct Details {
     /// `at-work`: how many jobs the agent has.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs: Option<usize>,
-    /// `retry`: when it is tried again.
+    /// `retry`: when it is tried again. `pace`: when the next delivery may start.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<f64>,
     /// `retry`: why the host as a whole waits: `host-down`, `agent-asked` or `agents-die`.
@@ -48,7 +49,7 @@ struct Details {
     /// `refused`: which limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'static str>,
-    /// `in-line`, `refused`: the limit, and how much of it is used up.
+    /// `in-line`, `refused`, `window`: the limit, and how much of it is used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +60,9 @@ struct Details {
     /// `in-line`, `refused`: who has set the limit, where it is not the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_by: Option<By>,
+    /// `window`: the name of the window, if it may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_window: Option<String>,
     /// `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<HeldBy>,
@@ -129,6 +133,11 @@ impl Details {
                 details.used = limit.map(|limit| limit.used);
                 details.set_by = set_by(origin);
             }
+            Why::Window { used, most, name, .. } => {
+                (details.used, details.most) = (Some(*used), Some(*most));
+                details.of_window = name.as_deref().map(text);
+            }
+            Why::Pace { at, .. } => details.at = at.map(seconds),
             Why::Held { hold } => details.held_by = Some(hold.into()),
             Why::Request { .. } | Why::Turn => {}
         }
@@ -141,6 +150,7 @@ fn block_word(block: Block) -> &'static str {
         Block::HostDown => "host-down",
         Block::AgentAsked => "agent-asked",
         Block::AgentsDie => "agents-die",
+        Block::Dead => "dead",
     }
 }
 

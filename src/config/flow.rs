@@ -1,0 +1,338 @@
+//! How the flow of mail to a destination is steered: the window of agents at work on it, how often
+//! deliveries may start, and which destinations share a window.
+
+use super::diagnostic::{ValueError, quote};
+use super::pattern::{Glob, Name};
+use super::units::{Interval, parse_interval, parse_number};
+use nom::Offset;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// A feedback of 1, in the unit that it is kept in.
+const WHOLE: u32 = 1_000_000;
+/// So many deliveries in an interval are the most that a rate may allow.
+const MOST_IN_INTERVAL: i64 = 1_000_000;
+/// So many names may stand in `window-key`.
+const MOST_KEYS: usize = 1000;
+
+/// What a clause says of the flow to its destinations. Nothing of it is set in a classic clause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// A thread's first window, in agents; `None` is `maxthr`. `initial-concurrency=` (Postfix
+    /// `initial_destination_concurrency`).
+    pub initial: Option<u32>,
+    /// What a delivery that the host has answered adds to the window. `positive-feedback=` (Postfix
+    /// `default_destination_concurrency_positive_feedback`).
+    pub positive: Option<Feedback>,
+    /// What one takes from it that could not reach the host. `negative-feedback=` (Postfix
+    /// `default_destination_concurrency_negative_feedback`).
+    pub negative: Option<Feedback>,
+    /// Failed pseudo-cohorts after which the destination counts as dead; 0 is never.
+    /// `failed-cohort-limit=` (Postfix `default_destination_concurrency_failed_cohort_limit`).
+    pub failed_cohorts: u32,
+    /// Log each change. `feedback-debug` (Postfix `destination_concurrency_feedback_debug`).
+    pub debug: bool,
+    /// How many deliveries may start in which time. `rate=`.
+    pub rate: Option<Rate>,
+    /// From the end of a delivery to the start of the next one; then there is only one at a time.
+    /// `delivery-delay=` (Postfix `default_destination_rate_delay`).
+    pub delay: Option<Duration>,
+    /// Which destinations share a window. `window-key=`.
+    pub key: Option<WindowKey>,
+}
+
+impl Flow {
+    /// Whether there is anything to be steered.
+    pub fn is_steered(&self) -> bool {
+        self.initial.is_some()
+            || self.has_feedback()
+            || self.failed_cohorts > 0
+            || self.rate.is_some()
+            || self.delay.is_some()
+            || self.key.is_some()
+    }
+
+    /// Whether the window changes.
+    pub fn has_feedback(&self) -> bool {
+        self.positive.is_some() || self.negative.is_some()
+    }
+
+    /// Whether it takes more than one `deferall` to make the whole destination wait.
+    pub fn is_patient(&self) -> bool {
+        self.has_feedback() || self.failed_cohorts > 0
+    }
+}
+
+/// How much one delivery changes a window, as a share of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feedback {
+    /// In millionths.
+    amount: u32,
+    /// What it is divided by.
+    divisor: Divisor,
+}
+
+/// What a feedback is divided by; the concurrency is the present window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Divisor {
+    One,
+    Concurrency,
+    Root,
+}
+
+impl Feedback {
+    /// Reads `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
+    pub(super) fn parse(text: &str) -> Result<Feedback, ValueError> {
+        let (amount, divisor) = match text.split_once('/') {
+            Some((amount, divisor)) => (amount, Some(divisor)),
+            None => (text, None),
+        };
+        let divisor = match divisor.map(str::trim) {
+            None => Divisor::One,
+            Some("concurrency") => Divisor::Concurrency,
+            Some("sqrt(concurrency)") => Divisor::Root,
+            Some(other) => {
+                let at = text.offset(other);
+                let message =
+                    format!("{} is neither concurrency nor sqrt(concurrency)", quote(other));
+                return Err(ValueError::new(at, message));
+            }
+        };
+        Ok(Feedback { amount: share(amount.trim())?, divisor })
+    }
+
+    /// What it is with a window of so many agents.
+    pub fn with(self, concurrency: u32) -> f64 {
+        let amount = f64::from(self.amount) / f64::from(WHOLE);
+        match self.divisor {
+            Divisor::One => amount,
+            Divisor::Concurrency => amount / f64::from(concurrency.max(1)),
+            Divisor::Root => amount / f64::from(concurrency.max(1)).sqrt(),
+        }
+    }
+}
+
+/// Reads a number from 0 to 1, in millionths.
+fn share(text: &str) -> Result<u32, ValueError> {
+    let wrong = || {
+        let message = format!("{} is no number from 0 to 1 with at most six decimals", quote(text));
+        ValueError::new(0, message)
+    };
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let fits = !text.is_empty() && text != "." && decimals.len() <= 6;
+    if !fits || !is_number(whole) || !is_number(decimals) {
+        return Err(wrong());
+    }
+    let whole: u32 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| wrong())? };
+    let decimals: u32 = format!("{decimals:0<6}").parse().map_err(|_| wrong())?;
+    let amount = whole.checked_mul(WHOLE).and_then(|whole| whole.checked_add(decimals));
+    amount.filter(|amount| *amount <= WHOLE).ok_or_else(wrong)
+}
+
+impl fmt::Display for Feedback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = format!("{:06}", self.amount % WHOLE);
+        let decimals = decimals.trim_end_matches('0');
+        let dot = if decimals.is_empty() { "" } else { "." };
+        write!(f, "{}{dot}{decimals}", self.amount / WHOLE)?;
+        f.write_str(match self.divisor {
+            Divisor::One => "",
+            Divisor::Concurrency => "/concurrency",
+            Divisor::Root => "/sqrt(concurrency)",
+        })
+    }
+}
+
+/// How many deliveries may start in which time. They are spread evenly over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    count: u32,
+    interval: Duration,
+}
+
+impl Rate {
+    /// Reads `100/1m`.
+    pub(super) fn parse(text: &str) -> Result<Rate, ValueError> {
+        let Some((count, interval)) = text.split_once('/') else {
+            return Err(ValueError::new(0, "a number and an interval are needed here, as 100/1m"));
+        };
+        let at = text.offset(interval);
+        let number = parse_number(count)?;
+        let number = u32::try_from(number)
+            .ok()
+            .filter(|number| (1..=MOST_IN_INTERVAL).contains(&i64::from(*number)));
+        let count = number.ok_or_else(|| {
+            let message =
+                format!("{} is not in the range from 1 to {MOST_IN_INTERVAL}", quote(count));
+            ValueError::new(0, message)
+        })?;
+        let interval = parse_interval(interval).map_err(|error| error.moved(at))?;
+        if interval.is_zero() {
+            return Err(ValueError::new(at, "an interval of 0 is not possible here"));
+        }
+        Ok(Rate { count, interval })
+    }
+
+    /// From the start of a delivery to that of the next.
+    pub fn spacing(self) -> Duration {
+        self.interval / self.count
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, Interval(self.interval))
+    }
+}
+
+/// By which name a destination's window is found: destinations of one name share it. What is written is
+/// tried from left to right.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WindowKey {
+    text: String,
+    names: Vec<Named>,
+    by_relay: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    pattern: Glob,
+    name: String,
+}
+
+impl PartialEq for WindowKey {
+    fn eq(&self, other: &WindowKey) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for WindowKey {}
+
+impl WindowKey {
+    /// Reads `*.example.net=example mx`: words that are a pattern and the name for what it matches,
+    /// or `mx` as the last.
+    pub(super) fn parse(
+        text: &str,
+        warnings: &mut Vec<ValueError>,
+    ) -> Result<WindowKey, ValueError> {
+        let mut key = WindowKey { text: text.to_string(), ..WindowKey::default() };
+        for word in text.split_ascii_whitespace() {
+            let at = text.offset(word);
+            if key.by_relay {
+                return Err(ValueError::new(at, "nothing may stand behind `mx`"));
+            }
+            if key.names.len() == MOST_KEYS {
+                return Err(ValueError::new(at, format!("more than {MOST_KEYS} patterns")));
+            }
+            match word.split_once('=') {
+                None if word.eq_ignore_ascii_case("mx") => key.by_relay = true,
+                Some((pattern, name)) if !pattern.is_empty() && !name.is_empty() => {
+                    let pattern = Glob::parse(pattern, at, warnings)?;
+                    key.names.push(Named { pattern, name: name.to_string() });
+                }
+                _ => {
+                    let message = format!("{} is neither PATTERN=NAME nor mx", quote(word));
+                    return Err(ValueError::new(at, message));
+                }
+            }
+        }
+        if key.names.is_empty() && !key.by_relay {
+            return Err(ValueError::new(0, "PATTERN=NAME or mx is needed here"));
+        }
+        Ok(key)
+    }
+
+    /// The name of the window for a host, and for the relay that answers for it, once one is known;
+    /// `None` if the host has one of its own.
+    pub fn name(&self, host: &[u8], relay: Option<&[u8]>) -> Option<Vec<u8>> {
+        let candidates = || relay.into_iter().chain([host]);
+        for named in &self.names {
+            let matches = |name: &[u8]| {
+                let name = name.to_ascii_lowercase();
+                named.pattern.matches(&Name::new(&name))
+            };
+            if candidates().any(matches) {
+                return Some(named.name.clone().into_bytes());
+            }
+        }
+        relay.filter(|_| self.by_relay).map(<[u8]>::to_ascii_lowercase)
+    }
+}
+
+// A checkpoint has it as it was written.
+impl From<WindowKey> for String {
+    fn from(key: WindowKey) -> String {
+        key.text
+    }
+}
+
+impl TryFrom<String> for WindowKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<WindowKey, String> {
+        WindowKey::parse(&text, &mut Vec::new()).map_err(|error| error.message)
+    }
+}
+
+impl fmt::Display for WindowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feedback_is_read_and_shown() {
+        for (text, at_four) in [
+            ("1", 1.0),
+            ("0", 0.0),
+            ("0.25", 0.25),
+            ("1/concurrency", 0.25),
+            ("0.5/sqrt(concurrency)", 0.25),
+            ("0.000001", 0.000_001),
+        ] {
+            let feedback = Feedback::parse(text).unwrap_or_else(|_| panic!("{text}"));
+            assert!((feedback.with(4) - at_four).abs() < 1e-12, "{text}");
+            assert_eq!(feedback.to_string(), text);
+        }
+        assert_eq!(
+            Feedback::parse(".5 / concurrency").map(|f| f.to_string()).ok().as_deref(),
+            Some("0.5/concurrency")
+        );
+        for wrong in
+            ["", ".", "2", "1.1", "-1", "0.1234567", "1/2", "x/concurrency", "1/sqrt", "1e3"]
+        {
+            assert!(Feedback::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_are_spread_evenly() {
+        let rate = Rate::parse("100/1m").expect("a rate");
+        assert_eq!(rate.spacing(), Duration::from_millis(600));
+        assert_eq!(rate.to_string(), "100/1m");
+        for wrong in ["", "100", "0/1m", "1/0", "-1/1m", "1/x", "9999999/1s"] {
+            assert!(Rate::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn hosts_share_a_window_by_pattern_or_relay() {
+        let key = |text: &str| WindowKey::parse(text, &mut Vec::new());
+        let both = key("*.big.example=big *.small.example=small mx").expect("a key");
+        assert_eq!(both.name(b"a.test", None), None);
+        assert_eq!(both.name(b"x.big.example", None), Some(b"big".to_vec()));
+        assert_eq!(both.name(b"a.test", Some(b"MX1.Small.Example")), Some(b"small".to_vec()));
+        assert_eq!(both.name(b"a.test", Some(b"MX.other")), Some(b"mx.other".to_vec()));
+        assert_eq!(key("*.b=b").expect("a key").name(b"a", Some(b"mx")), None);
+        for wrong in ["", "x", "=x", "x=", "mx a=b", "[=x"] {
+            assert!(key(wrong).is_err(), "{wrong}");
+        }
+    }
+}

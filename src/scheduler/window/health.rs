@@ -1,0 +1,213 @@
+//! What the end of a delivery says of its destination, and destinations that are dead.
+//!
+//! A delivery that ends with `deferall` has not reached the host; one with any other report has; one
+//! without a report says nothing. A classic clause lets a thread wait after the first `deferall`. With
+//! feedback or `failed-cohort-limit` it takes as many as the clause says; then all that is queued for the
+//! destination waits, as if it had been tried, and at the end of that time one agent looks again.
+
+use super::super::Scheduler;
+use super::super::retry::HOST_DOWN_WAIT;
+use super::super::thread::{Block, ThreadId};
+use super::super::vertex::Diagnosis;
+use super::feedback::{Feedback, Health};
+use super::{Window, WindowId};
+use crate::time::Timestamp;
+use log::Level;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A dead destination is tried again up to so much later, so that those that have died together are not
+/// tried together.
+const JITTER: Duration = Duration::from_secs(10);
+
+/// What an agent has reported of its present job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Heard {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The host has answered.
+    Answer,
+    /// The host could not be reached.
+    Failure,
+}
+
+impl Heard {
+    /// With one more report: a host that fails in the middle of a job has failed.
+    pub fn and(self, other: Heard) -> Heard {
+        match (self, other) {
+            (Heard::Failure, _) | (_, Heard::Failure) => Heard::Failure,
+            (Heard::Answer, _) | (_, Heard::Answer) => Heard::Answer,
+            (Heard::Nothing, Heard::Nothing) => Heard::Nothing,
+        }
+    }
+}
+
+impl Scheduler {
+    /// A delivery of a thread has ended. `diagnosis` is what was last said about it.
+    pub(in super::super) fn delivery_ended(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        heard: Heard,
+        diagnosis: Option<&Rc<Diagnosis>>,
+    ) {
+        let Some(window) = self.threads[thread].window else {
+            return;
+        };
+        self.rest_after_delivery(now, thread);
+        let before = self.windows[window].feedback.clone();
+        match heard {
+            Heard::Nothing => {}
+            Heard::Answer => self.host_has_answered(thread, window),
+            Heard::Failure => self.host_has_failed(now, thread, window, diagnosis),
+        }
+        self.log_feedback(thread, window, heard, &before);
+    }
+
+    fn host_has_answered(&mut self, thread: ThreadId, window: WindowId) {
+        let (initial, limit) = (self.initial_window(thread), self.max_thread(thread) as u32);
+        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        let Window { feedback, is_probed, agents, .. } = &mut self.windows[window];
+        if std::mem::take(is_probed) {
+            // It lives. It is not flooded: it starts as one that nothing is known of.
+            *feedback = Feedback::new(initial);
+            self.wake_members(window);
+        } else {
+            feedback.answered(flow, initial, limit, *agents);
+        }
+        self.admit(window);
+    }
+
+    /// One has got through: the other threads that were suspended with it need not wait for their own time.
+    fn wake_members(&mut self, window: WindowId) {
+        let members: Vec<ThreadId> = self.windows[window].members.keys().copied().collect();
+        for thread in members {
+            if self.threads[thread].retry.block == Some(Block::Dead) {
+                self.wake_thread(thread);
+                self.windows[window].is_probed = false;
+            }
+        }
+    }
+
+    fn host_has_failed(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        window: WindowId,
+        diagnosis: Option<&Rc<Diagnosis>>,
+    ) {
+        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        // In a classic thread the report itself has made it wait.
+        if !flow.is_patient() {
+            return;
+        }
+        let Window { feedback, is_probed, resume, .. } = &mut self.windows[window];
+        if resume.is_some() {
+            // One that was under way when the others had failed already.
+            return;
+        }
+        let health = if *is_probed { Health::Dead } else { feedback.failed(flow) };
+        match health {
+            Health::Alive => self.admit(window),
+            Health::Dead => self.suspend(now, thread, window, diagnosis),
+        }
+    }
+
+    /// Lets all threads of a window wait. What is due in them counts as tried, without an agent for each
+    /// message.
+    fn suspend(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        window: WindowId,
+        diagnosis: Option<&Rc<Diagnosis>>,
+    ) {
+        let jitter = Duration::from_millis(self.random.u64(0..=JITTER.as_millis() as u64));
+        let until = now + HOST_DOWN_WAIT + jitter;
+        let initial = self.initial_window(thread);
+        self.windows[window].is_probed = true;
+        self.windows[window].feedback = Feedback::new(initial);
+        self.windows[window].resume = Some(until);
+        self.defer_as_dead(now, thread, until, diagnosis);
+        // When the others are tried depends on the one that was tried.
+        let until = self.threads[thread].retry.wakeup.unwrap_or(until);
+        self.windows[window].resume = Some(until);
+        let members = self.windows[window].members.keys().copied();
+        let others: Vec<ThreadId> = members.filter(|other| *other != thread).collect();
+        for other in others {
+            self.defer_as_dead(now, other, until, diagnosis);
+        }
+        let destination = &self.threads[thread].destination;
+        let seconds = until.since(now).as_secs();
+        let text = format!("{destination} is dead, and is left alone for {seconds} s");
+        self.log(Level::Info, text);
+        self.admit(window);
+    }
+
+    fn defer_as_dead(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        until: Timestamp,
+        diagnosis: Option<&Rc<Diagnosis>>,
+    ) {
+        let due = self.due_with_time_left(now, thread);
+        for vertex in &due {
+            self.count_attempt(*vertex);
+            if let Some(diagnosis) = diagnosis {
+                self.record(*vertex, diagnosis.clone());
+            }
+            self.watch_expiry(now, *vertex);
+        }
+        self.block_thread(now, thread, until, Block::Dead, due);
+    }
+
+    /// A thread that comes into a dead window waits with it.
+    pub(super) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
+            let due = self.due_with_time_left(now, thread);
+            self.block_thread(now, thread, resume, Block::Dead, due);
+        }
+    }
+
+    /// A thread is tried again: its window is not dead any more, or at least nobody knows.
+    pub(in super::super) fn resume_window(&mut self, thread: ThreadId) {
+        let was_dead = self.threads[thread].retry.block == Some(Block::Dead);
+        if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
+            let window = &mut self.windows[window];
+            window.resume = None;
+            // After a restart only its threads know that it was dead.
+            window.is_probed |= window.agents == 0;
+        }
+    }
+
+    fn log_feedback(
+        &mut self,
+        thread: ThreadId,
+        window: WindowId,
+        heard: Heard,
+        before: &Feedback,
+    ) {
+        if !self.flow(thread).debug {
+            return;
+        }
+        let window = &self.windows[window];
+        let destination = &self.threads[thread].destination;
+        let (word, agents, after) = (heard.word(), window.agents, &window.feedback);
+        let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
+        self.log(Level::Info, text);
+    }
+}
+
+impl Heard {
+    fn word(self) -> &'static str {
+        match self {
+            Heard::Nothing => "no report",
+            Heard::Answer => "answered",
+            Heard::Failure => "not reached",
+        }
+    }
+}
