@@ -5,8 +5,9 @@
 //! cargo bench --bench memory -- [--messages N] [--recipients N] [--hosts N] [--folder FOLDER] [--cf TEXT]
 //! ```
 //!
-//! By default a million messages with ten recipients each, once with a host that is tried on request only, so
-//! that all of them rest, and once with agents that discard them. Printed are the peak of resident memory
+//! By default a million messages with ten recipients each, once for hosts that are tried on request only, so
+//! that all of them rest, and once for agents that discard them. `--messages 1 --recipients 10000000 --hosts 10`
+//! is the other extreme; agents read the whole file for each host. Printed are the peak of resident memory
 //! (`VmHWM`) and the time it took. The spool is made in a folder below `--folder` (`/dev/shm`), which takes two
 //! files for each message, and is removed.
 
@@ -22,11 +23,11 @@ use zsched::spool::{HashFolder, HashLevel, Spool, SpoolName};
 const CONFIGURATION: &str = "\
 PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
 PARAMmessage-active-limit = 20000
-later/*
+q/*
 \tqueueonly expiry=3d
 \tcommand=\"discard -c $channel\"
 */*
-\tmaxta=20 maxring=20 overfeed=150 expiry=3d
+\tmaxta=20 maxring=2 overfeed=150 expiry=3d
 \tcommand=\"discard -c $channel\"
 ";
 /// How long anything may take.
@@ -44,7 +45,7 @@ fn main() -> io::Result<()> {
     let hosts = number("--hosts", 1000);
     let folder = value("--folder").map_or(PathBuf::from("/dev/shm"), PathBuf::from);
     let more = value("--cf").unwrap_or_default();
-    for channel in ["later", "smtp"] {
+    for channel in ["q", "d"] {
         let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(&folder)?;
         let place = Place::new(folder.path(), &more)?;
         let started = Instant::now();
@@ -54,7 +55,7 @@ fn main() -> io::Result<()> {
         let started = Instant::now();
         let scheduler = place.start()?;
         match channel {
-            "later" => place.wait_until_all_rest(messages)?,
+            "q" => place.wait_until_all_rest(messages)?,
             _ => place.wait_until_empty()?,
         }
         let took = started.elapsed().as_secs_f64();
@@ -95,7 +96,8 @@ impl Place {
             write!(file, "@ 7\ni {number}\nl <{number}@x>\ns local - sender 0\n")?;
             for recipient in 0..each {
                 let host = (number as usize * each + recipient) % hosts;
-                writeln!(file, "r           {channel} h{host} u{recipient} 0")?;
+                // Ten million of them are to be less than the agents can read.
+                writeln!(file, "r           {channel} h{host} u 0")?;
             }
             write!(file, "m\nSubject: bench\n\n")?;
             file.flush()?;
@@ -127,8 +129,9 @@ impl Place {
     fn wait_until_all_rest(&self, messages: usize) -> io::Result<()> {
         self.wait(|place| {
             let answer = place.answer("SHOW JSON SUMMARY").unwrap_or_default();
-            let rest = number_in(&answer, "\"resting\":") + number_in(&answer, "\"messages\":");
-            rest >= messages
+            let number = |name: &str| number_in(&answer, &format!("\"{name}\":"));
+            let rest = number("resting");
+            rest > 0 && number("waiting") == 0 && rest + number("messages") >= messages
         })
     }
 

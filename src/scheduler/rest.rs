@@ -126,8 +126,11 @@ impl Scheduler {
         }
         let slots = self.messages.slots();
         let end = slots.min(self.rests.cursor + LOOKED_AT);
+        // Not more at a time than others need soon.
+        let limit = self.config.parameters.memory().map_or(0, |limits| limits.messages);
+        let most = UNLOADED.min(limit.div_ceil(8));
         let mut unloaded = 0;
-        while self.rests.cursor < end && unloaded < UNLOADED {
+        while self.rests.cursor < end && unloaded < most {
             if let Some(message) = self.messages.at(self.rests.cursor)
                 && self.can_rest(message)
             {
