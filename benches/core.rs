@@ -416,6 +416,7 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         name: SpoolName::new(HashFolder::TOP, name.as_bytes()).expect("a name"),
         modified: START - Duration::from_millis(3),
         created: START - Duration::from_millis(1),
+        priority: 5,
         owes_report: false,
         leftover: None,
         turns: Vec::new(),

@@ -185,6 +185,7 @@ fn arrival(number: u64, now: Timestamp) -> Arrival {
             .expect("a name"),
         modified: now - Duration::from_millis(3),
         created: now - Duration::from_millis(1),
+        priority: 5,
         owes_report: false,
         leftover: None,
         turns: Vec::new(),

@@ -17,17 +17,16 @@
 //! scheduler's loop has little to do, and a message costs more. With `--status-log` it is the same with a
 //! status log.
 
+mod place;
+
+use place::{Place, Scheduler};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime};
-use zsched::control_file::compose::{Address, Group, Recipient};
-use zsched::spool::submit::Submitter;
-use zsched::spool::{HashLevel, Spool, SpoolName};
 
 const CONFIGURATION: &str = "\
 PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
@@ -77,7 +76,7 @@ fn compare(
     println!("{messages} messages to {hosts} hosts in {}, {rate}/s", folder.display());
     let one = |written: bool| {
         let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
-        let place = Place::new(folder.path())?;
+        let place = Place::new(folder.path(), CONFIGURATION)?;
         let file = folder.path().join("written");
         let options = [OsStr::new(option), file.as_os_str()];
         let options = if written { &options[..] } else { &[] };
@@ -120,7 +119,7 @@ fn compare(
 fn measure(folder: &Path, messages: usize, hosts: usize) -> io::Result<()> {
     let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
     println!("{messages} messages to {hosts} hosts in {}", folder.path().display());
-    let place = Place::new(folder.path())?;
+    let place = Place::new(folder.path(), CONFIGURATION)?;
     place.fill(messages, hosts)?;
     let memory = place.memory_per_message(messages)?;
     let run = place.run(&[])?;
@@ -135,69 +134,29 @@ fn measure(folder: &Path, messages: usize, hosts: usize) -> io::Result<()> {
     Ok(())
 }
 
-struct Place {
-    spool: Spool,
-    zenv: PathBuf,
-    config: PathBuf,
-}
-
 struct Run {
     until_first: Duration,
     removing: Duration,
     processor_time: Duration,
 }
 
-impl Place {
-    fn new(folder: &Path) -> io::Result<Place> {
-        let spool = Spool::new(folder.join("postoffice"));
-        spool.create()?;
-        let (zenv, config) = (folder.join("zmailer.conf"), folder.join("scheduler.cf"));
-        fs::write(&zenv, format!("POSTOFFICE={}\n", spool.postoffice().display()))?;
-        fs::write(&config, CONFIGURATION)?;
-        Ok(Place { spool, zenv, config })
-    }
-
-    fn fill(&self, messages: usize, hosts: usize) -> io::Result<()> {
-        self.submit(messages, hosts, |_, _| Ok(()))
-    }
-
-    /// Puts messages into the spool, and tells the name of each.
-    fn submit(
+/// What is measured.
+trait Measured {
+    fn fill(&self, messages: usize, hosts: usize) -> io::Result<()>;
+    fn run(&self, options: &[&OsStr]) -> io::Result<Run>;
+    fn run_at(
         &self,
+        rate: usize,
         messages: usize,
         hosts: usize,
-        mut tell: impl FnMut(usize, SpoolName) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let submitter =
-            Submitter { spool: self.spool.clone(), level: HashLevel::Flat, sync: false };
-        for index in 0..messages {
-            let user = format!("user{index}@host{}.example", index % hosts);
-            let host = format!("host{}.example", index % hosts);
-            let headers = format!("From: sender@example.org\nTo: {user}\nSubject: {index}\n");
-            let address = Address::new("smtp", &host, &user, 65534);
-            let group = Group {
-                sender: Address::new("local", "", "sender@example.org", 0),
-                recipients: vec![Recipient { address, notify: String::new() }],
-                headers: headers.clone().into_bytes(),
-            };
-            let message = format!("{headers}\nA short body.\n");
-            let id = format!("<{index}@example.org>");
-            tell(index, submitter.submit(message.as_bytes(), &id, vec![group])?)?;
-        }
-        Ok(())
-    }
+        options: &[&OsStr],
+    ) -> io::Result<Run>;
+    fn memory_per_message(&self, messages: usize) -> io::Result<f64>;
+}
 
-    fn start(&self, option: &str, others: &[&OsStr]) -> io::Result<Scheduler> {
-        let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
-            .args([option, "-Z"])
-            .arg(&self.zenv)
-            .arg("-f")
-            .arg(&self.config)
-            .args(others)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Scheduler { child })
+impl Measured for Place {
+    fn fill(&self, messages: usize, hosts: usize) -> io::Result<()> {
+        (0..messages).try_for_each(|number| self.submit_one(number, hosts).map(|_| ()))
     }
 
     /// Starts the scheduler on the full spool, and waits until it is empty.
@@ -243,15 +202,7 @@ impl Place {
             sleep(Duration::from_millis(1));
         }
         let first = Instant::now();
-        self.submit(messages, hosts, |index, name| {
-            socket.send(format!("NEW {name}").as_bytes())?;
-            let due = Duration::from_secs_f64((index + 1) as f64 / rate as f64);
-            // In small portions, as sleeping takes longer than it is told to.
-            if index % 10 == 9 {
-                sleep(due.saturating_sub(first.elapsed()));
-            }
-            Ok(())
-        })?;
+        self.submit_at(rate, messages, hosts)?;
         while fs::read_dir(self.spool.transport())?.next().is_some() {
             assert!(started.elapsed() < PATIENCE, "the scheduler does not get through");
             sleep(Duration::from_millis(5));
@@ -269,49 +220,25 @@ impl Place {
         // Loaded when its memory has not grown for a while.
         while unchanged < 10 {
             sleep(Duration::from_millis(100));
-            let resident = scheduler.resident_bytes()?;
+            let resident = resident_bytes(&scheduler)?;
             unchanged = if resident == former { unchanged + 1 } else { 0 };
             former = resident;
             assert!(Instant::now() < deadline, "the scheduler does not stop growing");
         }
         drop(scheduler);
         let empty = tempfile::tempdir()?;
-        let nothing = Place::new(empty.path())?;
+        let nothing = Place::new(empty.path(), CONFIGURATION)?;
         let scheduler = nothing.start("-iF", &[])?;
         sleep(Duration::from_secs(1));
-        let baseline = scheduler.resident_bytes()?;
+        let baseline = resident_bytes(&scheduler)?;
         Ok(former.saturating_sub(baseline) as f64 / messages as f64)
     }
 }
 
-struct Scheduler {
-    child: Child,
-}
-
-impl Scheduler {
-    /// Of all its threads, in nanoseconds.
-    fn processor_time(&self) -> io::Result<Duration> {
-        let mut nanoseconds = 0;
-        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let statistics = fs::read_to_string(thread?.path().join("schedstat"))?;
-            let running = statistics.split_ascii_whitespace().next().unwrap_or_default();
-            nanoseconds += running.parse::<u64>().unwrap_or_default();
-        }
-        Ok(Duration::from_nanos(nanoseconds))
-    }
-
-    fn resident_bytes(&self) -> io::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or_default();
-        Ok(kilobytes * 1024)
-    }
-}
-
-impl Drop for Scheduler {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
-        drop(Command::new("kill").arg(self.child.id().to_string()).status());
-        drop(self.child.wait());
-    }
+/// Memory that a scheduler has.
+fn resident_bytes(scheduler: &Scheduler) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", scheduler.pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or_default();
+    Ok(kilobytes * 1024)
 }

@@ -7,10 +7,13 @@ pub const USAGE: i32 = 64;
 
 /// The options of this process. Prints help or what is wrong, and exits, where that is called for.
 pub fn parse<Options: Parser>() -> Options {
-    Options::try_parse().unwrap_or_else(|error| {
-        let status = if error.use_stderr() { USAGE } else { 0 };
-        // If even that cannot be printed, the status must do.
-        drop(error.print());
-        std::process::exit(status)
-    })
+    Options::try_parse().unwrap_or_else(|error| refuse(&error))
+}
+
+/// Prints help or what is wrong, and exits.
+pub fn refuse(error: &clap::Error) -> ! {
+    let status = if error.use_stderr() { USAGE } else { 0 };
+    // If even that cannot be printed, the status must do.
+    drop(error.print());
+    std::process::exit(status)
 }

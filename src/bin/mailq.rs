@@ -3,5 +3,5 @@
 use zsched::mailq::client;
 
 fn main() {
-    std::process::exit(client::main(zsched::command_line::parse()));
+    std::process::exit(client::main(client::Options::of_process()));
 }

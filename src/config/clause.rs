@@ -1,6 +1,7 @@
 //! What applies to a destination: the effective clause, and how it comes about.
 
 use super::flow::Flow;
+use super::priority::MailPriority;
 use super::{Command, Context};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -130,6 +131,21 @@ pub struct Clause {
     pub packet: u32,
     /// How the flow to its destinations is steered.
     pub flow: Flow,
+    /// Work is chosen by message, not by thread. `job-order`, default off; a
+    /// [`slot_cost`](Clause::slot_cost) implies it.
+    pub job_order: bool,
+    /// So many deliveries of a message earn a slot for preempting it; 0 is no preemption. `slot-cost=`,
+    /// default 0.
+    pub slot_cost: u32,
+    /// Percentage of the slots that a message may be preempted without at first. `slot-discount=`,
+    /// default 50, at most 100.
+    pub slot_discount: u32,
+    /// Slots that a message may be preempted without at first. `slot-loan=`, default 3.
+    pub slot_loan: u32,
+    /// Messages that cannot earn so many slots are not preempted. `minimum-slots=`, default 3.
+    pub minimum_slots: u32,
+    /// Which mail gets agents first. `mail-priority=`, default 5.
+    pub mail_priority: MailPriority,
     /// The keywords that the matching clauses name, each with the line that decided.
     pub lines: BTreeMap<Cow<'static, str>, u32>,
 }
@@ -209,6 +225,12 @@ impl Draft {
             agent_life: None,
             packet: 0,
             flow: Flow::default(),
+            job_order: false,
+            slot_cost: 0,
+            slot_discount: 50,
+            slot_loan: 3,
+            minimum_slots: 3,
+            mail_priority: MailPriority::default(),
             lines: BTreeMap::new(),
         };
         Draft { clause, idle_max: None, max_channel: None, max_ring: None }

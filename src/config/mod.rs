@@ -20,6 +20,7 @@ mod flow;
 mod keywords;
 mod parameters;
 mod pattern;
+pub mod priority;
 mod select;
 mod show;
 mod syntax;
@@ -39,6 +40,7 @@ pub use parameters::{
     BindAddress, MailqSocket, MemoryLimits, ParameterKeyword, Parameters, TcpPort, parameters,
 };
 pub(crate) use pattern::{Name, Pattern};
+pub use priority::MailPriority;
 pub use units::{Interval, parse_interval};
 pub use variables::Zenv;
 

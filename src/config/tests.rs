@@ -230,6 +230,14 @@ fn defaults_are_those_of_the_manual_page() {
                 delay: None,
                 key: None,
             },
+            job_order: false,
+            slot_cost: 0,
+            slot_discount: 50,
+            slot_loan: 3,
+            minimum_slots: 3,
+            mail_priority: Level(
+                5,
+            ),
             lines: {
                 "bychannel": 1,
             },
@@ -709,10 +717,13 @@ fn what_is_shown_names_its_sources() {
         	#group=1                                # default
         	#idlemax=15s                            # default
         	#initial-concurrency                    # default: that of maxthr
+        	#job-order                              # default: on if slot-cost is not 0
+        	#mail-priority=5                        # default
         	#maxchannel=0                           # default
         	#maxring=0                              # default
         	#maxta=0                                # default
         	#maxthr=1                               # default
+        	#minimum-slots=3                        # default
         	#negative-feedback                      # default: none
         	#nice                                   # default: none
         	#overfeed=150                           # default
@@ -727,6 +738,9 @@ fn what_is_shown_names_its_sources() {
         	#reporttimes                            # default: none
         	#retries="1 1 2 3 5 8 13 21 34"         # default
         	#skew=5                                 # default
+        	#slot-cost=0                            # default
+        	#slot-discount=50                       # default
+        	#slot-loan=3                            # default
         	#user=0                                 # default
         	#wakeuprestartonly                      # default: off
         	#window-key                             # default: none
@@ -747,9 +761,12 @@ fn what_is_shown_names_its_sources() {
         	#idlemax=15s                            # default
         	#initial-concurrency                    # default: that of maxthr
         	#interval=5s                            # cf:1
+        	#job-order                              # default: on if slot-cost is not 0
+        	#mail-priority=5                        # default
         	#maxchannel=0                           # default
         	#maxta=0                                # default
         	#maxthr=1                               # default
+        	#minimum-slots=3                        # default
         	#negative-feedback                      # default: none
         	#nice                                   # default: none
         	#overfeed=150                           # default
@@ -763,6 +780,9 @@ fn what_is_shown_names_its_sources() {
         	#reporttimes                            # default: none
         	#retries="1 1 2 3 5 8 13 21 34"         # default
         	#skew=5                                 # default
+        	#slot-cost=0                            # default
+        	#slot-discount=50                       # default
+        	#slot-loan=3                            # default
         	#user=0                                 # default
         	#wakeuprestartonly                      # default: off
         	#window-key                             # default: none
@@ -785,10 +805,13 @@ fn what_is_shown_names_its_sources() {
         	idlemax=15s                             # default
         	#initial-concurrency                    # not set
         	interval=5s                             # cf:1
+        	#job-order                              # not set
+        	mail-priority=5                         # default
         	maxchannel=0                            # default
         	maxring=3                               # cf:3
         	maxta=0                                 # default
         	maxthr=1                                # default
+        	minimum-slots=3                         # default
         	#negative-feedback                      # not set
         	#nice                                   # not set
         	overfeed=150                            # default
@@ -803,12 +826,15 @@ fn what_is_shown_names_its_sources() {
         	#reporttimes                            # not set
         	retries="1 1 2 3 5 8 13 21 34"          # default
         	skew=5                                  # default
+        	slot-cost=0                             # default
+        	slot-discount=50                        # default
+        	slot-loan=3                             # default
         	user=0                                  # default
         	#wakeuprestartonly                      # not set
         	#window-key                             # not set
     "##]]
     .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(36));
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(42));
 }
 
 #[test]
@@ -817,6 +843,7 @@ fn every_keyword_gives_back_what_it_was_given() {
         let samples = [
             "17",
             "-3",
+            "7",
             "7s",
             "7s 9s",
             "1 7",

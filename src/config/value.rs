@@ -4,6 +4,7 @@ use super::clause::{Draft, Niceness};
 use super::diagnostic::{ValueError, quote};
 use super::flow::{Feedback, Rate, WindowKey};
 use super::keywords::Keyword;
+use super::priority::MailPriority;
 use super::units::{Interval, parse_interval, parse_intervals, parse_number, parse_retries};
 use super::{Command, Context};
 use std::fmt;
@@ -45,6 +46,8 @@ pub(super) enum Kind {
     /// The same two for the scheduler itself: nothing of a clause.
     SchedulerNice,
     SchedulerPriority,
+    /// The priority of mail.
+    MailPriority(fn(&mut Draft, MailPriority)),
     /// An account, by name or number.
     User(fn(&mut Draft, u32)),
     /// A group, by name or number.
@@ -70,6 +73,7 @@ pub(super) enum Value {
     Text(String),
     Command(Command),
     Niceness(Niceness),
+    MailPriority(MailPriority),
     Id(u32),
     Feedback(Feedback),
     Rate(Rate),
@@ -92,6 +96,7 @@ impl Kind {
             Kind::Command(_) => "a command line".to_string(),
             Kind::Nice(_) | Kind::SchedulerNice => "a number from -40 to 39".to_string(),
             Kind::Priority(_) | Kind::SchedulerPriority => "a number from -20 to 19".to_string(),
+            Kind::MailPriority(_) => "a number from 0 to 9, or z".to_string(),
             Kind::User(_) => "an account".to_string(),
             Kind::Group(_) => "a group".to_string(),
             Kind::Feedback(_) => {
@@ -130,6 +135,10 @@ impl Kind {
                 let number = number_in(text, ABSOLUTE_NICENESS)?;
                 Value::Niceness(Niceness::Absolute(number as i32))
             }
+            Kind::MailPriority(_) => Value::MailPriority(match text {
+                "z" | "Z" => MailPriority::Kept,
+                _ => MailPriority::Level(number_in(text, 0..=9)? as u8),
+            }),
             Kind::User(_) => Value::Id(user(text, context)?),
             Kind::Group(_) => Value::Id(group(text, context)?),
             Kind::Feedback(_) => Value::Feedback(Feedback::parse(text)?),
@@ -153,6 +162,7 @@ impl Kind {
             (Kind::Command(set), Value::Command(command)) => set(draft, command.clone()),
             (Kind::Nice(set) | Kind::Priority(set), Value::Niceness(nice)) => set(draft, *nice),
             (Kind::SchedulerNice | Kind::SchedulerPriority, Value::Niceness(_)) => {}
+            (Kind::MailPriority(set), Value::MailPriority(priority)) => set(draft, *priority),
             (Kind::User(set) | Kind::Group(set), Value::Id(id)) => set(draft, *id),
             (Kind::Feedback(set), Value::Feedback(feedback)) => set(draft, *feedback),
             (Kind::Rate(set), Value::Rate(rate)) => set(draft, *rate),
@@ -232,6 +242,7 @@ impl fmt::Display for Value {
             Value::Niceness(Niceness::Relative(number) | Niceness::Absolute(number)) => {
                 write!(f, "{number}")
             }
+            Value::MailPriority(priority) => write!(f, "{priority}"),
             Value::Id(id) => write!(f, "{id}"),
             Value::Feedback(feedback) => write!(f, "{feedback}"),
             Value::Rate(rate) => write!(f, "{rate}"),

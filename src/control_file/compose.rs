@@ -11,6 +11,8 @@ pub struct Draft {
     pub body_offset: u64,
     /// Text that names the message in logs.
     pub log_id: String,
+    /// How urgent it is, 0 to 9, 0 first; `None` is the usual.
+    pub priority: Option<u8>,
     /// The groups of recipients.
     pub groups: Vec<Group>,
 }
@@ -85,6 +87,9 @@ impl Draft {
         push_line(&mut out, "i ", one_line("name", &self.name)?);
         push_line(&mut out, "o ", &self.body_offset.to_string());
         push_line(&mut out, "l ", one_line("log id", &self.log_id)?);
+        if let Some(priority) = self.priority {
+            push_line(&mut out, "p ", &priority.to_string());
+        }
         for group in &self.groups {
             group.write_to(&mut out)?;
         }
@@ -169,6 +174,7 @@ mod tests {
         Draft {
             name: "4711".into(),
             body_offset: 212,
+            priority: None,
             log_id: "<1@x>".into(),
             groups: vec![Group {
                 sender: Address::new("local", "", "alice@x", 0),

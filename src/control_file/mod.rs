@@ -76,6 +76,9 @@ pub struct ControlFile {
     pub envelope_id: Option<Span>,
     /// `R`: `FULL` or `HDRS`, what a report returns (RFC 3461, 4.3).
     pub return_mode: Option<Span>,
+    /// `p`: how urgent the message is, 0 to 9, 0 first. Not one of ZMailer's fields, and ignored by its
+    /// programs.
+    pub priority: Option<u8>,
     /// `x`: older messages that this one replaces.
     pub obsoletes: Vec<Span>,
     /// `T`: hosts whose threads are to be started (ETRN).

@@ -94,6 +94,7 @@ impl Reader {
                 verbose: None,
                 envelope_id: None,
                 return_mode: None,
+                priority: None,
                 obsoletes: Vec::new(),
                 turns: Vec::new(),
                 senders: Vec::new(),
@@ -140,6 +141,7 @@ impl Reader {
             b'v' => self.file.verbose = Some(line.value()),
             b'n' => self.file.envelope_id = Some(line.value()),
             b'R' => self.file.return_mode = Some(line.value()),
+            b'p' => self.take_priority(line),
             b'x' => self.file.obsoletes.push(line.value()),
             b'T' => self.file.turns.push(line.value()),
             b's' => return self.take_sender(line),
@@ -148,6 +150,13 @@ impl Reader {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What is no priority is none: the message is delivered all the same.
+    fn take_priority(&mut self, line: Line) {
+        if let [digit @ b'0'..=b'9'] = self.file.get(line.value()).trim_ascii() {
+            self.file.priority = Some(digit - b'0');
+        }
     }
 
     fn take_format(&mut self, line: Line) -> Result<(), ControlFileError> {

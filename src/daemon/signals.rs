@@ -2,7 +2,7 @@
 
 use super::hear::tell_core;
 use super::{Daemon, accounts, check};
-use crate::config::Config;
+use crate::config::{Config, Diagnostic};
 use crate::scheduler::{AgentId, Event};
 use crate::sys::{self, ChildEnd};
 use crate::time::Timestamp;
@@ -11,6 +11,9 @@ use signal_hook::consts::signal::{
 };
 use std::path::PathBuf;
 use std::rc::Rc;
+
+/// So many errors of a configuration are told to whoever has asked for it; the log has all.
+const MOST_TOLD: usize = 20;
 
 /// The signals that are listened to.
 pub const ALL: [i32; 8] = [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
@@ -105,7 +108,7 @@ impl Daemon {
     }
 
     /// Reads the configuration again. It takes effect as a whole, or not at all; all errors are logged, and `Err`
-    /// is the first of them.
+    /// has those of them that are worth a look at once, with TABs between them.
     pub(super) fn reload(&mut self, now: Timestamp) -> Result<(), String> {
         match Config::load(&self.config_path, &self.context) {
             Ok(loaded) => {
@@ -125,11 +128,7 @@ impl Daemon {
                 errors.iter().for_each(|error| log::error!("{}", error.in_one_line()));
                 let path = self.config_path.display();
                 log::error!("{path}: not usable; the former configuration stays in force");
-                let first = errors.first().map(|error| error.in_one_line()).unwrap_or_default();
-                Err(match errors.len() {
-                    0 | 1 => first,
-                    count => format!("{first} (and {} more errors, see the log)", count - 1),
-                })
+                Err(told(&errors))
             }
         }
     }
@@ -182,4 +181,15 @@ impl Daemon {
             );
         }
     }
+}
+
+/// The first errors, each without control characters, with TABs between them.
+fn told(errors: &[Diagnostic]) -> String {
+    let blanks = |text: String| text.replace(char::is_control, " ");
+    let first = errors.iter().take(MOST_TOLD);
+    let mut told: Vec<String> = first.map(|error| blanks(error.in_one_line())).collect();
+    if let more @ 1.. = errors.len().saturating_sub(MOST_TOLD) {
+        told.push(format!("and {more} more, see the log"));
+    }
+    told.join("\t")
 }

@@ -8,7 +8,8 @@
 //! server  v=<signature>
 //! ```
 //!
-//! Passwords are taken as they are: those that are not ASCII are not normalized.
+//! Passwords are normalized (SASLprep, RFC 4013), so that it does not matter how somebody's keyboard makes an `ü`.
+//! The server never sees them.
 
 mod server;
 
@@ -17,6 +18,7 @@ pub use server::{ClientFirst, MECHANISM, Secret, Server, chance};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac_sha256::{HMAC, Hash};
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -69,7 +71,7 @@ pub enum Fault {
 
 /// The client's side of a login that has begun.
 pub struct Client {
-    password: Vec<u8>,
+    password: String,
     nonce: String,
     first_bare: String,
 }
@@ -81,14 +83,16 @@ pub struct Proven {
 
 impl Client {
     /// Begins a login with a nonce of chance.
-    pub fn new(user: &str, password: &[u8]) -> io::Result<Client> {
+    pub fn new(user: &str, password: &str) -> io::Result<Client> {
         Ok(Client::with_nonce(user, password, BASE64.encode(random::<18>()?)))
     }
 
-    fn with_nonce(user: &str, password: &[u8], nonce: String) -> Client {
+    fn with_nonce(user: &str, password: &str, nonce: String) -> Client {
         let name = user.replace('=', "=3D").replace(',', "=2C");
         let first_bare = format!("n={name},r={nonce}");
-        Client { password: password.to_vec(), nonce, first_bare }
+        // What cannot be normalized may be what somebody else's program has made a hash of.
+        let password = prepared(password).unwrap_or(Cow::Borrowed(password)).into_owned();
+        Client { password, nonce, first_bare }
     }
 
     /// The first message, in base64.
@@ -110,7 +114,7 @@ impl Client {
         if !(FEWEST..=MOST).contains(&iterations) {
             return Err(Fault::Iterations);
         }
-        let salted = salted(&self.password, &salt, iterations);
+        let salted = salted(self.password.as_bytes(), &salt, iterations);
         // "biws" is "n,,": there is no channel binding.
         let last = format!("c=biws,r={nonce}");
         let all = format!("{},{server_first},{last}", self.first_bare);
@@ -137,14 +141,14 @@ impl Proven {
 }
 
 impl Stored {
-    /// What is kept of a new password.
-    pub fn of_password(password: &[u8]) -> io::Result<Stored> {
+    /// What is kept of a new password, which must be [`prepared`].
+    pub fn of_password(password: &str) -> io::Result<Stored> {
         Ok(Stored::with_salt(password, random::<16>()?.to_vec(), ITERATIONS))
     }
 
     /// The same with a salt that is known.
-    pub fn with_salt(password: &[u8], salt: Vec<u8>, iterations: u32) -> Stored {
-        let salted = salted(password, &salt, iterations);
+    pub fn with_salt(password: &str, salt: Vec<u8>, iterations: u32) -> Stored {
+        let salted = salted(password.as_bytes(), &salt, iterations);
         Stored {
             stored_key: Hash::hash(&HMAC::mac(b"Client Key", salted)),
             server_key: HMAC::mac(b"Server Key", salted),
@@ -186,6 +190,17 @@ impl fmt::Display for Stored {
     }
 }
 
+/// A password in the form in which all programs make a hash of it. The error says what must not be in it.
+pub fn prepared(password: &str) -> Result<Cow<'_, str>, &'static str> {
+    if password.contains(char::is_control) {
+        return Err("there is a control character in the password");
+    }
+    stringprep::saslprep(password).map_err(|_| {
+        "there is a character in the password that not all programs know, or letters that are written from \
+         the left are mixed with letters that are written from the right"
+    })
+}
+
 /// PBKDF2 with one block.
 fn salted(password: &[u8], salt: &[u8], iterations: u32) -> Key {
     let keyed = HMAC::new(password);
@@ -222,7 +237,7 @@ mod tests {
         s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
 
     fn client() -> Client {
-        Client::with_nonce("user", b"pencil", "rOprNGfwEbeRWgbNEkqO".to_string())
+        Client::with_nonce("user", "pencil", "rOprNGfwEbeRWgbNEkqO".to_string())
     }
 
     /// The example of RFC 7677.
@@ -264,7 +279,7 @@ mod tests {
     #[test]
     fn what_is_stored_has_the_form_of_the_rfc() {
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
-        let stored = Stored::with_salt(b"pencil", salt, 4096).to_string();
+        let stored = Stored::with_salt("pencil", salt, 4096).to_string();
         let expected = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
             WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
             wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
@@ -276,8 +291,25 @@ mod tests {
     }
 
     #[test]
+    fn passwords_are_the_same_however_they_are_typed() {
+        for (typed, expected) in [
+            ("pencil", Ok("pencil")),
+            ("u\u{308}ber", Ok("über")),
+            ("\u{ff21}\u{ad}\u{a0}x", Ok("A x")),
+            ("a\tb", Err(())),
+            ("\u{627}1", Err(())),
+            ("\u{e000}", Err(())),
+        ] {
+            assert_eq!(prepared(typed).as_deref().map_err(|_| ()), expected, "{typed:?}");
+        }
+        let client = |password| Client::with_nonce("user", password, "n".to_string());
+        assert_eq!(client("u\u{308}").password, client("ü").password);
+        assert_eq!(client("a\tb").password, "a\tb");
+    }
+
+    #[test]
     fn names_cannot_be_anything_else() {
-        let client = Client::with_nonce("a,r=x=", b"", "n".to_string());
+        let client = Client::with_nonce("a,r=x=", "", "n".to_string());
         assert_eq!(client.first_bare, "n=a=2Cr=3Dx=3D,r=n");
     }
 }

@@ -244,6 +244,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
             let shown = selected.map_or(String::new(), ToString::to_string);
             format!("only {shown} is served (option -p)")
         }
+        Refusal::Kept => format!("its mail is kept back (mail-priority=z, {line})"),
         Refusal::Reloading => "a new configuration is still being applied".to_string(),
         Refusal::NoCommand => format!("no clause says how to start one (command, {line})"),
     }

@@ -184,8 +184,7 @@ impl Scheduler {
             } else if self.is_wanted_elsewhere(vertex) {
                 self.let_wait(now, vertex);
             } else {
-                let thread = self.vertices[vertex].thread;
-                self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+                self.put_first(vertex);
                 self.watch_expiry(now, vertex);
             }
         }

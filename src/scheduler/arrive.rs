@@ -31,12 +31,15 @@ impl Scheduler {
         if is_partial {
             self.begin_partial(now, message, &arrival, recalled.as_ref());
             self.queue_batch(now, message, &arrival);
-            self.end_batch(now, message);
         } else {
             for group in &arrival.groups {
                 self.queue_group(now, message, group, recalled.as_ref());
             }
-            self.recall_fate(now, message, recalled.as_ref());
+        }
+        self.join_jobs(message);
+        match is_partial {
+            true => self.end_batch(now, message),
+            false => self.recall_fate(now, message, recalled.as_ref()),
         }
         if !arrival.turns.is_empty() {
             self.turn(&arrival.turns);

@@ -38,6 +38,7 @@ impl Scheduler {
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
         self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
+        self.bring_entries(thread);
         self.review_ring(ring);
         // There is hardly ever any.
         if !self.standing.is_empty() {
@@ -57,6 +58,7 @@ impl Scheduler {
 
     pub(super) fn leave_ring(&mut self, thread: ThreadId) {
         self.unready(thread);
+        self.take_entries(thread);
         let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
         self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
         let threads = &mut self.rings[ring].threads;

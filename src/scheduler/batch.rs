@@ -234,7 +234,7 @@ impl Scheduler {
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let rings: BTreeSet<RingId> =
             vertices.map(|vertex| self.threads[self.vertices[vertex].thread].ring).collect();
-        self.leave_jobs(message);
+        self.leave_readers(message);
         if let Some(partial) = self.batches.partial.get_mut(&message) {
             partial.rings = rings.into_iter().collect();
             if partial.unread.is_some() {
@@ -246,7 +246,7 @@ impl Scheduler {
         self.look_at_batch(message);
     }
 
-    fn leave_jobs(&mut self, message: MessageId) {
+    fn leave_readers(&mut self, message: MessageId) {
         if let Some(partial) = self.batches.partial.get(&message) {
             for ring in &partial.rings {
                 self.batches.jobs.remove(&(*ring, partial.serial, message));
@@ -256,7 +256,7 @@ impl Scheduler {
 
     /// A message is not partial any more, or not there.
     pub(super) fn end_partial(&mut self, message: MessageId) {
-        self.leave_jobs(message);
+        self.leave_readers(message);
         self.messages[message].partial = false;
         if let Some(partial) = self.batches.partial.remove(&message) {
             self.batches.reserved -= partial.reading.unwrap_or_default() as usize;
@@ -505,7 +505,14 @@ impl Scheduler {
             group.offsets.retain(|offset| !finals.contains(offset));
         }
         arrival.groups.retain(|group| !group.offsets.is_empty());
+        let before = self.messages[message].vertices.to_vec(&self.vertices);
+        let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_batch(now, message, &arrival);
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if !before.contains(&vertex) {
+                self.join_job(vertex);
+            }
+        }
         self.end_batch(now, message);
     }
 
@@ -546,7 +553,7 @@ impl Scheduler {
         if self.vertices[vertex].place == Place::Spent && count > 0 {
             // Everybody was finished who was in memory, but its agent is still at it.
             self.messages[message].vertices.push_back(&mut self.vertices, vertex);
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Fed);
+            self.put(vertex, Place::Fed);
             self.update_readiness(thread);
         }
     }

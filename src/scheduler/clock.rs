@@ -28,6 +28,7 @@ impl Scheduler {
             window.pace.shift(step);
             window.resume = window.resume.map(|time| time + step);
         }
+        self.shift_starved(step);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);

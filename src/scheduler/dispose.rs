@@ -42,7 +42,7 @@ impl Scheduler {
                     effect.held += recipients;
                 }
                 if self.vertices[vertex].place == Place::Waiting {
-                    self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+                    self.put(vertex, Place::Due);
                     effect.recipients += recipients;
                     turned.push(thread);
                     if self.threads[thread].waiting.is_empty() {

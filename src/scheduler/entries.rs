@@ -17,6 +17,8 @@ pub struct MessageRow<'s> {
     pub name: &'s SpoolName,
     /// When it was routed.
     pub created: Timestamp,
+    /// How urgent it is, 0 to 9, 0 first.
+    pub priority: u8,
     /// Recipients in its control file, finished ones included.
     pub recipients: u32,
     /// Recipients that are not finished.
@@ -57,6 +59,7 @@ impl Scheduler {
             id: message.spool_id(),
             name: &message.name,
             created: message.created,
+            priority: message.priority,
             recipients: message.recipients,
             pending: message.pending,
             failed: message.failed,

@@ -9,6 +9,7 @@ use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
 use crate::agent::protocol::Answer;
+use crate::config::MailPriority;
 use crate::time::Timestamp;
 use log::Level;
 use std::time::Duration;
@@ -124,7 +125,7 @@ impl Scheduler {
         let thread = self.vertices[vertex].thread;
         let is_held = self.messages[self.vertices[vertex].message].held;
         let place = if is_held { Place::Held } else { Place::Waiting };
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        self.put(vertex, place);
         self.lessons += 1;
         if self.meet_fate(now, vertex) {
             return;
@@ -149,6 +150,14 @@ impl Scheduler {
             State::Stuffing => self.rings[ring].clause.overfeed as usize + 1,
             _ => 1,
         };
+        if self.rings[ring].jobs.is_some() {
+            let former = agent_ref.thread;
+            self.detach(now, agent);
+            if !self.give_next(now, agent, former, burst) {
+                self.let_rest(agent);
+            }
+            return;
+        }
         if let Some(thread) = agent_ref.thread {
             let stays = self.may_stay(now, agent, thread);
             if stays && self.feed(now, agent, thread, burst) {
@@ -161,13 +170,16 @@ impl Scheduler {
                 self.attach(now, agent, thread);
                 self.feed(now, agent, thread, 1);
             }
-            _ => {
-                let agent_ref = self.agents.get_mut(&agent).expect("it was there above");
-                agent_ref.state = State::Parking;
-                agent_ref.owed.push_back(Owed::Idle);
-                self.act(Action::SayIdle(agent));
-            }
+            _ => self.let_rest(agent),
         }
+    }
+
+    /// There is nothing to do for an agent.
+    fn let_rest(&mut self, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
+        agent_ref.state = State::Parking;
+        agent_ref.owed.push_back(Owed::Idle);
+        self.act(Action::SayIdle(agent));
     }
 
     /// Whether an agent gets no work any more.
@@ -176,7 +188,8 @@ impl Scheduler {
         let ring = &self.rings[agent.ring];
         let lived = now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
-        ring.is_retired || self.is_draining || is_old
+        let is_kept = ring.clause.mail_priority == MailPriority::Kept;
+        ring.is_retired || self.is_draining || is_old || is_kept
     }
 
     /// Whether an agent may go on with the thread it works on. A new configuration may have moved the
@@ -214,7 +227,13 @@ impl Scheduler {
         fed > 0
     }
 
-    fn feed_one(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, vertex: VertexId) {
+    pub(super) fn feed_one(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        thread: ThreadId,
+        vertex: VertexId,
+    ) {
         self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Fed);
         self.vertices[vertex].fed_at(now);
         self.messages[self.vertices[vertex].message].jobs += 1;
@@ -261,14 +280,19 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
         agent_ref.progress_at = now;
         agent_ref.state = State::Larva;
-        self.attach(now, agent, thread);
-        self.feed(now, agent, thread, 1);
+        if self.rings[agent_ref.ring].jobs.is_some() {
+            self.give_next(now, agent, Some(thread), 1);
+        } else {
+            self.attach(now, agent, thread);
+            self.feed(now, agent, thread, 1);
+        }
         self.arm_agent(agent);
     }
 
     /// Puts what is due in a thread in the order that its clause asks for, as it gets its first agent.
     pub(super) fn order_due(&mut self, thread: ThreadId) {
-        if !self.rings[self.threads[thread].ring].clause.age_order {
+        let ring = &self.rings[self.threads[thread].ring];
+        if !ring.clause.age_order || ring.jobs.is_some() {
             return;
         }
         let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;

@@ -66,7 +66,7 @@ impl Scheduler {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         let was_fed = self.vertices[vertex].place == Place::Fed;
         self.messages[message].vertices.remove(&mut self.vertices, vertex);
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Spent);
+        self.put(vertex, Place::Spent);
         if !was_fed {
             self.vertices.remove(vertex);
         }

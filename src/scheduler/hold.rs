@@ -107,7 +107,7 @@ impl Scheduler {
             }
             effect.recipients += recipients;
             let thread = self.vertices[vertex].thread;
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Held);
+            self.put(vertex, Place::Held);
             self.update_readiness(thread);
         }
         effect
@@ -172,7 +172,7 @@ impl Scheduler {
         let thread = self.vertices[vertex].thread;
         self.vertices[vertex].fate = Fate::OneMoreTry;
         let place = if self.arrivals_wait(thread) { Place::Waiting } else { Place::Due };
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        self.put(vertex, place);
         self.ensure_wakeup(now, thread);
         self.update_readiness(thread);
     }

@@ -133,6 +133,7 @@ impl Scheduler {
                 name: message.name.clone(),
                 modified: message.modified,
                 created: message.created,
+                priority: message.priority,
                 owes_report: message.owes_report,
                 leftover: None,
                 turns: Vec::new(),
@@ -149,6 +150,7 @@ impl Refusal {
     /// The reason in the words of configuration and command line.
     fn reason(self) -> &'static str {
         match self {
+            Refusal::Kept => "mail-priority=z: it is kept back",
             Refusal::MaxAgents => "maxta: as many agents as may run at all",
             Refusal::MaxChannel => "maxchannel: as many agents as the channel may have",
             Refusal::MaxRing => "maxring: as many agents as the ring may have",

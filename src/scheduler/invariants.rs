@@ -113,8 +113,11 @@ impl Scheduler {
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
         // Something due, and nobody at it: it must be in line for an agent, excluded by -p, or held.
         let idle = !thread.due.is_empty() && thread.agents.is_empty();
-        let window = thread.window.map(|window| &self.windows[window]);
-        let waits_for_window = window.is_some_and(|window| window.keeps_waiting(id));
+        let waits_for_window = self.waits_for_window(id);
+        assert!(
+            !waits_for_window || !thread.due.is_empty(),
+            "waits for its window with nothing due"
+        );
         let selected = self.is_selected(thread.destination.channel(), thread.destination.host());
         assert!(
             !idle || thread.is_ready || !selected || thread.held || waits_for_window,
@@ -128,6 +131,7 @@ impl Scheduler {
             let recipients = ring.threads.iter().map(|thread| self.threads[*thread].recipients);
             let recipients: u64 = recipients.map(u64::from).sum();
             assert_eq!(ring.recipients, recipients, "recipients of a ring");
+            self.check_jobs(id);
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");
             for thread in ring.ready.iter(self.threads.pool()) {

@@ -34,6 +34,8 @@ pub struct Message {
     /// Jobs of it that agents have not ended. An agent may write to the control file until then, even if
     /// it has reported about everybody.
     pub jobs: u32,
+    /// How urgent it is, 0 to 9, 0 first.
+    pub priority: u8,
     /// Somebody is to get a report about it.
     pub owes_report: bool,
     /// There are lines in it that nobody can deliver.
@@ -62,6 +64,7 @@ impl Message {
             failed: arrival.failed,
             notes: 0,
             jobs: 0,
+            priority: arrival.priority,
             owes_report: arrival.owes_report,
             leftovers: arrival.leftover.is_some(),
             held: false,

@@ -20,6 +20,7 @@
 //! | [`assign`] | which thread and ring recipients belong to |
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
 //! | [`feed`] | what an agent that is hungry gets next |
+//! | [`jobs`], [`work`] | the same, where work is chosen by message and not by thread |
 //! | [`outcome`] | what a report means |
 //! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
 //! | [`contact`] | whether a host answers, for all that its reports say |
@@ -56,6 +57,7 @@ pub mod foresee;
 mod hold;
 mod inspect;
 mod invariants;
+mod jobs;
 pub mod learned;
 mod limit;
 mod list;
@@ -76,6 +78,7 @@ pub mod select;
 mod serve;
 mod settings;
 pub mod standing;
+mod starved;
 mod status;
 pub mod survey;
 mod thread;
@@ -85,6 +88,7 @@ mod vertex;
 pub mod view;
 pub mod why;
 mod window;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -110,7 +114,8 @@ use message::Messages;
 use pool::Pool;
 use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
-use serve::{ForkRate, Starved};
+use serve::ForkRate;
+use starved::Starved;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use thread::Threads;
@@ -165,6 +170,8 @@ pub struct Scheduler {
     /// While threads are left that the present configuration is still to be applied to: where in their
     /// pool the first of them may be.
     swept: Option<usize>,
+    /// When it was told something last.
+    told_at: Timestamp,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not over, and `-S` was given.
@@ -222,6 +229,7 @@ impl Scheduler {
             batches: batch::Batches::default(),
             review: review::Review::default(),
             swept: None,
+            told_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
@@ -231,6 +239,7 @@ impl Scheduler {
 
     /// Tells one fact.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        self.told_at = now;
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
             Event::Learned(learned) => self.remember(learned),

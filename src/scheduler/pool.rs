@@ -127,7 +127,10 @@ impl<T> IndexMut<Id<T>> for Pool<T> {
 }
 
 impl<T> Id<T> {
-    fn from_index(index: usize) -> Id<T> {
+    /// The lowest number there is.
+    pub const FIRST: Id<T> = Id { number: NonZeroU32::MIN, of: PhantomData };
+
+    pub(super) fn from_index(index: usize) -> Id<T> {
         let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
         Id {
             number: number.expect("memory ends before four thousand million things"),

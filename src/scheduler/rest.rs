@@ -198,7 +198,7 @@ impl Scheduler {
         self.messages[message].pending -= pending;
         self.count_recipients(thread, -i64::from(pending));
         self.messages[message].vertices.remove(&mut self.vertices, vertex);
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Spent);
+        self.put(vertex, Place::Spent);
         self.vertices.remove(vertex);
         self.update_readiness(thread);
         self.drop_thread_if_unused(thread);

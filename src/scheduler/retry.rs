@@ -42,7 +42,7 @@ impl Scheduler {
         self.lessons += 1;
         self.plan_retry(now, thread);
         for vertex in due {
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Waiting);
+            self.put(vertex, Place::Waiting);
         }
         let thread_ref = &mut self.threads[thread];
         if self.rings[thread_ref.ring].clause.queue_only {
@@ -62,7 +62,7 @@ impl Scheduler {
         let thread_ref = &mut self.threads[thread];
         thread_ref.retry.wake();
         for vertex in thread_ref.waiting.to_vec(&self.vertices) {
-            thread_ref.move_vertex(&mut self.vertices, vertex, Place::Due);
+            self.put(vertex, Place::Due);
         }
         self.set_thread_timer(thread);
         self.update_readiness_at_wakeup(thread);

@@ -2,11 +2,13 @@
 //! move between its threads, and decides in which order threads get one.
 
 use super::agent::AgentId;
+use super::jobs::{Jobs, Rules};
 use super::list::List;
 use super::pool::{Id, Pool};
-use super::serve::Scarcity;
+use super::starved::{PlaceInLine, Scarcity};
 use super::thread::{InReady, ThreadId};
 use crate::config::Clause;
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -29,6 +31,8 @@ pub struct Ring {
     pub threads: Vec<ThreadId>,
     /// Threads that want an agent, or one more, in the order in which they get it.
     pub ready: List<InReady>,
+    /// The order of its work, where that goes by messages and not by threads.
+    pub jobs: Option<Box<Jobs>>,
     /// Agents that have nothing to do, the one that has had work last at the end.
     pub idle: Vec<AgentId>,
     /// Its agents, idle ones included.
@@ -43,6 +47,10 @@ pub struct Ring {
     pub is_unserved: bool,
     /// The line it is in for the next agent that may be started.
     pub line: Option<Scarcity>,
+    /// Its place in that line.
+    pub place_in_line: PlaceInLine,
+    /// Since when it has been in lines without getting an agent.
+    pub starved_since: Option<Timestamp>,
     /// Its clause is no longer in force. It ends with its last agent, and when the sweep of a reload has
     /// moved its last thread.
     pub is_retired: bool,
@@ -71,6 +79,8 @@ pub enum Refusal {
     NotSelected,
     /// The clause has no command.
     NoCommand,
+    /// `mail-priority=z`.
+    Kept,
     /// The ring is retired, and the thread has not moved to its new one yet.
     Reloading,
 }
@@ -88,6 +98,7 @@ impl Refusal {
             Refusal::Ending => "ending",
             Refusal::NotSelected => "not-selected",
             Refusal::NoCommand => "no-command",
+            Refusal::Kept => "kept",
             Refusal::Reloading => "reloading",
         }
     }
@@ -96,6 +107,7 @@ impl Refusal {
 impl Ring {
     pub fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
         Ring {
+            jobs: Rules::of(&clause).map(|rules| Box::new(Jobs::new(rules))),
             configured: clause.clone(),
             clause,
             channel,
@@ -109,6 +121,8 @@ impl Ring {
             complained: false,
             is_unserved: false,
             line: None,
+            place_in_line: PlaceInLine::default(),
+            starved_since: None,
             is_retired: false,
             limits_seen: 0,
         }
@@ -120,6 +134,8 @@ impl Ring {
 pub struct Rings {
     pool: Pool<Ring>,
     by_key: HashMap<RingKey, RingId>,
+    /// How many have jobs.
+    with_jobs: usize,
 }
 
 /// What makes a ring one: clause, channel, and host if the command names it.
@@ -127,7 +143,7 @@ type RingKey = (crate::config::ClauseId, Rc<[u8]>, Option<Rc<[u8]>>);
 
 impl Rings {
     pub fn new() -> Rings {
-        Rings { pool: Pool::new(), by_key: HashMap::new() }
+        Rings { pool: Pool::new(), by_key: HashMap::new(), with_jobs: 0 }
     }
 
     /// The ring for a destination whose clause is known; it is made if there is none, and whether it
@@ -147,7 +163,9 @@ impl Rings {
             .by_key
             .entry(key)
             .or_insert_with(|| self.pool.insert(Ring::new(clause.clone(), channel, host)));
-        (ring, self.pool.len() > rings)
+        let is_new = self.pool.len() > rings;
+        self.with_jobs += usize::from(is_new && self.pool[ring].jobs.is_some());
+        (ring, is_new)
     }
 
     /// Forgets what rings are found by, so that new ones are made for the clauses of a new
@@ -162,13 +180,23 @@ impl Rings {
 
     pub fn remove(&mut self, id: RingId) {
         let ring = self.pool.remove(id);
+        self.with_jobs -= usize::from(ring.jobs.is_some());
         if !ring.is_retired {
             self.by_key.remove(&(ring.clause.id, ring.channel, ring.host));
         }
     }
 
+    /// Whether there is any in which work is chosen by message.
+    pub fn have_jobs(&self) -> bool {
+        self.with_jobs > 0
+    }
+
     pub fn get(&self, id: RingId) -> Option<&Ring> {
         self.pool.get(id)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
+        self.pool.iter_mut()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (RingId, &Ring)> {

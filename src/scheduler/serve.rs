@@ -5,12 +5,12 @@ use super::action::Action;
 use super::agent::{Agent, AgentId, State};
 use super::list::List;
 use super::ring::{Refusal, Ring, RingId};
+use super::starved::Scarcity;
 use super::thread::{InReady, ThreadId};
 use super::timers::Timer;
+use crate::config::MailPriority;
 use crate::time::Timestamp;
 use log::Level;
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 use std::time::Duration;
 
 /// So many idle agents, the newest, are asked whether they know the host.
@@ -24,61 +24,8 @@ pub struct ForkRate {
     started: u32,
 }
 
-/// What a line of rings waits for; whatever the first of them gets, the others would get, too.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Scarcity {
-    /// The next second, in which agents may be started again.
-    ForkRate,
-    /// An agent less in all than this `maxta`.
-    Agents(Option<u32>),
-    /// An agent less of a channel than this `maxchannel`.
-    Channel(Rc<[u8]>, Option<u32>),
-}
-
-/// Rings that were refused an agent for the sake of others, in lines, each in the order of their turn.
-#[derive(Default, Serialize, Deserialize)]
-pub struct Starved {
-    lines: BTreeMap<Scarcity, VecDeque<RingId>>,
-    /// The line whose turn it is to be asked first.
-    turn: usize,
-}
-
-impl Starved {
-    fn len(&self) -> usize {
-        self.lines.values().map(VecDeque::len).sum()
-    }
-
-    /// All lines, beginning with another one each time.
-    fn in_turn(&mut self) -> Vec<Scarcity> {
-        let mut lines: Vec<Scarcity> = self.lines.keys().cloned().collect();
-        if !lines.is_empty() {
-            self.turn = (self.turn + 1) % lines.len();
-            lines.rotate_left(self.turn);
-        }
-        lines
-    }
-
-    /// How often a ring is in a line.
-    pub(super) fn times_in_line(&self, ring: RingId, line: Option<&Scarcity>) -> usize {
-        let rings = line.and_then(|line| self.lines.get(line));
-        rings.map_or(0, |rings| rings.iter().filter(|other| **other == ring).count())
-    }
-
-    fn pop(&mut self, line: &Scarcity) -> Option<RingId> {
-        let rings = self.lines.get_mut(line)?;
-        let ring = rings.pop_front();
-        if rings.is_empty() {
-            self.lines.remove(line);
-        }
-        ring
-    }
-}
-
 /// An agent that was told to end and has not after this time may take much longer.
 const SLOW_TO_END: Duration = Duration::from_secs(10);
-/// So many rings are asked at a time whether they can be served again. It takes more only if rings move
-/// from line to line.
-const ASKED_AT_A_TIME: usize = 1000;
 
 impl Scheduler {
     /// Puts a thread among those of its ring that want an agent, or takes it away from them.
@@ -86,7 +33,8 @@ impl Scheduler {
         let clause = &self.rings[self.threads[thread].ring].clause;
         // Then only a wake-up asks for a second agent.
         let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
-        if restart_only && !self.threads[thread].is_ready {
+        let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
+        if restart_only && !has_asked {
             return;
         }
         self.update_readiness_at_wakeup(thread);
@@ -105,8 +53,14 @@ impl Scheduler {
     fn wants_agent(&self, thread: ThreadId) -> bool {
         let maximum = self.max_thread(thread);
         let thread = &self.threads[thread];
-        // One that is being ended takes no more work, but it still counts.
-        let at_work = thread.agents.iter().filter(|agent| self.agents[agent].is_alive()).count();
+        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        // One that is being ended takes no more work, but it still counts. Where work is chosen by message,
+        // only one that was started for the thread, and has not asked yet, is sure to come for more of it.
+        let comes = |agent: &&AgentId| match self.agents[agent].state {
+            State::Larva => true,
+            _ => !has_jobs && self.agents[agent].is_alive(),
+        };
+        let at_work = thread.agents.iter().filter(comes).count();
         let has_unshared_work = thread.due.len() > at_work;
         has_unshared_work
             && !thread.held
@@ -127,6 +81,9 @@ impl Scheduler {
         let ring = self.threads[thread].ring;
         self.threads[thread].is_ready = true;
         self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, true);
+        }
         self.serve_later(ring);
     }
 
@@ -138,6 +95,9 @@ impl Scheduler {
         self.threads[thread].is_ready = false;
         self.is_unready_in_window(thread);
         self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, false);
+        }
     }
 
     fn with_ready_list(
@@ -150,7 +110,12 @@ impl Scheduler {
 
     /// The thread of a ring whose turn it is.
     pub(super) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
-        self.rings[ring].ready.first()
+        let ring = &self.rings[ring];
+        match &ring.jobs {
+            // What arrives joins its jobs a little later.
+            Some(jobs) => jobs.peek().or(ring.ready.first()),
+            None => ring.ready.first(),
+        }
     }
 
     pub(super) fn serve_later(&mut self, ring: RingId) {
@@ -167,7 +132,7 @@ impl Scheduler {
     /// Gives agents to the threads that want one, as far as the limits allow.
     pub(super) fn serve_all(&mut self, now: Timestamp) {
         // In a new second those come first that had to wait for it.
-        let waits = self.starved.lines.contains_key(&Scarcity::ForkRate);
+        let waits = self.starved.has_line(&Scarcity::ForkRate);
         if waits && !self.unserved.is_empty() && self.fork_rate.is_over(now) {
             self.serve_starved(now);
         }
@@ -177,11 +142,15 @@ impl Scheduler {
         }
     }
 
-    fn serve(&mut self, now: Timestamp, ring: RingId) {
+    pub(super) fn serve(&mut self, now: Timestamp, ring: RingId) {
         if self.rings[ring].is_retired {
             return;
         }
         self.rings[ring].refusal = None;
+        if self.rings[ring].clause.mail_priority == MailPriority::Kept {
+            self.rings[ring].refusal = Some(Refusal::Kept);
+            return;
+        }
         while let Some(thread) = self.next_ready(ring) {
             if let Some(agent) = self.take_idle(ring, thread) {
                 self.reuse_agent(now, agent, thread);
@@ -205,6 +174,7 @@ impl Scheduler {
         let looked_at = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
         self.idle_agents -= 1;
+        self.rings[ring].starved_since = None;
         Some(self.rings[ring].idle.remove(index))
     }
 
@@ -215,6 +185,7 @@ impl Scheduler {
         self.fork_rate.started += 1;
         self.agents.insert(agent, Agent::new(ring, thread, now));
         self.rings[ring].agents += 1;
+        self.rings[ring].starved_since = None;
         let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         *self.channel_agents.entry(channel.clone()).or_default() += 1;
@@ -234,8 +205,11 @@ impl Scheduler {
         agent_ref.thread = Some(thread);
         agent_ref.turn_began = now;
         agent_ref.last_destination = Some(self.threads[thread].destination.clone());
-        // If it could use yet another agent, the others come first.
-        self.unready(thread);
+        // If it could use yet another agent, the others come first; jobs have an order of their own.
+        let ring = self.threads[thread].ring;
+        if self.rings[ring].jobs.is_none() || self.threads[thread].window.is_some() {
+            self.unready(thread);
+        }
         self.enter_window(now, agent, thread);
         self.update_readiness_at_wakeup(thread);
     }
@@ -288,19 +262,19 @@ impl Scheduler {
             Refusal::NoCommand => self.complain_of_command(ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
             // Retired rings do not get as far as this.
-            Refusal::Reloading => {}
+            Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
-                self.starve(ring, Scarcity::Agents(self.rings[ring].clause.max_agents));
+                self.starve(now, ring, Scarcity::Agents(self.rings[ring].clause.max_agents));
                 self.make_room(now, |_| true);
             }
             Refusal::MaxChannel => {
                 let channel = self.rings[ring].channel.clone();
                 let max_channel = self.rings[ring].clause.max_channel;
-                self.starve(ring, Scarcity::Channel(channel.clone(), max_channel));
+                self.starve(now, ring, Scarcity::Channel(channel.clone(), max_channel));
                 self.make_room(now, |ring| ring.channel == channel);
             }
             Refusal::ForkRate => {
-                self.starve(ring, Scarcity::ForkRate);
+                self.starve(now, ring, Scarcity::ForkRate);
                 self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
             }
         }
@@ -315,51 +289,6 @@ impl Scheduler {
             let destination = &self.threads[thread].destination;
             let text = format!("{destination}: no clause has a command for it; its mail stays");
             self.log(Level::Warn, text);
-        }
-    }
-
-    fn starve(&mut self, ring: RingId, line: Scarcity) {
-        // If it waited for something else until now, it would hide behind those that still do.
-        if self.rings[ring].line.as_ref() != Some(&line) {
-            self.unstarve(ring);
-            self.rings[ring].line = Some(line.clone());
-            self.starved.lines.entry(line).or_default().push_back(ring);
-        }
-    }
-
-    /// Lets the rings that were refused an agent try again, each in its turn: of each line as many as
-    /// are not refused for the same reason.
-    pub(super) fn serve_starved(&mut self, now: Timestamp) {
-        let mut left = ASKED_AT_A_TIME;
-        for line in self.starved.in_turn() {
-            while left > 0
-                && let Some(ring) = self.starved.pop(&line)
-            {
-                left -= 1;
-                self.rings[ring].line = None;
-                self.serve(now, ring);
-                if self.rings[ring].line.as_ref() == Some(&line) {
-                    break;
-                }
-            }
-        }
-        if left == 0 {
-            self.timers.add(now + Duration::from_millis(1), Timer::ForkRate);
-        }
-    }
-
-    /// Takes a ring out of its line.
-    pub(super) fn unstarve(&mut self, ring: RingId) {
-        let line = self.rings[ring].line.take();
-        if let Some(rings) = line.and_then(|line| self.starved.lines.get_mut(&line)) {
-            rings.retain(|other| *other != ring);
-        }
-    }
-
-    /// Empties all lines, for when everybody is asked anew.
-    pub(super) fn forget_starved(&mut self) {
-        for ring in std::mem::take(&mut self.starved).lines.into_values().flatten() {
-            self.rings[ring].line = None;
         }
     }
 

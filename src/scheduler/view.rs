@@ -337,7 +337,7 @@ impl Refusal {
             Refusal::ForkRate => (Some("ForkRateLimit"), None),
             // The original means to show it, but an earlier test hides it.
             Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),
-            Refusal::Reloading => (None, None),
+            Refusal::Reloading | Refusal::Kept => (None, None),
             Refusal::NotSelected => (Some("procsel-mismatch"), None),
             Refusal::NoCommand => (Some("ConfBUG:NoCmdDefined!"), None),
         };

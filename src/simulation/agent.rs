@@ -260,15 +260,20 @@ impl Agent {
         around: &mut Around<'_>,
     ) -> (Duration, Option<&'static str>) {
         let nature = around.hosts.nature(host);
+        let keeps = nature.keeps;
         let share = if nature.spread.is_zero() { 0.0 } else { around.random.f64() };
         let duration = nature.latency + nature.spread.mul_f64(share);
         if self.connection == Some(host) {
             return (duration, None);
         }
         self.disconnect(around);
-        match around.hosts.connect(around.at.now, host) {
+        let welcome = match keeps {
+            true => around.hosts.connect(around.at.now, host),
+            false => around.hosts.visit(around.at.now, host, duration),
+        };
+        match welcome {
             Welcome::Open(wait) => {
-                self.connection = Some(host);
+                self.connection = keeps.then_some(host);
                 (wait + duration, None)
             }
             Welcome::Full(wait) => (wait, Some("421 too many connections")),

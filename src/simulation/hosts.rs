@@ -17,6 +17,12 @@ pub struct Nature {
     pub spread: Duration,
     /// Connections that are taken at a time; more are refused.
     pub connections: usize,
+    /// Connections stay open for the next message.
+    pub keeps: bool,
+    /// Where they do not: how many more may be under way, and wait until they are taken.
+    pub queue: usize,
+    /// How long it takes to find out that there is no room for a connection, if that is longer than `connect`.
+    pub full_timeout: Duration,
     /// Part of all recipients that are to be tried again later, 0 to 1.
     pub defer_rate: f64,
     /// Part of all recipients that are refused for good, 0 to 1.
@@ -44,6 +50,9 @@ impl Default for Nature {
             latency: Duration::from_millis(200),
             spread: Duration::ZERO,
             connections: usize::MAX,
+            keeps: true,
+            queue: 0,
+            full_timeout: Duration::ZERO,
             defer_rate: 0.0,
             fail_rate: 0.0,
             outages: Vec::new(),
@@ -72,6 +81,8 @@ pub struct Hosts {
 struct Host {
     nature: Rc<Nature>,
     connections: usize,
+    /// When those end that are open or wait, where none is kept.
+    ends: Vec<Timestamp>,
 }
 
 /// What comes of the attempt to connect to a host.
@@ -105,7 +116,7 @@ impl Hosts {
         let rule = self.rules.iter().find(|(pattern, _)| pattern.matches(&text));
         let nature = rule.map_or(&self.default, |(_, nature)| nature).clone();
         let id = self.hosts.len();
-        self.hosts.push(Host { nature, connections: 0 });
+        self.hosts.push(Host { nature, connections: 0, ends: Vec::new() });
         self.known.insert(name.into(), id);
         id
     }
@@ -126,15 +137,35 @@ impl Hosts {
 
     /// Somebody tries to connect. An open connection is to be [closed](Self::disconnect).
     pub fn connect(&mut self, now: Timestamp, host: HostId) -> Welcome {
-        let Host { nature, connections } = &mut self.hosts[host];
+        let Host { nature, connections, .. } = &mut self.hosts[host];
         if let Some(outage) = nature.outage(now) {
             Welcome::Down(nature.connect.max(outage.timeout))
         } else if *connections >= nature.connections {
-            Welcome::Full(nature.connect)
+            Welcome::Full(nature.connect.max(nature.full_timeout))
         } else {
             *connections += 1;
             Welcome::Open(nature.connect)
         }
+    }
+
+    /// Somebody comes with one message, which takes so long, to a host that closes the connection behind it.
+    pub fn visit(&mut self, now: Timestamp, host: HostId, duration: Duration) -> Welcome {
+        let Host { nature, ends, .. } = &mut self.hosts[host];
+        if let Some(outage) = nature.outage(now) {
+            return Welcome::Down(nature.connect.max(outage.timeout));
+        }
+        ends.retain(|end| *end > now);
+        ends.sort_unstable();
+        let most = nature.connections.saturating_add(nature.queue);
+        if ends.len() >= most {
+            return Welcome::Full(nature.connect.max(nature.full_timeout));
+        }
+        // One that waits is taken as soon as as many have ended as there are too many.
+        let before =
+            ends.len().checked_sub(nature.connections).map_or(now, |too_many| ends[too_many]);
+        let open = before.max(now + nature.connect);
+        ends.push(open + duration);
+        Welcome::Open(open.since(now))
     }
 
     /// A connection ends.
@@ -146,6 +177,31 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_that_do_not_fit_wait_in_a_queue_as_long_as_there_is_room() {
+        let second = Duration::from_secs(1);
+        let nature = Nature {
+            connect: Duration::ZERO,
+            connections: 2,
+            keeps: false,
+            queue: 2,
+            full_timeout: 30 * second,
+            ..Nature::default()
+        };
+        let mut hosts = Hosts::new(Vec::new(), nature);
+        let host = hosts.find(b"a.x");
+        let start = Timestamp::from_seconds(100);
+        let mut visit = |seconds: u32| hosts.visit(start + seconds * second, host, 10 * second);
+        assert_eq!(visit(0), Welcome::Open(Duration::ZERO));
+        assert_eq!(visit(4), Welcome::Open(Duration::ZERO));
+        assert_eq!(visit(5), Welcome::Open(5 * second));
+        assert_eq!(visit(5), Welcome::Open(9 * second));
+        assert_eq!(visit(5), Welcome::Full(30 * second));
+        // The first has ended, and the third has its place.
+        assert_eq!(visit(11), Welcome::Open(9 * second));
+        assert_eq!(visit(11), Welcome::Full(30 * second));
+    }
 
     #[test]
     fn a_host_takes_as_many_connections_as_it_takes() {

@@ -1,6 +1,7 @@
 //! What the scheduler keeps of a control file: who is still to be delivered to, and where.
 
 use super::{SpoolName, note};
+use crate::config::priority::USUAL;
 use crate::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ pub struct Arrival {
     pub modified: Timestamp,
     /// When the control file's inode last changed before it was read: when it was routed.
     pub created: Timestamp,
+    /// How urgent it is, 0 to 9, 0 first.
+    pub priority: u8,
     /// A `d` line waits to be reported, or a failure that was not noted.
     pub owes_report: bool,
     /// The first of the lines that nobody can deliver, but that must not be lost either.
@@ -70,6 +73,7 @@ impl Arrival {
             name,
             modified,
             created,
+            priority: file.priority.unwrap_or(USUAL),
             owes_report: note::owes_report(file)
                 || note::hides_failure(file, |tag| tag == Tag::Failed),
             leftover: file.undeliverable.first().cloned(),

@@ -37,9 +37,20 @@ impl Submitter {
         log_id: &str,
         groups: Vec<Group>,
     ) -> io::Result<SpoolName> {
+        self.submit_urgent(message, log_id, groups, None)
+    }
+
+    /// The same for a message with a priority, 0 to 9, 0 first.
+    pub fn submit_urgent(
+        &self,
+        message: &[u8],
+        log_id: &str,
+        groups: Vec<Group>,
+        priority: Option<u8>,
+    ) -> io::Result<SpoolName> {
         let body_offset = body_offset(message) as u64;
         let log_id = log_id.to_string();
-        let mut draft = Draft { name: String::new(), body_offset, log_id, groups };
+        let mut draft = Draft { name: String::new(), body_offset, log_id, priority, groups };
         // Those whose number is taken keep it busy, so that the next one gets another.
         let mut passed_over = Vec::new();
         for _ in 0..TRIES {

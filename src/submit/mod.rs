@@ -78,7 +78,8 @@ fn run(options: &Options) -> Result<(), Failure> {
     let letter = Letter::compose(&text, options)
         .map_err(|reason| Failure::new(BAD_MESSAGE, reason.to_string()))?;
     let in_spool = |error| Failure::new(TROUBLE, format!("{}: {error}", postoffice.display()));
-    let submitted = submitter.submit(&letter.text, &letter.id, vec![letter.group]);
+    let submitted =
+        submitter.submit_urgent(&letter.text, &letter.id, vec![letter.group], options.priority);
     let name = submitted.map_err(in_spool)?;
     // It is in the spool, and will be delivered. Whatever fails from here on, the caller must not try
     // again.

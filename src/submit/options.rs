@@ -28,6 +28,10 @@ pub struct Options {
     #[arg(short = 'N', long = "notify", value_name = "WHEN")]
     pub notify: Option<String>,
 
+    /// How urgent it is: 0 first, 9 last
+    #[arg(long = "priority", value_name = "0-9", value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub priority: Option<u8>,
+
     /// Also send it to those in its To, Cc and Bcc headers
     #[arg(short = 't')]
     pub recipients_in_headers: bool,

@@ -133,6 +133,7 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         name: spool_name(name),
         modified: START,
         created: START,
+        priority: 5,
         owes_report: false,
         leftover: None,
         turns: Vec::new(),

@@ -31,6 +31,7 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             name: spool_name(name),
             modified,
             created: modified,
+            priority: 5,
             owes_report: false,
             leftover: None,
             turns: Vec::new(),

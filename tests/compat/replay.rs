@@ -384,6 +384,7 @@ impl<'s> Replay<'s> {
             name: self.vertices[&keys[0]].name.clone(),
             modified: START - self.circumstances.age,
             created: START,
+            priority: 5,
             owes_report: false,
             leftover: None,
             turns: Vec::new(),

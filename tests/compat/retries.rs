@@ -74,6 +74,7 @@ impl Deferring {
             name: spool_name("1"),
             modified: world.now,
             created: world.now,
+            priority: 5,
             owes_report: false,
             leftover: None,
             turns: Vec::new(),

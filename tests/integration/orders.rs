@@ -348,11 +348,14 @@ fn the_configuration_is_read_again() {
     site.until_empty();
     site.configure("c/*\n\tmaxring=x\n\tinterval=x\n\tmaxthr=x\n");
     let answer = client.refused("RELOAD");
-    assert!(
-        answer.contains("scheduler.cf:") && answer.ends_with("(and 2 more errors, see the log)"),
-        "{answer}"
-    );
-    assert_eq!(site.logged("not usable; the former configuration stays in force"), 1);
+    let errors: Vec<&str> = answer.split('\t').collect();
+    for (error, place) in errors.iter().zip(["5:10", "6:11", "7:9"]) {
+        assert!(error.contains(&format!("scheduler.cf:{place}: ")), "{answer}");
+    }
+    assert_eq!(errors.len(), 3);
+    site.configure(&"c/*\n\tmaxring=x\n".repeat(25));
+    assert!(client.refused("RELOAD").ends_with("\tand 5 more, see the log"));
+    assert_eq!(site.logged("not usable; the former configuration stays in force"), 2);
     site.put(&["new a.test u2"]);
     site.until_empty();
     std::fs::remove_file(site.path("scheduler.cf")).expect("removed");

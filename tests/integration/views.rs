@@ -2,6 +2,7 @@
 
 use crate::support::{Client, Site, allow, hold_for, until};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -33,6 +34,46 @@ fn expect_documented(value: &Value) {
         Value::Array(values) => values.iter().for_each(expect_documented),
         _ => {}
     }
+}
+
+/// All names of fields in an object, and in what is in it.
+fn names(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| [names(value), [name.clone()].into()])
+            .flatten()
+            .collect(),
+        Value::Array(values) => values.iter().flat_map(names).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// The object has what the document says: the names in a paragraph that begins like this.
+#[track_caller]
+fn expect_all_of(value: &Value, beginning: &str) {
+    let (_, paragraph) = PROTOCOL.split_once(&format!("\n\n{beginning}")).expect(beginning);
+    let (mut paragraph, _) = paragraph.split_once("\n\n").expect("an end");
+    // What is in parentheses explains what is before them.
+    let mut text = String::new();
+    while let Some((before, rest)) = paragraph.split_once('(') {
+        text += before;
+        paragraph = rest.split_once(')').expect("another parenthesis").1;
+    }
+    text += paragraph;
+    let found = names(value);
+    for name in text.split('`').skip(1).step_by(2) {
+        assert!(found.contains(name), "{beginning} there is no {name} in {value}");
+    }
+}
+
+/// The object has exactly the fields of an example in the document, which begins like this.
+#[track_caller]
+fn expect_like_example(value: &Value, beginning: &str) {
+    let (_, rest) = PROTOCOL.split_once(&format!("\n\n{beginning}\n\n```json\n")).expect(beginning);
+    let (example, _) = rest.split_once("```").expect("an end");
+    let example: Value = serde_json::from_str(example).expect("JSON");
+    assert_eq!(names(value), names(&example), "{beginning}");
 }
 
 /// The objects of an answer.
@@ -80,7 +121,10 @@ fn the_queue_is_shown_to_programs() {
     assert_eq!((number(&summary, "messages"), number(&summary, "threads")), (2, 2));
     assert!(number(&summary, "oldest") < 100 && summary["loading"] == false, "{summary}");
 
+    expect_like_example(&summary, "A summary:");
+
     let threads = objects(&mut client, "SHOW JSON THREADS sort=backlog");
+    expect_like_example(&threads[1], "A thread:");
     assert_eq!(words(&threads, "why"), ["request", "retry"], "{threads:?}");
     assert_eq!(words(&threads, "ring"), ["q/*", "c/*"]);
     assert!(
@@ -105,16 +149,20 @@ fn the_queue_is_shown_to_programs() {
     let rings = objects(&mut client, "SHOW JSON RINGS");
     let of_q = rings.iter().find(|ring| ring["pattern"] == "q/*").expect("a ring");
     assert_eq!((&of_q["messages"], &of_q["maxring"]), (&2.into(), &7.into()));
+    expect_all_of(of_q, "A ring:");
     let agents = objects(&mut client, "SHOW JSON AGENTS");
+    expect_all_of(&agents[0], "An agent:");
     assert_eq!((words(&agents, "state"), words(&agents, "ring")), (vec!["IDLE"], vec!["c/*"]));
 
     let messages = objects(&mut client, &format!("SHOW JSON MESSAGES id={name}"));
     assert_eq!(words(&messages, "place"), ["waiting", "waiting"]);
+    expect_all_of(&messages[0], "A line of MESSAGES:");
     let found = objects(&mut client, "SHOW JSON MESSAGES */* recipient=4");
     assert_eq!((found.len(), &found[0]["host"]), (1, &"b.test".into()), "{found:?}");
     assert_eq!(objects(&mut client, "SHOW JSON MESSAGES */* limit=2").len(), 2);
     let id = messages[0]["id"].as_str().expect("an id").to_string();
     let message = object(&mut client, &format!("SHOW JSON MESSAGE {id}"));
+    expect_all_of(&message, "MESSAGE:");
     let destinations = message["destinations"].as_array().expect("destinations");
     assert_eq!(
         (words(destinations, "why"), destinations[1]["recipients"].as_u64()),
@@ -140,8 +188,11 @@ fn the_queue_is_shown_to_programs() {
         (words(&orders, "kind"), words(&orders, "scope")),
         (vec!["hold", "limit"], vec!["q/*", "ring=c/*"])
     );
+    expect_all_of(&Value::Array(orders), "An order:");
+    expect_all_of(&why, "A line of WHY has");
     assert_eq!(object(&mut client, "SHOW JSON SUMMARY")["held_threads"], 1);
     let counters = object(&mut client, "SHOW JSON COUNTERS");
+    expect_all_of(&counters, "COUNTERS:");
     assert_eq!(
         (&counters["recipients_in"], &counters["mailq"]["show_snmp"]),
         (&4.into(), &0.into())
@@ -218,7 +269,7 @@ fn subscribers_are_told_what_happens() {
     assert_eq!(of("left")["id"], of("arrived")["id"]);
     let offsets =
         told.iter().filter(|event| event["event"] == "attempt").map(|e| e["offset"].as_u64());
-    assert_eq!(offsets.collect::<std::collections::BTreeSet<_>>().len(), 2);
+    assert_eq!(offsets.collect::<BTreeSet<_>>().len(), 2);
     // An order, as it was given.
     control(&site).order("HOLD q/*");
     let order: Value = serde_json::from_str(&all.line()).expect("an object");
@@ -288,7 +339,7 @@ fn log_in<S: Read + Write>(
     user: &str,
     password: &str,
 ) -> Result<(), String> {
-    let login = scram::Client::new(user, password.as_bytes()).expect("random numbers");
+    let login = scram::Client::new(user, password).expect("random numbers");
     let first = client.ask(&format!("AUTH2 SCRAM-SHA-256 {}", login.first()));
     let Some(challenge) = first.strip_prefix('+') else { return Err(first) };
     let (last, proven) = login.prove(challenge.as_bytes()).expect("a good message");
@@ -300,7 +351,7 @@ fn log_in<S: Read + Write>(
 
 #[test]
 fn users_log_in_by_scram() {
-    let stored = Stored::of_password("pässword".as_bytes()).expect("random numbers");
+    let stored = Stored::of_password("pässword").expect("random numbers");
     let accounts = format!("strong:{stored}:QQ EVENTS:\nplain:sekret:ALL:\n");
     let site = with_accounts(&accounts);
     let _daemon = site.start();
@@ -314,7 +365,8 @@ fn users_log_in_by_scram() {
     assert_eq!(log_in(&mut client, "plain", "sekret"), Err("-USE AUTH\n".to_string()));
     let no_account = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
     assert_eq!(client.log_in("strong", "pässword"), no_account, "AUTH does not know hashes");
-    assert_eq!(log_in(&mut client, "strong", "pässword"), Ok(()));
+    // However it is typed.
+    assert_eq!(log_in(&mut client, "strong", "pa\u{308}ssword"), Ok(()));
     assert_eq!(objects(&mut client, "SHOW JSON SUMMARY").len(), 1);
     assert!(client.ask("SHOW JSON THREADS").starts_with("-MAILQ2 Unknown command"));
     let mut client = Client::of(&site);
@@ -326,11 +378,11 @@ fn users_log_in_by_scram() {
 /// A user that does not exist has the same salt each time, as one that does.
 #[test]
 fn nobody_can_be_told_from_somebody() {
-    let stored = Stored::with_salt(b"x", vec![7; 16], 5000);
+    let stored = Stored::with_salt("x", vec![7; 16], 5000);
     let site = with_accounts(&format!("strong:{stored}:ALL:\n"));
     let _daemon = site.start();
     let challenge = |user: &str| {
-        let login = scram::Client::new(user, b"y").expect("random numbers");
+        let login = scram::Client::new(user, "y").expect("random numbers");
         let mut client = Client::of(&site);
         let first = client.ask(&format!("AUTH2 SCRAM-SHA-256 {}", login.first()));
         let first = first.strip_prefix('+').expect("a challenge").trim_end();

@@ -1,53 +1,10 @@
 //! The commands, on a scheduler that is only played: what they ask, and what they print of the answers.
 
-use super::player::{Control, Player, text};
-use super::support::{Run, Site, recorded};
+use super::played::{control, full, json};
+use super::player::{Player, text};
+use super::support::{Site, recorded};
 use expect_test::{Expect, expect};
-use zsched::mailq::scram::Stored;
-
-fn json(name: &str) -> String {
-    String::from_utf8(recorded(&format!("json/{name}"))).expect("UTF-8")
-}
-
-/// A scheduler of this installation. What does not begin with a sign is a text.
-fn control(site: &Site, answers: &[(&str, &str)]) -> Control {
-    let whole = |answer: &str| match answer.starts_with(['+', '-', 'B']) {
-        true => answer.as_bytes().to_vec(),
-        false => text(answer.as_bytes()),
-    };
-    let answers: Vec<(&str, Vec<u8>)> =
-        answers.iter().map(|(request, answer)| (*request, whole(answer))).collect();
-    Control::with_answers(&site.spool().join(".scheduler.control"), &answers)
-}
-
-/// Everything that views ask for.
-fn full(site: &Site) -> Control {
-    let threads = json("threads");
-    let first = threads.split_inclusive('\n').next().expect("a first thread");
-    control(
-        site,
-        &[
-            ("SHOW JSON SUMMARY", &json("summary")),
-            ("SHOW JSON THREADS limit=20 sort=backlog", &threads),
-            ("SHOW JSON THREADS limit=20 sort=attempts", &threads),
-            ("SHOW JSON THREADS limit=1001 sort=backlog", &threads),
-            ("SHOW JSON THREADS smtp/* older=2h limit=3 sort=oldest", &threads),
-            ("SHOW JSON THREADS smtp/mx.test limit=1000000 sort=backlog", first),
-            ("SHOW JSON THREADS */mx.test limit=20 sort=backlog", first),
-            ("SHOW JSON RINGS", &json("rings")),
-            ("SHOW JSON AGENTS", &json("agents")),
-            ("SHOW JSON ORDERS", &json("orders")),
-            ("SHOW JSON MESSAGES smtp/* limit=1000", &json("messages")),
-            ("SHOW JSON MESSAGES smtp/mx.test limit=20", &json("messages")),
-            ("SHOW JSON MESSAGE 4711", "{\"id\":\"S4711\u{9b}\"}\n"),
-            ("SHOW MESSAGE 4711", "S4711AbmKUKEJuveqC\n  from\t<a@b>\x1b[2J\n..\n"),
-            ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait\n"),
-            ("SHOW JSON WHY smtp/mx.test", "{\"why\":\"retry\"}\n"),
-            ("SHOW COUNTERS", "Time_now  5\n"),
-            ("SHOW JSON COUNTERS", "{\"time\":5}\n"),
-        ],
-    )
-}
+use std::fs;
 
 #[track_caller]
 fn check(site: &Site, arguments: &str, expected: &Expect) {
@@ -117,20 +74,20 @@ fn lists_fit_the_terminal() {
         &site,
         "list --width 80",
         &expect![[r#"
-            DESTINATION    MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE             LAST TEXT
-            smtp/mx.test  1,200  2,400      6      1d       0  retry 2001-09-23  ->> 451 4.…
-            smtp/a-host…      2      3      0     59s       1  at work
-            hold/x            1      1     58      1h       0  on hold           5\u{9b}2J
+            DESTINATION                 MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE
+            smtp/mx.test               1,200  2,400      6      1d       0  retry 2001-09-23
+            smtp/a-host-with-a-rathe…      2      3      0     59s       1  at work
+            hold/x                         1      1     58      1h       0  on hold
         "#]],
     );
     check(
         &site,
         "list --width 140",
         &expect![[r#"
-            DESTINATION                                  MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE             LAST TEXT
-            smtp/mx.test                                1,200  2,400      6      1d       0  retry 2001-09-23  ->> 451 4.4.1 ^[[31mnot now, please come…
-            smtp/a-host-with-a-rather-long-name.mail.…      2      3      0     59s       1  at work
-            hold/x                                          1      1     58      1h       0  on hold           5\u{9b}2J
+            DESTINATION                                            MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE             LAST TEXT
+            smtp/mx.test                                          1,200  2,400      6      1d       0  retry 2001-09-23  ->> 451 4.4.1 ^[[31mnot now, p…
+            smtp/a-host-with-a-rather-long-name.mail.example.org      2      3      0     59s       1  at work
+            hold/x                                                    1      1     58      1h       0  on hold           5\u{9b}2J
         "#]],
     );
     check(
@@ -273,6 +230,7 @@ fn orders_name_what_they_are_about() {
         cases.iter().map(|(_, request, answer, _)| (*request, answer.as_str())).collect();
     answers.extend(other.iter().map(|(_, request, _)| (*request, "+OK\n")));
     answers.push(("DELETE id=5", "-the disk is full\n"));
+    answers.push(("ETRN x", "-a.cf:1:2: no\ta.cf:3:4: \u{9b}nor\tand 2 more\n"));
     let control = control(&site, &answers);
     for (arguments, request, _, told) in cases {
         assert_eq!(site.mailq(arguments).good(), told, "{arguments}");
@@ -283,6 +241,7 @@ fn orders_name_what_they_are_about() {
         assert_eq!(control.heard().first().map(String::as_str), Some(request));
     }
     site.mailq("delete 5").failed(69, "mailq: the disk is full");
+    site.mailq("etrn x").failed(69, "mailq: a.cf:1:2: no\na.cf:3:4: \\u{9b}nor\nand 2 more\n");
     for arguments in ["delete", "set x", "set a b c=1", "hold --older soon", "log loud", "retire x"]
     {
         let run = site.mailq(arguments);
@@ -330,6 +289,16 @@ fn checks_have_a_line_and_a_status() {
     let run = site.ask_command(b"220 mail.example.org ESMTP\r\n", "check");
     assert_eq!(run.status, 3, "{run:?}");
     assert!(run.text().starts_with("MAILQ UNKNOWN - "), "{run:?}");
+    // Whoever watches a system knows these statuses only.
+    for arguments in ["--warn-age soon", "--no-such-option", "-Z", "a/b c/d", "-v check"] {
+        let run = site.mailq(&format!("check {arguments}"));
+        assert_eq!((run.status, run.err.as_str()), (3, ""), "{run:?}");
+        let line = run.text();
+        assert!(line.starts_with("MAILQ UNKNOWN - ") && line.lines().count() == 1, "{line}");
+    }
+    assert_eq!(site.mailq("check --help").good().lines().next().map(str::is_empty), Some(false));
+    fs::remove_file(site.path("zmailer.conf")).expect("removed");
+    assert_eq!(site.mailq("check").status, 3);
 }
 
 /// Schedulers of the original are asked for what they have.
@@ -414,10 +383,10 @@ fn the_originals_schedulers_are_understood() {
     "#]]
     .assert_eq(&without_times(&ask("summary --width 80").good()));
     expect![[r#"
-        DESTINATION        MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE           LAST TEXT
-        smtp-sim/host5.t…     1      1     12    1m3s       0  its turn        451 busy
-        smtpx/[127.0.0.1]     1      1      8    1m3s       0  retry TT:TT:TT
-        smtp-sim/mix.ta.…     1      1      6    1m3s       0  retry TT:TT:TT
+        DESTINATION             MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE
+        smtp-sim/host5.ta.test     1      1     12    1m3s       0  its turn
+        smtpx/[127.0.0.1]          1      1      8    1m3s       0  retry TT:TT:TT
+        smtp-sim/mix.ta.test       1      1      6    1m3s       0  retry TT:TT:TT
         ... and more: option --limit says how many are shown
     "#]]
     .assert_eq(&without_times(&ask("list --width 80 --sort attempts --limit 3").good()));
@@ -469,170 +438,4 @@ fn events_come_as_they_happen() {
     let run = site.mailq("events smtp/* --json");
     let sent: String = events.split_inclusive('\n').skip(1).collect();
     assert_eq!(run.text(), sent);
-}
-
-#[test]
-fn passwords_are_kept_as_hashes() {
-    let site = Site::new();
-    let run = site.mailq_with_input("passwd fred --permissions TT --addresses [::1]", "secret\n");
-    let line = run.good();
-    let parts: Vec<&str> = line.trim_end().splitn(2, ':').collect();
-    assert_eq!(parts[0], "fred");
-    let stored = parts[1].strip_suffix(":TT:[::1]").expect("what was asked for");
-    let (start, _) = stored.split_once('$').expect("a name of the algorithm");
-    assert_eq!(start, "SCRAM-SHA-256");
-    let salt = stored.split(['$', ':']).nth(2).expect("a salt");
-    let salt = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, salt);
-    let again = Stored::with_salt(b"secret", salt.expect("base64"), 40_000).to_string();
-    assert_eq!(stored, again);
-    site.mailq_with_input("passwd fred", "\n").failed(64, "the password is empty");
-    site.mailq_with_input("passwd a:b", "x\n").failed(64, "no colons");
-}
-
-#[test]
-fn a_watch_shows_it_again() {
-    let site = Site::new();
-    let control = full(&site);
-    let mut command = site.command("rings --watch=0.1");
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
-    let started = std::time::Instant::now();
-    let mut asked = 0;
-    while asked < 3 {
-        asked += control.heard().iter().filter(|line| *line == "SHOW JSON RINGS").count();
-        assert!(started.elapsed() < super::support::DEADLINE);
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    child.kill().expect("it runs");
-    child.wait().expect("it is our child");
-    site.mailq("rings --watch=0").failed(64, "every 0.1 to 86400 seconds");
-}
-
-/// Runs on a terminal of so many columns. Each of the steps waits until the first part has been printed,
-/// and types the second.
-fn on_terminal(
-    site: &Site,
-    columns: u16,
-    environment: &str,
-    arguments: &str,
-    steps: &[(&str, &str)],
-) -> Run {
-    let script = "import fcntl, os, pty, struct, sys, termios\n\
-        columns, count = int(sys.argv[1]), int(sys.argv[2])\n\
-        steps, command = sys.argv[3:3 + 2 * count], sys.argv[3 + 2 * count:]\n\
-        pid, fd = pty.fork()\n\
-        if pid == 0:\n\
-        \x20   fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, columns, 0, 0))\n\
-        \x20   os.execv(command[0], command)\n\
-        out, since = b'', 0\n\
-        while True:\n\
-        \x20   try: chunk = os.read(fd, 65536)\n\
-        \x20   except OSError: break\n\
-        \x20   if not chunk: break\n\
-        \x20   out += chunk\n\
-        \x20   if steps and steps[0].encode() in out[since:]:\n\
-        \x20       since = len(out)\n\
-        \x20       os.write(fd, steps[1].encode())\n\
-        \x20       steps = steps[2:]\n\
-        sys.stdout.buffer.write(out)\n\
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
-    let mut command = std::process::Command::new("python3");
-    command.args(["-c", script, &columns.to_string(), &steps.len().to_string()]);
-    command.args(steps.iter().flat_map(|(seen, typed)| [seen, typed]));
-    command.args([env!("CARGO_BIN_EXE_mailq"), "-Z"]).arg(site.path("zmailer.conf"));
-    command.args(arguments.split_ascii_whitespace());
-    command.env("TZ", "UTC").env("TERM", "xterm").env_remove("NO_COLOR");
-    for (name, value) in environment.split_terminator(' ').filter_map(|pair| pair.split_once('=')) {
-        command.env(name, value);
-    }
-    super::support::run(&mut command)
-}
-
-#[test]
-fn colour_and_width_are_those_of_the_terminal() {
-    let site = Site::new();
-    let _control = full(&site);
-    let plain = site.mailq("summary --width 80").good();
-    assert!(!plain.contains('\x1b'));
-    // Without a command and anything to be shown, it is the summary, too.
-    for (environment, arguments) in
-        [("NO_COLOR=1", "summary"), ("TERM=dumb", "summary"), ("NO_COLOR=1", "")]
-    {
-        let run = on_terminal(&site, 80, environment, arguments, &[]);
-        assert_eq!(run.good().replace("\r\n", "\n"), plain, "{environment}");
-    }
-    let coloured = on_terminal(&site, 80, "", "summary", &[]).good().replace("\r\n", "\n");
-    assert!(coloured.contains("\x1b[1m1,203 messages\x1b[0m for"), "{coloured}");
-    // Nothing of what an agent has said is obeyed.
-    assert!(coloured.contains("^[[31mnot now") && !coloured.contains('\u{9b}'), "{coloured}");
-    let mut without_colour = coloured;
-    for code in ["0", "1", "2", "31", "32", "33"] {
-        without_colour = without_colour.replace(&format!("\x1b[{code}m"), "");
-    }
-    assert_eq!(without_colour, plain);
-}
-
-#[test]
-fn a_login_with_scram() {
-    let site = Site::new();
-    let player = Player::with_scram(
-        "fred",
-        "secret",
-        &[("SHOW JSON RINGS", text(json("rings").as_bytes()))],
-    );
-    let options = format!("-p {} --server 127.0.0.1", player.port);
-    let run = site.mailq(&format!("{options} -U fred/secret rings --json"));
-    assert_eq!(run.good(), json("rings"));
-    assert!(player.end().iter().all(|line| !line.starts_with("AUTH ")));
-    let player = Player::with_scram("fred", "secret", &[]);
-    let options = format!("-p {} --server 127.0.0.1", player.port);
-    site.mailq(&format!("{options} -U fred/wrong rings"))
-        .failed(77, "does not accept the password of user fred");
-    player.end();
-}
-
-#[test]
-fn top_shows_the_queue_and_takes_keys() {
-    let site = Site::new();
-    let control = control(
-        &site,
-        &[
-            ("SHOW JSON SUMMARY", &json("summary")),
-            ("SHOW JSON THREADS limit=200 sort=backlog", &json("threads")),
-            ("SHOW JSON THREADS limit=200 sort=attempts", &json("threads")),
-            ("SHOW JSON RINGS", &json("rings")),
-            ("SHOW JSON AGENTS", &json("agents")),
-            ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait for \u{1b}[2J\n"),
-            ("RETRY smtp/mx.test", "+OK {}\n"),
-            ("HOLD hold/x", "-FORBIDDEN\n"),
-        ],
-    );
-    // Only what has changed is drawn: words that stand where nothing was, or nothing like them.
-    let steps =
-        [("a-host-with", "e"), ("smtp/mx.test:", "xr"), ("tried", "jjh"), ("FORBIDDEN", "q")];
-    let run = on_terminal(&site, 100, "", "top --interval 60", &steps);
-    let shown = run.good();
-    let heard = control.heard();
-    for request in ["SHOW WHY smtp/mx.test", "RETRY smtp/mx.test", "HOLD hold/x"] {
-        assert!(heard.iter().any(|line| line == request), "{heard:?}");
-    }
-    // Nothing of what was sent is obeyed.
-    assert!(shown.contains("^[[31mnot now") && !shown.contains('\u{9b}'), "{shown}");
-    site.mailq("top").failed(64, "needs a terminal");
-}
-
-#[test]
-fn what_cannot_be_undone_is_asked() {
-    let site = Site::new();
-    let counted = "+OK {\"messages\":12,\"recipients\":40,\"dry_run\":true}\n";
-    let done = "+OK {\"messages\":12,\"recipients\":40}\n";
-    let answers = [("DELETE id=5 dry-run=yes", counted), ("DELETE id=5", done)];
-    let control = control(&site, &answers);
-    let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
-    assert!(ask("n\n").contains("Nothing was done."));
-    assert_eq!(control.heard(), ["DELETE id=5 dry-run=yes", "QUIT"]);
-    assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
-    assert!(control.heard().contains(&"DELETE id=5".to_string()));
-    // Where nobody could answer, nobody is asked.
-    site.mailq("delete 5").good();
-    assert_eq!(control.heard(), ["DELETE id=5", "QUIT"]);
 }

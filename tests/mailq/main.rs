@@ -4,8 +4,11 @@
 mod console;
 mod hostile;
 mod live;
+mod logins;
+mod played;
 mod player;
 mod recordings;
 mod refusals;
 mod support;
+mod terminal;
 mod version_2;

@@ -35,6 +35,7 @@ fn no_socket() {
 fn no_such_host() {
     let site = Site::new();
     site.mailq("-p 1 no-such-host.invalid").failed(69, "no-such-host.invalid");
+    site.mailq("no-such-command").failed(69, "if it was meant to be a command: option --help");
     site.mailq("-6 -p 1 127.0.0.1").failed(69, "-6");
 }
 

@@ -192,6 +192,9 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["rate=60/1m", "rate=1000/1s", "delivery-delay=1s", "", "", "", ""]),
         one_of(&["window-key=mx", "window-key=\"*.x=all\"", "", "", ""]),
         one_of(&["packet=1", "packet=3", "packet=50", "", ""]),
+        one_of(&["slot-cost=1", "slot-cost=2", "slot-cost=5", "job-order", "", "", "", ""]),
+        one_of(&["minimum-slots=0", "slot-loan=0 slot-discount=0", "", ""]),
+        one_of(&["mail-priority=0", "mail-priority=9", "", ""]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
 }
@@ -228,6 +231,7 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
     let draft = Draft {
         name: number.to_string(),
         body_offset: 100,
+        priority: (random.u8(0..4) == 0).then(|| random.u8(0..10)),
         log_id: format!("<{number}@x>"),
         groups: vec![group],
     };

@@ -259,9 +259,11 @@ impl Client {
         !self.is_stalled && (has_more || !self.outbox.is_empty())
     }
 
-    /// How long it may go on like this, if one that is being served may take nothing for `patience`.
-    pub fn time_left(&self, patience: Duration) -> Duration {
-        let since = |start: Instant, most: Duration| most.saturating_sub(start.elapsed());
+    /// How long it may go on like this, if one that is being served may take nothing for `patience`. All clients
+    /// are asked in each turn, so that the clock is not.
+    pub fn time_left(&self, patience: Duration, now: Instant) -> Duration {
+        let since =
+            |start, most: Duration| most.saturating_sub(now.saturating_duration_since(start));
         let left = match &self.task {
             // It is not for it to do anything.
             Task::Line => return Duration::MAX,
@@ -270,7 +272,7 @@ impl Client {
             Task::Session(conversation) if conversation.session.is_streaming() => {
                 let (start, most) = match self.is_stalled {
                     true => (self.progress, TIME_FOR_ANSWER),
-                    false => (Instant::now(), TIME_FOR_SESSION),
+                    false => (now, TIME_FOR_SESSION),
                 };
                 return since(start, most);
             }
@@ -280,14 +282,14 @@ impl Client {
                     true => TIME_FOR_SESSION,
                     false => TIME_TO_LOG_IN,
                 };
-                let now = match self.is_stalled {
+                let present = match self.is_stalled {
                     true => patience,
                     // What it waits for may take as long as an answer.
                     false if conversation.is_held => return Duration::MAX,
                     false if self.is_answered() || self.is_obeyed() => TIME_FOR_ANSWER,
                     false => TIME_TO_ASK,
                 };
-                since(self.came, whole).min(since(self.progress, now))
+                since(self.came, whole).min(since(self.progress, present))
             }
             Task::Dump(_) | Task::Done => since(self.progress, patience),
         };

@@ -347,7 +347,7 @@ impl Clients {
                 return;
             }
             let (written, is_over) =
-                self.serve_one(number, (scheduler, elsewhere), now, patience, &mut slots);
+                self.serve_one(number, (scheduler, elsewhere), (now, begun), patience, &mut slots);
             left = left.saturating_sub(written);
             if is_over {
                 self.remove(number);
@@ -360,13 +360,13 @@ impl Clients {
         &mut self,
         number: usize,
         (scheduler, elsewhere): (&Scheduler, &dyn Elsewhere),
-        now: Timestamp,
+        (now, turn): (Timestamp, Instant),
         patience: Duration,
         slots: &mut usize,
     ) -> (usize, bool) {
         let client = self.clients.get_mut(&number).expect("it was there a moment ago");
         // No event tells of little room. One that takes a little at a time gets its due at the last moment.
-        if !client.can_go_on() && !client.time_left(patience).is_zero() {
+        if !client.can_go_on() && !client.time_left(patience, turn).is_zero() {
             return (0, false);
         }
         let accounts = &mut self.accounts;
@@ -392,7 +392,7 @@ impl Clients {
             return (0, true);
         };
         self.demands.extend(demand.map(|demand| (number, demand)));
-        let is_late = client.time_left(patience).is_zero();
+        let is_late = client.time_left(patience, turn).is_zero();
         if is_late && client.conversation().is_some() {
             self.tally.timed_out += 1;
         }
@@ -406,8 +406,8 @@ impl Clients {
 
     /// How long until a client has run out of time.
     pub fn until_timeout(&self) -> Option<Duration> {
-        let patience = self.patience();
-        self.clients.values().map(|client| client.time_left(patience)).min()
+        let (patience, now) = (self.patience(), Instant::now());
+        self.clients.values().map(|client| client.time_left(patience, now)).min()
     }
 }
 

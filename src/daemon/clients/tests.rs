@@ -147,9 +147,9 @@ fn no_dump_takes_for_ever() {
     let _theirs = world.connect();
     world.serve();
     let client = world.clients.clients.get_mut(&0).expect("it has just come");
-    assert!(!client.time_left(PATIENCE).is_zero());
+    assert!(!client.time_left(PATIENCE, Instant::now()).is_zero());
     client.begun = client.begun.and_then(|begun| begun.checked_sub(TIME_FOR_ANSWER));
-    assert!(client.time_left(PATIENCE).is_zero());
+    assert!(client.time_left(PATIENCE, Instant::now()).is_zero());
 }
 
 #[test]
@@ -223,7 +223,9 @@ fn strangers_have_little_time_and_make_way() {
     assert_eq!(strangers[0].read(&mut [0; 10]).expect("closed"), 0, "the oldest has made way");
     assert!(!heard(&mut strangers[1]).is_empty());
     assert!(world.ask(&mut first, "SHOW SNMP\n").starts_with("+OK"), "who has logged in stays");
-    let left = |world: &World, number: usize| world.clients.clients[&number].time_left(PATIENCE);
+    let left = |world: &World, number: usize| {
+        world.clients.clients[&number].time_left(PATIENCE, Instant::now())
+    };
     assert!(left(&world, 2) <= TIME_TO_LOG_IN && left(&world, 2) > TIME_TO_LOG_IN / 2);
     assert!(left(&world, 0) > TIME_TO_LOG_IN, "and has more time");
 }

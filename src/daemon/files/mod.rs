@@ -6,6 +6,7 @@
 //! into one channel, some at a time, and the loop is woken through mio's `Waker`. They decide nothing.
 
 mod duplicates;
+mod notes;
 mod reader;
 mod scanner;
 mod writer;

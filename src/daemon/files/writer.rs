@@ -1,15 +1,13 @@
 //! The thread that writes to the spool, and removes from it.
 
 use super::duplicates::Duplicates;
+use super::notes::{self, NoteRequest};
 use super::{Done, Results};
 use crate::daemon::orders;
 use crate::daemon::status_log::{Composer, StatusRequest};
 use crate::scheduler::standing::Standing;
-use crate::scheduler::{Note, NoteTicket};
-use crate::spool::note::{self, Remark};
 use crate::spool::remove::{self, Reason};
 use crate::spool::{Doubt, Spool, SpoolName, read};
-use crate::time::Timestamp;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -28,87 +26,83 @@ pub enum WriteRequest {
     Status(StatusRequest),
 }
 
-/// The parts of a [`Note`] that may travel between OS threads.
-pub struct NoteRequest {
-    ticket: NoteTicket,
-    name: SpoolName,
-    offsets: Vec<u32>,
-    occasion: note::Occasion,
-    time: Timestamp,
-    notary: Vec<u8>,
-    message: Vec<u8>,
-}
-
-impl From<Note> for NoteRequest {
-    fn from(note: Note) -> NoteRequest {
-        let Note { ticket, name, offsets, occasion, time, notary, message } = note;
-        let (notary, message) = (notary.to_vec(), message.to_vec());
-        NoteRequest { ticket, name, offsets, occasion, time, notary, message }
-    }
-}
-
 /// Does what it is asked to, until there is nobody to ask and everything is done.
 pub fn run(
     spool: &Spool,
     requests: &Receiver<Vec<WriteRequest>>,
     put: &Results,
     duplicates: &Duplicates,
-    mut composer: Option<Composer>,
+    composer: Option<Composer>,
 ) {
+    let mut writer = Writer {
+        spool,
+        put,
+        duplicates,
+        composer,
+        notes: Vec::new(),
+        lines: Vec::new(),
+        portion: Vec::new(),
+    };
     for batch in requests {
-        let mut portion = Vec::new();
-        for request in batch {
-            if let Some(done) = write(spool, request, duplicates, composer.as_mut()) {
-                // What was asked for is done even if nobody wants to know.
-                put.gather(&mut portion, done);
-            }
-        }
-        put.put_rest(&mut portion);
-        if let Some(composer) = &mut composer {
+        batch.into_iter().for_each(|request| writer.take(request));
+        writer.write_notes();
+        put.put_rest(&mut writer.portion);
+        if let Some(composer) = &mut writer.composer {
             composer.flush();
         }
     }
 }
 
-fn write(
-    spool: &Spool,
-    request: WriteRequest,
-    duplicates: &Duplicates,
-    composer: Option<&mut Composer>,
-) -> Option<Done> {
-    match request {
-        WriteRequest::Status(request) => {
-            composer?.add(spool, &request);
-            None
-        }
-        WriteRequest::Note(request) => Some(write_note(spool, *request)),
-        WriteRequest::Remove(name, aside) => {
-            if let Some(composer) = composer {
-                composer.forget(&name);
-            }
-            let removed = take_out(spool, &name, aside);
-            Some(Done::Removed(name, removed))
-        }
-        WriteRequest::KeepOrders(path, orders) => {
-            Some(Done::OrdersKept(orders::write(&path, &orders)))
-        }
-        WriteRequest::ClearLocks(name, pid) => {
-            let tell = &mut |doubt: &Doubt| duplicates.tell(doubt);
-            let error = read::clear_locks(spool, &name, pid, tell).err()?;
-            Some(Done::LocksNotCleared(name, error))
-        }
-    }
+struct Writer<'t> {
+    spool: &'t Spool,
+    put: &'t Results,
+    duplicates: &'t Duplicates,
+    composer: Option<Composer>,
+    /// Notes that are written together, when something else is to be done.
+    notes: Vec<NoteRequest>,
+    /// Lines of the status log, which come after them.
+    lines: Vec<StatusRequest>,
+    /// What was done.
+    portion: Vec<Done>,
 }
 
-fn write_note(spool: &Spool, request: NoteRequest) -> Done {
-    let remark = Remark {
-        offsets: &request.offsets,
-        occasion: request.occasion,
-        time: request.time,
-        notary: &request.notary,
-        message: &request.message,
-    };
-    Done::Noted(request.ticket, note::write(spool, &request.name, &remark))
+impl Writer<'_> {
+    fn take(&mut self, request: WriteRequest) {
+        let done = match request {
+            WriteRequest::Note(request) => return self.notes.push(*request),
+            WriteRequest::Status(request) => return self.lines.push(request),
+            WriteRequest::Remove(name, aside) => {
+                self.write_notes();
+                if let Some(composer) = &mut self.composer {
+                    composer.forget(&name);
+                }
+                let removed = take_out(self.spool, &name, aside);
+                Done::Removed(name, removed)
+            }
+            WriteRequest::KeepOrders(path, orders) => {
+                Done::OrdersKept(orders::write(&path, &orders))
+            }
+            WriteRequest::ClearLocks(name, pid) => {
+                let tell = &mut |doubt: &Doubt| self.duplicates.tell(doubt);
+                match read::clear_locks(self.spool, &name, pid, tell) {
+                    Ok(_) => return,
+                    Err(error) => Done::LocksNotCleared(name, error),
+                }
+            }
+        };
+        // What was asked for is done even if nobody wants to know.
+        self.put.gather(&mut self.portion, done);
+    }
+
+    /// A message is there until all about it is written.
+    fn write_notes(&mut self) {
+        if !self.notes.is_empty() {
+            notes::write_all(self.spool, std::mem::take(&mut self.notes), self.put);
+        }
+        if let Some(composer) = &mut self.composer {
+            self.lines.drain(..).for_each(|request| composer.add(self.spool, &request));
+        }
+    }
 }
 
 fn take_out(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {

@@ -55,7 +55,7 @@ impl Credentials {
 
     /// Begins a login with SCRAM.
     pub fn scram(&self) -> io::Result<scram::Client> {
-        scram::Client::new(&self.user, self.password.as_bytes())
+        scram::Client::new(&self.user, &self.password)
     }
 
     /// The proof that we know the password: `challenge` is the line that a server sends behind the greeting,

@@ -62,10 +62,14 @@ use std::io::{self, IsTerminal, Write};
 
 /// Runs the program. Returns the exit status.
 pub fn main(options: Options) -> i32 {
+    let is_check = matches!(options.command, Some(Command::Check(_)));
     let failure = match options.check().and_then(|options| run(&options)) {
         Ok(status) => return status,
         Err(failure) => failure,
     };
+    if is_check {
+        return console::check_in_vain(&failure);
+    }
     if failure.is_worth_a_word() {
         complain(&failure);
     }

@@ -4,10 +4,12 @@
 //! manual page are made from these definitions. The first paragraph of a comment is what `--help` says;
 //! the manual has all of it.
 
-use super::console::Command;
+use super::console::{Command, check_in_vain};
 use super::credentials::Credentials;
 use super::failure::Failure;
-use clap::{ArgAction, Args, Parser};
+use crate::command_line;
+use clap::{ArgAction, Args, CommandFactory, Parser};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Show the queue of a running scheduler
@@ -195,6 +197,26 @@ pub enum Family {
 }
 
 impl Options {
+    /// The command line of this process. Prints help or what is wrong, and exits, where that is called for.
+    pub fn of_process() -> Options {
+        Options::try_parse().unwrap_or_else(|error| {
+            if error.use_stderr() && Options::means_check(std::env::args_os()) {
+                let text = error.to_string();
+                let first = text.lines().next().unwrap_or_default();
+                let failure = Failure::Usage(first.replacen("error: ", "", 1));
+                std::process::exit(check_in_vain(&failure));
+            }
+            command_line::refuse(&error)
+        })
+    }
+
+    /// Whether a command line that has something wrong in it is one of `mailq check`, whose callers
+    /// read exit statuses of their own.
+    fn means_check(arguments: impl Iterator<Item = OsString>) -> bool {
+        let matches = Options::command().ignore_errors(true).try_get_matches_from(arguments);
+        matches.is_ok_and(|matches| matches.subcommand_name() == Some("check"))
+    }
+
     /// What is wrong with the command line that the parser does not see. Moves the host to where it is
     /// looked for.
     pub fn check(mut self) -> Result<Options, Failure> {
@@ -258,7 +280,6 @@ impl Classic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(arguments: &str) -> Result<Options, clap::Error> {
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
@@ -275,6 +296,23 @@ mod tests {
         let without_long_name =
             Options::command().get_opts().filter(|option| option.get_long().is_none()).count();
         assert_eq!(without_long_name, 0);
+    }
+
+    #[test]
+    fn a_check_is_known_by_its_name_whatever_else_is_wrong() {
+        for (arguments, expected) in [
+            ("check --warn-age x", true),
+            ("-Z zmailer.conf check --crit-count", true),
+            ("check --no-such-option", true),
+            ("check smtp/* other", true),
+            ("list --no-such-option", false),
+            ("list check extra more", false),
+            ("-p check --no-such-option", false),
+        ] {
+            let words = std::iter::once("mailq").chain(arguments.split(' '));
+            assert!(parse(arguments).is_err(), "{arguments}");
+            assert_eq!(Options::means_check(words.map(OsString::from)), expected, "{arguments}");
+        }
     }
 
     #[test]

@@ -83,7 +83,12 @@ impl Server {
         let resolved =
             within(TIME_TO_RESOLVE, move || (name, port).to_socket_addrs().map(Vec::from_iter));
         let failed = |why: String| {
-            Failure::Unavailable(format!("the address of {host} cannot be found: {why}"))
+            // Whoever mistypes a command names a host.
+            let advice = match host.contains('.') {
+                true => "",
+                false => "\nmailq: if it was meant to be a command: option --help lists them",
+            };
+            Failure::Unavailable(format!("the address of {host} cannot be found: {why}{advice}"))
         };
         let mut addresses = match resolved {
             Some(Ok(addresses)) => addresses,

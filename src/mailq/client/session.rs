@@ -257,12 +257,12 @@ impl<S: Read + Write> Session<S> {
 
     fn refused(&self, request: Request, said: &[u8]) -> Failure {
         let Request { line: request, needs } = request;
-        // Anything else says what is wrong.
+        // Anything else says what is wrong: several things with TABs between them.
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
             .iter()
             .any(|start| said.starts_with(start));
         if !is_denial {
-            return Failure::Unavailable(visible(said));
+            return Failure::Unavailable(visible(said).replace('\t', "\n"));
         }
         let (user, said) = (self.user.clone(), visible(said));
         Failure::Denied(Denial::Request { request, user, needs, said })

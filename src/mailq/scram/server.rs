@@ -174,10 +174,10 @@ mod tests {
     }
 
     fn log_in(user: &str, password: &str) -> Result<(), Fault> {
-        let client = Client::new(user, password.as_bytes()).expect("random numbers");
+        let client = Client::new(user, password).expect("random numbers");
         let first = ClientFirst::parse(client.first().as_bytes())?;
         assert_eq!(first.user, user.as_bytes());
-        let stored = Stored::with_salt("pässword".as_bytes(), b"salt".to_vec(), 4096);
+        let stored = Stored::with_salt("pässword", b"salt".to_vec(), 4096);
         let server = Server::new(first, stored, &chance(&[7; 32], "once"));
         let (last, proven) = client.prove(server.first().as_bytes())?;
         proven.verify(server.finish(last.as_bytes())?.as_bytes())

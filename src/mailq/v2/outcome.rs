@@ -93,8 +93,8 @@ pub fn counted(effect: &Effect) -> String {
     format!("{messages} messages, {recipients} recipients, and {busy} that agents have")
 }
 
-/// Makes sense of what is told, with its line end, whatever is in it.
+/// Makes one line of what is told, with its line end, whatever is in it. Several reasons have TABs between them.
 pub fn refuse(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = text.replace(|c: char| c.is_control() && c != '\t', " ");
     format!("-{line}\n")
 }

@@ -301,7 +301,9 @@ impl Session {
             Next::Over => {
                 let answer = doing.deed.tell();
                 out.extend_from_slice(answer.as_bytes());
-                let (who, answer) = (self.author(), answer.trim_end());
+                // Where there are several reasons, the log has had them.
+                let first = answer.split('\t').next().unwrap_or_default();
+                let (who, answer) = (self.author(), first.trim_end());
                 let text = format!("MAILQ: {who} is answered: {answer}");
                 around.remarks.push(Remark::Notable(text));
                 return ControlFlow::Continue(());

@@ -19,6 +19,7 @@ fn arrival(base: &str) -> Arrival {
             .expect("a name"),
         modified: Timestamp::from_parts(1_795_255_449, 852_372_354),
         created: Timestamp::from_parts(-1, 5),
+        priority: 5,
         owes_report: true,
         leftover: Some(ControlFileError::new(17, "strange")),
         turns: vec![b"a.test".as_slice().into()],

@@ -130,6 +130,7 @@ impl Rehearsal {
             name: SpoolName::new(HashFolder::TOP, base.as_bytes()).expect("a name"),
             modified: self.now - Duration::from_secs(self.random.u64(0..100)),
             created: self.now,
+            priority: 5,
             owes_report: self.random.u32(0..10) == 0,
             leftover: None,
             turns: Vec::new(),

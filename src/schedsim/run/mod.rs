@@ -184,7 +184,7 @@ fn simulate(
             break;
         }
     }
-    Summary::new(name, options.seed, length, &simulation.observer)
+    Summary::new(name, options.seed, length, &world.mail, &simulation.observer)
 }
 
 fn say_speed(summary: &Summary, took: Duration) {

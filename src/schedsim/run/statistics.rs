@@ -1,11 +1,12 @@
 //! What is counted while a simulation runs.
 
-use crate::agent::protocol::Status;
-use crate::scheduler::{Action, Destination, Event, Scheduler};
+use crate::agent::protocol::{Answer, Status};
+use crate::scheduler::{Action, AgentId, Destination, Event, Scheduler};
 use crate::simulation::memory_file::MemoryFile;
 use crate::simulation::observer::{At, Observer};
 use crate::time::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 /// Everything that was counted.
 pub struct Statistics {
@@ -22,6 +23,7 @@ pub struct Statistics {
     numbers: HashMap<Destination, usize>,
     /// A message that has rested on disk, and arrives again.
     comes_back: Option<u64>,
+    agents: HashMap<AgentId, Agent>,
     /// Queues and agents over time.
     pub samples: Vec<Sample>,
 }
@@ -39,6 +41,53 @@ pub struct Fate {
     pub expired: u64,
     /// Time from arrival to delivery of each delivered recipient, in milliseconds.
     pub delays: Vec<u32>,
+    /// Jobs that agents were given.
+    pub jobs: Jobs,
+}
+
+/// Jobs of one destination.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    /// How many there were.
+    pub count: u64,
+    /// Those that ended with the host not reached.
+    pub not_reached: u64,
+    /// Agents that have one now.
+    at_work: u64,
+    /// Sum of the agents at work, at the start of each.
+    sum: u64,
+    /// Sum of their squares.
+    squares: u64,
+}
+
+impl Jobs {
+    fn begin(&mut self) {
+        self.count += 1;
+        self.at_work += 1;
+        self.sum += self.at_work;
+        self.squares += self.at_work * self.at_work;
+    }
+
+    fn end(&mut self, was_reached: bool) {
+        self.at_work -= 1;
+        self.not_reached += u64::from(!was_reached);
+    }
+
+    /// Agents at work at the start of a job, this one included: mean and standard deviation.
+    pub fn concurrency(&self) -> (f64, f64) {
+        let count = self.count.max(1) as f64;
+        let mean = self.sum as f64 / count;
+        (mean, (self.squares as f64 / count - mean * mean).max(0.0).sqrt())
+    }
+}
+
+/// An agent, as far as it concerns its jobs.
+struct Agent {
+    channel: Rc<[u8]>,
+    host: Rc<[u8]>,
+    jobs: VecDeque<Destination>,
+    /// The host of its present job was not reached.
+    is_lost: bool,
 }
 
 /// Queues and agents at one time.
@@ -65,6 +114,7 @@ impl Statistics {
             destinations: Vec::new(),
             numbers: HashMap::new(),
             comes_back: None,
+            agents: HashMap::new(),
             samples: Vec::new(),
         }
     }
@@ -72,6 +122,32 @@ impl Statistics {
     /// Keeps a sample.
     pub fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
+    }
+
+    fn fed(&mut self, agent: AgentId, job: &[u8]) {
+        let Some(agent) = self.agents.get_mut(&agent) else {
+            return;
+        };
+        let host = job.trim_ascii_end().split(|byte| *byte == b'\t').nth(1);
+        let destination = Destination::new(&agent.channel, host.unwrap_or(&agent.host));
+        agent.jobs.push_back(destination.clone());
+        self.fate(destination).jobs.begin();
+    }
+
+    fn said(&mut self, agent: AgentId, line: &[u8]) {
+        let Some(agent) = self.agents.get_mut(&agent) else {
+            return;
+        };
+        match Answer::parse(line) {
+            Answer::Report(report) => agent.is_lost |= report.status == Status::DeferAll,
+            Answer::Hungry => {
+                let was_reached = !std::mem::take(&mut agent.is_lost);
+                if let Some(destination) = agent.jobs.pop_front() {
+                    self.fate(destination).jobs.end(was_reached);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn fate(&mut self, destination: Destination) -> &mut Fate {
@@ -85,6 +161,7 @@ impl Statistics {
                 failed: 0,
                 expired: 0,
                 delays,
+                jobs: Jobs::default(),
             });
         }
         &mut self.destinations[number]
@@ -115,19 +192,33 @@ impl Observer for Statistics {
         if let Event::Recalled { number, .. } = event {
             self.comes_back = Some(*number);
         }
-        if let Event::Arrived(arrival) = event
-            && self.comes_back.take() != Some(arrival.name.number())
-        {
-            for group in &arrival.groups {
-                let destination = Destination::new(&group.channel, &group.host);
-                self.fate(destination).recipients += group.offsets.len() as u64;
+        match event {
+            Event::Arrived(arrival) if self.comes_back.take() == Some(arrival.name.number()) => {}
+            Event::Arrived(arrival) => {
+                for group in &arrival.groups {
+                    let destination = Destination::new(&group.channel, &group.host);
+                    self.fate(destination).recipients += group.offsets.len() as u64;
+                }
             }
+            Event::AgentSaid { agent, line } => self.said(*agent, line),
+            Event::AgentEnded { agent, .. } => {
+                let agent = self.agents.remove(agent);
+                let jobs = agent.into_iter().flat_map(|agent| agent.jobs);
+                jobs.for_each(|destination| self.fate(destination).jobs.end(true));
+            }
+            _ => {}
         }
     }
 
     fn decided(&mut self, at: At, action: &Action) {
         match action {
-            Action::StartAgent { .. } => self.agents_started += 1,
+            Action::StartAgent { agent, channel, host, .. } => {
+                self.agents_started += 1;
+                let (channel, host) = (channel.clone(), host.clone());
+                let known = Agent { channel, host, jobs: VecDeque::new(), is_lost: false };
+                self.agents.insert(*agent, known);
+            }
+            Action::Feed { agent, job } => self.fed(*agent, job),
             Action::Statistics(end) => {
                 let delay = at.wall.since(end.spool_id.modified).as_millis();
                 let fate = self.fate(end.destination.clone());

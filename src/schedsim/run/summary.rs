@@ -2,6 +2,7 @@
 //! are in seconds.
 
 use super::statistics::{Fate, Sample, Statistics};
+use super::world::Mail;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct Summary {
     pub length: f64,
     /// Everything together.
     pub totals: Totals,
+    /// Mail of each kind, in the order of the world's file.
+    pub mail: Vec<Kind>,
     /// The busiest threads, the busiest first.
     pub threads: Vec<Thread>,
     /// All queues together over time.
@@ -67,6 +70,19 @@ pub struct Delay {
     pub longest: f64,
 }
 
+/// What became of mail of one kind: of all destinations that its host may mean.
+#[derive(Serialize, Clone, Debug)]
+pub struct Kind {
+    /// `channel/host`, as in the world's file.
+    pub destinations: String,
+    /// Recipients that came.
+    pub recipients: u64,
+    /// Recipients that were delivered.
+    pub delivered: u64,
+    /// From arrival to delivery.
+    pub delay: Delay,
+}
+
 /// What became of the mail for one destination.
 #[derive(Serialize, Clone, Debug)]
 pub struct Thread {
@@ -82,6 +98,14 @@ pub struct Thread {
     pub expired: u64,
     /// From arrival to delivery.
     pub delay: Delay,
+    /// Jobs that agents were given for it.
+    pub jobs: u64,
+    /// Those that ended with the host not reached.
+    pub not_reached: u64,
+    /// Agents at work at the start of a job, on average.
+    pub concurrency: f64,
+    /// The standard deviation of that.
+    pub concurrency_deviation: f64,
     /// Its queue over time.
     pub over_time: Vec<Point>,
 }
@@ -99,7 +123,13 @@ pub struct Point {
 
 impl Summary {
     /// Sums up a simulation.
-    pub fn new(configuration: &str, seed: u64, length: Duration, of: &Statistics) -> Summary {
+    pub fn new(
+        configuration: &str,
+        seed: u64,
+        length: Duration,
+        mail: &[Mail],
+        of: &Statistics,
+    ) -> Summary {
         let seconds = |sample: &Sample| sample.time.since(of.start).as_secs_f64();
         let mut busiest: Vec<&Fate> = of.destinations.iter().collect();
         busiest.sort_by(|a, b| {
@@ -120,6 +150,7 @@ impl Summary {
             seed,
             length: length.as_secs_f64(),
             totals: Totals::new(of, &over_time),
+            mail: mail.iter().map(|mail| Kind::new(mail, of)).collect(),
             threads,
             over_time,
         }
@@ -150,6 +181,27 @@ impl Totals {
     }
 }
 
+impl Kind {
+    fn new(mail: &Mail, of: &Statistics) -> Kind {
+        let is_its = |fate: &&Fate| {
+            let to = &fate.destination;
+            let (start, end) = mail.host.split_once('*').unwrap_or((&mail.host, ""));
+            let rest = to.host().strip_prefix(start.as_bytes());
+            let number = rest.and_then(|rest| rest.strip_suffix(end.as_bytes()));
+            let fits = number.is_some_and(|number| number.iter().all(u8::is_ascii_digit));
+            to.channel() == mail.channel.as_bytes() && fits
+        };
+        let fates: Vec<&Fate> = of.destinations.iter().filter(is_its).collect();
+        let delays: Vec<u32> = fates.iter().flat_map(|fate| fate.delays.iter().copied()).collect();
+        Kind {
+            destinations: format!("{}/{}", mail.channel, mail.host),
+            recipients: fates.iter().map(|fate| fate.recipients).sum(),
+            delivered: delays.len() as u64,
+            delay: Delay::new(delays),
+        }
+    }
+}
+
 impl Thread {
     fn new(fate: &Fate, of: &Statistics) -> Thread {
         let point = |sample: &Sample| {
@@ -159,6 +211,7 @@ impl Thread {
             let time = sample.time.since(of.start).as_secs_f64();
             Point { time, queued: u64::from(queued), agents }
         };
+        let (concurrency, concurrency_deviation) = fate.jobs.concurrency();
         Thread {
             destination: fate.destination.to_string(),
             recipients: fate.recipients,
@@ -166,6 +219,10 @@ impl Thread {
             failed: fate.failed,
             expired: fate.expired,
             delay: Delay::new(fate.delays.clone()),
+            jobs: fate.jobs.count,
+            not_reached: fate.jobs.not_reached,
+            concurrency,
+            concurrency_deviation,
             over_time: of.samples.iter().map(point).collect(),
         }
     }

@@ -10,6 +10,10 @@ const TIMES: usize = 12;
 /// All tables: totals side by side, then the busiest threads of each configuration.
 pub fn text(summaries: &[Summary]) -> String {
     let mut out = totals(summaries);
+    if summaries.iter().any(|summary| summary.mail.len() > 1) {
+        out += "\nby kind of mail\n\n";
+        out += &kinds(summaries);
+    }
     for summary in summaries {
         write!(out, "\nbusiest threads under {}\n\n", summary.configuration).expect("a String");
         out += &threads(&summary.threads);
@@ -45,8 +49,45 @@ fn totals(summaries: &[Summary]) -> String {
     aligned(&rows)
 }
 
+fn kinds(summaries: &[Summary]) -> String {
+    let head = ["", "", "recipients", "delivered", "50 %", "90 %", "99 %", "longest"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let count = summaries.iter().map(|summary| summary.mail.len()).max().unwrap_or_default();
+    for index in 0..count {
+        for summary in summaries {
+            let Some(kind) = summary.mail.get(index) else {
+                continue;
+            };
+            let Delay { p50, p90, p99, longest } = kind.delay;
+            rows.push(vec![
+                kind.destinations.clone(),
+                summary.configuration.clone(),
+                thousands(kind.recipients),
+                thousands(kind.delivered),
+                time(p50),
+                time(p90),
+                time(p99),
+                time(longest),
+            ]);
+        }
+    }
+    aligned(&rows)
+}
+
 fn threads(threads: &[Thread]) -> String {
-    let head = ["", "recipients", "delivered", "failed", "expired", "50 %", "99 %", "longest"];
+    let head = [
+        "",
+        "recipients",
+        "delivered",
+        "failed",
+        "expired",
+        "50 %",
+        "99 %",
+        "longest",
+        "jobs",
+        "not reached",
+        "agents",
+    ];
     let mut rows = vec![head.map(String::from).to_vec()];
     for thread in threads {
         let Delay { p50, p99, longest, .. } = thread.delay;
@@ -59,6 +100,9 @@ fn threads(threads: &[Thread]) -> String {
             time(p50),
             time(p99),
             time(longest),
+            thousands(thread.jobs),
+            thousands(thread.not_reached),
+            format!("{:.2}", thread.concurrency),
         ]);
     }
     aligned(&rows)

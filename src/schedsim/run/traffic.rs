@@ -17,6 +17,8 @@ struct Stream {
     random: fastrand::Rng,
     next: Option<Timestamp>,
     until: Option<Timestamp>,
+    /// So many may still come.
+    left: Option<u64>,
 }
 
 impl Traffic {
@@ -27,7 +29,8 @@ impl Traffic {
         let streams = world.mail.iter().map(|mail| {
             let until = mail.until.map(|until| start + until.0);
             let random = fastrand::Rng::with_seed(seeds.u64(..));
-            let mut stream = Stream { mail: mail.clone(), random, next: None, until };
+            let mut stream =
+                Stream { mail: mail.clone(), random, next: None, until, left: mail.messages };
             stream.next = stream.after(start + mail.from.0);
             stream
         });
@@ -57,6 +60,9 @@ impl Traffic {
 impl Stream {
     /// When the message after one at `time` comes: independent of all others (a Poisson process).
     fn after(&mut self, time: Timestamp) -> Option<Timestamp> {
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1)?;
+        }
         let mean = 60.0 / self.mail.per_minute;
         let wait = -(1.0 - self.random.f64()).ln() * mean;
         let next = time + Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
@@ -66,9 +72,15 @@ impl Stream {
     fn compose(&mut self, number: u64) -> Vec<u8> {
         let [least, most] = self.mail.recipients;
         let count = self.random.u32(least..=most);
-        let host = self.mail.host.replace('*', &self.random.u32(1..=self.mail.hosts).to_string());
+        let first = self.random.u32(1..=self.mail.hosts) - 1;
+        let host = |index: u32| {
+            // One after the other, beginning with any.
+            let offset = if self.mail.scattered { index } else { 0 };
+            let number = (first + offset % self.mail.hosts) % self.mail.hosts + 1;
+            self.mail.host.replace('*', &number.to_string())
+        };
         let recipient = |index| Recipient {
-            address: Address::new(&self.mail.channel, &host, &format!("user{index}"), 65534),
+            address: Address::new(&self.mail.channel, &host(index), &format!("user{index}"), 65534),
             notify: match &self.mail.notify[..] {
                 "" => String::new(),
                 when => format!("NOTIFY={when}"),
@@ -82,6 +94,7 @@ impl Stream {
         let draft = Draft {
             name: number.to_string(),
             body_offset: 0,
+            priority: None,
             log_id: String::from("<simulated>"),
             groups: vec![group],
         };

@@ -56,6 +56,15 @@ pub struct Host {
     pub spread: Option<Span>,
     /// Connections that are taken at a time.
     pub connections: Option<usize>,
+    /// Connections stay open for the next message.
+    #[serde(default = "yes")]
+    pub keeps: bool,
+    /// Where they do not: connections that may wait until they are taken.
+    #[serde(default)]
+    pub queue: usize,
+    /// How long it takes to find out that there is no room for one more.
+    #[serde(default)]
+    pub full_timeout: Span,
     /// Part of all recipients that are deferred, 0 to 1.
     #[serde(default)]
     pub defer: Part,
@@ -96,6 +105,11 @@ pub struct Mail {
     /// How many recipients a message has: from, to.
     #[serde(default = "one_recipient")]
     pub recipients: [u32; 2],
+    /// Each recipient of a message has a host of its own.
+    #[serde(default)]
+    pub scattered: bool,
+    /// So many messages come at most.
+    pub messages: Option<u64>,
     /// When the first comes, from the start of the simulation.
     #[serde(default)]
     pub from: Span,
@@ -117,6 +131,10 @@ pub struct Part(pub f64);
 /// A pattern for names.
 #[derive(Clone, Debug)]
 pub struct Pattern(pub glob::Pattern);
+
+const fn yes() -> bool {
+    true
+}
 
 const fn one() -> u32 {
     1
@@ -192,6 +210,9 @@ impl Host {
             latency: span(self.latency, usual.latency),
             spread: span(self.spread, usual.spread),
             connections: self.connections.unwrap_or(usual.connections),
+            keeps: self.keeps,
+            queue: self.queue,
+            full_timeout: self.full_timeout.0,
             defer_rate: self.defer.0,
             fail_rate: self.fail.0,
             outages: self.outage.iter().map(|down| down.outage(start)).collect(),

@@ -3,6 +3,7 @@
 mod agents;
 mod batch;
 mod feeding;
+mod jobs;
 mod learned;
 mod lifecycle;
 mod limits;
@@ -226,6 +227,7 @@ pub fn arrival(
         name: name(number),
         modified,
         created,
+        priority: 5,
         owes_report: false,
         leftover: None,
         turns: Vec::new(),

@@ -1,7 +1,9 @@
 //! Orders of operators.
 
 use super::super::select::{Cursor, Selector};
-use super::super::standing::{Author, Destinations, Hold, LimitName, Scope, Standing};
+use super::super::standing::{
+    Author, Destinations, Hold, LimitName, MOST_HELD_MESSAGES, Scope, Standing,
+};
 use super::super::why::Why;
 use super::*;
 use crate::spool::SpoolId;
@@ -482,6 +484,29 @@ fn messages_are_held_and_released_together() {
     let effect = world.order(Order::ReleaseMessages(vec![id(3), id(4)]));
     assert_eq!((effect.messages, effect.recipients), (1, 1));
     assert_eq!(world.core.standing_orders().len(), 1);
+}
+
+/// Each message that is held one by one takes room in the file of orders.
+#[test]
+fn not_everything_can_be_held_one_by_one() {
+    let mut world = World::new(ONE);
+    world.messages(1..=3, "c/a.test");
+    let id = |number| SpoolId { number, modified: START };
+    let author = Author { name: "root".to_string(), since: START };
+    // Held before, and not read yet.
+    for number in 10..10 + MOST_HELD_MESSAGES as u64 - 2 {
+        let (scope, author) = (Scope::Message(id(number)), author.clone());
+        let hold = Hold { scope, author, reason: String::new() };
+        world.core.handle(world.now, Event::Standing(Standing::Hold(hold)));
+    }
+    let messages = vec![id(1), id(2), id(3)];
+    let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
+    assert_eq!((effect.messages, effect.refusal), (2, Some(OrderRefusal::TooMany)));
+    let more = Order::Hold { scope: Scope::Message(id(3)), reason: String::new() };
+    assert_eq!(world.order(more.clone()).refusal, Some(OrderRefusal::TooMany));
+    assert_eq!(world.order(Order::ReleaseMessages(vec![id(1)])).messages, 1);
+    assert_eq!((world.order(more).refusal, world.why(1).len()), (None, 1));
+    assert!(matches!(&world.why(3)[..], [Why::Held { .. }]));
 }
 
 /// What cannot be noted is told at once, and noted later.

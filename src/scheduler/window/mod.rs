@@ -329,6 +329,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether a thread waits for room in its window.
+    pub(super) fn waits_for_window(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.keeps_waiting(thread))
+    }
+
     /// A thread is not among the ready ones of its ring any more.
     pub(super) fn is_unready_in_window(&mut self, thread: ThreadId) {
         if let Some(window) = self.threads[thread].window {

@@ -45,6 +45,7 @@ fn check(letter: Letter) {
     let draft = Draft {
         name: "4711".to_string(),
         body_offset: 0,
+        priority: None,
         log_id: letter.id,
         groups: vec![letter.group],
     };

@@ -80,7 +80,7 @@ pub enum Command {
     /// Tell in one line and an exit status whether somebody has to look
     ///
     /// The exit status is 0 if all is well, 1 for a warning, 2 if it is critical or there is no scheduler, 3 if
-    /// nobody knows. The line has performance data, as programs that watch systems read it.
+    /// nobody knows, as with a command line that cannot be used. The line has performance data, as programs that watch systems read it.
     Check(Check),
     /// Put something on hold: it is not tried any more until it is released
     ///

@@ -87,7 +87,20 @@ fn carry_out<W: Write>(
         reason,
         manner: agreement.manner.clone(),
     };
-    let give = |order: Order, paper: &mut Paper<W>| with(&mut |session| order.give(session, paper));
+    let give = |order: Order, paper: &mut Paper<W>| {
+        if order.needs_a_yes() {
+            let mut is_something = false;
+            with(&mut |session| {
+                is_something = order.count(session, paper)?;
+                Ok(())
+            })?;
+            // Nobody waits for the answer: a scheduler closes sessions in which nothing is asked for long.
+            if !is_something || !order.is_meant(paper)? {
+                return Ok(());
+            }
+        }
+        with(&mut |session| order.give(session, paper))
+    };
     match command {
         Command::Hold { agreement, reason } => {
             give(order(Verb::Hold, agreement, false, reason.clone()), paper)
@@ -209,6 +222,14 @@ fn interval_of(seconds: f64) -> Result<Duration, Failure> {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => Err(Failure::Usage("it can be shown every 0.1 to 86400 seconds".to_string())),
     }
+}
+
+/// What a check says that could not be made, with the exit status.
+pub fn check_in_vain(failure: &Failure) -> i32 {
+    let (state, line) = check::of_failure(failure);
+    // If that cannot be printed, the status must do.
+    drop(writeln!(io::stdout(), "{line}"));
+    state as i32
 }
 
 /// Programs that watch systems read one line of standard output, and the exit status, whatever happens.

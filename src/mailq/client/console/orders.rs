@@ -80,25 +80,40 @@ pub struct Order {
 }
 
 impl Order {
+    /// Whether somebody is to be asked first.
+    pub fn needs_a_yes(&self) -> bool {
+        let asks = self.verb.is_final() && !self.manner.yes && !self.manner.dry_run;
+        asks && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// Tells what the order is about. Tells whether there is anything.
+    pub fn count<S: Read + Write, W: Write>(
+        &self,
+        session: &mut Session<S>,
+        paper: &mut Paper<W>,
+    ) -> Result<bool, Failure> {
+        let outcome: Outcome = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
+        self.tell(&outcome, paper)?;
+        Ok(outcome.messages > 0 || outcome.busy > 0)
+    }
+
+    /// Asks whether it is meant. That may take somebody any time.
+    pub fn is_meant<W: Write>(&self, paper: &mut Paper<W>) -> Result<bool, Failure> {
+        paper.plain("Go on? [y/N] ")?;
+        paper.flush()?;
+        let is_meant = is_yes();
+        if !is_meant {
+            paper.line("Nothing was done.")?;
+        }
+        Ok(is_meant)
+    }
+
     /// Gives the order, and tells what came of it.
     pub fn give<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
         paper: &mut Paper<W>,
     ) -> Result<(), Failure> {
-        let asks = self.verb.is_final() && !self.manner.yes && !self.manner.dry_run;
-        if asks && io::stdin().is_terminal() && io::stdout().is_terminal() {
-            let outcome: Outcome = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
-            self.tell(&outcome, paper)?;
-            if outcome.messages == 0 && outcome.busy == 0 {
-                return Ok(());
-            }
-            paper.plain("Go on? [y/N] ")?;
-            paper.flush()?;
-            if !is_yes() {
-                return Ok(paper.line("Nothing was done.")?);
-            }
-        }
         let said = session.ask_for_line(self.request(self.manner.dry_run)?)?;
         if self.manner.json {
             return Ok(paper.line(&harmless(without_ok(&said)))?);
@@ -194,7 +209,7 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
     if !LIMITS.contains(&limit) || !is_number {
         return Err(wrong());
     }
-    let mut line = format!("SET {} {setting}", scope(what)?);
+    let mut line = format!("SET {} {setting}", scope(what, limit)?);
     if let Some(span) = until {
         if read_span(span).is_none_or(|span| span <= 0.0) {
             return Err(Failure::Usage(format!("{span} is no span; 90s, 30m, 2h and 5d are")));
@@ -212,16 +227,20 @@ pub fn unset(words: &[String]) -> Result<Request, Failure> {
     if !LIMITS.contains(&limit.as_str()) {
         return Err(wrong());
     }
-    Ok(Request::new(format!("UNSET {} {limit}", scope(what)?), "SET"))
+    Ok(Request::new(format!("UNSET {} {limit}", scope(what, limit)?), "SET"))
 }
 
 /// What can be set.
 const LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
-fn scope(what: &[String]) -> Result<String, Failure> {
+fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
     match what {
         // It takes the name of some ring; the limit is that of all.
-        [] => Ok("ring=*/*".to_string()),
+        [] if limit == "maxta" => Ok("ring=*/*".to_string()),
+        [] => Err(Failure::Usage(format!(
+            "{limit} of which ring? Name it, as in ring=smtp/* (rings lists them), or for maxthr a \
+             destination"
+        ))),
         [what] => Ok(quoted(&target(what))),
         _ => Err(Failure::Usage("it can be about one thing only".to_string())),
     }
@@ -283,11 +302,12 @@ mod tests {
             ("a b maxta=1", None),
             ("min=1", None),
             ("maxta=1", Some("x")),
+            ("maxring=1", None),
         ] {
             assert!(set(&words(text), until).is_err(), "{text}");
         }
         assert_eq!(unset(&words("a/b maxthr")).expect("good").line, "UNSET a/b maxthr");
-        assert!(unset(&words("a/b")).is_err());
+        assert!(unset(&words("a/b")).is_err() && unset(&words("maxthr")).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::paper::Paper;
 use crate::mailq::client::failure::Failure;
-use crate::mailq::scram::Stored;
+use crate::mailq::scram::{Stored, prepared};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -19,7 +19,8 @@ pub fn print<W: Write>(
     if password.is_empty() {
         return Err(Failure::Usage("the password is empty".to_string()));
     }
-    let stored = Stored::of_password(password.as_bytes())
+    let password = prepared(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+    let stored = Stored::of_password(&password)
         .map_err(|error| Failure::Installation(format!("/dev/urandom: {error}")))?;
     Ok(paper.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
 }

@@ -116,7 +116,7 @@ fn print_state<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<
 
 fn busy(threads: &[&Thread], now: f64) -> Table {
     let mut table = Table::new(&[
-        ("BUSIEST", Column::Text),
+        ("BUSIEST", Column::Name),
         ("MSGS", Column::Number),
         ("RCPTS", Column::Number),
         ("OLDEST", Column::Number),
@@ -139,7 +139,7 @@ fn busy(threads: &[&Thread], now: f64) -> Table {
 
 fn trouble(threads: &[&Thread]) -> Table {
     let mut table = Table::new(&[
-        ("MOST TROUBLED", Column::Text),
+        ("MOST TROUBLED", Column::Name),
         ("TRIES", Column::Number),
         ("LAST TEXT", Column::Text),
     ]);
@@ -156,7 +156,7 @@ fn trouble(threads: &[&Thread]) -> Table {
 /// The table of rings.
 pub fn ring_table(rings: &[&Ring]) -> Table {
     let mut table = Table::new(&[
-        ("RING", Column::Text),
+        ("RING", Column::Name),
         ("MSGS", Column::Number),
         ("DESTS", Column::Number),
         ("AGENTS", Column::Number),
@@ -205,6 +205,7 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
         "window" => ("window full", Style::Plain),
         "pace" => ("paced", Style::Plain),
         "no-command" => ("no command", Style::Bad),
+        "kept" => ("kept back", Style::Odd),
         // A limit.
         other => (other, Style::Odd),
     };

@@ -1,7 +1,8 @@
 //! Tables whose columns line up and fit the terminal.
 //!
-//! Each column is as wide as its widest cell. Where the lines would be too long, the columns that may be cut
-//! give way, the widest first; the last column, if it may be cut, takes what is left.
+//! Each column is as wide as its widest cell. Where the lines would be too long, texts give way, the widest first;
+//! and where that is not enough, they are left out, so that names can be read: those are what one says in the next
+//! command. Only then are names cut.
 
 use super::paper::{Paper, Style};
 use super::words::{cut, width};
@@ -22,7 +23,9 @@ pub enum Column {
     Number,
     /// Short words: to the left.
     Word,
-    /// Texts: to the left, and cut where there is no room.
+    /// Names: to the left, and cut where there is no room in any other way.
+    Name,
+    /// Texts: to the left, and cut or left out where there is no room.
     Text,
 }
 
@@ -72,6 +75,9 @@ impl Table {
             if *column == Column::Number {
                 blanks += missing;
             }
+            if *room == 0 {
+                continue;
+            }
             if !shown.is_empty() {
                 paper.plain(&" ".repeat(blanks))?;
                 paper.styled(&shown, *style)?;
@@ -91,12 +97,30 @@ impl Table {
         let Some(columns) = columns else {
             return widths.into_iter().map(|width| width.min(WIDEST)).collect();
         };
-        let gaps = GAP * widths.len().saturating_sub(1);
+        self.narrow(Column::Text, &mut widths, columns);
+        let texts: Vec<usize> = self.places(Column::Text).collect();
+        let has_names = self.places(Column::Name).next().is_some();
+        if has_names && excess(&widths, columns) > 0 {
+            texts.into_iter().for_each(|place| widths[place] = 0);
+        }
+        self.narrow(Column::Name, &mut widths, columns);
+        widths
+    }
+
+    fn places(&self, kind: Column) -> impl Iterator<Item = usize> {
+        self.columns
+            .iter()
+            .enumerate()
+            .filter(move |(_, column)| column.1 == kind)
+            .map(|(at, _)| at)
+    }
+
+    /// Takes from columns of this kind what they are too wide, the widest first.
+    fn narrow(&self, kind: Column, widths: &mut [usize], columns: usize) {
         loop {
-            let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(columns);
-            let can_give = |place: &usize| {
-                self.columns[*place].1 == Column::Text && widths[*place] > NARROWEST
-            };
+            let excess = excess(widths, columns);
+            let can_give =
+                |place: &usize| self.columns[*place].1 == kind && widths[*place] > NARROWEST;
             let widest = (0..widths.len()).filter(can_give).max_by_key(|place| widths[*place]);
             match widest {
                 Some(place) if excess > 0 => {
@@ -107,10 +131,17 @@ impl Table {
                     let step = excess.min((widths[place] - next.max(NARROWEST)).max(1));
                     widths[place] -= step;
                 }
-                _ => return widths,
+                _ => return,
             }
         }
     }
+}
+
+/// How much longer lines are than they may be.
+fn excess(widths: &[usize], columns: usize) -> usize {
+    let shown = widths.iter().filter(|width| **width > 0);
+    let all: usize = shown.map(|width| width + GAP).sum();
+    all.saturating_sub(GAP).saturating_sub(columns)
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ fn print_threads<W: Write>(
     }
     let now = now();
     let mut table = Table::new(&[
-        ("DESTINATION", Column::Text),
+        ("DESTINATION", Column::Name),
         ("MSGS", Column::Number),
         ("RCPTS", Column::Number),
         ("TRIES", Column::Number),
@@ -265,7 +265,7 @@ fn message_table(messages: &[Message]) -> Table {
     let now = now();
     let mut table = Table::new(&[
         ("ID", Column::Word),
-        ("DESTINATION", Column::Text),
+        ("DESTINATION", Column::Name),
         ("RCPTS", Column::Number),
         ("AGE", Column::Number),
         ("TRIES", Column::Number),
@@ -353,8 +353,8 @@ fn print_agents<W: Write>(agents: &[Agent], paper: &mut Paper<W>) -> Result<(), 
     let mut table = Table::new(&[
         ("PID", Column::Number),
         ("STATE", Column::Word),
-        ("RING", Column::Text),
-        ("DESTINATION", Column::Text),
+        ("RING", Column::Name),
+        ("DESTINATION", Column::Name),
         ("JOBS", Column::Number),
         ("AGE", Column::Number),
         ("HUNGRY", Column::Number),
@@ -390,7 +390,7 @@ fn print_orders<W: Write>(orders: &[Order], paper: &mut Paper<W>) -> Result<(), 
     let now = now();
     let mut table = Table::new(&[
         ("ORDER", Column::Word),
-        ("SCOPE", Column::Text),
+        ("SCOPE", Column::Name),
         ("BY", Column::Word),
         ("SINCE", Column::Word),
         ("UNTIL", Column::Word),

@@ -2,6 +2,7 @@
 
 use super::why::Waits;
 use super::{AT_A_TIME, ago, object, refuse, seconds, text};
+use crate::config::priority::USUAL;
 use crate::mailq::report::push;
 use crate::mailq::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::mailq::v2::selection::MessageName;
@@ -28,6 +29,8 @@ struct Message {
     routed: f64,
     /// Seconds since it arrived.
     age: i64,
+    /// How urgent it is, 0 to 9, 0 first.
+    priority: u8,
     /// Recipients that are not finished.
     recipients: u32,
     /// Finished ones included.
@@ -66,6 +69,7 @@ impl Message {
             arrived: seconds(row.id.modified),
             routed: seconds(row.created),
             age: ago(now, row.id.modified),
+            priority: row.priority,
             recipients: row.pending,
             recipients_in_all: row.recipients,
             failed: row.failed,
@@ -196,6 +200,9 @@ fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
     push(out, format_args!("{} of {} {recipients} left", row.pending, row.recipients));
     if row.failed > 0 {
         push(out, format_args!(", {} failed", row.failed));
+    }
+    if row.priority != USUAL {
+        push(out, format_args!(", priority {}", row.priority));
     }
     out.extend_from_slice(match row {
         MessageRow { is_leaving: true, .. } => b"; it is leaving the spool\n",

@@ -18,8 +18,12 @@ def say(line):
         pass
 
 
+only = None  # the offsets that the present job is for, if not all
+
+
 def jobs(note=lambda *words: None):
     """Yields path and host of each job, until the end; answers #idle. Notes what it was told last."""
+    global only
     for line in sys.stdin.buffer:
         if line == b"\n" or not line.endswith(b"\n"):
             note("farewell", repr(line + sys.stdin.buffer.read()))
@@ -28,7 +32,8 @@ def jobs(note=lambda *words: None):
             note("idle")
             say("#hungry")
             continue
-        path, _, host = line[:-1].partition(b"\t")
+        path, host, *rest = line[:-1].split(b"\t") + [b""] * (line.count(b"\t") == 0)
+        only = {int(offset) for offset in rest[0].split(b",")} if rest else None
         yield path.decode(), host.decode()
     note("farewell", "nothing")
 
@@ -45,7 +50,8 @@ def recipients(text, channel, host):
             return
         if line.startswith(b"r "):
             words = line[12:].decode().split()
-            if len(words) > 2 and words[0] == channel and host in ("", words[1].lower()):
+            is_ours = len(words) > 2 and words[0] == channel and host in ("", words[1].lower())
+            if is_ours and (only is None or position in only):
                 yield position, words[2]
         position += len(line) + 1
 

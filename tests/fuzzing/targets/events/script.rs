@@ -207,6 +207,7 @@ impl Script<'_> {
             name,
             modified,
             created: self.world.now,
+            priority: 5,
             owes_report: is_odd,
             leftover: is_odd.then(|| ControlFileError::new(7, "an X line")),
             turns: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },

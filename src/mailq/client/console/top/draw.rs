@@ -20,7 +20,7 @@ const WIDE: u16 = 110;
 const AGENTS: usize = 5;
 /// What keys do.
 const KEYS: &str =
-    "q leave  ↑↓ choose  e explain  h hold  u release  r retry  s sort  p pause  ? help";
+    "q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help";
 /// The same at length.
 const HELP: [&str; 10] = [
     "q, Esc      leave",
@@ -146,6 +146,8 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: P
     let threads = state.threads();
     let is_wide = area.width >= WIDE;
     let now = state.overview.summary.time;
+    // Where there is no last text, names have what the numbers and the state leave.
+    let room = if is_wide { usize::MAX } else { usize::from(area.width.saturating_sub(58)) };
     let sorted =
         |title: &str, sort| format!("{title}{}", if state.sort == sort { "▼" } else { "" });
     let mut titles = vec![
@@ -173,7 +175,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: P
     let row = |thread: &&Thread| {
         let (state, mood) = standing(thread, now);
         let mut cells = vec![
-            Span::raw(one_line(&thread.name())),
+            Span::raw(cut(&one_line(&thread.name()), room)),
             Span::raw(right(&grouped(thread.messages), 9)),
             Span::raw(right(&grouped(thread.recipients), 9)),
             Span::raw(right(&grouped(thread.attempts), 7)),
@@ -314,7 +316,7 @@ mod tests {
                                             █
                 DESTINATION                MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
                 smtp/mx.test               1,200     2,400       6      1d   0 retry
-                smtp/a-host-with-a-rat         2         3       0     59s   1 at work
+                smtp/a-host-with-a-ra…         2         3       0     59s   1 at work
                 hold/x                         1         1      58      1h   0 on hold
 
 
@@ -331,7 +333,7 @@ mod tests {
                     4713  IDLE     0 jobs  without work    hold/*
                 Last: ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more ro…
 
-                q leave  ↑↓ choose  e explain  h hold  u release  r retry  s sort  p pause  ? he
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help
             "#]],
         );
     }
@@ -362,7 +364,7 @@ mod tests {
                     4713  IDLE     0 jobs  without work    hold/*
                 Last: ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
 
-                q leave  ↑↓ choose  e explain  h hold  u release  r retry  s sort  p pause  ? help
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help
             "#]],
         );
     }
@@ -379,23 +381,23 @@ mod tests {
             60,
             16,
             &expect![[r#"
-            1,203 messages for 2,404 recipients, 3 destinations, oldest
-            12 agents, 1 idle; up 1h14m; 1 destination on hold
-            in 0  out 10.0/s            █
-                                        █
-            DE     MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
-            sm  ┌Why it waits──────────────────────────────────────┐
-            sm  │smtp/mx.test: 1200 messages wait until 11:45:03,  │
-            ho  │in 31m, to be tried again (retries,               │
-                │scheduler.cf:12) (tried once; last: 451 ^[[31mx)  │
-                └──────────────────────────────────────────────────┘
+                1,203 messages for 2,404 recipients, 3 destinations, oldest
+                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                in 0  out 10.0/s            █
+                                            █
+                DE     MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
+                s…  ┌Why it waits──────────────────────────────────────┐
+                s…  │smtp/mx.test: 1200 messages wait until 11:45:03,  │
+                h…  │in 31m, to be tried again (retries,               │
+                    │scheduler.cf:12) (tried once; last: 451 ^[[31mx)  │
+                    └──────────────────────────────────────────────────┘
 
 
 
-            Last: ->> 451 4.4.1 ^[[31mnot now, please come back later w…
-            HOLD is refused: no
-            q leave  ↑↓ choose  e explain  h hold  u release  r retry  s
-        "#]],
+                Last: ->> 451 4.4.1 ^[[31mnot now, please come back later w…
+                HOLD is refused: no
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s s
+            "#]],
         );
     }
 

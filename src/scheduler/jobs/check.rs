@@ -1,0 +1,76 @@
+//! What must hold of the jobs of a ring.
+
+use super::{Class, Jobs};
+use std::collections::HashMap;
+
+impl Jobs {
+    /// Panics if the jobs contradict themselves: an entry that is in one index and not in the other, a
+    /// job with nothing left, a count that is none.
+    pub fn check(&self) {
+        let mut left = HashMap::new();
+        for (job, _, _) in self.all_entries() {
+            *left.entry(job).or_insert(0) += 1;
+        }
+        let mut children = HashMap::new();
+        for (_, job) in self.jobs.iter() {
+            if let Some(fare) = &job.fare {
+                *children.entry((fare.parent, fare.number)).or_insert(0) += 1;
+            }
+        }
+        for (id, job) in self.jobs.iter() {
+            assert_eq!(job.key.job, id, "a job has another's key");
+            assert_eq!(self.by_message.get(&job.message), Some(&id), "a message has another job");
+            assert!(job.left > 0, "a job has nothing left");
+            assert_eq!(left.get(&id), Some(&job.left), "entries of a job");
+            let children = children.get(&(id, job.number)).copied().unwrap_or_default();
+            assert_eq!(job.children, children, "jobs that have preempted another");
+            let has_preempted = job.class == Class::PREEMPTING;
+            assert_eq!(job.fare.is_some(), has_preempted, "who has preempted has a payer");
+            assert_eq!(job.key.path.depth() > 0, has_preempted, "and a path");
+            assert!(has_preempted || job.class == Class::of(job.size), "its class");
+        }
+        assert_eq!(self.by_message.len(), self.jobs.len(), "messages with jobs");
+        assert_eq!(self.index.due().len(), self.len(), "entries");
+        for due in self.index.due() {
+            let job = &self.jobs[due.key.job];
+            assert!(
+                (due.class, &due.key) == (job.class, &job.key),
+                "an entry's key is not its job's"
+            );
+            assert!(self.contains(job.message, (due.thread, due.vertex)), "no entry");
+        }
+        self.index.check();
+    }
+
+    /// Whether an entry is among them.
+    pub fn contains(
+        &self,
+        message: super::MessageId,
+        entry: (super::ThreadId, super::VertexId),
+    ) -> bool {
+        let Some(job) = self.by_message.get(&message) else {
+            return false;
+        };
+        let is_only = self.jobs[*job].only == Some(entry);
+        is_only || self.entries.contains(&(*job, entry.0, entry.1))
+    }
+
+    /// All entries, each with its job.
+    pub fn all_entries(
+        &self,
+    ) -> impl Iterator<Item = (super::JobId, super::ThreadId, super::VertexId)> {
+        let only = self.jobs.iter().filter_map(|(id, job)| Some((id, job.only?)));
+        let only = only.map(|(id, (thread, vertex))| (id, thread, vertex));
+        self.entries.iter().copied().chain(only)
+    }
+
+    /// How many entries are due.
+    pub fn len(&self) -> usize {
+        self.all_entries().count()
+    }
+
+    /// The threads that have window to spare.
+    pub fn ready(&self) -> Vec<super::ThreadId> {
+        self.index.ready()
+    }
+}

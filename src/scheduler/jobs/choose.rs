@@ -1,0 +1,143 @@
+//! What an agent gets next: the current job, who preempts it, and which of its entries it is.
+
+use super::Jobs;
+use super::class::Class;
+use super::index::Seat;
+use super::job::{Fare, Job, JobId};
+use super::key::Key;
+use crate::scheduler::thread::ThreadId;
+use crate::scheduler::vertex::VertexId;
+use crate::time::Timestamp;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+/// So many jobs of a class are looked at that cannot be candidates, before the class is given up.
+const LOOKED_AT: usize = 4;
+/// So many jobs may preempt one another. With a cost of 2 or more, it takes more entries than fit into
+/// memory to come here; with a cost of 1, the chain would have no end.
+const DEEPEST: usize = 32;
+/// What is added to the age of a job, in nanoseconds: one that has just come has an age, too.
+const NEWBORN: u128 = 1_000_000_000;
+
+impl Jobs {
+    /// The thread in which the current job has an entry whose turn it is, as things stand: a preemption
+    /// may change that.
+    pub fn peek(&self) -> Option<ThreadId> {
+        let (class, key) = self.index.first()?;
+        Some(self.index.in_turn(class, key)?.0)
+    }
+
+    /// The entry that is to be given to an agent next. This is where preemption happens. Among the
+    /// entries of the job, those in the `preferred` thread come first, if that may be served.
+    pub fn choose(
+        &mut self,
+        now: Timestamp,
+        preferred: Option<ThreadId>,
+    ) -> Option<(ThreadId, VertexId)> {
+        let (mut class, mut key) = self.index.first().map(|(class, key)| (class, key.clone()))?;
+        if let Some(candidate) = self.preempting(now, key.job) {
+            self.preempt(key.job, candidate);
+            (class, key) = (Class::PREEMPTING, self.jobs[candidate].key.clone());
+        }
+        let preferred = preferred.filter(|thread| self.index.is_ready(*thread));
+        let preferred = preferred.and_then(|thread| self.entry_in(key.job, thread));
+        preferred.or_else(|| self.index.in_turn(class, &key))
+    }
+
+    fn entry_in(&self, job: JobId, thread: ThreadId) -> Option<(ThreadId, VertexId)> {
+        if let Some(only) = self.jobs[job].only {
+            return (only.0 == thread).then_some(only);
+        }
+        let (of, found, vertex) = self.entries.range((job, thread, VertexId::FIRST)..).next()?;
+        ((*of, *found) == (job, thread)).then_some((thread, *vertex))
+    }
+
+    /// The job that preempts the current one now, if any does.
+    fn preempting(&self, now: Timestamp, current: JobId) -> Option<JobId> {
+        let job = &self.jobs[current];
+        let may_be_preempted = self.rules.cost > 0
+            && job.available() > 0
+            && self.rules.is_worth_it(job.total())
+            && job.key.path.depth() < DEEPEST;
+        if !may_be_preempted {
+            return None;
+        }
+        // If it has not earned enough yet, nobody else preempts it either: one that is smaller than the
+        // best would always come first.
+        let candidate = self.candidate(now, current)?;
+        let needed = self.jobs[candidate].left;
+        self.rules.suffices(job.available(), needed).then_some(candidate)
+    }
+
+    /// The best of all jobs that the current one will be able to pay for, with what it has and what it
+    /// may yet earn: the one that is oldest for its size.
+    fn candidate(&self, now: Timestamp, current: JobId) -> Option<JobId> {
+        let job = &self.jobs[current];
+        let most = (i64::from(job.left) + job.available()) / i64::from(self.rules.cost);
+        // All that come behind the current job arrived later than it, or than the one it has preempted.
+        let oldest = age(now, &job.key);
+        let mut best: Option<(JobId, u128, u32)> = None;
+        for (class, seats) in self.index.classes() {
+            let beats = |age: u128, size: u32| {
+                best.is_none_or(|(_, best_age, best_size)| {
+                    age * u128::from(best_size) > best_age * u128::from(size)
+                })
+            };
+            if i64::from(class.least()) > most || !beats(oldest, class.least()) {
+                break;
+            }
+            let Some(id) = self.oldest_of(seats, current, most) else {
+                continue;
+            };
+            let candidate = &self.jobs[id];
+            if beats(age(now, &candidate.key), candidate.size) {
+                best = Some((id, age(now, &candidate.key), candidate.size));
+            }
+        }
+        best.map(|(id, _, _)| id)
+    }
+
+    /// The oldest of a class that may preempt the current job.
+    fn oldest_of(&self, seats: &BTreeSet<Seat>, current: JobId, most: i64) -> Option<JobId> {
+        let mut seat = seats.first()?;
+        for _ in 0..LOOKED_AT {
+            let (id, job) = (seat.key.job, &self.jobs[seat.key.job]);
+            if id != current && job.children == 0 && i64::from(job.left) <= most {
+                return Some(id);
+            }
+            let behind = Seat { key: seat.key.clone(), turn: u64::MAX, thread: ThreadId::FIRST };
+            seat = seats.range((Bound::Excluded(behind), Bound::Unbounded)).next()?;
+        }
+        None
+    }
+
+    /// Moves a job directly in front of the current one, which pays for all its entries.
+    fn preempt(&mut self, current: JobId, candidate: JobId) {
+        let entries = self.jobs[candidate].left;
+        let parent = &mut self.jobs[current];
+        let key = Key {
+            path: parent.key.path.child(parent.preempted),
+            job: candidate,
+            ..parent.key.clone()
+        };
+        parent.preempted += 1;
+        parent.children += 1;
+        parent.spent += i64::from(entries) * i64::from(self.rules.cost);
+        let number = parent.number;
+        self.move_entries(candidate, Class::PREEMPTING, key);
+        let fare = Fare { parent: current, number, paid: entries, used: 0 };
+        self.jobs[candidate].fare = Some(fare);
+    }
+
+    /// The jobs, first to last, each with what is left of it. Not for every day: it goes through all.
+    pub fn in_order(&self) -> Vec<&Job> {
+        let mut jobs: Vec<&Job> = self.jobs.iter().map(|(_, job)| job).collect();
+        jobs.sort_by_key(|job| &job.key);
+        jobs
+    }
+}
+
+/// The age of a job in its own right, in nanoseconds.
+fn age(now: Timestamp, key: &Key) -> u128 {
+    now.since(key.arrival).as_nanos() + NEWBORN
+}

@@ -1,0 +1,106 @@
+//! One message in one ring, while entries of it are due there; and what it has earned and spent.
+
+use super::class::Class;
+use super::key::Key;
+use crate::config::Clause;
+use crate::scheduler::message::MessageId;
+use crate::scheduler::pool::Id;
+use crate::scheduler::thread::ThreadId;
+use crate::scheduler::vertex::VertexId;
+use serde::{Deserialize, Serialize};
+
+/// The number of a job.
+pub type JobId = Id<Job>;
+
+/// What preemption costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// So many entries of a job earn a slot: `slot-cost=`. 0 is no preemption.
+    pub cost: u32,
+    /// How many percent of the slots it may do without at first: `slot-discount=`.
+    pub discount: u32,
+    /// How many slots it may do without at first: `slot-loan=`.
+    pub loan: u32,
+    /// A job that cannot earn so many slots in all is not preempted: `minimum-slots=`.
+    pub minimum: u32,
+}
+
+/// A job.
+#[derive(Serialize, Deserialize)]
+pub struct Job {
+    /// Whose entries they are.
+    pub message: MessageId,
+    /// Tells it from all others that there ever are, as its [`JobId`] does not.
+    pub number: u64,
+    /// Its place in the order.
+    pub key: Key,
+    /// The class it has its entries under.
+    pub class: Class,
+    /// The number of entries that it was classed by.
+    pub size: u32,
+    /// Its entry, as long as it has no more than one. Most have never more.
+    pub only: Option<(ThreadId, VertexId)>,
+    /// Entries that are due.
+    pub left: u32,
+    /// Entries that were given to agents.
+    pub selected: u32,
+    /// What those cost that have preempted it, in entries.
+    pub spent: i64,
+    /// Jobs that have preempted it, ever.
+    pub preempted: u32,
+    /// How many of these are still there.
+    pub children: u32,
+    /// By whom its way was paid, if it has preempted another job.
+    pub fare: Option<Fare>,
+}
+
+/// What the job that was preempted has paid for the one that preempts it.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Fare {
+    /// Where the job is that has paid; it may be gone.
+    pub parent: JobId,
+    /// Which job that was: another one may have its place.
+    pub number: u64,
+    /// For so many entries.
+    pub paid: u32,
+    /// How many have been given to agents since.
+    pub used: u32,
+}
+
+impl Rules {
+    /// Those of a clause; `None` if its threads take turns.
+    pub fn of(clause: &Clause) -> Option<Rules> {
+        let rules = Rules {
+            cost: clause.slot_cost,
+            discount: clause.slot_discount,
+            loan: clause.slot_loan,
+            minimum: clause.minimum_slots,
+        };
+        (clause.job_order || clause.slot_cost > 0).then_some(rules)
+    }
+
+    /// Whether a job of so many entries could ever earn enough to be worth the look.
+    pub fn is_worth_it(&self, total: u32) -> bool {
+        u64::from(total) >= u64::from(self.minimum) * u64::from(self.cost)
+    }
+
+    /// Whether what a job has at its disposal suffices to be preempted by one with so many entries
+    /// left. Discount and loan only make that earlier: the whole is paid in any case.
+    pub fn suffices(&self, available: i64, entries: u32) -> bool {
+        let (cost, entries) = (i64::from(self.cost), i64::from(entries));
+        let needed = entries * cost * i64::from(100 - self.discount.min(100));
+        (available + i64::from(self.loan) * cost).saturating_mul(100) >= needed
+    }
+}
+
+impl Job {
+    /// Entries it has and had since it came.
+    pub fn total(&self) -> u32 {
+        self.selected.saturating_add(self.left)
+    }
+
+    /// What it may yet spend, in entries: as many as were given to agents, less what was spent.
+    pub fn available(&self) -> i64 {
+        i64::from(self.selected) - self.spent
+    }
+}

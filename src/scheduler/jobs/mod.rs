@@ -1,0 +1,251 @@
+//! The order of work in a ring that goes by messages: jobs, slots, and preemption (the document "Postfix
+//! Queue Scheduler", chapters "Preemptive scheduling" ff.; what is the same and what is not is in
+//! `docs/scheduling.md`).
+//!
+//! A *job* is one message in one ring, as long as *entries* of it are due there; an entry is a vertex.
+//! Jobs stand in the order in which their messages arrived. The *current* job is the first of them with
+//! an entry in a thread that may be served now, that is with *window* to spare; the others in front of
+//! it are *blockers*, and passed over. Each entry that is given to an agent earns the current job a
+//! part of a *slot*; a smaller job, the *candidate*, may preempt it for as many slots as it has
+//! entries. It is moved directly in front of the current job, and stays there.
+//!
+//! Nothing here goes through all jobs or threads: whatever is decided takes time that grows with the
+//! logarithm of their number, and with the number of classes of sizes, of which there are two hundred
+//! at most and mostly a few.
+//!
+//! What it knows of the rest of the core are the numbers of messages, threads and vertices.
+
+mod check;
+mod choose;
+mod class;
+mod index;
+mod job;
+mod key;
+
+#[cfg(test)]
+mod tests;
+
+pub use job::Rules;
+
+use super::message::MessageId;
+use super::pool::Pool;
+use super::thread::ThreadId;
+use super::vertex::VertexId;
+use crate::time::Timestamp;
+use class::Class;
+use index::{Due, Index};
+use job::{Job, JobId};
+use key::{Key, Path};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashMap};
+
+/// A job that has fewer entries left than half of those it was classed by is classed anew when another
+/// becomes the current one; but not if it still has more than this: that would take too long.
+const MOST_CLASSED_ANEW: u32 = 512;
+
+/// The jobs of a ring.
+#[derive(Serialize, Deserialize)]
+pub struct Jobs {
+    rules: Rules,
+    jobs: Pool<Job>,
+    by_message: HashMap<MessageId, JobId>,
+    /// The entries of jobs that have or had several.
+    entries: BTreeSet<(JobId, ThreadId, VertexId)>,
+    index: Index,
+    /// The job that an entry was selected of last, with its own number; it may be gone.
+    last: Option<(JobId, u64)>,
+    next_number: u64,
+}
+
+impl Jobs {
+    pub fn new(rules: Rules) -> Jobs {
+        Jobs {
+            rules,
+            jobs: Pool::new(),
+            by_message: HashMap::new(),
+            entries: BTreeSet::new(),
+            index: Index::default(),
+            last: None,
+            next_number: 0,
+        }
+    }
+
+    /// Entries of a message become due. `arrival` is when it arrived, as far as that decides about its
+    /// turn, and which of several that came at the same time; it counts if the message has no job yet.
+    pub fn join(
+        &mut self,
+        message: MessageId,
+        arrival: (Timestamp, u64),
+        entries: &[(ThreadId, VertexId)],
+    ) {
+        if entries.is_empty() {
+            return;
+        }
+        let count = entries.len() as u32;
+        let id = match self.by_message.get(&message) {
+            Some(id) => *id,
+            None => self.begin(message, arrival, count),
+        };
+        let job = &self.jobs[id];
+        let (left, size) = (job.left + count, job.size);
+        // Of what comes in little by little each entry is moved to another class a few times at most.
+        if left >= size.saturating_mul(2) || (left > size && left <= 4) {
+            self.class_anew(id, left);
+        }
+        let job = &mut self.jobs[id];
+        job.left = left;
+        let (class, key) = (job.class, job.key.clone());
+        if let ([only], 1) = (entries, left) {
+            job.only = Some(*only);
+        } else if let Some((thread, vertex)) = job.only.take() {
+            self.entries.insert((id, thread, vertex));
+        }
+        let is_only = job.only.is_some();
+        for (thread, vertex) in entries {
+            if !is_only {
+                self.entries.insert((id, *thread, *vertex));
+            }
+            self.index.insert(Due { thread: *thread, class, key: key.clone(), vertex: *vertex });
+        }
+    }
+
+    fn begin(&mut self, message: MessageId, arrival: (Timestamp, u64), size: u32) -> JobId {
+        let number = self.next_number;
+        self.next_number += 1;
+        let (arrival, sequence) = arrival;
+        let key = Key { arrival, sequence, path: Path::default(), job: JobId::FIRST };
+        let id = self.jobs.insert(Job {
+            message,
+            number,
+            key,
+            class: Class::of(size),
+            size,
+            only: None,
+            left: 0,
+            selected: 0,
+            spent: 0,
+            preempted: 0,
+            children: 0,
+            fare: None,
+        });
+        self.jobs[id].key.job = id;
+        self.by_message.insert(message, id);
+        id
+    }
+
+    /// An entry is due no more, but no agent has got it.
+    pub fn leave(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
+        let id = self.by_message[&message];
+        self.take_out(id, thread, vertex);
+    }
+
+    /// An entry is given to an agent.
+    pub fn select(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
+        let id = self.by_message[&message];
+        self.look_at_last(id);
+        self.jobs[id].selected += 1;
+        self.use_fare(id);
+        self.index.served(thread);
+        self.take_out(id, thread, vertex);
+    }
+
+    fn take_out(&mut self, id: JobId, thread: ThreadId, vertex: VertexId) {
+        let job = &mut self.jobs[id];
+        job.left -= 1;
+        let due = Due { thread, class: job.class, key: job.key.clone(), vertex };
+        self.index.remove(&due);
+        if self.jobs[id].only.take().is_none() {
+            self.entries.remove(&(id, thread, vertex));
+        }
+        if self.jobs[id].left == 0 {
+            self.end(id);
+        }
+    }
+
+    /// Says whether a thread has window to spare.
+    pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
+        self.index.set_ready(thread, is_ready);
+    }
+
+    /// Another job than the last is the current one. If the last is only blocked, it is smaller now than
+    /// it was, and may be a candidate that it was not before.
+    fn look_at_last(&mut self, current: JobId) {
+        let last = self.last.replace((current, self.jobs[current].number));
+        let Some((last, number)) = last.filter(|(last, _)| *last != current) else {
+            return;
+        };
+        let left_behind = self.jobs.get(last).filter(|job| {
+            job.number == number
+                && job.class != Class::PREEMPTING
+                && job.left <= (job.size / 2).min(MOST_CLASSED_ANEW)
+        });
+        if let Some(left) = left_behind.map(|job| job.left) {
+            self.class_anew(last, left);
+        }
+    }
+
+    fn class_anew(&mut self, id: JobId, size: u32) {
+        let job = &mut self.jobs[id];
+        job.size = size;
+        if job.class != Class::PREEMPTING && job.class != Class::of(size) {
+            let key = job.key.clone();
+            self.move_entries(id, Class::of(size), key);
+        }
+    }
+
+    /// Puts all entries of a job under another class and key.
+    fn move_entries(&mut self, id: JobId, class: Class, key: Key) {
+        let job = &mut self.jobs[id];
+        let former = (job.class, std::mem::replace(&mut job.key, key.clone()));
+        job.class = class;
+        let from = (id, ThreadId::FIRST, VertexId::FIRST);
+        let entries = self.entries.range(from..).take_while(|(of, _, _)| *of == id);
+        let entries = entries.map(|(_, thread, vertex)| (*thread, *vertex));
+        for (thread, vertex) in job.only.into_iter().chain(entries) {
+            let former = Due { thread, class: former.0, key: former.1.clone(), vertex };
+            self.index.remove(&former);
+            self.index.insert(Due { thread, class, key: key.clone(), vertex });
+        }
+    }
+
+    /// An entry of a job that has preempted another was given to an agent: its parent has paid for it.
+    /// If more have become due than were paid for, the parent pays now.
+    fn use_fare(&mut self, id: JobId) {
+        let Some(fare) = &mut self.jobs[id].fare else {
+            return;
+        };
+        fare.used += 1;
+        let (fare, is_extra) = (*fare, fare.used > fare.paid);
+        let cost = i64::from(self.rules.cost);
+        if is_extra && let Some(parent) = self.payer(&fare) {
+            parent.spent += cost;
+        }
+    }
+
+    /// A job has nothing left. What its parent has paid for and was not used is given back.
+    fn end(&mut self, id: JobId) {
+        let job = self.jobs.remove(id);
+        self.by_message.remove(&job.message);
+        let Some(fare) = job.fare else {
+            return;
+        };
+        let unused = i64::from(fare.paid.saturating_sub(fare.used));
+        let cost = i64::from(self.rules.cost);
+        if let Some(parent) = self.payer(&fare) {
+            parent.spent -= unused * cost;
+            parent.children -= 1;
+        }
+    }
+
+    /// Who has paid for a job, if that job is still there.
+    fn payer(&mut self, fare: &job::Fare) -> Option<&mut Job> {
+        let parent = self.jobs.get(fare.parent)?;
+        let is_it = parent.number == fare.number;
+        is_it.then(|| &mut self.jobs[fare.parent])
+    }
+
+    /// Whether nothing is due.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.len() == 0
+    }
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""An agent for a host that takes five connections at a time, and refuses more at once.
+
+    limiter.py CHANNEL SECONDS [CONNECTIONS]
+
+A delivery takes SECONDS, whatever the number of its recipients; a connection lasts as long. One too many is
+told `deferall`. The events, in ../../events: `job RECIPIENTS reached` or `job RECIPIENTS refused`.
+"""
+
+import fcntl
+import os
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from wire import Book, ControlFile, jobs, number, recipients, say  # noqa: E402
+
+
+def main(channel, seconds, connections="5"):
+    book = Book(channel)
+    say("#hungry")
+    for path, host in jobs():
+        work(path, host, channel, float(seconds), int(connections), book)
+        say("#hungry")
+
+
+def work(path, host, channel, seconds, connections, book):
+    with ControlFile(path) as control:
+        ours = [offset for offset, _ in recipients(control.text(), channel, host)]
+        place = connect(connections)
+        if place is None:
+            book.note("job", str(len(ours)), "refused")
+            for offset in ours:
+                say(f"{number(path)}/{offset}\t\tdeferall 421 too many connections")
+            return
+        time.sleep(seconds)
+        book.note("job", str(len(ours)), "reached")
+        for offset in ours:
+            control.tag(offset, b"+")
+            say(f"{number(path)}/{offset}\t\tok3 250 taken")
+        os.close(place)
+
+
+def connect(connections):
+    """Takes one of so many places, until its descriptor is closed; None if all are taken."""
+    for place in range(connections):
+        file = os.open(f"../../place-{place}", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except OSError:
+            os.close(file)
+    return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

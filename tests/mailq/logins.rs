@@ -1,0 +1,43 @@
+//! Passwords, and logins that do not show them.
+
+use super::played::json;
+use super::player::{Player, text};
+use super::support::Site;
+use zsched::mailq::scram::Stored;
+
+#[test]
+fn passwords_are_kept_as_hashes() {
+    let site = Site::new();
+    let run = site.mailq_with_input("passwd fred --permissions TT --addresses [::1]", "secret\n");
+    let line = run.good();
+    let parts: Vec<&str> = line.trim_end().splitn(2, ':').collect();
+    assert_eq!(parts[0], "fred");
+    let stored = parts[1].strip_suffix(":TT:[::1]").expect("what was asked for");
+    let (start, _) = stored.split_once('$').expect("a name of the algorithm");
+    assert_eq!(start, "SCRAM-SHA-256");
+    let salt = stored.split(['$', ':']).nth(2).expect("a salt");
+    let salt = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, salt);
+    let again = Stored::with_salt("secret", salt.expect("base64"), 40_000).to_string();
+    assert_eq!(stored, again);
+    site.mailq_with_input("passwd fred", "\n").failed(64, "the password is empty");
+    site.mailq_with_input("passwd a:b", "x\n").failed(64, "no colons");
+}
+
+#[test]
+fn a_login_with_scram() {
+    let site = Site::new();
+    let player = Player::with_scram(
+        "fred",
+        "secret",
+        &[("SHOW JSON RINGS", text(json("rings").as_bytes()))],
+    );
+    let options = format!("-p {} --server 127.0.0.1", player.port);
+    let run = site.mailq(&format!("{options} -U fred/secret rings --json"));
+    assert_eq!(run.good(), json("rings"));
+    assert!(player.end().iter().all(|line| !line.starts_with("AUTH ")));
+    let player = Player::with_scram("fred", "secret", &[]);
+    let options = format!("-p {} --server 127.0.0.1", player.port);
+    site.mailq(&format!("{options} -U fred/wrong rings"))
+        .failed(77, "does not accept the password of user fred");
+    player.end();
+}

@@ -1,0 +1,134 @@
+//! The commands on a terminal: colour, width, keys, and questions.
+
+use super::played::{control, full, json};
+use super::support::{Run, Site};
+
+/// Runs on a terminal of so many columns. Each of the steps waits until the first part has been printed,
+/// and types the second.
+fn on_terminal(
+    site: &Site,
+    columns: u16,
+    environment: &str,
+    arguments: &str,
+    steps: &[(&str, &str)],
+) -> Run {
+    let script = "import fcntl, os, pty, struct, sys, termios\n\
+        columns, count = int(sys.argv[1]), int(sys.argv[2])\n\
+        steps, command = sys.argv[3:3 + 2 * count], sys.argv[3 + 2 * count:]\n\
+        pid, fd = pty.fork()\n\
+        if pid == 0:\n\
+        \x20   fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, columns, 0, 0))\n\
+        \x20   os.execv(command[0], command)\n\
+        out, since = b'', 0\n\
+        while True:\n\
+        \x20   try: chunk = os.read(fd, 65536)\n\
+        \x20   except OSError: break\n\
+        \x20   if not chunk: break\n\
+        \x20   out += chunk\n\
+        \x20   if steps and steps[0].encode() in out[since:]:\n\
+        \x20       since = len(out)\n\
+        \x20       os.write(fd, steps[1].encode())\n\
+        \x20       steps = steps[2:]\n\
+        sys.stdout.buffer.write(out)\n\
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", script, &columns.to_string(), &steps.len().to_string()]);
+    command.args(steps.iter().flat_map(|(seen, typed)| [seen, typed]));
+    command.args([env!("CARGO_BIN_EXE_mailq"), "-Z"]).arg(site.path("zmailer.conf"));
+    command.args(arguments.split_ascii_whitespace());
+    command.env("TZ", "UTC").env("TERM", "xterm").env_remove("NO_COLOR");
+    for (name, value) in environment.split_terminator(' ').filter_map(|pair| pair.split_once('=')) {
+        command.env(name, value);
+    }
+    super::support::run(&mut command)
+}
+
+#[test]
+fn colour_and_width_are_those_of_the_terminal() {
+    let site = Site::new();
+    let _control = full(&site);
+    let plain = site.mailq("summary --width 80").good();
+    assert!(!plain.contains('\x1b'));
+    // Without a command and anything to be shown, it is the summary, too.
+    for (environment, arguments) in
+        [("NO_COLOR=1", "summary"), ("TERM=dumb", "summary"), ("NO_COLOR=1", "")]
+    {
+        let run = on_terminal(&site, 80, environment, arguments, &[]);
+        assert_eq!(run.good().replace("\r\n", "\n"), plain, "{environment}");
+    }
+    let coloured = on_terminal(&site, 80, "", "summary", &[]).good().replace("\r\n", "\n");
+    assert!(coloured.contains("\x1b[1m1,203 messages\x1b[0m for"), "{coloured}");
+    // Nothing of what an agent has said is obeyed.
+    assert!(coloured.contains("^[[31mnot now") && !coloured.contains('\u{9b}'), "{coloured}");
+    let mut without_colour = coloured;
+    for code in ["0", "1", "2", "31", "32", "33"] {
+        without_colour = without_colour.replace(&format!("\x1b[{code}m"), "");
+    }
+    assert_eq!(without_colour, plain);
+}
+
+#[test]
+fn top_shows_the_queue_and_takes_keys() {
+    let site = Site::new();
+    let control = control(
+        &site,
+        &[
+            ("SHOW JSON SUMMARY", &json("summary")),
+            ("SHOW JSON THREADS limit=200 sort=backlog", &json("threads")),
+            ("SHOW JSON THREADS limit=200 sort=attempts", &json("threads")),
+            ("SHOW JSON RINGS", &json("rings")),
+            ("SHOW JSON AGENTS", &json("agents")),
+            ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait for \u{1b}[2J\n"),
+            ("RETRY smtp/mx.test", "+OK {}\n"),
+            ("HOLD hold/x", "-FORBIDDEN\n"),
+        ],
+    );
+    // Only what has changed is drawn: words that stand where nothing was, or nothing like them.
+    let steps =
+        [("a-host-with", "e"), ("smtp/mx.test:", "xr"), ("tried", "jjh"), ("FORBIDDEN", "q")];
+    let run = on_terminal(&site, 100, "", "top --interval 60", &steps);
+    let shown = run.good();
+    let heard = control.heard();
+    for request in ["SHOW WHY smtp/mx.test", "RETRY smtp/mx.test", "HOLD hold/x"] {
+        assert!(heard.iter().any(|line| line == request), "{heard:?}");
+    }
+    // Nothing of what was sent is obeyed.
+    assert!(shown.contains("^[[31mnot now") && !shown.contains('\u{9b}'), "{shown}");
+    site.mailq("top").failed(64, "needs a terminal");
+}
+
+#[test]
+fn what_cannot_be_undone_is_asked() {
+    let site = Site::new();
+    let counted = "+OK {\"messages\":12,\"recipients\":40,\"dry_run\":true}\n";
+    let done = "+OK {\"messages\":12,\"recipients\":40}\n";
+    let answers = [("DELETE id=5 dry-run=yes", counted), ("DELETE id=5", done)];
+    let control = control(&site, &answers);
+    let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
+    assert!(ask("n\n").contains("Nothing was done."));
+    assert_eq!(control.heard(), ["DELETE id=5 dry-run=yes", "QUIT"]);
+    assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
+    // While somebody thinks about it, no session waits.
+    assert_eq!(control.heard(), ["DELETE id=5 dry-run=yes", "QUIT", "DELETE id=5", "QUIT"]);
+    // Where nobody could answer, nobody is asked.
+    site.mailq("delete 5").good();
+    assert_eq!(control.heard(), ["DELETE id=5", "QUIT"]);
+}
+
+#[test]
+fn a_watch_shows_it_again() {
+    let site = Site::new();
+    let control = full(&site);
+    let mut command = site.command("rings --watch=0.1");
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let started = std::time::Instant::now();
+    let mut asked = 0;
+    while asked < 3 {
+        asked += control.heard().iter().filter(|line| *line == "SHOW JSON RINGS").count();
+        assert!(started.elapsed() < super::support::DEADLINE);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it is our child");
+    site.mailq("rings --watch=0").failed(64, "every 0.1 to 86400 seconds");
+}
