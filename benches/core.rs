@@ -374,6 +374,7 @@ impl World {
                 scheduler: &self.core,
                 now: START,
                 process: Process { started: START, pid: 1, is_loading: false },
+                elsewhere: &(),
                 accounts: &mut Rc::default,
                 secret: &[0; 32],
                 watch: &watch,
@@ -423,5 +424,7 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         failed: 0,
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets }],
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }

@@ -193,5 +193,7 @@ fn arrival(number: u64, now: Timestamp) -> Arrival {
         failed: 0,
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets: vec![107] }],
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }

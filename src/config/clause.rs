@@ -116,6 +116,13 @@ pub struct Clause {
     /// How long an agent with work may be silent before it is killed. `agent-timeout=`, default 1h,
     /// never zero.
     pub agent_timeout: Duration,
+    /// Recipients of large messages that may be in memory for the clause, where memory is limited at all.
+    /// `recipient-limit=`, default 20000.
+    pub recipient_limit: u32,
+    /// More of a message is read when there is room for so many recipients. `refill-limit=`, default 100.
+    pub refill_limit: u32,
+    /// Or for fewer, when so much time has passed since. `refill-delay=`, default 5s.
+    pub refill_delay: Duration,
     /// How old an agent may become before it is retired, as soon as it has ended its jobs.
     /// `agent-life=`, default none, never zero.
     pub agent_life: Option<Duration>,
@@ -212,6 +219,9 @@ impl Draft {
             delivery_form: None,
             expiry_form: None,
             agent_timeout: Duration::from_secs(3_600),
+            recipient_limit: 20_000,
+            refill_limit: 100,
+            refill_delay: Duration::from_secs(5),
             agent_life: None,
             packet: 0,
             flow: Flow::default(),

@@ -36,7 +36,9 @@ pub use command::{Command, Expanded};
 pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use keywords::{Keyword, Status, keywords};
-pub use parameters::{BindAddress, MailqSocket, ParameterKeyword, Parameters, TcpPort, parameters};
+pub use parameters::{
+    BindAddress, MailqSocket, MemoryLimits, ParameterKeyword, Parameters, TcpPort, parameters,
+};
 pub(crate) use pattern::{Name, Pattern};
 pub use priority::MailPriority;
 pub use units::{Interval, parse_interval};

@@ -34,6 +34,25 @@ pub struct Parameters {
     /// Keep a report that cannot be sent to anybody, below `$POSTOFFICE/postman/`.
     /// `PARAMstore-error-on-error`, default off.
     pub store_error_on_error: bool,
+    /// Messages in memory at a time. `PARAMmessage-active-limit`; see [`Parameters::memory`].
+    pub message_active_limit: Option<u32>,
+    /// Recipients in memory, as far as they come with the first part of a message.
+    /// `PARAMmessage-recipient-limit`; see [`Parameters::memory`].
+    pub message_recipient_limit: Option<u32>,
+    /// Recipients of each message that may be in memory in any case. `PARAMmessage-recipient-minimum`; see
+    /// [`Parameters::memory`].
+    pub message_recipient_minimum: Option<u32>,
+}
+
+/// How much of the queue is in memory at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Messages.
+    pub messages: usize,
+    /// Recipients that are read with the first parts of messages.
+    pub recipients: usize,
+    /// Recipients of each message.
+    pub minimum: usize,
 }
 
 impl Default for Parameters {
@@ -46,7 +65,26 @@ impl Default for Parameters {
             write_async: false,
             global_report_interval: Duration::from_secs(DEFAULT_REPORT_INTERVAL),
             store_error_on_error: false,
+            message_active_limit: None,
+            message_recipient_limit: None,
+            message_recipient_minimum: None,
         }
+    }
+}
+
+impl Parameters {
+    /// How much of the queue is in memory at a time; `None` is all of it, as long as no parameter says
+    /// otherwise.
+    pub fn memory(&self) -> Option<MemoryLimits> {
+        let given = [
+            (self.message_active_limit, 20_000),
+            (self.message_recipient_limit, 20_000),
+            (self.message_recipient_minimum, 10),
+        ];
+        let is_any_given = given.iter().any(|(limit, _)| limit.is_some());
+        let [messages, recipients, minimum] =
+            given.map(|(limit, default)| limit.unwrap_or(default) as usize);
+        is_any_given.then_some(MemoryLimits { messages, recipients, minimum })
     }
 }
 
@@ -214,30 +252,19 @@ fn switch(text: &str) -> Result<bool, ValueError> {
     parse_number(text).map(|number| number != 0)
 }
 
+/// A number that is not 0.
+fn positive(text: &str) -> Result<u32, ValueError> {
+    let number = parse_number(text)?;
+    let positive = u32::try_from(number).ok().filter(|number| *number > 0);
+    positive.ok_or_else(|| ValueError::new(0, "a number above 0 is needed here"))
+}
+
 fn shown_path(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.display().to_string())
 }
 
 fn shown_switch(is_on: bool) -> Option<String> {
     Some(i32::from(is_on).to_string())
-}
-
-/// A parameter that is only known by name so far.
-const fn not_yet(
-    name: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> ParameterKeyword {
-    ParameterKeyword {
-        name,
-        aliases: &[],
-        default,
-        takes: "a number",
-        about,
-        status: Status::NotYet,
-        set: |_, _| Err(ValueError::new(0, "this is not supported yet")),
-        get: |_| None,
-    }
 }
 
 static PARAMETERS: &[ParameterKeyword] = &[
@@ -286,13 +313,42 @@ static PARAMETERS: &[ParameterKeyword] = &[
         },
         get: |parameters| parameters.mailq_socket.as_ref().map(MailqSocket::to_string),
     },
-    not_yet("PARAMmessage-active-limit", "20000", "Messages that are considered at a time."),
-    not_yet("PARAMmessage-recipient-limit", "20000", "Recipients kept in memory."),
-    not_yet(
-        "PARAMmessage-recipient-minimum",
-        "10",
-        "Recipients of each message that are kept in memory whatever the limit.",
-    ),
+    ParameterKeyword {
+        name: "PARAMmessage-active-limit",
+        aliases: &[],
+        default: "none; 20000 where another limit on memory is set",
+        takes: "a number",
+        about: "Messages in memory at a time; the others rest on disk.",
+        status: Status::Supported,
+        set: |parameters, text| {
+            positive(text).map(|limit| parameters.message_active_limit = Some(limit))
+        },
+        get: |parameters| parameters.message_active_limit.map(|limit| limit.to_string()),
+    },
+    ParameterKeyword {
+        name: "PARAMmessage-recipient-limit",
+        aliases: &[],
+        default: "none; 20000 where another limit on memory is set",
+        takes: "a number",
+        about: "Recipients in memory, as far as they come with the first part of a message.",
+        status: Status::Supported,
+        set: |parameters, text| {
+            positive(text).map(|limit| parameters.message_recipient_limit = Some(limit))
+        },
+        get: |parameters| parameters.message_recipient_limit.map(|limit| limit.to_string()),
+    },
+    ParameterKeyword {
+        name: "PARAMmessage-recipient-minimum",
+        aliases: &[],
+        default: "none; 10 where another limit on memory is set",
+        takes: "a number",
+        about: "Recipients of each message that are read whatever the other limits.",
+        status: Status::Supported,
+        set: |parameters, text| {
+            positive(text).map(|limit| parameters.message_recipient_minimum = Some(limit))
+        },
+        get: |parameters| parameters.message_recipient_minimum.map(|limit| limit.to_string()),
+    },
     ParameterKeyword {
         name: "PARAMmsgwriteasync",
         aliases: &[],

@@ -215,6 +215,9 @@ fn defaults_are_those_of_the_manual_page() {
             delivery_form: None,
             expiry_form: None,
             agent_timeout: 3600s,
+            recipient_limit: 20000,
+            refill_limit: 100,
+            refill_delay: 5s,
             agent_life: None,
             packet: 0,
             flow: Flow {
@@ -294,7 +297,8 @@ fn parameters_are_read() {
     let config = config(
         "PARAMauthfile = \"/a\"\nPARAMAUTHFILE = \"/b\"\nPARAMnotifysock=UNIX:/n\n\
          parammsgwriteasync=7\nPARAMglobal-report-interval = 15m\nPARAMstore-error-on-error=0\n\
-         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nPARAMmailq-trust-network=1\nc\n",
+         PARAMmailqpath=\"TCP:mailq\"\nPARAMmailqsock=/m\nPARAMmailq-trust-network=1\n\
+         PARAMmessage-active-limit=5\nc\n",
     );
     assert_eq!(
         config.parameters,
@@ -306,6 +310,9 @@ fn parameters_are_read() {
             write_async: true,
             global_report_interval: secs(900),
             store_error_on_error: false,
+            message_active_limit: Some(5),
+            message_recipient_limit: None,
+            message_recipient_minimum: None,
         }
     );
 }
@@ -460,7 +467,7 @@ fn other_mistakes_are_named_too() {
          \tpriority=z priority=20 agent-timeout=0 overfeed=10001 skew=x user=-1 group=nosuch\n\
          \tgangschedule command=\"\" reporttimes=\"1h 5x\" retries=\"1 b\"\n\
          PARAMmailqsock=TCP:\nPARAMnotifysock=TCP:5\nPARAMglobal-report-interval=0\n\
-         PARAMmessage-active-limit=5\nPARAMauthfil=/a\nPARAMmsgwriteasync=yes\n/x\n[a\n",
+         PARAMmessage-active-limit=0\nPARAMauthfil=/a\nPARAMmsgwriteasync=yes\n/x\n[a\n",
         expect![[r#"
             refused
             cf:1:5: error: unknown keyword `maxrng`; did you mean `maxring`?
@@ -484,7 +491,7 @@ fn other_mistakes_are_named_too() {
             cf:6:20: error: a port or the name of a service is missing here
             cf:7:17: error: `TCP:5` is no path of a socket, such as UNIX:/path
             cf:8:29: error: an interval of 0 is not possible here
-            cf:9:1: error: `PARAMmessage-active-limit` is known, but not supported yet
+            cf:9:27: error: a number above 0 is needed here
             cf:10:1: error: unknown parameter `PARAMauthfil`; did you mean `PARAMauthfile`?
             cf:11:20: error: `yes` is not a whole number
             cf:12:1: error: no channel before the slash; * stands for any
@@ -689,6 +696,9 @@ fn what_is_shown_names_its_sources() {
         #PARAMglobal-report-interval=5m                 # default
         #PARAMmailq-trust-network=0                     # default
         #PARAMmailqsock                                 # default: TCP:mailq, which is port 174
+        #PARAMmessage-active-limit                      # default: none; 20000 where another limit on memory is set
+        #PARAMmessage-recipient-limit                   # default: none; 20000 where another limit on memory is set
+        #PARAMmessage-recipient-minimum                 # default: none; 10 where another limit on memory is set
         #PARAMmsgwriteasync=0                           # default
         #PARAMnotifysock                                # default: SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE
         #PARAMstore-error-on-error=0                    # default
@@ -722,6 +732,9 @@ fn what_is_shown_names_its_sources() {
         	#priority                               # default: none
         	#queueonly                              # default: off
         	#rate                                   # default: none
+        	#recipient-limit=20000                  # default
+        	#refill-delay=5s                        # default
+        	#refill-limit=100                       # default
         	#reporttimes                            # default: none
         	#retries="1 1 2 3 5 8 13 21 34"         # default
         	#skew=5                                 # default
@@ -761,6 +774,9 @@ fn what_is_shown_names_its_sources() {
         	#positive-feedback                      # default: none
         	#priority                               # default: none
         	#rate                                   # default: none
+        	#recipient-limit=20000                  # default
+        	#refill-delay=5s                        # default
+        	#refill-limit=100                       # default
         	#reporttimes                            # default: none
         	#retries="1 1 2 3 5 8 13 21 34"         # default
         	#skew=5                                 # default
@@ -804,6 +820,9 @@ fn what_is_shown_names_its_sources() {
         	#priority                               # not set
         	queueonly                               # cf:3
         	#rate                                   # not set
+        	recipient-limit=20000                   # default
+        	refill-delay=5s                         # default
+        	refill-limit=100                        # default
         	#reporttimes                            # not set
         	retries="1 1 2 3 5 8 13 21 34"          # default
         	skew=5                                  # default
@@ -815,7 +834,7 @@ fn what_is_shown_names_its_sources() {
         	#window-key                             # not set
     "##]]
     .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(39));
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(42));
 }
 
 #[test]

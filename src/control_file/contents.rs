@@ -7,6 +7,9 @@ use std::io::{self, ErrorKind, Read};
 /// wishes need about half of it; a sparse file may pretend to any size.
 pub const LARGEST: u64 = 256 << 20;
 
+/// A larger one is not read as a whole by those who only want to know something of it.
+pub const LARGE: u64 = 8 << 20;
+
 /// Reads all of a file that had this `size` a moment ago. Of a file beyond [`LARGEST`] nothing is read;
 /// the error is [`ErrorKind::FileTooLarge`].
 pub fn contents(file: &mut File, size: u64) -> io::Result<Vec<u8>> {

@@ -30,9 +30,9 @@ mod parse;
 mod quad;
 mod tag;
 
-pub use contents::{LARGEST, contents};
+pub use contents::{LARGE, LARGEST, contents};
 pub use message_id::message_id;
-pub use parse::parse;
+pub use parse::{parse, parse_part};
 pub use quad::Quad;
 pub use tag::{PidField, Tag};
 

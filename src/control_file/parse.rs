@@ -51,6 +51,22 @@ impl Line {
     }
 }
 
+/// Parses a part of a control file: what stands before its first recipient, and some of the lines behind. It
+/// need not have recipients.
+pub fn parse_part(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
+    let mut reader = Reader::new(text);
+    while let Some(line) = reader.next_line() {
+        reader.take_field(line)?;
+    }
+    for turn in &mut reader.file.turns {
+        *turn = narrow_to_first_word(&reader.file.text, *turn);
+    }
+    match reader.file.name {
+        Some(_) => Ok(reader.file),
+        None => Err(error(0, "no i line")),
+    }
+}
+
 struct Reader {
     file: ControlFile,
     position: usize,

@@ -4,7 +4,7 @@
 use super::Daemon;
 use super::agents::Heard;
 use super::files::Done;
-use super::intake::Known;
+use super::intake::{Known, Verdict};
 use super::listen;
 use super::tokens::Source;
 use super::watched::Watched;
@@ -75,11 +75,16 @@ impl Daemon {
                         log::warn!("transport/{name} is passed over: {NO_NAME}");
                     }
                 }
-                self.files.read(std::mem::take(&mut self.new_names));
+                let new = std::mem::take(&mut self.new_names).into_iter();
+                self.files.read(new.map(|name| (name, None)).collect());
                 self.intake.end_scan(now, end.truncated);
             }
             Done::Read(name, found) => self.take_file(now, name, *found),
             Done::ReadAgain(name, found) => self.take_again(now, &name, *found),
+            Done::MoreRead(name, found) => {
+                let outcome = self.take_reread(now, &name, *found);
+                self.core.handle(now, Event::MoreRead { number: name.number(), outcome });
+            }
             Done::Noted(ticket, outcome) => {
                 let outcome = outcome.map_err(|error| error.kind());
                 self.core.handle(now, Event::Noted { ticket, outcome });
@@ -102,17 +107,23 @@ impl Daemon {
 
     /// Picks out what is new among the names that a scan has come upon.
     fn sort_names(&mut self, names: Vec<SpoolName>) {
-        let before = self.new_names.len();
+        let mut new = 0;
         for name in names {
-            if self.intake.found(&name, known(&self.core, &name)) {
+            let verdict = self.intake.found(&name, known(&self.core, &name));
+            new += usize::from(verdict != Verdict::Known);
+            if verdict == Verdict::Read {
                 self.new_names.push(name);
             }
         }
-        self.files.new_names(self.new_names.len() - before);
+        self.files.new_names(new);
     }
 
     fn take_file(&mut self, now: Timestamp, name: SpoolName, found: Found) {
         self.intake.read(name.number());
+        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        if !is_held && let Some((rested, wanted)) = self.intake.recall(name.number()) {
+            self.core.handle(now, Event::Recalled { number: name.number(), rested, wanted });
+        }
         match found {
             Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
             Found::Nothing => {}
@@ -152,7 +163,12 @@ impl Daemon {
     }
 
     fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
-        let outcome = match found {
+        let outcome = self.take_reread(now, name, found);
+        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
+    }
+
+    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> Reread {
+        match found {
             Found::Arrival(arrival) => Reread::Read(arrival),
             Found::Nothing => Reread::Gone,
             Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
@@ -165,8 +181,7 @@ impl Daemon {
                 self.take_malformed(now, name, &error, moved);
                 Reread::Malformed(error)
             }
-        };
-        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
+        }
     }
 
     fn removed(&mut self, now: Timestamp, name: &SpoolName, outcome: io::Result<Option<PathBuf>>) {
@@ -178,7 +193,7 @@ impl Daemon {
         let outcome = outcome.map(drop).map_err(|error| error.kind());
         self.core.handle(now, Event::Removed { number, outcome });
         if is_gone && let Some(name) = self.intake.left(number) {
-            self.files.read_soon(name);
+            self.files.read_soon(name, None);
         }
     }
 
@@ -191,8 +206,8 @@ impl Daemon {
                 log::debug!("a notice names no control file");
                 continue;
             };
-            if self.intake.found(&name, known(&self.core, &name)) {
-                self.files.read_soon(name);
+            if self.intake.found(&name, known(&self.core, &name)) == Verdict::Read {
+                self.files.read_soon(name, None);
             }
         }
         true

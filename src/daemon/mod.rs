@@ -59,7 +59,7 @@ use clients::Clients;
 use clock::Clock;
 use files::Files;
 use inquiries::Inquiries;
-use intake::Intake;
+use intake::{Intake, Room};
 use learned::LearnedFile;
 use listen::{Audience, Listener, MailqPlace, NotifySocket};
 use logs::{LogFile, StatisticsLog};
@@ -75,6 +75,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokens::Source;
 use watched::Watched;
+
+/// So many files that waited for room are asked for in one turn.
+const READ_A_TURN: usize = 256;
 
 /// A running scheduler.
 pub struct Daemon {
@@ -138,6 +141,7 @@ impl Daemon {
             if let Some(step) = step {
                 log::warn!("the clock was set: {step:?}");
                 self.core.handle(now, Event::ClockSet(step));
+                self.intake.shift(step);
             }
             let unheard = std::mem::take(&mut self.again).into_iter();
             for source in unheard.chain(ready.iter().map(|event| Source::of(event.token()))) {
@@ -159,7 +163,7 @@ impl Daemon {
             return Some(Duration::ZERO);
         }
         let now = Timestamp::now();
-        let planned = [self.core.next_wakeup(), self.intake.next_wakeup()];
+        let planned = [self.core.next_wakeup(), self.intake.next_wakeup(&self.room())];
         let planned = planned.into_iter().flatten().map(|time| time.since(now));
         let open_again = self.open_again.map(|at| at.saturating_duration_since(Instant::now()));
         let others = [
@@ -177,11 +181,12 @@ impl Daemon {
     /// What is not announced by an event, but by time.
     fn look_around(&mut self, now: Timestamp) {
         while let Some(name) = self.intake.next_held(now) {
-            self.files.read_soon(name);
+            self.files.read_soon(name, None);
         }
         if !self.is_ending && self.intake.begin_scan(now) {
             self.files.scan(self.scan_limits);
         }
+        self.fill_up(now);
         if self.is_loading && self.intake.is_settled() {
             self.end_loading(now);
         }
@@ -192,6 +197,29 @@ impl Daemon {
         self.core.look_around(now);
         self.rendezvous.write_on(&self.core, now);
         self.learned.write_on(&self.core);
+    }
+
+    /// Has files read that wait for room in memory, as far as there is room now.
+    fn fill_up(&mut self, now: Timestamp) {
+        let (mut names, capacity) = (Vec::new(), self.core.capacity());
+        while names.len() < READ_A_TURN
+            && let room = Room::of(&self.core, capacity, &self.intake)
+            && let Some(next) = self.intake.next_outside(now, &room)
+        {
+            names.push(next);
+        }
+        if !names.is_empty() {
+            self.files.read(names);
+        }
+        let is_crowded = self.intake.is_crowded(now, &self.room());
+        let reading = u32::try_from(self.intake.under_way()).unwrap_or(u32::MAX);
+        if (is_crowded, reading) != self.core.outside() {
+            self.core.handle(now, Event::Outside { is_crowded, reading });
+        }
+    }
+
+    fn room(&self) -> Room {
+        Room::of(&self.core, self.core.capacity(), &self.intake)
     }
 
     /// Tells the core what the former scheduler has learned, and what it was ordered. Before anything else.

@@ -50,6 +50,9 @@ impl Daemon {
             Action::ReadAgain(name) => self.files.read_again(name),
             Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
             Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
+            Action::Rest { name, until, rested } => self.intake.rest(name, until, *rested),
+            Action::ReadMore { name, portion } => self.files.read_more(name, portion),
+            Action::Awaken(wanted) => self.intake.awaken(&wanted),
             Action::KeepStanding { ticket } => self.orders.keep(ticket),
             Action::Obeyed { ticket, effect } => self.clients.obeyed(ticket, &effect),
             Action::Statistics(record) => {
@@ -67,7 +70,7 @@ impl Daemon {
         while let Some((client, findings)) = self.inquiries.next_result() {
             self.clients.learn(client, findings);
         }
-        self.clients.serve(&self.core, now);
+        self.clients.serve(&self.core, &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Inquire(inquiry) => self.inquiries.ask(client, inquiry),
@@ -86,6 +89,15 @@ impl Daemon {
     fn do_chore(&mut self, now: Timestamp, chore: &Chore) -> Result<(), String> {
         match chore {
             Chore::Reload => self.reload(now),
+            Chore::Load(number) => {
+                let under_way = self.intake.under_way();
+                let capacity = self.core.capacity();
+                let batch = capacity.map(|room| room.first_batch(under_way).max(1));
+                if let Some(name) = self.intake.fetch(*number, batch) {
+                    self.files.read_soon(name, batch);
+                }
+                Ok(())
+            }
             Chore::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);

@@ -119,6 +119,7 @@ impl Daemon {
                 self.report_unchangeable(&loaded.config);
                 self.change_accounts(&loaded.config);
                 self.config = Rc::new(loaded.config);
+                self.limit_memory();
                 self.core.handle(now, Event::Configured(self.config.clone()));
                 log::info!("{}: in force from now on", self.config_path.display());
                 Ok(())
@@ -130,6 +131,12 @@ impl Daemon {
                 Err(told(&errors))
             }
         }
+    }
+
+    /// As many messages as the configuration says may be in memory.
+    pub(super) fn limit_memory(&mut self) {
+        let limits = self.config.parameters.memory();
+        self.intake.set_limit(limits.map(|limits| limits.messages));
     }
 
     /// The accounts may be in another file now. A login that was demanded once is demanded for ever.

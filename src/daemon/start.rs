@@ -246,6 +246,7 @@ impl Plan {
         let mut daemon = self
             .build(pid_file, descriptors, log_file, statistics, status_log)
             .map_err(failed("cannot start"))?;
+        daemon.limit_memory();
         daemon.recall(Timestamp::now());
         daemon.open_missing_sockets();
         if let Some(starter) = starter {

@@ -102,7 +102,8 @@ impl Witness<'_> {
     }
 
     fn arrived(&self, arrival: &Arrival) {
-        if self.core.is_leaving(arrival.name.number()).is_some() {
+        let number = arrival.name.number();
+        if self.core.is_leaving(number).is_some() || self.core.comes_back(number) {
             return;
         }
         let (number, modified) = (arrival.name.number(), arrival.modified);

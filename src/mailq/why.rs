@@ -251,7 +251,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
 }
 
 /// A time as people read it: of today, the time of day; else the date, too.
-fn clock(time: Timestamp, now: Timestamp) -> String {
+pub fn clock(time: Timestamp, now: Timestamp) -> String {
     let local = |time: Timestamp| {
         let time = jiff::Timestamp::from_second(time.seconds()).unwrap_or_default();
         time.to_zoned(jiff::tz::TimeZone::system())

@@ -94,6 +94,22 @@ impl Digest {
                 self.number(9 + u64::from(*aside));
                 self.name(name);
             }
+            Action::Rest { name, until, rested } => {
+                self.number(16);
+                self.name(name);
+                self.number(until.map_or(0, |until| until.nanoseconds() as u64));
+                self.bytes(format!("{rested:?}").as_bytes());
+            }
+            Action::ReadMore { name, portion } => {
+                self.number(18);
+                self.name(name);
+                self.number(u64::from(portion.from));
+                self.number(u64::from(portion.at_most));
+            }
+            Action::Awaken(wanted) => {
+                self.number(17);
+                self.bytes(format!("{wanted:?}").as_bytes());
+            }
             Action::KeepStanding { ticket } => {
                 self.number(14);
                 self.number(ticket.unwrap_or_default());

@@ -181,7 +181,7 @@ impl Observer for Behaviour {
     fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
         let now = told.time;
         match event {
-            Event::Arrived(arrival) if core.spool_id(arrival.name.number()).is_none() => {
+            Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
                 self.arrive(now, arrival.clone());
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),

@@ -283,6 +283,10 @@ impl Life {
                 self.tell(now, "locks", "of the dead agent are to be cleared".to_string());
                 self.attribute(Some(*pid));
             }
+            Action::Rest { name, .. } if name.number() == number => {
+                let text = "others wait for room in memory: it rests on disk";
+                self.tell(now, "rests", text.to_string());
+            }
             Action::Remove { name, aside } if name.number() == number => {
                 let text = if *aside {
                     "somebody is owed a report: to be moved to postman/"
@@ -307,7 +311,7 @@ impl Observer for Life {
         };
         if let Event::Arrived(arrival) = event {
             let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
-            if self.wanted.is(id) && core.spool_id(number).is_none() {
+            if self.wanted.is(id) && core.is_new(number) {
                 self.arrive(now, arrival);
             }
         }

@@ -200,6 +200,8 @@ impl Rerun<'_> {
             Action::KeepStanding { ticket } => {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
+            // There is room for everything: nobody says that there is none.
+            Action::Rest { .. } | Action::Awaken(_) | Action::ReadMore { .. } => {}
             Action::Obeyed { .. } => {}
             Action::ClearLocks { .. }
             | Action::Statistics(_)

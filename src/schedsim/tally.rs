@@ -55,7 +55,7 @@ impl Tally {
 impl Observer for Tally {
     fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
         match event {
-            Event::Arrived(arrival) if core.spool_id(arrival.name.number()).is_none() => {
+            Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
                 self.arrived.insert(arrival.name.number(), told.time);
             }
             Event::AgentSaid { line, .. } => {

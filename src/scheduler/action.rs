@@ -4,10 +4,11 @@
 use super::agent::AgentId;
 use super::destination::Destination;
 use super::order::{Effect, OrderTicket};
+use super::rested::{Rested, Wanted};
 use crate::agent::protocol::Status;
 use crate::config::Clause;
 use crate::spool::note::Occasion;
-use crate::spool::{SpoolId, SpoolName};
+use crate::spool::{Portion, SpoolId, SpoolName};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -61,6 +62,25 @@ pub enum Action {
         /// Somebody is still owed a report: move it to `postman/` instead.
         aside: bool,
     },
+    /// A message has left memory, and rests on disk: it is to be read again at a certain time, or when it is
+    /// wanted. Answered by `Recalled`, and then `Arrived`.
+    Rest {
+        /// The message.
+        name: SpoolName,
+        /// When; `None` is when somebody asks for it.
+        until: Option<Timestamp>,
+        /// What is known of it.
+        rested: Box<Rested>,
+    },
+    /// Read more of a message that is in memory in part. Answered by `MoreRead`.
+    ReadMore {
+        /// The message.
+        name: SpoolName,
+        /// How much.
+        portion: Portion,
+    },
+    /// Read messages again that rest on disk: somebody wants them now.
+    Awaken(Vec<Wanted>),
     /// Store the orders in force: [`super::Scheduler::standing_orders`]. Answered by `StandingKept`.
     KeepStanding {
         /// The order that waits for it.

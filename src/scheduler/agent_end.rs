@@ -157,7 +157,8 @@ impl Scheduler {
             return;
         };
         for vertex in agent.jobs() {
-            if self.vertices[vertex].place == Place::Spent {
+            let message = self.vertices[vertex].message;
+            if self.vertices[vertex].place == Place::Spent && !self.messages[message].partial {
                 continue;
             }
             let name = self.messages[self.vertices[vertex].message].name.clone();

@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::list::List;
 use super::message::{Message, MessageId};
+use super::rest::{Recall, Recalled};
 use super::thread::ThreadId;
 use super::vertex::{InMessage, Place, Vertex, VertexId};
 use crate::spool::{Arrival, Group};
@@ -16,6 +17,7 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
+        let recalled = self.take_recalled(&arrival);
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.leftover {
@@ -25,17 +27,33 @@ impl Scheduler {
             self.log(Level::Warn, text);
         }
         self.recall_hold(message);
-        for group in &arrival.groups {
-            self.queue_group(now, message, group);
+        let is_partial = arrival.unread.is_some() || arrival.is_part;
+        if is_partial {
+            self.begin_partial(now, message, &arrival, recalled.as_ref());
+            self.queue_batch(now, message, &arrival);
+        } else {
+            for group in &arrival.groups {
+                self.queue_group(now, message, group, recalled.as_ref());
+            }
         }
         self.join_jobs(message);
+        match is_partial {
+            true => self.end_batch(now, message),
+            false => self.recall_fate(now, message, recalled.as_ref()),
+        }
         if !arrival.turns.is_empty() {
             self.turn(&arrival.turns);
         }
         self.remove_if_complete(message);
     }
 
-    fn queue_group(&mut self, now: Timestamp, message: MessageId, group: &Group) {
+    pub(super) fn queue_group(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        group: &Group,
+        recalled: Option<&Recalled>,
+    ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
         // What an agent is given at once is a vertex: of many recipients there are several.
         let packet = match self.rings[self.threads[thread].ring].clause.packet as usize {
@@ -46,13 +64,17 @@ impl Scheduler {
         for offsets in group.offsets.chunks(packet) {
             let vertex = self.queue_vertex(message, thread, offsets);
             self.vertices[vertex].is_part = offsets.len() < group.offsets.len();
-            let was_tried = match first {
-                None => self.recall_vertex(message, vertex),
-                Some(first) => self.recall_like(vertex, first),
+            let left = self.learned_of(message, vertex);
+            let recall = match (recalled, first) {
+                _ if left.is_some() => self.recall_left(left, vertex),
+                (Some(recalled), _) => self.recall_rested(recalled, vertex),
+                (None, None) => Recall::of(self.recall_vertex(message, vertex)),
+                (None, Some(first)) => Recall::of(self.recall_like(vertex, first)),
             };
             first = first.or(Some(vertex));
-            self.place_arrival(now, vertex, was_tried);
+            self.place_arrival(now, vertex, recall);
         }
+        first.expect("a group has recipients")
     }
 
     /// Adds a vertex to its message and its thread. It is in none of the thread's lists yet.
@@ -65,15 +87,19 @@ impl Scheduler {
             std::mem::replace(&mut self.messages[message].vertices, List::new());
         vertices.push_back(&mut self.vertices, vertex);
         self.messages[message].vertices = vertices;
-        self.threads[thread].recipients += count;
+        self.count_recipients(thread, i64::from(count));
         vertex
     }
 
     /// What was tried before waits with its thread, if that is still waiting.
-    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, was_tried: bool) {
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: Recall) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
-        let waits = was_tried && self.threads[thread].retry.wakeup.is_some();
-        let waits = waits || self.arrivals_wait(thread);
+        let waits = match recall {
+            Recall::Wanted => false,
+            Recall::Left => true,
+            Recall::Tried if self.threads[thread].retry.wakeup.is_some() => true,
+            _ => self.arrivals_wait(thread),
+        };
         let place = match waits {
             _ if self.messages[message].held => Place::Held,
             true => Place::Waiting,

@@ -17,6 +17,7 @@ impl Scheduler {
         let ring = self.ring_for(channel, host);
         let thread = self.threads.insert(Thread::new(destination, ring));
         self.join_ring(now, thread, ring);
+        self.recall_resting_thread(now, thread);
         self.recall_thread(now, thread);
         thread
     }
@@ -36,6 +37,7 @@ impl Scheduler {
         self.threads[thread].ring = ring;
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
+        self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
         self.bring_entries(thread);
         self.review_ring(ring);
         // There is hardly ever any.
@@ -46,10 +48,19 @@ impl Scheduler {
         self.settle_window(now, thread);
     }
 
+    /// So many more recipients are in a thread, or fewer.
+    pub(super) fn count_recipients(&mut self, thread: ThreadId, more: i64) {
+        let thread = &mut self.threads[thread];
+        thread.recipients = (i64::from(thread.recipients) + more) as u32;
+        let ring = &mut self.rings[thread.ring];
+        ring.recipients = (ring.recipients as i64 + more) as u64;
+    }
+
     pub(super) fn leave_ring(&mut self, thread: ThreadId) {
         self.unready(thread);
         self.take_entries(thread);
         let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
         let threads = &mut self.rings[ring].threads;
         threads.swap_remove(slot);
         if let Some(moved) = threads.get(slot) {
@@ -64,6 +75,8 @@ impl Scheduler {
             return;
         }
         let ring = thread_ref.ring;
+        self.thread_goes(thread);
+        let thread_ref = &self.threads[thread];
         self.lessons += u64::from(thread_ref.retry.wakeup.is_some());
         self.threads[thread].retry.wakeup = None;
         self.threads[thread].expiry_check = None;

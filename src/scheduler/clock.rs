@@ -22,6 +22,8 @@ impl Scheduler {
             thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
             self.set_thread_timer(thread);
         }
+        self.shift_rests(step);
+        self.shift_batches(step);
         for window in self.windows.iter_mut() {
             window.pace.shift(step);
             window.resume = window.resume.map(|time| time + step);

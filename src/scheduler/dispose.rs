@@ -89,7 +89,17 @@ impl Scheduler {
         mut how: impl FnMut(&mut Scheduler, MessageId, &[VertexId]),
     ) -> Effect {
         let mut effect = Effect::default();
+        let whole: Vec<u64> = targets
+            .iter()
+            .filter(|target| target.destination.is_none())
+            .map(|target| target.number)
+            .collect();
         for (message, vertices) in self.meant(targets, &mut effect) {
+            if self.messages[message].partial
+                && whole.contains(&self.messages[message].name.number())
+            {
+                self.decide_fate(message, fate);
+            }
             let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
             let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
                 vertices.into_iter().partition(is_fed);

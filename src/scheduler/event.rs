@@ -4,6 +4,7 @@ use super::action::NoteTicket;
 use super::agent::AgentId;
 use super::learned::Learned;
 use super::order::{Order, OrderTicket};
+use super::rested::{Rested, Wanted};
 use super::standing::Standing;
 use crate::config::Config;
 use crate::control_file::ControlFileError;
@@ -111,6 +112,29 @@ pub enum Event<'a> {
     Tick,
     /// Somebody wants to know how each attempt ends, or nobody any more: see [`super::Action::Status`].
     Watched(bool),
+    /// The control file of a message that has rested was read again, and is told next; or it is gone.
+    Recalled {
+        /// Number of the message.
+        number: u64,
+        /// What was known of it.
+        rested: Rested,
+        /// What somebody has asked for meanwhile.
+        wanted: Vec<Wanted>,
+    },
+    /// What is going on outside has changed.
+    Outside {
+        /// Control files wait until there is room for them in memory (`PARAMmessage-active-limit`).
+        is_crowded: bool,
+        /// Recipients that may come with the control files that are being read.
+        reading: u32,
+    },
+    /// More of a message was read, as [`super::Action::ReadMore`] asked.
+    MoreRead {
+        /// Number of the message.
+        number: u64,
+        /// What was found.
+        outcome: Reread,
+    },
 }
 
 /// What reading a control file again brought.

@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     /// When a vertex expires as things stand. `None` is never.
-    fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
+    pub(super) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
         let expiry = self.expiry(vertex)?;
         let vertex = &self.vertices[vertex];
         if vertex.tried {

@@ -114,6 +114,9 @@ impl Scheduler {
             self.vertices.remove(vertex);
             self.remove_if_complete(message);
         }
+        if !self.batches.is_empty() && self.messages.exists(message) {
+            self.look_at_batch(message);
+        }
         !is_finished
     }
 

@@ -48,10 +48,14 @@ impl Scheduler {
             return;
         }
         vertex_ref.pending -= 1;
-        self.messages[vertex_ref.message].pending -= 1;
-        self.threads[vertex_ref.thread].recipients -= 1;
+        let (message, thread, left) = (vertex_ref.message, vertex_ref.thread, vertex_ref.pending);
+        self.messages[message].pending -= 1;
+        self.count_recipients(thread, -1);
         self.counters.recipients_out += 1;
-        if vertex_ref.pending == 0 {
+        if !self.batches.is_empty() {
+            self.recipient_goes(message, thread);
+        }
+        if left == 0 {
             self.end_vertex(vertex);
         }
     }
@@ -120,6 +124,7 @@ impl Scheduler {
         if let Some(message) = self.messages.find(name.number()) {
             self.messages[message].notes -= 1;
             self.messages[message].owes_report |= wrote;
+            self.look_at_batch(message);
             self.remove_if_complete(message);
         }
     }
@@ -164,6 +169,7 @@ impl Scheduler {
             Ok(()) => {
                 self.counters.messages_out += 1;
                 self.drop_hold(message);
+                self.end_partial(message);
                 self.messages.remove(message);
             }
             Err(error) => {
@@ -206,6 +212,7 @@ impl Scheduler {
             self.note_is_over(ticket);
         }
         self.drop_hold(message);
+        self.end_partial(message);
         self.messages[message].notes = 0;
         self.messages[message].forgotten = true;
         self.messages.release_number(message);

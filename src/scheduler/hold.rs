@@ -157,6 +157,7 @@ impl Scheduler {
 
     fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
         self.messages[message].held = false;
+        self.look_at_batch(message);
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             if self.vertices[vertex].place == Place::Held {

@@ -128,6 +128,8 @@ impl Scheduler {
                 }
             });
             Arrival {
+                unread: None,
+                is_part: false,
                 name: message.name.clone(),
                 modified: message.modified,
                 created: message.created,

@@ -16,6 +16,7 @@ impl Scheduler {
         self.check_threads();
         self.check_rings();
         self.check_agents();
+        self.check_batches();
         self.check_windows();
     }
 
@@ -49,8 +50,7 @@ impl Scheduler {
             }
         }
         assert_eq!(*self.messages.by_second(), seconds, "messages by their age");
-        let left = self.counters.recipients_in - self.counters.recipients_out;
-        assert_eq!(left, recipients, "recipients in minus out");
+        assert_eq!(self.recipients(), recipients, "recipients in minus out and resting");
     }
 
     fn check_threads(&self) {
@@ -128,6 +128,9 @@ impl Scheduler {
 
     fn check_rings(&self) {
         for (id, ring) in self.rings.iter() {
+            let recipients = ring.threads.iter().map(|thread| self.threads[*thread].recipients);
+            let recipients: u64 = recipients.map(u64::from).sum();
+            assert_eq!(ring.recipients, recipients, "recipients of a ring");
             self.check_jobs(id);
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");

@@ -46,6 +46,8 @@ pub struct Message {
     pub rereading: bool,
     /// It is being taken out of the spool.
     pub removing: bool,
+    /// It is in memory in part only: see [`super::batch`].
+    pub partial: bool,
     /// It is in the spool no more; only its jobs keep it in memory.
     pub forgotten: bool,
 }
@@ -68,6 +70,7 @@ impl Message {
             held: false,
             rereading: false,
             removing: false,
+            partial: false,
             forgotten: false,
         }
     }
@@ -79,7 +82,7 @@ impl Message {
 
     /// Whether there is nothing left to wait for before it leaves the spool.
     pub fn is_complete(&self) -> bool {
-        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading
+        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading && !self.partial
     }
 }
 
@@ -152,6 +155,21 @@ impl Messages {
     /// How many there are, the forgotten ones left out.
     pub fn len(&self) -> usize {
         self.by_number.len()
+    }
+
+    /// Whether a message is there.
+    pub fn exists(&self, id: MessageId) -> bool {
+        self.pool.get(id).is_some()
+    }
+
+    /// How many places there are, free ones included.
+    pub fn slots(&self) -> usize {
+        self.pool.slots()
+    }
+
+    /// The message in a place; `None` if it is free.
+    pub fn at(&self, slot: usize) -> Option<MessageId> {
+        self.pool.at(slot)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {

@@ -28,6 +28,8 @@
 //! | [`finish`] | when a message leaves the spool |
 //! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
+//! | [`batch`] | when more is read of a message that is in memory in part |
+//! | [`rest`] | what leaves memory while others wait for room |
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`status`] | nothing: what the status log is told |
 //! | [`remark`] | how much of what agents do wrong is logged |
@@ -40,6 +42,7 @@ mod agent;
 mod agent_end;
 mod arrive;
 mod assign;
+mod batch;
 mod checkpoint;
 mod clock;
 mod contact;
@@ -65,6 +68,8 @@ mod pool;
 pub mod records;
 mod reload;
 mod remark;
+mod rest;
+pub mod rested;
 mod resync;
 mod retry;
 mod review;
@@ -90,14 +95,17 @@ mod tests;
 
 pub use action::{Action, Attempt, Manner, Note, NoteTicket, Statistics, StatusRecord, Verdict};
 pub use agent::AgentId;
+pub use batch::Capacity;
 pub use checkpoint::{Checkpoint, Kept};
 pub use destination::Destination;
 pub use event::{AgentEnd, Event, Reread};
 pub use inspect::{Inspected, Rest};
 pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
+pub use rested::{Rested, RestedVertex, Wanted};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
 pub use thread::Block;
+pub use vertex::Fate;
 
 use crate::config::Config;
 use crate::time::Timestamp;
@@ -153,6 +161,10 @@ pub struct Scheduler {
     /// What the former scheduler has left, until everything that was there is loaded.
     memory: Option<learned::Memory>,
     lessons: u64,
+    /// What rests on disk, because there is no room for it.
+    rests: rest::Rests,
+    /// Messages that are in memory in part.
+    batches: batch::Batches,
     /// Threads that are being compared with the orders in force.
     review: review::Review,
     /// While threads are left that the present configuration is still to be applied to: where in their
@@ -213,6 +225,8 @@ impl Scheduler {
             write_trouble: None,
             memory: None,
             lessons: 0,
+            rests: rest::Rests::default(),
+            batches: batch::Batches::default(),
             review: review::Review::default(),
             swept: None,
             told_at: Timestamp::EPOCH,
@@ -249,6 +263,12 @@ impl Scheduler {
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
             Event::Watched(is_watched) => self.is_watched = is_watched,
+            Event::Recalled { number, rested, wanted } => self.recalled(number, rested, wanted),
+            Event::Outside { is_crowded, reading } => {
+                self.reserve(reading);
+                self.crowded(now, is_crowded);
+            }
+            Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }
         self.serve_all(now);
     }
@@ -293,7 +313,8 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let (mut is_swept, mut is_reviewed) = (false, false);
+        let mut has_batches = false;
+        let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
@@ -306,6 +327,8 @@ impl Scheduler {
                 Timer::KeepOrders => self.act(Action::KeepStanding { ticket: None }),
                 Timer::Sweep => is_swept = true,
                 Timer::Review => is_reviewed = true,
+                Timer::Rest => is_to_rest = true,
+                Timer::Batches => has_batches = true,
                 Timer::Window(window) => self.window_timer(window),
             }
         }
@@ -315,6 +338,12 @@ impl Scheduler {
         }
         if is_reviewed {
             self.review_on(now);
+        }
+        if is_to_rest {
+            self.rest_on(now);
+        }
+        if has_batches {
+            self.batches_on(now);
         }
     }
 

@@ -157,6 +157,7 @@ impl Scheduler {
             }
             Order::RetryThreads(threads) => {
                 turned = self.find_threads(&threads);
+                self.want_resting(threads.iter().map(Destination::host));
                 self.retry_threads(&turned)
             }
             Order::Retry(targets) => self.retry(&targets, &mut turned),

@@ -41,6 +41,9 @@ impl Scheduler {
             return self.remark(now, agent, Level::Info, text);
         };
         let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
+            if self.report_of_absent(now, agent, message, report) {
+                return;
+            }
             let id = self.messages[message].spool_id();
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
             return self.remark(now, agent, Level::Info, text);
@@ -91,6 +94,12 @@ impl Scheduler {
                 && vertex.recipients.is_pending(offset)
         };
         let present_job = self.agents[&agent].jobs().next().filter(is_it);
+        let of_present = self.agents[&agent].jobs().next();
+        let is_at_it = of_present.is_some_and(|job| self.vertices[job].message == message);
+        if self.messages[message].partial && is_at_it {
+            // Who is not in memory is in no other vertex: there is no need to look at thousands.
+            return present_job;
+        }
         present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
     }
 
@@ -137,7 +146,7 @@ impl Scheduler {
         self.record(vertex, diagnosis_of(report));
     }
 
-    fn note_report(
+    pub(super) fn note_report(
         &mut self,
         now: Timestamp,
         message: MessageId,
@@ -165,7 +174,7 @@ impl Scheduler {
     }
 
     /// The agent does not want to try this host again before a certain time.
-    fn retry_at(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    pub(super) fn retry_at(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
         let thread = self.vertices[vertex].thread;
         self.record(vertex, diagnosis_of(report));
         let until = match report.retry_seconds() {
@@ -179,7 +188,7 @@ impl Scheduler {
     }
 
     /// The host cannot be reached: what has been said of this recipient holds for all behind it.
-    fn defer_all(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    pub(super) fn defer_all(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());

@@ -138,6 +138,11 @@ impl<T> Id<T> {
         }
     }
 
+    /// None is before this one.
+    pub fn first() -> Id<T> {
+        Id::from_index(0)
+    }
+
     /// Which place it has: below [`Pool::slots`].
     pub fn index(self) -> usize {
         self.number.get() as usize - 1

@@ -18,6 +18,9 @@ impl Scheduler {
     /// A message's control file is to be read again, because an agent found something else in it than
     /// we thought.
     pub(super) fn read_message_again(&mut self, message: MessageId) {
+        if self.read_anew(message) {
+            return;
+        }
         let message = &mut self.messages[message];
         if !message.rereading && !message.removing {
             message.rereading = true;

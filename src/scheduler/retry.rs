@@ -6,7 +6,6 @@
 //! threads of one clause come to be tried together.
 
 use super::Scheduler;
-use super::contact::Contact;
 use super::thread::{Block, Retry, ThreadId};
 use super::vertex::{Place, VertexId};
 use crate::config::Clause;
@@ -61,9 +60,7 @@ impl Scheduler {
         self.lessons += 1;
         self.resume_window(thread);
         let thread_ref = &mut self.threads[thread];
-        thread_ref.retry.wakeup = None;
-        thread_ref.retry.block = None;
-        thread_ref.retry.contact = Contact::NONE;
+        thread_ref.retry.wake();
         for vertex in thread_ref.waiting.to_vec(&self.vertices) {
             self.put(vertex, Place::Due);
         }

@@ -37,6 +37,8 @@ pub struct Ring {
     pub idle: Vec<AgentId>,
     /// Its agents, idle ones included.
     pub agents: usize,
+    /// Recipients in its threads.
+    pub recipients: u64,
     /// Why the first of its ready threads has no agent.
     pub refusal: Option<Refusal>,
     /// The log says that its clause has no command.
@@ -114,6 +116,7 @@ impl Ring {
             ready: List::new(),
             idle: Vec::new(),
             agents: 0,
+            recipients: 0,
             refusal: None,
             complained: false,
             is_unserved: false,

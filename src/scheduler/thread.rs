@@ -74,6 +74,15 @@ pub struct Retry {
     pub contact: Contact,
 }
 
+impl Retry {
+    /// Ends the wait; what was known of the host is forgotten.
+    pub fn wake(&mut self) {
+        self.wakeup = None;
+        self.block = None;
+        self.contact = Contact::NONE;
+    }
+}
+
 /// Why a host as a whole is not tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Block {

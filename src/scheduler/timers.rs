@@ -32,6 +32,10 @@ pub enum Timer {
     Sweep,
     /// Threads that are still to be compared with the orders in force.
     Review,
+    /// Messages that can be unloaded, while others wait for room.
+    Rest,
+    /// Large messages of which more can be read.
+    Batches,
     /// A window in which the next delivery may start.
     Window(WindowId),
 }

@@ -22,6 +22,7 @@ impl Scheduler {
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
         of_hosts.iter().for_each(|thread| self.wake_thread(*thread));
+        self.want_resting(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();
         of_hosts.into_iter().filter(rested).collect()
     }

@@ -109,6 +109,14 @@ impl Diagnosis {
         Rc::new(Diagnosis { notary: kept(notary), message: kept(message) })
     }
 
+    /// A number that is the same for the same texts.
+    pub fn hash(&self) -> u64 {
+        let bytes = self.notary.iter().chain(&[0]).chain(&self.message[..]);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
     /// A diagnosis of the scheduler's own.
     pub fn of_scheduler(message: &str) -> Rc<Diagnosis> {
         Diagnosis::new(b"", message.as_bytes())
@@ -216,6 +224,32 @@ impl Recipients {
         let all = self.all();
         let index = all.binary_search_by_key(&offset, |recipient| recipient.offset);
         index.is_ok_and(|index| !all[index].is_finished())
+    }
+
+    /// Adds the recipients at `offsets`, those that are there already and finished ones left out. Tells how
+    /// many.
+    pub fn extend(&mut self, offsets: &[u32]) -> u32 {
+        let mut all: Vec<Recipient> = self.all().to_vec();
+        all.retain(|recipient| !recipient.is_finished());
+        let (before, rank) = (all.len(), all.len());
+        let new =
+            offsets.iter().enumerate().filter(|(_, offset)| self.position(**offset).is_none());
+        all.extend(new.map(|(place, offset)| Recipient::new(*offset, rank + place)));
+        all.sort_unstable_by_key(|recipient| recipient.offset);
+        let added = all.len() - before;
+        if added > 0 {
+            *self = Recipients::Many(all.into());
+        }
+        added as u32
+    }
+
+    /// Whether the recipient at `offset` is one of these, finished or not.
+    pub fn has(&self, offset: u32) -> bool {
+        self.position(offset).is_some()
+    }
+
+    fn position(&self, offset: u32) -> Option<usize> {
+        self.all().binary_search_by_key(&offset, |recipient| recipient.offset).ok()
     }
 
     /// Marks the recipient at `offset` as finished. Tells whether it was pending until now.

@@ -281,9 +281,15 @@ impl Scheduler {
             messages: self.messages.len(),
             threads: self.threads.len(),
             vertices: self.vertices.len() - spent,
-            recipients: self.counters.recipients_in - self.counters.recipients_out,
+            recipients: self.recipients(),
             counters: self.counters,
         }
+    }
+
+    /// Recipients to do, of messages in memory.
+    pub fn recipients(&self) -> u64 {
+        let all = self.counters.recipients_in - self.counters.recipients_out;
+        all - self.resting_recipients()
     }
 
     /// The settings it was made with.

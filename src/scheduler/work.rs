@@ -50,7 +50,7 @@ impl Scheduler {
     }
 
     /// A vertex may have become due.
-    fn join_job(&mut self, vertex: VertexId) {
+    pub(super) fn join_job(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
         if vertex_ref.place == Place::Due && self.rings.have_jobs() {
             let (message, thread) = (vertex_ref.message, vertex_ref.thread);

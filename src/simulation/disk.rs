@@ -10,7 +10,9 @@ use crate::scheduler::{Note, OrderTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::read::{self, Found};
 use crate::spool::remove;
-use crate::spool::{Arrival, Doubt, HashFolder, HashLevel, LockOwner, SpoolName, owner_among};
+use crate::spool::{
+    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, SpoolName, owner_among,
+};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -177,7 +179,12 @@ impl Disk {
     }
 
     /// Reads a control file for the scheduler, as `spool::read::read` does.
-    pub fn read(&mut self, name: &SpoolName, is_alive: impl Fn(u32) -> bool) -> Found {
+    pub fn read(
+        &mut self,
+        name: &SpoolName,
+        at_most: Option<u32>,
+        is_alive: impl Fn(u32) -> bool,
+    ) -> Found {
         if self.control_file(name).is_none() {
             return Found::Nothing;
         }
@@ -186,7 +193,10 @@ impl Disk {
             Err(error) => return Found::Failed(error),
         };
         match self.parse(&name, is_alive) {
-            Ok((file, arrival)) => {
+            Ok((file, mut arrival)) => {
+                if let Some(at_most) = at_most {
+                    arrival.cut(Portion { from: 0, at_most });
+                }
                 read::holder(&file).map_or(Found::Arrival(arrival), Found::Locked)
             }
             Err(problem) => self.found(&name, problem),
@@ -194,9 +204,17 @@ impl Disk {
     }
 
     /// Reads the control file of a loaded message, as `spool::read::read_again` does.
-    pub fn read_again(&mut self, name: &SpoolName, is_alive: impl Fn(u32) -> bool) -> Found {
+    pub fn read_again(
+        &mut self,
+        name: &SpoolName,
+        portion: Option<Portion>,
+        is_alive: impl Fn(u32) -> bool,
+    ) -> Found {
         match self.parse(name, is_alive) {
-            Ok((_, arrival)) => Found::Arrival(arrival),
+            Ok((_, mut arrival)) => {
+                portion.into_iter().for_each(|portion| arrival.cut(portion));
+                Found::Arrival(arrival)
+            }
             Err(problem) => self.found(name, problem),
         }
     }

@@ -42,7 +42,7 @@ use disk::Disk;
 use habits::Habits;
 use hosts::Hosts;
 use observer::{At, Observer};
-use shell::Shell;
+use shell::{How, Shell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -98,10 +98,10 @@ enum Happening {
     Notice(SpoolName),
     /// The scanner lists the spool.
     Scan { life: u64 },
-    /// The reader reads a control file; `again`: of a loaded message.
-    Read { life: u64, name: SpoolName, again: bool },
+    /// The reader reads a control file.
+    Read { life: u64, name: SpoolName, how: How },
     /// The loop hears what was read.
-    Found { life: u64, name: SpoolName, found: Box<Found>, again: bool },
+    Found { life: u64, name: SpoolName, found: Box<Found>, how: How },
     /// The writer does the first thing in its line.
     Write { life: u64 },
     /// The loop hears of something that was written.
@@ -291,6 +291,9 @@ impl<O: Observer> Simulation<O> {
     /// The scheduler, and all that come, use another configuration.
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
+        if let Some(shell) = &mut self.shell {
+            shell.configured(&config);
+        }
         self.tell(Event::Configured(config));
         self.end_turn();
     }
@@ -307,15 +310,22 @@ impl<O: Observer> Simulation<O> {
     /// Somebody sets the wall clock forward.
     pub fn set_clock_forward(&mut self, by: Duration) {
         self.clock.set_forward(by);
-        self.tell(Event::ClockSet(ClockStep::Forward(by)));
+        self.clock_was_set(ClockStep::Forward(by));
         self.end_turn();
     }
 
     /// Somebody sets the wall clock back.
     pub fn set_clock_back(&mut self, by: Duration) {
         self.clock.set_back(by);
-        self.tell(Event::ClockSet(ClockStep::Back(by)));
+        self.clock_was_set(ClockStep::Back(by));
         self.end_turn();
+    }
+
+    fn clock_was_set(&mut self, step: ClockStep) {
+        if let Some(shell) = &mut self.shell {
+            shell.clock_set(step);
+        }
+        self.tell(Event::ClockSet(step));
     }
 
     /// All agents that live die.
@@ -399,9 +409,9 @@ impl<O: Observer> Simulation<O> {
         match happening {
             Happening::Notice(name) => self.hear_notice(name),
             Happening::Scan { life: of } if of == life => self.scan(),
-            Happening::Read { life: of, name, again } if of == life => self.read(name, again),
-            Happening::Found { life: of, name, found, again } if of == life => {
-                self.hear_found(name, *found, again);
+            Happening::Read { life: of, name, how } if of == life => self.read(name, how),
+            Happening::Found { life: of, name, found, how } if of == life => {
+                self.hear_found(name, *found, how);
             }
             Happening::Write { life: of } if of == life => self.write(),
             Happening::Written { life: of, event } if of == life => self.hear_written(&event),

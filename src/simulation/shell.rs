@@ -7,14 +7,25 @@ use super::observer::Observer;
 use super::{Delays, Happening, Setup, Simulation, Written};
 use crate::agent::library::Scope;
 use crate::config::Config;
-use crate::daemon::intake::{Intake, Known};
+use crate::daemon::intake::{Intake, Known, Room, Verdict};
 use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
-use crate::spool::SpoolName;
 use crate::spool::read::Found;
-use crate::time::Timestamp;
+use crate::spool::{Portion, SpoolName};
+use crate::time::{ClockStep, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
+
+/// How a control file is read.
+#[derive(Clone, Copy, Debug)]
+pub enum How {
+    /// As one that is new: so many recipients at the most.
+    New(Option<u32>),
+    /// As that of a loaded message.
+    Again,
+    /// As that of a message that is loaded in part.
+    More(Portion),
+}
 
 /// A scheduler.
 pub struct Shell {
@@ -40,12 +51,14 @@ pub struct Shell {
 impl Shell {
     /// A scheduler that has just been started.
     pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
+        let mut intake = Intake::new();
+        intake.set_limit(memory_limit(&config));
         Shell {
             life,
             core: Scheduler::new(settings, config),
             pids: BTreeMap::new(),
             is_draining: false,
-            intake: Intake::new(),
+            intake,
             is_loading: true,
             has_scanned: false,
             reader_free: Timestamp::EPOCH,
@@ -60,8 +73,22 @@ impl Shell {
         if self.has_scanned && !setup.scans {
             return core;
         }
-        let intake = self.intake.next_wakeup();
+        let intake = self.intake.next_wakeup(&self.room());
         core.into_iter().chain(intake).min()
+    }
+
+    /// Another configuration is in force.
+    pub fn configured(&mut self, config: &Config) {
+        self.intake.set_limit(memory_limit(config));
+    }
+
+    /// The wall clock was set.
+    pub fn clock_set(&mut self, step: ClockStep) {
+        self.intake.shift(step);
+    }
+
+    fn room(&self) -> Room {
+        Room::of(&self.core, self.core.capacity(), &self.intake)
     }
 
     fn known(&self, name: &SpoolName) -> Known {
@@ -71,6 +98,11 @@ impl Shell {
             Some(true) => Known::Leaving,
         }
     }
+}
+
+/// How many messages may be in memory.
+fn memory_limit(config: &Config) -> Option<usize> {
+    config.parameters.memory().map(|limits| limits.messages)
 }
 
 impl<O: Observer> Simulation<O> {
@@ -96,6 +128,7 @@ impl<O: Observer> Simulation<O> {
         while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
             self.request_read(held, false);
         }
+        self.fill_up(wall);
         let Some(shell) = &mut self.shell else {
             return;
         };
@@ -111,6 +144,23 @@ impl<O: Observer> Simulation<O> {
         {
             shell.is_loading = false;
             self.tell(Event::InitialScanDone);
+        }
+    }
+
+    /// Has files read that wait for room in memory, as far as there is room now.
+    fn fill_up(&mut self, wall: Timestamp) {
+        while let Some(shell) = &mut self.shell
+            && let room = shell.room()
+            && let Some((name, at_most)) = shell.intake.next_outside(wall, &room)
+        {
+            self.request(name, How::New(at_most));
+        }
+        if let Some(shell) = &mut self.shell {
+            let is_crowded = shell.intake.is_crowded(wall, &shell.room());
+            let reading = shell.intake.under_way() as u32;
+            if (is_crowded, reading) != shell.core.outside() {
+                self.tell(Event::Outside { is_crowded, reading });
+            }
         }
     }
 
@@ -171,6 +221,17 @@ impl<O: Observer> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
+            Action::Rest { name, until, rested } => {
+                if let Some(shell) = &mut self.shell {
+                    shell.intake.rest(name, until, *rested);
+                }
+            }
+            Action::ReadMore { name, portion } => self.request(name, How::More(portion)),
+            Action::Awaken(wanted) => {
+                if let Some(shell) = &mut self.shell {
+                    shell.intake.awaken(&wanted);
+                }
+            }
             Action::KeepStanding { ticket } => {
                 if let Some(shell) = &self.shell {
                     let orders = shell.core.standing_orders().iter().collect();
@@ -209,7 +270,7 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         let known = shell.known(&name);
-        if shell.intake.found(&name, known) {
+        if shell.intake.found(&name, known) == Verdict::Read {
             self.request_read(name, false);
         }
     }
@@ -222,7 +283,7 @@ impl<O: Observer> Simulation<O> {
         let mut new = Vec::new();
         for name in self.disk.names() {
             let known = shell.known(&name);
-            if shell.intake.found(&name, known) {
+            if shell.intake.found(&name, known) == Verdict::Read {
                 new.push((self.disk.changed(name.number()), name));
             }
         }
@@ -234,21 +295,26 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn request_read(&mut self, name: SpoolName, again: bool) {
+        self.request(name, if again { How::Again } else { How::New(None) });
+    }
+
+    fn request(&mut self, name: SpoolName, how: How) {
         let delay = self.setup.delays.read;
         if let Some(shell) = &self.shell {
             let (life, free) = (shell.life, shell.reader_free);
-            let time = self.after_time(free, delay, Happening::Read { life, name, again });
+            let time = self.after_time(free, delay, Happening::Read { life, name, how });
             if let Some(shell) = &mut self.shell {
                 shell.reader_free = time;
             }
         }
     }
 
-    pub(super) fn read(&mut self, name: SpoolName, again: bool) {
+    pub(super) fn read(&mut self, name: SpoolName, how: How) {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
-        let found = match again {
-            false => self.disk.read(&name, is_alive),
-            true => self.disk.read_again(&name, is_alive),
+        let found = match how {
+            How::New(at_most) => self.disk.read(&name, at_most, is_alive),
+            How::Again => self.disk.read_again(&name, None, is_alive),
+            How::More(portion) => self.disk.read_again(&name, Some(portion), is_alive),
         };
         self.tell_doubts();
         let (life, found) = (self.lives, Box::new(found));
@@ -259,16 +325,16 @@ impl<O: Observer> Simulation<O> {
             let at = self.at();
             self.observer.left(at, name.number(), &Left::Aside(file));
         }
-        self.after(delay, Happening::Found { life, name, found, again });
+        self.after(delay, Happening::Found { life, name, found, how });
     }
 
-    pub(super) fn hear_found(&mut self, name: SpoolName, found: Found, again: bool) {
+    pub(super) fn hear_found(&mut self, name: SpoolName, found: Found, how: How) {
         let wall = self.clock.wall();
         let Some(shell) = &mut self.shell else {
             return;
         };
         let number = name.number();
-        if again {
+        if !matches!(how, How::New(_)) {
             let outcome = match found {
                 Found::Arrival(arrival) => Reread::Read(arrival),
                 Found::Nothing => Reread::Gone,
@@ -281,9 +347,19 @@ impl<O: Observer> Simulation<O> {
                     Reread::Malformed(error)
                 }
             };
-            return self.tell(Event::ReadAgain { number, outcome });
+            return match how {
+                How::More(_) => self.tell(Event::MoreRead { number, outcome }),
+                _ => self.tell(Event::ReadAgain { number, outcome }),
+            };
         }
         shell.intake.read(number);
+        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        if !is_held && let Some((rested, wanted)) = shell.intake.recall(number) {
+            self.tell(Event::Recalled { number, rested, wanted });
+        }
+        let Some(shell) = &mut self.shell else {
+            return;
+        };
         match found {
             Found::Arrival(arrival) => self.tell(Event::Arrived(arrival)),
             Found::Nothing => {}

@@ -31,6 +31,19 @@ pub struct Arrival {
     pub groups: Vec<Group>,
     /// Offsets of recipients that an agent holds, in ascending order.
     pub locked: Vec<u32>,
+    /// Where the rest begins, if this is not all of the file.
+    pub unread: Option<u32>,
+    /// The numbers of recipients, and what is owed, are those of this part of the file only.
+    pub is_part: bool,
+}
+
+/// How much of a control file is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Portion {
+    /// Offset of the first line that is of interest; 0 is the beginning.
+    pub from: u32,
+    /// So many recipients to do at the most, at least one.
+    pub at_most: u32,
 }
 
 /// The recipients of one message that go the same way.
@@ -69,7 +82,39 @@ impl Arrival {
             failed: with_tag(Tag::Failed).count() as u32,
             groups: group(file),
             locked: with_tag(Tag::Locked).map(|recipient| recipient.offset).collect(),
+            unread: None,
+            is_part: false,
         }
+    }
+
+    /// Leaves only a portion of the recipients to do.
+    pub fn cut(&mut self, portion: Portion) {
+        let of_groups = self.groups.iter().flat_map(|group| &group.offsets);
+        let mut offsets: Vec<u32> = of_groups.chain(&self.locked).copied().collect();
+        offsets.retain(|offset| *offset >= portion.from);
+        offsets.sort_unstable();
+        self.unread = offsets.get(portion.at_most as usize).copied();
+        let end = self.unread.unwrap_or(u32::MAX);
+        let is_meant = |offset: &u32| (portion.from..end).contains(offset);
+        for group in &mut self.groups {
+            group.offsets.retain(is_meant);
+        }
+        self.groups.retain(|group| !group.offsets.is_empty());
+        self.locked.retain(is_meant);
+        if portion.from > 0 {
+            self.turns.clear();
+        }
+    }
+
+    /// Adds what follows in the file.
+    pub fn add(&mut self, part: Arrival) {
+        self.owes_report |= part.owes_report;
+        self.leftover = self.leftover.take().or(part.leftover);
+        self.recipients += part.recipients;
+        self.failed += part.failed;
+        self.groups.extend(part.groups);
+        self.locked.extend(part.locked);
+        self.unread = part.unread;
     }
 
     /// Recipients still to be delivered to, locked ones not counted.

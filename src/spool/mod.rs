@@ -19,6 +19,7 @@ mod id;
 mod lock;
 mod name;
 pub mod note;
+pub mod part;
 pub mod read;
 pub mod remove;
 pub mod replace;
@@ -28,7 +29,7 @@ pub mod scan;
 pub mod scratch;
 pub mod submit;
 
-pub use arrival::{Arrival, Group};
+pub use arrival::{Arrival, Group, Portion};
 pub use doubt::{Doubt, Doubtful, Tell};
 pub use error_address::error_address;
 pub use id::SpoolId;

@@ -86,6 +86,11 @@ impl SpoolName {
         Some(SpoolName { number, folder, odd })
     }
 
+    /// The name that is just a number.
+    pub fn plain(folder: HashFolder, number: u64) -> SpoolName {
+        SpoolName { number, folder, odd: None }
+    }
+
     /// The name for a path below `transport/`, as the notify socket gives it: `4711`, `F/4711`,
     /// `Z/F/4711`. There the first digit may not be a zero.
     pub fn from_notified(path: &[u8]) -> Option<SpoolName> {

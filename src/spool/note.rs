@@ -1,5 +1,6 @@
 //! Writing into a control file what became of recipients, where agents leave that to the scheduler.
 
+use super::part::{self, NoPart};
 use super::reroute::reroute;
 use super::{Spool, SpoolName};
 use crate::control_file::diagnostic::Diagnostic;
@@ -8,9 +9,10 @@ use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// What is to be noted, for each of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
@@ -65,20 +67,48 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
     let path = spool.control_file(name);
     let mut on_disk = OpenOptions::new().read(true).write(true).open(&path)?;
     let size = on_disk.metadata()?.len();
+    if size > control_file::LARGE && remark.occasion != Occasion::Reroute {
+        let lines = lines_of_large(&on_disk, remark)?;
+        return finish(&path, &on_disk, &lines, remark);
+    }
     let file = control_file::parse(control_file::contents(&mut on_disk, size)?)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     if remark.occasion == Occasion::Reroute {
         reroute(spool, name, &file, remark.offsets)?;
     }
-    let lines = lines(&file, remark);
+    finish(&path, &on_disk, &lines(&file, remark), remark)
+}
+
+fn finish(path: &Path, on_disk: &File, lines: &[u8], remark: &Remark<'_>) -> io::Result<bool> {
     if !lines.is_empty() {
-        mark::append_lines(&path, &lines)?;
+        mark::append_lines(path, lines)?;
     }
-    mark_ended(&on_disk, remark)?;
+    mark_ended(on_disk, remark)?;
     if remark.occasion.is_of_operator() {
         on_disk.sync_data()?;
     }
     Ok(!lines.is_empty())
+}
+
+/// The same lines of a file that is too large to be read as a whole. Where the headers are they do not say.
+fn lines_of_large(on_disk: &File, remark: &Remark<'_>) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for offset in remark.offsets {
+        let part = part::read(on_disk, *offset, 1).map_err(|error| match error {
+            NoPart::Failed(error) => error,
+            NoPart::Malformed(error) => io::Error::new(ErrorKind::InvalidData, error),
+        })?;
+        let Some(recipient) = part.file.recipient_at(*offset) else {
+            continue;
+        };
+        if remark.occasion.is_wanted(events(&part.file, recipient)) {
+            let mut line = line(&part.file, recipient, remark);
+            line.headers = None;
+            line.notify = line.notify.map(|at| (u64::from(at) + part.shift) as u32);
+            line.write_to(&mut lines);
+        }
+    }
+    Ok(lines)
 }
 
 /// The `d` lines that a remark comes to, for those recipients whose senders want to hear of it.

@@ -1,16 +1,23 @@
 //! Reading a control file that was found in the spool.
 
+use super::part::{self, NoPart};
 use super::remove::{self, Reason};
 use super::{
-    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Spool, SpoolName, Tell, folder, owner_of,
+    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, Spool, SpoolName, Tell, folder,
+    owner_of,
 };
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, Tag, mark};
 use crate::sys;
 use crate::time::Timestamp;
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// A control file of at most so many bytes is read as a whole, even if only some of it is wanted.
+const SMALL: u64 = 1 << 20;
+/// Of a larger one so many bytes are looked through at a time for recipients to do, or a little more.
+const READ_AT_A_TIME: u32 = 16 << 20;
 
 /// What a look at a control file brought.
 #[derive(Debug)]
@@ -63,9 +70,15 @@ impl Look {
 /// A file in the top folder of a spool with hash levels is moved down first. Locks of dead processes
 /// are cleared, in the file too, after `tell` was told. A file that cannot be used is moved aside together
 /// with its message.
-pub fn read(spool: &Spool, level: HashLevel, name: SpoolName, tell: Tell<'_>) -> Found {
+pub fn read(
+    spool: &Spool,
+    level: HashLevel,
+    name: SpoolName,
+    at_most: Option<u32>,
+    tell: Tell<'_>,
+) -> Found {
     match Look::at(spool, &name) {
-        Ok(Some(look)) => read_looked_at(spool, level, name, &look, tell),
+        Ok(Some(look)) => read_looked_at(spool, level, name, &look, at_most, tell),
         Ok(None) => Found::Nothing,
         Err(error) => Found::Failed(error),
     }
@@ -77,18 +90,34 @@ pub fn read_looked_at(
     level: HashLevel,
     name: SpoolName,
     look: &Look,
+    at_most: Option<u32>,
     tell: Tell<'_>,
 ) -> Found {
     let name = match settle(spool, level, name) {
         Ok(name) => name,
         Err(error) => return Found::Failed(error),
     };
-    match examine(spool, &name, look, tell) {
+    let portion = at_most.map(|at_most| Portion { from: 0, at_most });
+    match examine(spool, &name, look, portion, tell) {
         Ok(arrival) => Found::Arrival(arrival),
         Err(problem) => problem.found(|| {
             remove::move_aside(spool, &name, Reason::Malformed)
                 .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
         }),
+    }
+}
+
+/// Reads a further portion of the control file of a message that is loaded in part. Recipients that a living
+/// process holds are no obstacle: they are listed as locked.
+pub fn read_more(spool: &Spool, name: SpoolName, portion: Portion, tell: Tell<'_>) -> Found {
+    let look = match Look::at(spool, &name) {
+        Ok(Some(look)) => look,
+        Ok(None) => return Found::Nothing,
+        Err(error) => return Found::Failed(error),
+    };
+    match examine(spool, &name, &look, Some(portion), tell) {
+        Ok(arrival) => Found::Arrival(arrival),
+        Err(problem) => problem.found(|| remove::move_aside(spool, &name, Reason::Malformed)),
     }
 }
 
@@ -116,6 +145,9 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -
     };
     let metadata = file.metadata()?;
     let modified = modified(&metadata);
+    if metadata.len() > control_file::LARGE {
+        return clear_locks_in_parts(spool, &file, name, modified, dead, tell);
+    }
     let text = control_file::contents(&mut file, metadata.len())?;
     let Ok(mut parsed) = control_file::parse(text) else {
         return Ok(());
@@ -124,6 +156,31 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -
         |field: PidField| field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead;
     let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
     unlock_dead(&file, (name, received), &mut parsed, is_dead, tell)
+}
+
+fn clear_locks_in_parts(
+    spool: &Spool,
+    file: &File,
+    name: &SpoolName,
+    modified: Timestamp,
+    dead: u32,
+    tell: Tell<'_>,
+) -> io::Result<()> {
+    let is_dead =
+        |field: PidField| field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead;
+    let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let mut part = match part::read(file, at, usize::MAX) {
+            Ok(part) => part,
+            Err(NoPart::Failed(error)) => return Err(error),
+            // Whoever reads it next will find out.
+            Err(NoPart::Malformed(_)) => return Ok(()),
+        };
+        unlock_dead(file, (name, received), &mut part.file, is_dead, &mut *tell)?;
+        from = part.next;
+    }
+    Ok(())
 }
 
 /// Takes the locks of dead processes off, on disk and in what was read of it, after `tell` was told: a
@@ -259,13 +316,73 @@ fn examine(
     spool: &Spool,
     name: &SpoolName,
     look: &Look,
+    portion: Option<Portion>,
     tell: Tell<'_>,
 ) -> Result<Arrival, Problem> {
+    if let Some(portion) = portion.filter(|_| look.size > SMALL) {
+        return examine_parts(spool, name, look, portion, tell);
+    }
     let (file, received) = parse_and_clear(spool, name, look, tell)?;
-    if let Some(pid) = holder(&file) {
+    let is_beginning = portion.is_none_or(|portion| portion.from == 0);
+    if let Some(pid) = holder(&file).filter(|_| is_beginning) {
         return Err(Problem::Locked(pid));
     }
-    Ok(arrival(name.clone(), &file, look, received))
+    let mut arrival = arrival(name.clone(), &file, look, received);
+    if let Some(portion) = portion {
+        arrival.cut(portion);
+    }
+    Ok(arrival)
+}
+
+/// The same for a large file, of which only some is read.
+fn examine_parts(
+    spool: &Spool,
+    name: &SpoolName,
+    look: &Look,
+    portion: Portion,
+    tell: Tell<'_>,
+) -> Result<Arrival, Problem> {
+    let path = spool.control_file(name);
+    let on_disk = open(&path)?;
+    let (mut all, mut from): (Option<Arrival>, _) = (None, portion.from);
+    let mut received = None;
+    loop {
+        let has = all.as_ref().map_or(0, |all| all.pending() + all.locked.len());
+        let left = portion.at_most as usize - has;
+        let part = part::read(&on_disk, from, left.max(1)).map_err(|error| match error {
+            NoPart::Failed(error) => error.into(),
+            NoPart::Malformed(error) => Problem::Malformed(error),
+        })?;
+        let mut file = part.file;
+        if all.is_none() {
+            received = check_message(spool, name, &file)?;
+        }
+        let tell = &mut *tell;
+        clear_dead_locks(&path, (name, received.unwrap_or(look.changed)), &mut file, tell)?;
+        if let Some(pid) = holder(&file).filter(|_| portion.from == 0) {
+            return Err(Problem::Locked(pid));
+        }
+        let mut more = arrival(name.clone(), &file, look, received);
+        (more.unread, more.is_part) = (part.next, true);
+        match &mut all {
+            None => all = Some(more),
+            Some(all) => all.add(more),
+        }
+        let all = all.as_mut().expect("it was put there just now");
+        if portion.from > 0 {
+            all.turns.clear();
+        }
+        let is_full = all.pending() + all.locked.len() >= portion.at_most as usize;
+        match part.next {
+            Some(next) if !is_full && next - portion.from < READ_AT_A_TIME => from = next,
+            _ => return Ok(all.clone()),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // It may have been replaced by something else meanwhile; that must not hold us up.
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
 /// Reads and parses a control file, with the locks of dead processes cleared. Also tells when its
@@ -285,11 +402,7 @@ fn parse_and_clear(
 
 /// What is in a control file.
 fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
-    // It may have been replaced by something else meanwhile; that must not hold us up.
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
+    let mut file = open(path)?;
     control_file::contents(&mut file, look.size).map_err(|error| match error.kind() {
         ErrorKind::FileTooLarge => {
             let limit = control_file::LARGEST >> 20;
@@ -414,7 +527,7 @@ mod tests {
     /// Reads `4711` where it is found; returns where it is used.
     fn used_at(spool: &Spool, folder: HashFolder) -> String {
         let name = SpoolName::new(folder, NUMBER).expect("a name");
-        match read(spool, HashLevel::Once, name, &mut |_| {}) {
+        match read(spool, HashLevel::Once, name, None, &mut |_| {}) {
             Found::Arrival(arrival) => arrival.name.path(),
             other => panic!("{other:?}"),
         }
@@ -441,7 +554,7 @@ mod tests {
         put(&spool, "queue/4711", "one's message");
         put(&spool, "queue/F", "in the way of the folder");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name, &mut |_| {});
+        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
         assert!(matches!(found, Found::Failed(_)), "{found:?}");
         fs::remove_file(spool.postoffice().join("queue/F")).expect("it was there");
         assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
@@ -456,7 +569,7 @@ mod tests {
         put(&spool, "queue/4711", "two's message");
         let below = HashFolder::of(4711, HashLevel::Once);
         let name = SpoolName::new(below, NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name, &mut |_| {});
+        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
         assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
         assert_eq!(text(&spool, "queue/4711").as_deref(), Some("two's message"));
     }
@@ -483,15 +596,15 @@ mod tests {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name.clone(), &mut |_| {});
+        let found = read(&spool, HashLevel::Once, name.clone(), None, &mut |_| {});
         assert!(matches!(found, Found::NoQueue), "{found:?}");
         put(&spool, "transport/4711", "two");
         let at_top = SpoolName::new(HashFolder::TOP, NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, at_top, &mut |_| {});
+        let found = read(&spool, HashLevel::Once, at_top, None, &mut |_| {});
         assert!(matches!(found, Found::NoQueue), "{found:?}");
         assert!(is_empty(spool.queue()).expect("listed"), "and no folder is made");
         put(&spool, "queue/1", "another's");
-        let found = read(&spool, HashLevel::Once, name, &mut |_| {});
+        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
         assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
     }
 }

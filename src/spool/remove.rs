@@ -34,7 +34,7 @@ impl Reason {
 
 /// Whether a finished message still has something in it that somebody must see: a report that is owed,
 /// a failure that nobody noted, a line that nobody could deliver. A control file that cannot be read
-/// must be seen, too.
+/// must be seen, too; and a very large one is not looked through for that.
 pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     let text = match read(&spool.control_file(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -57,6 +57,9 @@ pub(crate) fn has_something_to_see(text: Vec<u8>) -> bool {
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
+    if size > control_file::LARGE {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
     control_file::contents(&mut file, size)
 }
 

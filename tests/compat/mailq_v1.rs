@@ -141,6 +141,8 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         failed: 0,
         groups,
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }
 

@@ -39,6 +39,8 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             failed: 0,
             groups: vec![group],
             locked: Vec::new(),
+            unread: None,
+            is_part: false,
         }));
     }
     world.is_barren = false;

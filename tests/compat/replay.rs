@@ -392,6 +392,8 @@ impl<'s> Replay<'s> {
             failed: 0,
             groups,
             locked: Vec::new(),
+            unread: None,
+            is_part: false,
         }
     }
 

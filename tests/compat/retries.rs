@@ -82,6 +82,8 @@ impl Deferring {
             failed: 0,
             groups: vec![group],
             locked: Vec::new(),
+            unread: None,
+            is_part: false,
         };
         world.tell(Event::Arrived(arrival));
         Deferring { world, recipients, answer: answer.to_string(), agent: None }

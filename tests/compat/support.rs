@@ -86,7 +86,7 @@ impl TestSpool {
 
     /// Reads a message as a scheduler does that has just found it.
     pub fn read(&self, level: HashLevel, name: SpoolName) -> Found {
-        read(&self.spool, level, name, &mut |_| {})
+        read(&self.spool, level, name, None, &mut |_| {})
     }
 
     /// What is in a file, or nothing if there is none.

@@ -83,6 +83,7 @@ impl Talk {
             scheduler: &world.core,
             now: world.now,
             process: Process { started: START, pid: 4711, is_loading: false },
+            elsewhere: &(),
             secret: &[7; 32],
             watch: &self.watch,
             accounts: &mut || self.accounts.clone(),

@@ -106,6 +106,8 @@ impl World {
                 self.removed.push((name, aside));
                 self.tell(Event::Removed { number, outcome: Ok(()) });
             }
+            // There is room for everything.
+            Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
             Action::Statistics(statistics) => self.statistics.push(statistics),
             Action::KeepStanding { ticket } => {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });

@@ -46,6 +46,10 @@ impl Book {
         match event {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::ReadAgain { number, outcome } => self.read_again(*number, outcome),
+            Event::MoreRead { number, outcome: Reread::Read(arrival) } => {
+                self.more(*number, arrival);
+            }
+            Event::MoreRead { number, outcome } => self.read_again(*number, outcome),
             Event::Removed { number, outcome: Ok(()) } => self.forget(*number),
             Event::AgentSaid { line, .. } => {
                 if let Answer::Report(report) = Answer::parse(line)
@@ -64,10 +68,14 @@ impl Book {
 
     /// It has decided something.
     pub fn decided(&mut self, action: &Action) {
-        if let Action::Note(note) = action
-            && !matches!(note.occasion, Occasion::Success | Occasion::Failure)
-        {
-            note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
+        match action {
+            Action::Note(note)
+                if !matches!(note.occasion, Occasion::Success | Occasion::Failure) =>
+            {
+                note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
+            }
+            Action::Rest { name, .. } => self.forget(name.number()),
+            _ => {}
         }
     }
 
@@ -75,6 +83,11 @@ impl Book {
         let number = arrival.name.number();
         if self.messages.contains_key(&number) {
             return;
+        }
+        if arrival.unread.is_some() || arrival.is_part {
+            let (path, to_do) = (arrival.name.path(), BTreeMap::new());
+            self.messages.insert(number, Entry { path, to_do, unsure: BTreeMap::new() });
+            return self.more(number, arrival);
         }
         let mut to_do = BTreeMap::new();
         for group in &arrival.groups {
@@ -87,6 +100,21 @@ impl Book {
         }
         let entry = Entry { path: arrival.name.path(), to_do, unsure: BTreeMap::new() };
         self.messages.insert(number, entry);
+    }
+
+    /// Some of a large message is read. Its recipients come and go as the scheduler sees fit.
+    fn more(&mut self, number: u64, arrival: &Arrival) {
+        let Some(entry) = self.messages.get_mut(&number) else {
+            return;
+        };
+        for group in &arrival.groups {
+            let destination = Destination::new(&group.channel, &group.host);
+            for offset in &group.offsets {
+                entry.unsure.insert(*offset, destination.clone());
+                self.journal.came.insert((number, *offset));
+            }
+            self.journal.dried.insert(destination);
+        }
     }
 
     /// Whoever is finished in the file is finished in memory, unless an agent has it as a job.

@@ -40,13 +40,16 @@ struct Life {
     used: Vec<u64>,
     /// How far the wall clock has been set back: plans made before may be so much later.
     set_back: Duration,
+    /// The part of the configuration that says how much of the queue may be in memory.
+    memory: String,
 }
 
 /// Lives through the world of a seed.
 pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     let mut random = Rng::with_seed(seed);
     let setup = world::setup(seed, &mut random);
-    let config = world::config(&mut random);
+    let memory = world::memory(&mut random);
+    let config = world::config(&memory, &mut random);
     let hosts = world::hosts(&mut random);
     let mut oracle = Oracle::new(trace.clone(), config.clone(), seed);
     oracle.look_every = size.look_every;
@@ -62,6 +65,7 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
         next_ticket: 0,
         used: Vec::new(),
         set_back,
+        memory,
     };
     life.mail_comes();
     life.starts();
@@ -116,7 +120,12 @@ impl Life {
             0..=15 => self.mail_comes(),
             16 => self.world.kill(),
             17..=19 => self.world.kill_after(self.random.u32(0..300)),
-            20..=22 => self.world.reload(world::config(&mut self.random)),
+            20..=22 => {
+                if self.random.u8(0..8) == 0 {
+                    self.memory = world::memory(&mut self.random);
+                }
+                self.world.reload(world::config(&self.memory, &mut self.random));
+            }
             23 => self.world.drain(),
             24..=26 => self.world.turn(HOSTS[self.random.usize(0..HOSTS.len())].as_bytes()),
             27 => self.world.set_clock_forward(seconds(&mut self.random, 4000)),

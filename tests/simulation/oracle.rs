@@ -56,6 +56,12 @@ pub struct Oracle {
     client: Option<Box<Client>>,
     /// For what clients do.
     random: Rng,
+    /// How many messages may be in memory.
+    most_messages: usize,
+    /// How many recipients.
+    most_recipients: usize,
+    /// Threads may have moved to other rings.
+    is_reloaded: bool,
     /// What the wall clock showed when the core was told something last.
     told_at: Timestamp,
     pub totals: Totals,
@@ -84,6 +90,8 @@ pub struct Totals {
     /// New mail that waited for the retry time of its thread, and that did not.
     pub new_waited: u64,
     pub new_went: u64,
+    /// Messages that left memory because others waited for room.
+    pub rested: u64,
 }
 
 impl Totals {
@@ -103,6 +111,7 @@ impl Totals {
         self.orders += other.orders;
         self.new_waited += other.new_waited;
         self.new_went += other.new_went;
+        self.rested += other.rested;
     }
 }
 
@@ -204,6 +213,9 @@ impl Oracle {
             waits: Waits::default(),
             client: None,
             random: Rng::with_seed(seed),
+            most_messages: usize::MAX,
+            most_recipients: 0,
+            is_reloaded: false,
             told_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -349,6 +361,17 @@ impl Oracle {
         self.totals.expired += expired;
     }
 
+    /// One that says `#hungry` too often may go on with a job of a message that rests by now, and nobody
+    /// listens: then a success is not noted.
+    fn heard_of_absent(&mut self, line: &[u8]) {
+        if let Answer::Report(report) = Answer::parse(line)
+            && self.book.path(report.number).is_none()
+            && let Some(message) = self.message_of(report.number)
+        {
+            message.is_troubled = true;
+        }
+    }
+
     fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
         self.totals.orders += 1;
         // One that says `#hungry` too often may go on with a job that nobody else knows it to have.
@@ -408,6 +431,19 @@ impl Oracle {
     fn check_agents(&self) {
         for (id, agent) in &self.agents {
             assert!(!agent.is_waiting, "{id:?} asked for work, and was told nothing");
+        }
+    }
+
+    /// Both bounds of the document on Postfix's scheduler: of all rings that were used, and of each.
+    fn check_memory(&mut self, core: &Scheduler) {
+        let bound = core.most_recipients().unwrap_or(usize::MAX);
+        self.most_recipients = self.most_recipients.max(bound);
+        let (found, most) = (core.recipients(), self.most_recipients);
+        assert!(found <= most as u64, "{found} recipients are in memory, and not {most}");
+        for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
+            let most = core.most_recipients_of(ring).unwrap_or(usize::MAX);
+            let found = core.recipients_of(ring).unwrap_or_default();
+            assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
         }
     }
 
@@ -518,16 +554,21 @@ impl Observer for Oracle {
         match event {
             Event::Arrived(arrival) => {
                 if let Some(message) = self.message_of(arrival.name.number()) {
-                    message.to_do = arrival.pending();
+                    let is_whole = arrival.unread.is_none() && !arrival.is_part;
+                    message.to_do = if is_whole { arrival.pending() } else { usize::MAX };
                     message.finished = 0;
                     message.notes.clear();
                 }
             }
             // It may have been held when its files were gone already.
-            Event::ReadAgain { number, outcome: Reread::Gone } => {
+            Event::ReadAgain { number, outcome: Reread::Gone }
+            | Event::MoreRead { number, outcome: Reread::Gone } => {
                 self.operators.message_goes(*number);
             }
-            Event::AgentSaid { agent, line } => self.heard(*agent, line),
+            Event::AgentSaid { agent, line } => {
+                self.heard_of_absent(line);
+                self.heard(*agent, line);
+            }
             Event::AgentEnded { agent, .. } => {
                 if let Some(agent) = self.agents.remove(agent)
                     && let Some((host, _)) = agent.at
@@ -536,6 +577,9 @@ impl Observer for Oracle {
                 }
             }
             Event::Configured(config) => {
+                self.is_reloaded = true;
+                // Those that are being read may still come.
+                self.most_messages = self.most_messages.max(most_messages(config));
                 self.config = config.clone();
                 self.has_packets |= config.show().contains("\tpacket=");
                 self.era += 1;
@@ -584,6 +628,7 @@ impl Observer for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
+            Action::Rest { .. } => self.totals.rested += 1,
             Action::Obeyed { ticket, effect } => self.obeyed(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
@@ -668,6 +713,8 @@ impl Observer for Oracle {
     fn started(&mut self, at: At, config: &Rc<Config>, settings: &Settings) {
         self.trace.add(at, || "a scheduler starts".to_string());
         self.config = config.clone();
+        self.most_messages = most_messages(config);
+        (self.most_recipients, self.is_reloaded) = (0, false);
         self.has_packets |= config.show().contains("\tpacket=");
         self.era += 1;
         self.mode = Mode::new(settings.clone());
@@ -681,6 +728,9 @@ impl Observer for Oracle {
         };
         if at.step.is_multiple_of(self.look_every) {
             core.check_invariants();
+            let loaded = core.loaded();
+            assert!(loaded <= self.most_messages, "{loaded} messages are in memory");
+            self.check_memory(core);
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals(), self.has_packets);
@@ -701,6 +751,10 @@ impl Ledger {
     fn new(wishes: Events) -> Ledger {
         Ledger { wishes: Some(wishes), ..Ledger::default() }
     }
+}
+
+fn most_messages(config: &Config) -> usize {
+    config.parameters.memory().map_or(usize::MAX, |limits| limits.messages)
 }
 
 fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {

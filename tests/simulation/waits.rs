@@ -24,6 +24,8 @@ pub struct Waits {
     is_stale: bool,
     /// The scheduler that runs remembers things of its predecessor.
     remembers: bool,
+    /// Messages are in memory in part, and nobody knows which recipients are.
+    is_blurred: bool,
     /// New mail that had to wait, and that had not to.
     pub counts: (u64, u64),
 }
@@ -69,6 +71,7 @@ impl Waits {
         self.threads.clear();
         self.news = News::None;
         self.remembers = false;
+        self.is_blurred = false;
     }
 
     /// The scheduler is told something, before it acts on it. `book` does not know of it yet.
@@ -77,6 +80,7 @@ impl Waits {
         match event {
             Event::Tick | Event::AgentStarted { .. } => {}
             Event::Arrived(arrival) => {
+                self.is_blurred |= arrival.unread.is_some() || arrival.is_part;
                 let news = self.arrived(arrival);
                 self.add(news);
             }
@@ -92,7 +96,8 @@ impl Waits {
                 }
                 self.add(News::Much);
             }
-            Event::Learned(_) => self.remembers = true,
+            Event::Learned(_) | Event::Recalled { .. } => self.remembers = true,
+            Event::MoreRead { .. } => self.is_blurred = true,
             Event::Configured(_) | Event::ClockSet(_) => {
                 // They may move wake-ups.
                 for seen in self.threads.values_mut() {
@@ -152,7 +157,7 @@ impl Waits {
 
     /// Everything is carried out: looks at all threads.
     pub fn look(&mut self, at: At, core: &Scheduler, config: &Config, book: &Book) {
-        if !std::mem::take(&mut self.is_stale) {
+        if !std::mem::take(&mut self.is_stale) || self.is_blurred {
             return;
         }
         let threads = std::mem::take(&mut self.threads);

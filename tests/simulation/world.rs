@@ -125,9 +125,23 @@ pub fn hosts(random: &mut Rng) -> Hosts {
     Hosts::new(rules.into(), Nature { fail_rate: 0.01, ..usual })
 }
 
+/// How much of the queue may be in memory: hardly anything in every other world.
+pub fn memory(random: &mut Rng) -> String {
+    match random.bool() {
+        true => format!(
+            "PARAMmessage-active-limit={}\nPARAMmessage-recipient-limit={}\n\
+             PARAMmessage-recipient-minimum={}\n",
+            1 << random.u32(0..6),
+            1 << random.u32(0..8),
+            1 << random.u32(0..4)
+        ),
+        false => String::new(),
+    }
+}
+
 /// A configuration with limits that matter.
-pub fn config(random: &mut Rng) -> Rc<Config> {
-    let text = config_text(random);
+pub fn config(memory: &str, random: &mut Rng) -> Rc<Config> {
+    let text = memory.to_string() + &config_text(random);
     let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
@@ -162,6 +176,9 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["skew=1", ""]),
         one_of(&["ageorder", "", ""]),
         one_of(&["wakeuprestartonly", "", "", ""]),
+        one_of(&["recipient-limit=0", "recipient-limit=10", "recipient-limit=100", ""]),
+        one_of(&["refill-limit=1", "refill-limit=20", ""]),
+        one_of(&["refill-delay=0", "refill-delay=1s", ""]),
         one_of(&["initial-concurrency=1", "initial-concurrency=3", "", "", ""]),
         one_of(&[
             "positive-feedback=1/concurrency negative-feedback=1/concurrency",

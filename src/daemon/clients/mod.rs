@@ -16,6 +16,7 @@ use super::seldom::Seldom;
 use crate::mailq::login::Challenge;
 use crate::mailq::scram::Secret;
 use crate::mailq::v1::Dump;
+use crate::mailq::v2::elsewhere::Elsewhere;
 use crate::mailq::v2::events::Watch;
 use crate::mailq::v2::{
     Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
@@ -311,8 +312,8 @@ impl Clients {
     }
 
     /// Writes on for all clients that have room, within the share of one turn.
-    pub fn serve(&mut self, scheduler: &Scheduler, now: Timestamp) {
-        self.write_on(scheduler, now);
+    pub fn serve(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
+        self.write_on(scheduler, elsewhere, now);
         // Some may have made room.
         self.admit(scheduler);
         for remark in self.remarks.drain(..) {
@@ -328,7 +329,7 @@ impl Clients {
         }
     }
 
-    fn write_on(&mut self, scheduler: &Scheduler, now: Timestamp) {
+    fn write_on(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
         if self.clients.is_empty() {
             return;
         }
@@ -346,7 +347,7 @@ impl Clients {
                 return;
             }
             let (written, is_over) =
-                self.serve_one(number, scheduler, (now, begun), patience, &mut slots);
+                self.serve_one(number, (scheduler, elsewhere), (now, begun), patience, &mut slots);
             left = left.saturating_sub(written);
             if is_over {
                 self.remove(number);
@@ -358,7 +359,7 @@ impl Clients {
     fn serve_one(
         &mut self,
         number: usize,
-        scheduler: &Scheduler,
+        (scheduler, elsewhere): (&Scheduler, &dyn Elsewhere),
         (now, turn): (Timestamp, Instant),
         patience: Duration,
         slots: &mut usize,
@@ -373,6 +374,7 @@ impl Clients {
             scheduler,
             now,
             process: self.process,
+            elsewhere,
             secret: self.secret.as_ref().unwrap_or(&NO_SECRET),
             watch: &self.watch,
             accounts: &mut || accounts.current(),

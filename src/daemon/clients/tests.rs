@@ -81,7 +81,7 @@ impl World {
     }
 
     fn serve(&mut self) {
-        self.clients.serve(&self.core, NOW);
+        self.clients.serve(&self.core, &(), NOW);
     }
 }
 

@@ -17,10 +17,10 @@ use super::status_log::{Composer, StatusLog};
 use crate::scheduler::{NoteTicket, StatusRecord};
 use crate::spool::read::Found;
 use crate::spool::scan::{ScanEnd, ScanLimits};
-use crate::spool::{HashLevel, Spool, SpoolName};
+use crate::spool::{HashLevel, Portion, Spool, SpoolName};
 use duplicates::Duplicates;
 use mio::Waker;
-use reader::{ReadQueue, Reader, Urgent};
+use reader::{ReadQueue, Reader, ToRead, Urgent};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub enum Done {
     Read(SpoolName, Box<Found>),
     /// A loaded message's control file was read again.
     ReadAgain(SpoolName, Box<Found>),
+    /// More of a control file was read.
+    MoreRead(SpoolName, Box<Found>),
     /// A note was written, or was not.
     Noted(NoteTicket, io::Result<bool>),
     /// A message was taken out of the spool, or could not be. With the path it has now, if it was
@@ -190,18 +192,23 @@ impl Files {
     }
 
     /// Asks for control files to be read, the oldest first.
-    pub fn read(&self, names: Vec<SpoolName>) {
+    pub fn read(&self, names: Vec<ToRead>) {
         self.reader.push_batch(names);
     }
 
     /// Asks for one control file to be read before all others.
-    pub fn read_soon(&self, name: SpoolName) {
-        self.reader.push_urgent(Urgent::Read(name));
+    pub fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
+        self.reader.push_urgent(Urgent::Read((name, at_most)));
     }
 
     /// Asks for the control file of a loaded message to be read again.
     pub fn read_again(&self, name: SpoolName) {
         self.reader.push_urgent(Urgent::Again(name));
+    }
+
+    /// Asks for more of the control file of a loaded message.
+    pub fn read_more(&self, name: SpoolName, portion: Portion) {
+        self.reader.push_urgent(Urgent::More(name, portion));
     }
 
     /// Asks for something to be written. It is, after the next [`send`](Files::send).

@@ -3,7 +3,7 @@
 use super::duplicates::Duplicates;
 use super::{Done, Results};
 use crate::spool::read::{self, Found, Look};
-use crate::spool::{Doubt, HashLevel, Spool, SpoolName};
+use crate::spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -17,21 +17,26 @@ pub struct ReadQueue {
 #[derive(Default)]
 struct Requests {
     urgent: VecDeque<Urgent>,
-    batches: VecDeque<Vec<SpoolName>>,
+    batches: VecDeque<Vec<ToRead>>,
     is_closed: bool,
 }
+
+/// A control file that is new, and how many recipients to do are of interest; `None` is all.
+pub type ToRead = (SpoolName, Option<u32>);
 
 /// A request that somebody waits for.
 pub enum Urgent {
     /// Read a control file that is new.
-    Read(SpoolName),
+    Read(ToRead),
+    /// Read more of a control file.
+    More(SpoolName, Portion),
     /// Read the control file of a loaded message again.
     Again(SpoolName),
 }
 
 enum Request {
     Urgent(Urgent),
-    Batch(Vec<SpoolName>),
+    Batch(Vec<ToRead>),
 }
 
 impl ReadQueue {
@@ -42,7 +47,7 @@ impl ReadQueue {
     }
 
     /// Adds control files to be read, the oldest first.
-    pub fn push_batch(&self, names: Vec<SpoolName>) {
+    pub fn push_batch(&self, names: Vec<ToRead>) {
         self.lock().batches.push_back(names);
         self.filled.notify_one();
     }
@@ -124,9 +129,14 @@ impl Reader {
         let mut tell = |doubt: &Doubt| duplicates.tell(doubt);
         while let Some(urgent) = next {
             let done = match urgent {
-                Urgent::Read(name) => {
-                    let found = read::read(&self.spool, self.level, name.clone(), &mut tell);
+                Urgent::Read((name, at_most)) => {
+                    let (spool, level) = (&self.spool, self.level);
+                    let found = read::read(spool, level, name.clone(), at_most, &mut tell);
                     Done::Read(name, Box::new(found))
+                }
+                Urgent::More(name, portion) => {
+                    let found = read::read_more(&self.spool, name.clone(), portion, &mut tell);
+                    Done::MoreRead(name, Box::new(found))
                 }
                 Urgent::Again(name) => {
                     let found = read::read_again(&self.spool, name.clone(), &mut tell);
@@ -140,21 +150,22 @@ impl Reader {
     }
 
     /// Reads a batch, the oldest first, and whatever is urgent in between.
-    fn read_batch(&mut self, names: Vec<SpoolName>) -> Result<(), Unheard> {
+    fn read_batch(&mut self, names: Vec<ToRead>) -> Result<(), Unheard> {
         let mut files = Vec::with_capacity(names.len());
-        for name in names {
+        for (name, at_most) in names {
             self.read_what_is_urgent()?;
             match Look::at(&self.spool, &name) {
-                Ok(Some(look)) => files.push((look, name)),
+                Ok(Some(look)) => files.push((look, name, at_most)),
                 Ok(None) => self.gather(Done::Read(name, Box::new(Found::Nothing)))?,
                 Err(error) => self.gather(Done::Read(name, Box::new(Found::Failed(error))))?,
             }
         }
-        files.sort_by_key(|(look, name)| (look.changed, name.number()));
-        for (look, name) in files {
+        files.sort_by_key(|(look, name, _)| (look.changed, name.number()));
+        for (look, name, at_most) in files {
             self.read_what_is_urgent()?;
             let tell = &mut |doubt: &Doubt| self.duplicates.tell(doubt);
-            let found = read::read_looked_at(&self.spool, self.level, name.clone(), &look, tell);
+            let (spool, level) = (&self.spool, self.level);
+            let found = read::read_looked_at(spool, level, name.clone(), &look, at_most, tell);
             self.gather(Done::Read(name, Box::new(found)))?;
         }
         self.put_rest()
@@ -196,8 +207,8 @@ mod tests {
         let spool = Spool::new("/nonexistent");
         let duplicates = Arc::new(Duplicates::new(spool.duplicates_file()));
         let mut reader = Reader::new(spool, HashLevel::Flat, queue.clone(), put, duplicates);
-        queue.push_urgent(Urgent::Read(name(4711)));
-        assert!(reader.read_batch((1..100).map(name).collect()).is_ok());
+        queue.push_urgent(Urgent::Read((name(4711), None)));
+        assert!(reader.read_batch((1..100).map(|n| (name(n), None)).collect()).is_ok());
         let first = results.try_recv().expect("a result").into_iter().next();
         assert!(matches!(first, Some(Done::Read(first, _)) if first == name(4711)));
     }

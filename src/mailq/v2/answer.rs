@@ -1,5 +1,6 @@
 //! Answers: what a request brings, and what it may take to get there.
 
+use super::elsewhere::Elsewhere;
 use super::events::{Feed, Watch};
 use super::selection::Addresses;
 use super::tally::Tally;
@@ -22,6 +23,8 @@ pub struct Surroundings<'s> {
     pub process: Process,
     /// Gives the accounts as they are at this moment.
     pub accounts: &'s mut dyn FnMut() -> Rc<AuthFile>,
+    /// What is not in memory.
+    pub elsewhere: &'s dyn Elsewhere,
     /// Known to nobody outside of the scheduler.
     pub secret: &'s Secret,
     /// Who is told what happens.
@@ -114,6 +117,8 @@ pub enum Chore {
     Reload,
     /// To log as much as this from now on.
     Log(log::LevelFilter),
+    /// To read the message of this number, which is not in memory.
+    Load(u64),
 }
 
 /// A text that is written some at a time, as the client takes it.

@@ -2,6 +2,7 @@
 //! however many there are.
 
 use super::answer::{Deed, Findings, Next, Reply, Surroundings};
+use super::fetch::Fetch;
 use super::outcome::{self, Kind};
 use super::requests::next_word;
 use super::search::{Found, LOOKED_AT, Search};
@@ -68,8 +69,11 @@ fn read(rest: &[u8]) -> Result<(Selection, bool), Wrong> {
 /// An order about messages, and how far it is.
 pub struct Many {
     verb: Verb,
+    fetch: Fetch,
     search: Search,
     dry_run: bool,
+    /// Messages that are not in memory, so that nobody has looked at them.
+    unseen: usize,
     /// What was changed, or would be.
     sum: Effect,
     /// The number of the last message that was counted: more of it may come.
@@ -81,8 +85,13 @@ pub struct Many {
 impl Many {
     /// Nothing is done yet.
     pub fn new(verb: Verb, selection: Selection, dry_run: bool, around: &Surroundings<'_>) -> Many {
+        let number = selection.message.as_ref().map(|message| message.number);
+        let waiting = around.elsewhere.waiting();
+        let unseen = if number.is_some() { 0 } else { waiting.to_be_read + waiting.resting };
+        let fetch = Fetch::new(number);
         let search = Search::new(selection, around.now, verb == Verb::Release);
-        Many { verb, search, dry_run, sum: Effect::default(), last: None, ordered: None }
+        let (sum, last, ordered) = (Effect::default(), None, None);
+        Many { verb, fetch, search, dry_run, unseen, sum, last, ordered }
     }
 
     /// What has been changed so far.
@@ -159,6 +168,9 @@ impl Deed for Many {
         if self.sum.refusal.is_some() || self.sum.unstored.is_some() {
             return Next::Over;
         }
+        if let Some(step) = self.fetch.next(around) {
+            return step;
+        }
         match self.search.next(around) {
             Found::Needs(inquiry) => Next::Needs(inquiry),
             Found::More => Next::More,
@@ -187,7 +199,7 @@ impl Deed for Many {
     }
 
     fn tell(&self) -> String {
-        outcome::tell(self.kind(), &self.sum, self.dry_run)
+        outcome::tell_of_many(self.kind(), &self.sum, self.dry_run, self.unseen)
     }
 
     fn so_far(&self) -> String {

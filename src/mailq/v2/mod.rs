@@ -31,6 +31,7 @@
 //! | [`many`], [`single`] | orders about messages, some at a time; orders that are one |
 //! | [`holds`], [`limits`], [`chores`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
 //! | [`orders`] | ETRN and KILL |
+//! | [`elsewhere`], [`fetch`] | messages that are not in memory; those that an order is about |
 //! | [`outcome`] | what an operator is told of an order |
 //! | [`tally`] | how often what was asked |
 //!
@@ -42,7 +43,9 @@ mod address_pattern;
 mod answer;
 mod chores;
 mod counters;
+pub mod elsewhere;
 pub mod events;
+mod fetch;
 mod fitting;
 mod holds;
 pub mod json;

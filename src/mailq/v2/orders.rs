@@ -2,7 +2,9 @@
 //! done.
 
 use super::answer::{Deed, Next, Reply, Surroundings};
+use super::fetch::Fetch;
 use super::requests::next_word;
+use super::selection::MessageName;
 use crate::scheduler::records::VertexId;
 use crate::scheduler::{Effect, Order, Target};
 use std::vec;
@@ -46,18 +48,26 @@ impl Deed for Etrn {
 }
 
 /// `KILL MSG id`: a message is to be taken out of the spool, without a report.
-pub fn kill_message(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+pub fn kill_message(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     let id = std::str::from_utf8(rest).unwrap_or_default();
-    let number = around.scheduler.message_called(id);
-    let order = number.map(|number| Order::Delete(vec![Target { number, destination: None }]));
-    Reply::Deed(Box::new(KillMessage(order)))
+    let fetch = Fetch::new(MessageName::parse(id).map(|name| name.number));
+    Reply::Deed(Box::new(KillMessage { id: Some(id.to_string()), fetch }))
 }
 
-struct KillMessage(Option<Order>);
+struct KillMessage {
+    /// What was asked for, as long as it is not ordered.
+    id: Option<String>,
+    fetch: Fetch,
+}
 
 impl Deed for KillMessage {
-    fn next(&mut self, _around: &mut Surroundings<'_>) -> Next {
-        next_order(self.0.take())
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
+        if let Some(step) = self.fetch.next(around) {
+            return step;
+        }
+        let number = self.id.take().and_then(|id| around.scheduler.message_called(&id));
+        let order = |number| Order::Delete(vec![Target { number, destination: None }]);
+        next_order(number.map(order))
     }
 
     fn obeyed(&mut self, _effect: &Effect) {}

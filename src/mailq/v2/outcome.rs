@@ -34,10 +34,22 @@ struct Counts {
     agents: u32,
     started: bool,
     dry_run: bool,
+    /// Messages that are not in memory, and were not looked at.
+    #[serde(skip_serializing_if = "is_zero")]
+    unseen: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The answer to an order that has come to this, with its line end.
 pub fn tell(kind: Kind, effect: &Effect, dry_run: bool) -> String {
+    tell_of_many(kind, effect, dry_run, 0)
+}
+
+/// The same, while so many messages could not be looked at.
+pub fn tell_of_many(kind: Kind, effect: &Effect, dry_run: bool, unseen: usize) -> String {
     if let Some(refusal) = effect.refusal {
         return format!("-{}\n", refused(kind, refusal, effect));
     }
@@ -46,7 +58,8 @@ pub fn tell(kind: Kind, effect: &Effect, dry_run: bool) -> String {
         return format!("-in force, but could not be stored: {error}; tried again ({far})\n");
     }
     let Effect { messages, recipients, threads, busy, held, agents, started, .. } = *effect;
-    let counts = Counts { messages, recipients, threads, busy, held, agents, started, dry_run };
+    let counts =
+        Counts { messages, recipients, threads, busy, held, agents, started, dry_run, unseen };
     let counts = serde_json::to_string(&counts).unwrap_or_default();
     format!("+OK {counts}\n")
 }

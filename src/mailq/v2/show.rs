@@ -56,6 +56,27 @@ impl Text for Sentences {
     fn learn(&mut self, _findings: Findings) {}
 }
 
+/// The number of a message that is called so.
+pub fn parsed_number(subject: &str) -> Option<u64> {
+    match Subject::parse(subject)? {
+        Subject::Message(number, _) => Some(number),
+        Subject::Thread(..) => None,
+    }
+}
+
+/// A text of one line.
+struct Sentence(String);
+
+impl Text for Sentence {
+    fn write(&mut self, _around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        out.extend_from_slice(self.0.as_bytes());
+        out.push(b'\n');
+        Step::Over
+    }
+
+    fn learn(&mut self, _findings: Findings) {}
+}
+
 /// `SHOW WHY`: what something waits for.
 pub fn why(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let subject = String::from_utf8_lossy(rest);
@@ -66,6 +87,9 @@ pub fn why(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     };
     match Pending::new(around.scheduler, parsed) {
         Some(pending) => Reply::Text(Box::new(Sentences(pending))),
-        None => refuse(format!("nothing is queued for {}", subject.escape_debug())),
+        None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
+            Some(place) => Reply::Text(Box::new(Sentence(place.sentence(around.now)))),
+            None => refuse(format!("nothing is queued for {}", subject.escape_debug())),
+        },
     }
 }

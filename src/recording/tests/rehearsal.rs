@@ -138,6 +138,8 @@ impl Rehearsal {
             failed: 0,
             groups: groups.into_iter().map(group).collect(),
             locked: Vec::new(),
+            unread: None,
+            is_part: false,
         }
     }
 

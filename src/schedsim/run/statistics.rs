@@ -21,6 +21,8 @@ pub struct Statistics {
     /// By destination, in the order in which they came up.
     pub destinations: Vec<Fate>,
     numbers: HashMap<Destination, usize>,
+    /// A message that has rested on disk, and arrives again.
+    comes_back: Option<u64>,
     agents: HashMap<AgentId, Agent>,
     /// Queues and agents over time.
     pub samples: Vec<Sample>,
@@ -111,6 +113,7 @@ impl Statistics {
             agents_started: 0,
             destinations: Vec::new(),
             numbers: HashMap::new(),
+            comes_back: None,
             agents: HashMap::new(),
             samples: Vec::new(),
         }
@@ -186,7 +189,11 @@ impl Observer for Statistics {
     }
 
     fn told(&mut self, _at: At, event: &Event<'_>) {
+        if let Event::Recalled { number, .. } = event {
+            self.comes_back = Some(*number);
+        }
         match event {
+            Event::Arrived(arrival) if self.comes_back.take() == Some(arrival.name.number()) => {}
             Event::Arrived(arrival) => {
                 for group in &arrival.groups {
                     let destination = Destination::new(&group.channel, &group.host);

@@ -1,6 +1,7 @@
 //! The core, driven by hand: a world without processes, files or clocks.
 
 mod agents;
+mod batch;
 mod feeding;
 mod jobs;
 mod learned;
@@ -9,6 +10,7 @@ mod limits;
 mod orders;
 mod outcomes;
 mod reload;
+mod rest;
 mod status;
 mod windows;
 
@@ -233,5 +235,7 @@ pub fn arrival(
         failed: 0,
         groups,
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }

@@ -27,6 +27,12 @@ pub struct Summary {
     pub held_threads: u64,
     /// Messages on hold.
     pub held_messages: u64,
+    /// Messages that are not in memory yet.
+    pub waiting: u64,
+    /// Messages that rest on disk until they are tried again.
+    pub resting: u64,
+    /// Their recipients.
+    pub resting_recipients: u64,
     /// Agents, idle ones too.
     pub agents: u64,
     /// Agents without work.

@@ -91,6 +91,16 @@ fn print_state<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<
         paper.plain("; ")?;
         paper.styled(&format!("{} on hold", count(number, thing)), Style::Odd)?;
     }
+    let on_disk = summary.waiting + summary.resting;
+    if on_disk > 0 {
+        let (messages, rest) = (count(on_disk, "message"), grouped(summary.resting));
+        let recipients = count(summary.resting_recipients, "recipient");
+        paper.plain("; ")?;
+        paper.styled(
+            &format!("{messages} more on disk, of which {rest} rest ({recipients})"),
+            Style::Odd,
+        )?;
+    }
     for (is_so, words) in [
         (summary.loading, "the spool is still being read"),
         (summary.draining, "it is about to end"),

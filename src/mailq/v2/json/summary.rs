@@ -21,6 +21,12 @@ pub struct Summary {
     held_threads: usize,
     /// Messages that are held one by one.
     held_messages: usize,
+    /// Control files that are to be read when there is room in memory.
+    waiting: usize,
+    /// Messages that rest on disk until they are tried again.
+    resting: usize,
+    /// Their recipients.
+    resting_recipients: u64,
     /// Idle ones included.
     agents: usize,
     idle: usize,
@@ -42,6 +48,7 @@ pub struct Summary {
 
 /// Answers the request.
 pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let waiting = around.elsewhere.waiting();
     let summary = around.scheduler.summary();
     let (totals, counters) = (&summary.totals, &summary.totals.counters);
     One::reply(Summary {
@@ -54,6 +61,9 @@ pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
         threads: totals.threads,
         held_threads: summary.held_threads,
         held_messages: summary.held_messages,
+        waiting: waiting.to_be_read,
+        resting: waiting.resting,
+        resting_recipients: around.scheduler.resting_recipients(),
         agents: totals.agents,
         idle: totals.idle,
         oldest: summary.oldest.map(|oldest| ago(around.now, oldest)),

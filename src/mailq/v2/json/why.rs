@@ -1,7 +1,9 @@
 //! `SHOW JSON WHY`: one object for each thing that is waited for.
 
-use super::{line, refuse, seconds, text};
+use super::{One, line, refuse, seconds, text};
 use crate::mailq::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use crate::mailq::v2::elsewhere::Whereabouts;
+use crate::mailq::v2::show::parsed_number;
 use crate::mailq::why::{Pending, Subject, sentence};
 use crate::scheduler::standing::{Author, Hold};
 use crate::scheduler::why::{Origin, Wait, Why};
@@ -172,6 +174,25 @@ struct WaitLine {
     waits: Waits,
 }
 
+/// A message that is not in memory.
+#[derive(Serialize)]
+struct OnDisk {
+    why: &'static str,
+    /// When it is looked at again.
+    at: Option<f64>,
+    sentence: String,
+}
+
+impl OnDisk {
+    fn new(place: Whereabouts, now: Timestamp) -> OnDisk {
+        let at = match place {
+            Whereabouts::Rests(until) => until.map(seconds),
+            Whereabouts::InLine | Whereabouts::Read => None,
+        };
+        OnDisk { why: "on-disk", at, sentence: place.sentence(now) }
+    }
+}
+
 /// Answers the request.
 pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let rest = text(rest);
@@ -181,7 +202,10 @@ pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     };
     match Pending::new(around.scheduler, parsed) {
         Some(pending) => Reply::Text(Box::new(WhyText(pending))),
-        None => refuse(&format!("nothing is queued for {subject}")),
+        None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
+            Some(place) => One::reply(OnDisk::new(place, around.now)),
+            None => refuse(&format!("nothing is queued for {subject}")),
+        },
     }
 }
 

@@ -215,6 +215,8 @@ impl Script<'_> {
             failed: 0,
             groups,
             locked: Vec::new(),
+            unread: None,
+            is_part: false,
         });
     }
 

@@ -200,6 +200,8 @@ impl World {
 
     fn perform(&mut self, action: Action) {
         match action {
+            // There is room for everything.
+            Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
             Action::StartAgent { agent, clause, channel, host } => {
                 self.start(agent, &clause, &channel, &host);
             }

@@ -1,8 +1,13 @@
 //! Which control files are to be read, and when to look for more. Pure: told what was found, asked
 //! what to do.
 
+mod outside;
+
+use crate::mailq::v2::elsewhere::{Elsewhere, Waiting, Whereabouts};
+use crate::scheduler::{Capacity, Rested, Scheduler, Wanted};
 use crate::spool::SpoolName;
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
+use outside::Outside;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -35,10 +40,40 @@ pub enum Known {
     Leaving,
 }
 
+/// What is to be done about a file that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing, it is known.
+    Known,
+    /// It is to be read.
+    Read,
+    /// It is new, and is read when there is room for it.
+    Later,
+}
+
+/// What is in memory, as far as it matters to whoever has files read.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Messages in memory.
+    pub messages: usize,
+    /// How many recipients may be read of the next one; `None` is all.
+    pub recipients: Option<u32>,
+}
+
+impl Room {
+    /// What a core has in memory, whose capacity is known, while so much is being read.
+    pub fn of(core: &Scheduler, capacity: Option<Capacity>, intake: &Intake) -> Room {
+        let recipients = capacity.map(|capacity| capacity.first_batch(intake.under_way()));
+        Room { messages: core.loaded(), recipients }
+    }
+}
+
 /// Control files between being found and being loaded.
 pub struct Intake {
-    /// Files that were handed to the reader.
-    reading: HashSet<u64>,
+    /// Files that were handed to the reader, with how many recipients they may bring at the most.
+    reading: HashMap<u64, u32>,
+    /// The sum of these.
+    under_way: usize,
     /// Files that are to be looked at again, by time.
     held: BTreeMap<(Timestamp, u64), SpoolName>,
     held_numbers: HashSet<u64>,
@@ -57,13 +92,18 @@ pub struct Intake {
     /// The last scan met a limit.
     is_truncated: bool,
     scans: u64,
+    /// How many messages may be in memory.
+    limit: Option<usize>,
+    /// What waits until there is room, and what rests.
+    outside: Outside,
 }
 
 impl Intake {
     /// Nothing found yet; the first scan is due at once.
     pub fn new() -> Intake {
         Intake {
-            reading: HashSet::new(),
+            reading: HashMap::new(),
+            under_way: 0,
             held: BTreeMap::new(),
             held_numbers: HashSet::new(),
             again: HashMap::new(),
@@ -75,32 +115,109 @@ impl Intake {
             is_asked_again: false,
             is_truncated: false,
             scans: 0,
+            limit: None,
+            outside: Outside::default(),
         }
     }
 
-    /// A scan or a datagram has named a file. Tells whether it is to be read.
-    pub fn found(&mut self, name: &SpoolName, known: Known) -> bool {
+    /// Lets at most so many messages be in memory from now on; `None` is all.
+    pub fn set_limit(&mut self, limit: Option<usize>) {
+        self.limit = limit;
+    }
+
+    /// A scan or a datagram has named a file.
+    pub fn found(&mut self, name: &SpoolName, known: Known) -> Verdict {
         let number = name.number();
         match known {
-            Known::Queued => return false,
+            Known::Queued => return Verdict::Known,
             Known::Leaving => {
                 self.again.insert(number, name.clone());
-                return false;
+                return Verdict::Known;
             }
             Known::No => {}
         }
-        let is_ours = self.reading.contains(&number)
+        let is_ours = self.reading.contains_key(&number)
             || self.held_numbers.contains(&number)
-            || self.refused.contains_key(&number);
-        if !is_ours {
-            self.reading.insert(number);
+            || self.refused.contains_key(&number)
+            || self.outside.knows(number);
+        match self.limit {
+            _ if is_ours => Verdict::Known,
+            Some(_) if self.outside.add(name.clone()) => Verdict::Later,
+            // The next scan finds it again.
+            Some(_) => Verdict::Known,
+            None => {
+                self.reading.insert(number, 0);
+                Verdict::Read
+            }
         }
-        !is_ours
+    }
+
+    /// The next file that waits outside and for which there is room, and how many recipients to do are to be
+    /// read of it; `None` is all.
+    pub fn next_outside(
+        &mut self,
+        now: Timestamp,
+        room: &Room,
+    ) -> Option<(SpoolName, Option<u32>)> {
+        if !self.has_room(room) || !self.outside.has_something(now) {
+            return None;
+        }
+        let name = self.outside.next(now)?;
+        self.begin_to_read(name.number(), room.recipients);
+        Some((name, room.recipients))
+    }
+
+    fn begin_to_read(&mut self, number: u64, recipients: Option<u32>) {
+        self.reading.insert(number, recipients.unwrap_or_default());
+        self.under_way += recipients.unwrap_or_default() as usize;
+    }
+
+    /// How many recipients may come with what is being read.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    fn has_room(&self, room: &Room) -> bool {
+        let has_place = self.limit.is_none_or(|limit| room.messages + self.reading.len() < limit);
+        has_place && room.recipients != Some(0)
+    }
+
+    /// Whether files wait outside only because there is no room for them.
+    pub fn is_crowded(&self, now: Timestamp, room: &Room) -> bool {
+        !self.has_room(room) && self.outside.has_something(now)
+    }
+
+    /// A message has left memory and rests on disk until a certain time; `None` is when it is wanted.
+    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, rested: Rested) {
+        self.outside.rest(name, until, rested);
+    }
+
+    /// What is known of a message that was read again because it has rested.
+    pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
+        self.outside.recall(number)
+    }
+
+    /// Somebody asks for messages that rest.
+    pub fn awaken(&mut self, wanted: &[Wanted]) {
+        self.outside.awaken(wanted);
+    }
+
+    /// Somebody wants to have a message in memory, whether there is room or not. It is returned if it is to
+    /// be read.
+    pub fn fetch(&mut self, number: u64, recipients: Option<u32>) -> Option<SpoolName> {
+        let name = self.outside.fetch(number)?;
+        self.begin_to_read(number, recipients);
+        Some(name)
+    }
+
+    /// The clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.outside.shift(step);
     }
 
     /// The reader is through with a file.
     pub fn read(&mut self, number: u64) {
-        self.reading.remove(&number);
+        self.under_way -= self.reading.remove(&number).unwrap_or_default() as usize;
     }
 
     /// A file is held by somebody: it is to be looked at again later.
@@ -141,23 +258,37 @@ impl Intake {
         self.refused.insert(number, now + REFUSED_WAIT);
     }
 
-    /// A message has left the spool. If a file of its number was found meanwhile, that is to be read.
+    /// A message has left the spool. If a file of its number was found meanwhile, that is to be read; it is
+    /// returned, unless it has to wait for room.
     pub fn left(&mut self, number: u64) -> Option<SpoolName> {
         let name = self.again.remove(&number)?;
-        self.reading.insert(number);
-        Some(name)
+        self.read_or_wait(name)
     }
 
     /// A file that was held and is to be looked at now.
     pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
-        let (time, number) = *self.held.first_key_value()?.0;
-        // Nothing is held for longer than that, but by a clock that has been set back since.
-        if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
+        loop {
+            let (time, number) = *self.held.first_key_value()?.0;
+            // Nothing is held for longer than that, but by a clock that has been set back since.
+            if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
+                return None;
+            }
+            self.held_numbers.remove(&number);
+            let name = self.held.remove(&(time, number))?;
+            if let Some(name) = self.read_or_wait(name) {
+                return Some(name);
+            }
+        }
+    }
+
+    fn read_or_wait(&mut self, name: SpoolName) -> Option<SpoolName> {
+        // If there is no room for the name, the next scan finds it again.
+        if self.limit.is_some() {
+            self.outside.add(name);
             return None;
         }
-        self.held_numbers.remove(&number);
-        self.reading.insert(number);
-        self.held.remove(&(time, number))
+        self.reading.insert(name.number(), 0);
+        Some(name)
     }
 
     /// Whether to begin a scan now. If so, it has begun.
@@ -201,13 +332,33 @@ impl Intake {
     }
 
     /// When something is to be done, if nothing is told before.
-    pub fn next_wakeup(&self) -> Option<Timestamp> {
+    pub fn next_wakeup(&self, room: &Room) -> Option<Timestamp> {
+        let next = self.next_planned();
+        let back = self.outside.next_back().filter(|_| self.has_room(room));
+        match self.outside.has_something(Timestamp::EPOCH) && self.has_room(room) {
+            true => Some(Timestamp::EPOCH),
+            false => next.into_iter().chain(back).min(),
+        }
+    }
+
+    fn next_planned(&self) -> Option<Timestamp> {
         let held = self.held.first_key_value().map(|((time, _), _)| *time);
         let scan = (!self.is_scanning).then_some(self.next_scan);
         match (held, scan) {
             (Some(held), Some(scan)) => Some(held.min(scan)),
             (held, scan) => held.or(scan),
         }
+    }
+}
+
+impl Elsewhere for Intake {
+    fn waiting(&self) -> Waiting {
+        self.outside.waiting()
+    }
+
+    fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
+        let is_read = self.reading.contains_key(&number).then_some(Whereabouts::Read);
+        is_read.or_else(|| self.outside.whereabouts(number))
     }
 }
 
@@ -222,6 +373,10 @@ mod tests {
         SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
     }
 
+    fn room(messages: usize) -> Room {
+        Room { messages, recipients: None }
+    }
+
     fn intake() -> Intake {
         Intake::new()
     }
@@ -229,17 +384,17 @@ mod tests {
     #[test]
     fn a_file_is_read_once_however_often_it_is_found() {
         let mut intake = intake();
-        assert!(intake.found(&name(1), Known::No));
-        assert!(!intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
         intake.read(1);
-        assert!(!intake.found(&name(1), Known::Queued));
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::Queued), Verdict::Known);
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
     }
 
     #[test]
     fn a_number_that_comes_again_while_it_leaves_is_not_forgotten() {
         let mut intake = intake();
-        assert!(!intake.found(&name(1), Known::Leaving));
+        assert_eq!(intake.found(&name(1), Known::Leaving), Verdict::Known);
         assert_eq!(intake.left(1), Some(name(1)));
         assert_eq!(intake.left(1), None);
         assert_eq!(intake.left(2), None);
@@ -248,10 +403,10 @@ mod tests {
     #[test]
     fn a_locked_file_is_looked_at_again_in_time() {
         let mut intake = intake();
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.read(1);
         intake.locked(NOW, name(1));
-        assert!(!intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
@@ -262,7 +417,7 @@ mod tests {
         let mut intake = intake();
         assert!(intake.without_queue(NOW, name(1)));
         assert!(!intake.without_queue(NOW, name(2)));
-        assert!(!intake.found(&name(2), Known::No));
+        assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
         let later = NOW + FAILED_WAIT;
         assert_eq!(intake.next_held(later), Some(name(1)));
         assert_eq!(intake.next_held(later), Some(name(2)));
@@ -283,7 +438,7 @@ mod tests {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.locked(NOW, name(1));
         let before = NOW - Duration::from_secs(3600);
         assert_eq!(intake.next_held(before), Some(name(1)));
@@ -293,21 +448,23 @@ mod tests {
     #[test]
     fn a_refused_file_is_read_again_with_a_scan_after_a_while() {
         let mut intake = intake();
-        assert!(intake.found(&name(1), Known::No));
+        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.read(1);
         intake.refuse(NOW, 1);
         for (seconds, is_read) in [(0, false), (599, false), (600, true)] {
             assert!(intake.begin_scan(NOW + Duration::from_secs(seconds)));
-            assert_eq!(intake.found(&name(1), Known::No), is_read, "after {seconds} s");
+            let verdict = intake.found(&name(1), Known::No);
+            assert_eq!(verdict == Verdict::Read, is_read, "after {seconds} s");
             intake.end_scan(NOW, false);
         }
         intake.refuse(NOW, 2);
         assert!(intake.begin_scan(NOW + Duration::from_secs(601)));
         intake.end_scan(NOW - Duration::from_secs(3600), false);
         intake.refuse(NOW, 2);
-        assert!(!intake.found(&name(2), Known::No));
+        assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
         assert!(intake.begin_scan(NOW - Duration::from_secs(1800)));
-        assert!(intake.found(&name(2), Known::No), "the clock has been set back");
+        let verdict = intake.found(&name(2), Known::No);
+        assert_eq!(verdict, Verdict::Read, "the clock has been set back");
     }
 
     #[test]
@@ -345,6 +502,42 @@ mod tests {
             intake.found(&name(number), Known::No);
         }
         intake.end_scan(NOW, false);
-        assert_eq!(intake.next_wakeup(), Some(NOW + Duration::from_secs(13)));
+        assert_eq!(intake.next_wakeup(&room(0)), Some(NOW + Duration::from_secs(13)));
+    }
+
+    #[test]
+    fn files_wait_until_there_is_room() {
+        let mut intake = intake();
+        intake.set_limit(Some(3));
+        for number in 1..=5 {
+            assert_eq!(intake.found(&name(number), Known::No), Verdict::Later);
+            assert_eq!(intake.found(&name(number), Known::No), Verdict::Known);
+        }
+        assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
+        let read = |intake: &mut Intake, loaded| {
+            let all = std::iter::from_fn(|| intake.next_outside(NOW, &room(loaded)));
+            all.map(|(name, _)| name.number()).collect::<Vec<u64>>()
+        };
+        assert_eq!(read(&mut intake, 1), [1, 2]);
+        assert!(intake.is_crowded(NOW, &room(1)));
+        intake.read(1);
+        assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
+        intake.read(2);
+        assert_eq!(read(&mut intake, 2), [3]);
+        assert_eq!(intake.waiting(), Waiting { to_be_read: 2, resting: 0 });
+        intake.set_limit(None);
+        assert_eq!(read(&mut intake, 100), [4, 5]);
+        assert!(!intake.is_crowded(NOW, &room(100)));
+    }
+
+    #[test]
+    fn what_was_held_waits_for_room_too() {
+        let mut intake = intake();
+        intake.set_limit(Some(1));
+        intake.locked(NOW, name(1));
+        let later = NOW + LOCKED_WAIT;
+        assert_eq!(intake.next_held(later), None);
+        assert_eq!(intake.next_outside(later, &room(1)), None);
+        assert_eq!(intake.next_outside(later, &room(0)), Some((name(1), None)));
     }
 }

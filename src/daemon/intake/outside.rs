@@ -1,0 +1,248 @@
+//! Control files that are known, and not in memory: those that are still to be read, and messages that rest
+//! until something is to be done about them. Little is kept of each, as there may be millions.
+
+use crate::mailq::v2::elsewhere::{Waiting, Whereabouts};
+use crate::scheduler::{Rested, Wanted};
+use crate::spool::{HashFolder, SpoolName};
+use crate::time::{ClockStep, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+/// So many names of files that are to be read are kept; the others are left to the next scan.
+const MOST_NAMES: usize = 2_000_000;
+/// Of so many messages that rest it is kept what was learned of their recipients.
+const MOST_LEARNED: usize = 1_000_000;
+/// Of so many files that are read one is a message that comes back, if there are both.
+const ONE_BACK_IN: u8 = 4;
+/// A second that never comes.
+const NEVER: u32 = u32::MAX;
+
+/// What waits outside.
+#[derive(Default)]
+pub struct Outside {
+    /// To be read, in the order in which they were found.
+    fresh: VecDeque<SpoolName>,
+    fresh_numbers: HashSet<u64>,
+    /// Messages that rest, by number.
+    resting: BTreeMap<u64, Resting>,
+    /// The same by the second in which they are to come back.
+    by_time: BTreeSet<(u32, u64)>,
+    /// Those of them that are wanted now.
+    wanted: VecDeque<(u64, Option<Wanted>)>,
+    /// Messages that were taken out to be read, with what is known of them.
+    returning: HashMap<u64, (Rested, Vec<Wanted>)>,
+    /// Names of resting messages that are not just their numbers.
+    odd: HashMap<u64, SpoolName>,
+    turn: u8,
+}
+
+/// A message that rests.
+struct Resting {
+    until: u32,
+    folder: HashFolder,
+    rested: Rested,
+}
+
+impl Outside {
+    /// Whether a file is known here.
+    pub fn knows(&self, number: u64) -> bool {
+        self.fresh_numbers.contains(&number) || self.resting.contains_key(&number)
+    }
+
+    /// Adds a file that is to be read. Tells whether there was room for its name.
+    pub fn add(&mut self, name: SpoolName) -> bool {
+        let has_room = self.fresh.len() < MOST_NAMES;
+        if has_room && self.fresh_numbers.insert(name.number()) {
+            self.fresh.push_back(name);
+        }
+        has_room
+    }
+
+    /// A message has left memory until a certain time; `None` is when it is wanted.
+    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, mut rested: Rested) {
+        let number = name.number();
+        let until = until.map_or(NEVER, second_after);
+        if self.resting.len() >= MOST_LEARNED {
+            rested.vertices = Box::default();
+        }
+        self.by_time.insert((until, number));
+        self.resting.insert(number, Resting { until, folder: name.folder(), rested });
+        if name.odd_base().is_some() {
+            self.odd.insert(number, name);
+        }
+    }
+
+    /// Somebody asks for messages that rest. It takes a look at all of them.
+    pub fn awaken(&mut self, wanted: &[Wanted]) {
+        for (number, resting) in &self.resting {
+            let is_meant = |wanted: &&Wanted| {
+                let mut vertices = resting.rested.vertices.iter();
+                resting.rested.vertices.is_empty() || vertices.any(|vertex| wanted.means(*vertex))
+            };
+            let wanted = wanted.iter().filter(is_meant);
+            self.wanted.extend(wanted.map(|wanted| (*number, Some(*wanted))));
+        }
+        self.returning.values_mut().for_each(|(_, all)| all.extend(wanted));
+    }
+
+    /// Whether something could be read now, if there is room.
+    pub fn has_something(&self, now: Timestamp) -> bool {
+        !self.fresh.is_empty() || self.has_back(now)
+    }
+
+    fn has_back(&self, now: Timestamp) -> bool {
+        let is_due = |(until, _): &(u32, u64)| time_of(*until).is_some_and(|until| until <= now);
+        !self.wanted.is_empty() || self.by_time.first().is_some_and(is_due)
+    }
+
+    /// When the next message is to come back.
+    pub fn next_back(&self) -> Option<Timestamp> {
+        time_of(self.by_time.first()?.0)
+    }
+
+    /// The next file to be read. New ones come first, mostly.
+    pub fn next(&mut self, now: Timestamp) -> Option<SpoolName> {
+        let has_back = self.has_back(now);
+        let is_turn_of_back = self.fresh.is_empty() || self.turn + 1 >= ONE_BACK_IN;
+        if has_back && is_turn_of_back {
+            self.turn = 0;
+            if let Some(name) = self.next_of_back() {
+                return Some(name);
+            }
+        }
+        self.turn = if has_back { self.turn + 1 } else { 0 };
+        let name = self.fresh.pop_front()?;
+        self.fresh_numbers.remove(&name.number());
+        if self.fresh.is_empty() {
+            // There may have been millions.
+            (self.fresh, self.fresh_numbers) = Default::default();
+        }
+        Some(name)
+    }
+
+    fn next_of_back(&mut self) -> Option<SpoolName> {
+        while let Some((number, wanted)) = self.wanted.pop_front() {
+            match self.returning.get_mut(&number) {
+                Some((_, all)) => all.extend(wanted),
+                None => {
+                    if let Some(name) = self.take(number, wanted) {
+                        return Some(name);
+                    }
+                }
+            }
+        }
+        let (_, number) = *self.by_time.first()?;
+        self.take(number, None)
+    }
+
+    fn take(&mut self, number: u64, wanted: Option<Wanted>) -> Option<SpoolName> {
+        let Resting { until, folder, rested } = self.resting.remove(&number)?;
+        self.by_time.remove(&(until, number));
+        self.returning.insert(number, (rested, wanted.into_iter().collect()));
+        let odd = self.odd.remove(&number);
+        Some(odd.unwrap_or_else(|| SpoolName::plain(folder, number)))
+    }
+
+    /// Takes out a message that somebody wants to have in memory now.
+    pub fn fetch(&mut self, number: u64) -> Option<SpoolName> {
+        if !self.fresh_numbers.remove(&number) {
+            return self.take(number, None);
+        }
+        let place = self.fresh.iter().position(|name| name.number() == number)?;
+        self.fresh.remove(place)
+    }
+
+    /// Where a message is.
+    pub fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
+        if self.fresh_numbers.contains(&number) {
+            return Some(Whereabouts::InLine);
+        }
+        self.resting.get(&number).map(|resting| Whereabouts::Rests(time_of(resting.until)))
+    }
+
+    /// What is known of a message that was read again.
+    pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
+        self.returning.remove(&number)
+    }
+
+    /// The clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        for resting in self.resting.values_mut() {
+            resting.until = time_of(resting.until).map_or(NEVER, |time| second_after(time + step));
+        }
+        self.by_time = self.resting.iter().map(|(number, r)| (r.until, *number)).collect();
+    }
+
+    /// How many there are.
+    pub fn waiting(&self) -> Waiting {
+        Waiting { to_be_read: self.fresh.len(), resting: self.resting.len() }
+    }
+}
+
+/// The whole second at or after a time.
+fn second_after(time: Timestamp) -> u32 {
+    let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
+    u32::try_from(second.max(0)).unwrap_or(NEVER).min(NEVER - 1)
+}
+
+fn time_of(second: u32) -> Option<Timestamp> {
+    (second != NEVER).then(|| Timestamp::from_seconds(i64::from(second)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{Destination, Fate, RestedVertex};
+    use std::time::Duration;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
+
+    fn name(number: u64) -> SpoolName {
+        SpoolName::plain(HashFolder::TOP, number)
+    }
+
+    fn rested(host: &str) -> Rested {
+        let to = Destination::new(b"smtp", host.as_bytes());
+        let vertices = [RestedVertex::new(&to, 1, true, 0)].into();
+        Rested { modified: NOW, recipients: 1, fate: Fate::Usual, vertices }
+    }
+
+    fn numbers(outside: &mut Outside, now: Timestamp) -> Vec<u64> {
+        std::iter::from_fn(|| outside.next(now)).map(|name| name.number()).collect()
+    }
+
+    #[test]
+    fn new_files_come_first_but_not_always() {
+        let mut outside = Outside::default();
+        (1..=8).for_each(|number| assert!(outside.add(name(number))));
+        (11..=13).for_each(|number| outside.rest(name(number), Some(NOW), rested("a.x")));
+        assert!(outside.knows(8) && outside.knows(13) && !outside.knows(9));
+        assert_eq!(numbers(&mut outside, NOW), [1, 2, 3, 11, 4, 5, 6, 12, 7, 8, 13]);
+        assert_eq!(outside.waiting(), Waiting::default());
+        assert!(outside.recall(11).is_some() && outside.recall(11).is_none());
+    }
+
+    #[test]
+    fn what_rests_comes_back_in_its_time_or_when_it_is_wanted() {
+        let mut outside = Outside::default();
+        let at = |seconds| NOW + Duration::from_secs(seconds);
+        outside.rest(name(1), Some(at(20)), rested("a.x"));
+        outside.rest(name(2), Some(at(10)), rested("b.x"));
+        let odd = SpoolName::new(HashFolder::TOP, b"3-x").expect("a name");
+        outside.rest(odd.clone(), None, rested("c.x"));
+        assert_eq!(outside.next_back(), Some(at(10)));
+        assert_eq!(numbers(&mut outside, at(9)), [0; 0]);
+        assert_eq!(numbers(&mut outside, at(10)), [2]);
+        outside.awaken(&[Wanted::of_host(b"c.x"), Wanted::of_host(b"d.x")]);
+        assert_eq!(outside.next(at(10)), Some(odd));
+        let (_, wanted) = outside.recall(3).expect("known");
+        assert_eq!(wanted, [Wanted::of_host(b"c.x")]);
+        outside.shift(ClockStep::Back(Duration::from_secs(15)));
+        assert_eq!(numbers(&mut outside, at(5)), [1]);
+    }
+
+    #[test]
+    fn little_is_kept_of_each() {
+        assert_eq!(size_of::<Resting>(), 40);
+        assert_eq!(size_of::<RestedVertex>(), 8);
+    }
+}

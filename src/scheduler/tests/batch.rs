@@ -1,0 +1,140 @@
+//! Messages of which only some recipients are in memory.
+
+use super::*;
+use crate::spool::Portion;
+
+const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
+                  PARAMmessage-recipient-minimum=1\n\
+                  c/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 expiry=1h recipient-limit=3 \
+                  refill-limit=2 refill-delay=5s\n\tcommand=x\n";
+
+/// Some of message 1: recipients at these offsets.
+fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Arrival {
+    let groups = recipients.iter().map(|(host, offsets)| Group {
+        channel: b"c".as_slice().into(),
+        host: host.as_bytes().into(),
+        offsets: offsets.to_vec(),
+    });
+    let arrival = arrival(1, groups.collect(), START, world.now);
+    Arrival { unread, recipients: 9, ..arrival }
+}
+
+fn asked(world: &mut World) -> Vec<Portion> {
+    let asked = world.done.extract_if(.., |action| matches!(action, Action::ReadMore { .. }));
+    let portion = |action| match action {
+        Action::ReadMore { portion, .. } => portion,
+        other => panic!("{other:?}"),
+    };
+    asked.map(portion).collect()
+}
+
+fn more(world: &mut World, recipients: &[(&str, &[u32])], unread: Option<u32>) {
+    let outcome = Reread::Read(part(world, recipients, unread));
+    world.tell(Event::MoreRead { number: 1, outcome });
+}
+
+fn count(world: &World, is_it: impl Fn(&Action) -> bool) -> usize {
+    world.done.iter().filter(|action| is_it(action)).count()
+}
+
+#[test]
+fn more_is_read_as_recipients_are_finished_and_what_an_agent_says_of_others_counts() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    world.tell(Event::Tick);
+    assert_eq!(
+        asked(&mut world),
+        [],
+        "there is room for one: less than refill-limit, and too early"
+    );
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tok3 x");
+    world.says(agent, "1/500\t\tok3 who is not in memory");
+    world.tell(Event::Tick);
+    assert_eq!(asked(&mut world), [Portion { from: 400, at_most: 2 }]);
+    // The agent has the job still: they join it.
+    world.says(agent, "1/400\t\tok3 while the file is read");
+    more(&mut world, &[("a.test", &[400, 600])], None);
+    assert_eq!(world.core.recipients(), 3);
+    for offset in [200, 300, 600] {
+        world.says(agent, &format!("1/{offset}\t\tok3 x"));
+    }
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 0);
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
+    assert_eq!(count(&world, |action| matches!(action, Action::Statistics(_))), 6);
+}
+
+#[test]
+fn who_is_deferred_leaves_memory_and_the_file_is_read_again_in_time() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200])], Some(300));
+    world.tell(Event::Arrived(first));
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tdeferred busy");
+    world.says(agent, "1/200\t\tok3 x");
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    assert_eq!(world.core.recipients(), 0);
+    let portions = asked(&mut world);
+    assert_eq!(portions, [Portion { from: 300, at_most: 4 }]);
+    // Others for the same host were tried by the same job.
+    more(&mut world, &[("a.test", &[300]), ("b.test", &[400])], None);
+    world.tell(Event::Tick);
+    assert_eq!(world.core.recipients(), 1);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["1\tb.test"]);
+    world.says(agent, "1/400\t\tok3 x");
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    let rested = world.done.iter().find_map(|action| match action {
+        Action::Rest { until, rested, .. } => Some((*until, rested.vertices.len())),
+        _ => None,
+    });
+    let (until, known) = rested.expect("it rests");
+    assert_eq!(until.map(|until| until.seconds_since(world.now)), Some(60));
+    assert_eq!(known, 1);
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 0);
+}
+
+#[test]
+fn a_message_that_is_deleted_is_deleted_as_a_whole() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    let order = Order::Delete(vec![Target { number: 1, destination: None }]);
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    let notes = |world: &World| {
+        let noted = world.done.iter().filter_map(|action| match action {
+            Action::Note(note) => Some((note.ticket, note.offsets.clone())),
+            _ => None,
+        });
+        noted.collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&world).len(), 1);
+    world.tell(Event::Noted { ticket: notes(&world)[0].0, outcome: Ok(false) });
+    world.tell(Event::Tick);
+    assert_eq!(asked(&mut world).len(), 1);
+    more(&mut world, &[("a.test", &[400])], None);
+    assert_eq!(notes(&world)[1].1, [400]);
+    world.tell(Event::Noted { ticket: notes(&world)[1].0, outcome: Ok(false) });
+    world.tell(Event::Tick);
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
+}
+
+#[test]
+fn nothing_is_read_that_might_not_fit() {
+    let mut world = World::new(CF);
+    let capacity = |world: &World| world.core.capacity().expect("limits").first_batch(0);
+    assert_eq!(capacity(&world), 2, "half of the limit, as others may come");
+    // The bound is 1 * 3 + 3, for the only ring.
+    world.messages(1..=5, "c/a.test");
+    assert_eq!(capacity(&world), 1);
+    world.message(6, &["c/a.test"]);
+    assert_eq!(capacity(&world), 0);
+}

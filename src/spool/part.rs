@@ -1,0 +1,185 @@
+//! Reading a control file part by part, so that one with millions of recipients never is in memory as a
+//! whole.
+//!
+//! A part is parsed with what stands before the first recipient in front of it: format and name. Only the
+//! offsets of its recipients are those in the file.
+
+use crate::control_file::{ControlFile, ControlFileError, parse_part};
+use memchr::{memchr, memmem};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+/// The first recipient begins within so many bytes.
+const LARGEST_HEAD: usize = 64 * 1024;
+/// So much is read at a time.
+const PIECE: usize = 256 * 1024;
+/// A line, or the headers of a group, can be so long.
+const LARGEST_PIECE: usize = 16 << 20;
+
+/// Some lines of a control file.
+pub struct Part {
+    /// What they say. The offsets of the recipients are those in the file, all others those in its text.
+    pub file: ControlFile,
+    /// Where the next part begins, unless this was the last.
+    pub next: Option<u32>,
+    /// How much further behind than in its text everything stands in the file that is not in front of the
+    /// first recipient.
+    pub shift: u64,
+}
+
+/// Why there is no part.
+#[derive(Debug)]
+pub enum NoPart {
+    /// The file could not be read.
+    Failed(io::Error),
+    /// It cannot be used.
+    Malformed(ControlFileError),
+}
+
+impl From<io::Error> for NoPart {
+    fn from(error: io::Error) -> NoPart {
+        NoPart::Failed(error)
+    }
+}
+
+/// Reads the lines from `from` on, with at most so many recipients to do, but not very many lines.
+pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Part, NoPart> {
+    let mut text = piece(file, 0, LARGEST_HEAD)?;
+    let head = end_of_head(&text);
+    if head == text.len() && head == LARGEST_HEAD {
+        let reason = "no recipient within the first 64 kB of a large file";
+        return Err(NoPart::Malformed(ControlFileError::new(0, reason)));
+    }
+    text.truncate(head);
+    let start = u64::from(from).max(head as u64);
+    let mut size = PIECE;
+    let (lines, is_end) = loop {
+        let mut lines = piece(file, start, size)?;
+        let is_end = lines.len() < size;
+        let end = end_of_fields(&lines, at_most, is_end);
+        if end > 0 || is_end {
+            let is_all = is_end && end == lines.len();
+            lines.truncate(end);
+            break (lines, is_all);
+        }
+        size *= 4;
+        if size > LARGEST_PIECE {
+            let error = ControlFileError::new(start as usize, "a field of more than 16 MiB");
+            return Err(NoPart::Malformed(error));
+        }
+    };
+    let end = start + lines.len() as u64;
+    let Ok(next) = u32::try_from(end) else {
+        let error = ControlFileError::new(start as usize, "the file is larger than 4 GiB");
+        return Err(NoPart::Malformed(error));
+    };
+    text.extend_from_slice(&lines);
+    let mut file = parse_part(text).map_err(NoPart::Malformed)?;
+    for recipient in &mut file.recipients {
+        recipient.offset = (u64::from(recipient.offset) - head as u64 + start) as u32;
+    }
+    Ok(Part { file, next: (!is_end).then_some(next), shift: start - head as u64 })
+}
+
+/// Reads so many bytes; fewer, where the file ends.
+fn piece(file: &impl FileExt, at: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    let mut length = 0;
+    while length < size {
+        match file.read_at(&mut bytes[length..], at + length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// Where the first recipient begins.
+fn end_of_head(text: &[u8]) -> usize {
+    if text.first() == Some(&b'r') {
+        return 0;
+    }
+    memmem::find(text, b"\nr").map_or(text.len(), |at| at + 1)
+}
+
+/// Where the last whole field ends that belongs to the first `at_most` recipients to do.
+fn end_of_fields(lines: &[u8], at_most: usize, is_end: bool) -> usize {
+    let (mut at, mut to_do) = (0, 0);
+    while at < lines.len() {
+        let (id, tag) = (lines[at], lines.get(at + 1).copied().unwrap_or(b'\n'));
+        // The wishes of a recipient belong to it.
+        if to_do >= at_most && id != b'N' {
+            break;
+        }
+        let is_block = matches!(id, b'm' | b'M') && tag == b'\n';
+        let end = match is_block {
+            true => memmem::find(&lines[at + 1..], b"\n\n").map(|end| at + 1 + end + 2),
+            false => memchr(b'\n', &lines[at..]).map(|end| at + end + 1),
+        };
+        match end {
+            Some(end) => at = end,
+            None if is_end => return lines.len(),
+            None => break,
+        }
+        to_do += usize::from(id == b'r' && matches!(tag, b' ' | b'~'));
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::memory_file::MemoryFile;
+
+    const TEXT: &str = "@ 7\ni 1\nl x\ns l - a 0\nr           c h u1 0\nN NOTIFY=NEVER\n\
+                        r+          c h u2 0\nr           c h u3 0\nm\nA: 1\n\nr           c i u4 0\n\
+                        m\nB: r \n\nd 1:2:3\n";
+
+    fn parts(at_most: usize) -> Vec<Vec<(u32, bool)>> {
+        let file = MemoryFile::new(1, TEXT.as_bytes().to_vec());
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            let part = read(&file, at, at_most).expect("a part");
+            let shown = |r: &crate::control_file::Recipient| (r.offset, r.notify.is_some());
+            all.push(part.file.recipients.iter().map(shown).collect());
+            assert_eq!(part.file.name(), Some(&b"1"[..]));
+            from = part.next;
+        }
+        all
+    }
+
+    #[test]
+    fn the_parts_make_the_whole() {
+        let offset = |user: &str| {
+            let at = TEXT.find(user).expect("it is there");
+            TEXT[..at].rfind("\nr").expect("a line") as u32 + 1
+        };
+        let all = [("u1", true), ("u2", false), ("u3", false), ("u4", false)];
+        let [u1, u2, u3, u4] = all.map(|(user, notify)| (offset(user), notify));
+        assert_eq!(
+            parts(1),
+            [vec![u1], vec![u2, u3], vec![u4]]
+                .into_iter()
+                .chain(std::iter::once(vec![]))
+                .collect::<Vec<_>>()[..]
+        );
+        assert_eq!(parts(2), [vec![u1, u2, u3], vec![u4]]);
+        assert_eq!(parts(9), [vec![u1, u2, u3, u4]]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        let text = format!("i 1\nx {}\nr           c h u 0\n", "y".repeat(LARGEST_HEAD));
+        let file = MemoryFile::new(1, text.into_bytes());
+        assert!(matches!(read(&file, 0, 1), Err(NoPart::Malformed(_))));
+        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(PIECE));
+        let file = MemoryFile::new(1, text.into_bytes());
+        assert_eq!(read(&file, 0, 1).expect("a part").file.recipients.len(), 1);
+        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(LARGEST_PIECE));
+        let file = MemoryFile::new(1, text.into_bytes());
+        assert!(matches!(read(&file, 0, 1), Err(NoPart::Malformed(_))));
+    }
+}

@@ -1,0 +1,84 @@
+//! A queue of which only some may be in memory: everything is delivered all the same, once.
+
+use crate::support::{Client, Site, processes, until, until_within};
+use std::time::Duration;
+use zsched::spool::SpoolName;
+
+const LIMITS: &str = "PARAMmessage-active-limit=5\nPARAMmessage-recipient-limit=50\n\
+                      PARAMmessage-recipient-minimum=3\n";
+
+#[test]
+fn a_kill_with_little_room_loses_nothing() {
+    let site = Site::new(&format!(
+        "{LIMITS}c/*\n\tmaxring=4 maxthr=2 overfeed=10 recipient-limit=100 refill-limit=20 \
+         refill-delay=1s command=\"${{AGENTS}}/count.py c 0 c 0\"\n\
+         d/*\n\tmaxring=2 recipient-limit=2000 command=\"discard -c d\"\n"
+    ));
+    let mut addresses = Vec::new();
+    let mut put = |count: usize, hosts: usize| {
+        let first = addresses.len();
+        addresses.extend((first..first + count).map(|n| format!("u{n}")));
+        let new = addresses[first..].iter().enumerate();
+        let recipients: Vec<String> =
+            new.map(|(n, address)| format!("c h{}.test {address}", n % hosts)).collect();
+        site.put_quietly(&recipients.iter().map(String::as_str).collect::<Vec<_>>());
+    };
+    for n in 0..200 {
+        put(1 + n % 4, 3);
+        if n % 80 == 0 {
+            put(1500, 7);
+        }
+    }
+    // More than a megabyte: it is read in parts.
+    let large: Vec<String> = (0..30_000).map(|n| format!("d h{}.test user{n}", n % 5)).collect();
+    site.put_quietly(&large.iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = site.spawn(&[]);
+    until("something is delivered", || !site.events().deliveries().is_empty());
+    daemon.kill();
+    until("former agents have ended", || processes::working_in(&site.path("")).is_empty());
+    let mut daemon = site.spawn(&[]);
+    let limit = Duration::from_secs(120);
+    until_within(limit, "no control file is left", || site.files("transport").is_empty());
+    daemon.assert_runs();
+    site.events().assert_once_each(addresses);
+    assert_eq!(site.files("postman"), [""; 0]);
+}
+
+#[test]
+fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
+    let site = Site::new(&format!(
+        "{LIMITS}c/*\n\tinterval=1h retries=1 maxring=4 command=\"${{AGENTS}}/count.py c\"\n"
+    ));
+    let mut names = Vec::new();
+    for n in 0..20 {
+        names.push(site.put_quietly(&[&format!("c slow{n}.test deferred!{n}")]));
+    }
+    let mut daemon = site.start();
+    for n in 0..20 {
+        site.put(&[&format!("c good{n}.test u{n}")]);
+    }
+    let good = || site.events().deliveries().len();
+    until("new mail gets through", || good() >= 20);
+    let mut client = Client::local(&site, "postoffice/.scheduler.control");
+    let mut rests =
+        |name: &SpoolName| client.ask(&format!("SHOW WHY {name}")).contains("rests on disk until");
+    let mut resting = Vec::new();
+    until("many rest", || {
+        resting = names.iter().filter(|name| rests(name)).collect();
+        resting.len() >= 15
+    });
+    // From now on all that is tried is delivered.
+    site.write("open", "");
+    let summary = client.ask("SHOW JSON SUMMARY");
+    assert!(!summary.contains("\"resting\":0") && summary.contains("\"waiting\":0"), "{summary}");
+    let wide = client.ask("DELETE d/* dry-run=yes");
+    assert!(wide.contains("\"unseen\":"), "{wide}");
+    let one = client.ask(&format!("RETRY id={}", resting[0]));
+    assert!(one.contains("\"messages\":1,\"recipients\":1"), "{one}");
+    until("one is delivered", || good() >= 21);
+    for n in 0..20 {
+        client.ask(&format!("ETRN slow{n}.test"));
+    }
+    until("all are delivered", || site.files("transport").is_empty());
+    daemon.assert_runs();
+}
