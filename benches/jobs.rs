@@ -196,5 +196,7 @@ fn arrival(number: u64, hosts: u64) -> Arrival {
         failed: 0,
         groups: groups.collect(),
         locked: Vec::new(),
+        unread: None,
+        is_part: false,
     }
 }
