@@ -26,6 +26,8 @@ fn crowded() -> World {
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
     world.tell(Event::Outside { is_crowded: true, reading: 0 });
+    // With room for two it is one with each turn.
+    world.tell(Event::Tick);
     world.tell(Event::Tick);
     world
 }
