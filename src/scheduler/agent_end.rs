@@ -102,7 +102,7 @@ impl Scheduler {
         self.clear_locks(&agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.threads[thread].agents.retain(|other| *other != agent);
-            self.quit_window(now, thread);
+            self.quit_window(now, thread, agent_ref.may_start);
         }
         self.take_jobs_back(now, &agent_ref, end);
         // It may have gone with its last job, if an operator wanted that.

@@ -217,11 +217,12 @@ impl Scheduler {
     /// Takes an agent away from the thread it is bound to, if there is one.
     pub(super) fn detach(&mut self, now: Timestamp, agent: AgentId) {
         let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
+        let may_start = std::mem::take(&mut agent_ref.may_start);
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
         self.threads[thread].agents.retain(|other| *other != agent);
-        self.quit_window(now, thread);
+        self.quit_window(now, thread, may_start);
         self.update_readiness(thread);
         self.drop_thread_if_unused(thread);
     }

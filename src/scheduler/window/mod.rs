@@ -352,10 +352,13 @@ impl Scheduler {
         }
     }
 
-    /// An agent works on a thread no more.
-    pub(super) fn quit_window(&mut self, now: Timestamp, thread: ThreadId) {
+    /// An agent works on a thread no more. `may_start`: it was let start a delivery, and has not.
+    pub(super) fn quit_window(&mut self, now: Timestamp, thread: ThreadId, may_start: bool) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents -= 1;
+            if may_start {
+                self.take_start_back(window);
+            }
             self.rest_after_delivery(now, thread);
             self.admit(window);
         }

@@ -109,6 +109,14 @@ impl Scheduler {
         }
     }
 
+    /// A delivery that was to start does not: another may in its place.
+    pub(super) fn take_start_back(&mut self, window: WindowId) {
+        let pause = std::mem::take(&mut self.windows[window].pace.pause);
+        if let Pause::Until(time) = pause {
+            self.timers.cancel(time, Timer::Window(window));
+        }
+    }
+
     fn pause_until(&mut self, window: WindowId, time: Timestamp) {
         let former = std::mem::replace(&mut self.windows[window].pace.pause, Pause::Until(time));
         if let Pause::Until(former) = former {
