@@ -50,7 +50,7 @@ impl Scheduler {
     }
 
     /// Whether a thread could use an agent, or one more.
-    fn wants_agent(&self, thread: ThreadId) -> bool {
+    pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
         let maximum = self.max_thread(thread);
         let thread = &self.threads[thread];
         let has_jobs = self.rings[thread.ring].jobs.is_some();

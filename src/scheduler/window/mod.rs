@@ -358,9 +358,26 @@ impl Scheduler {
             self.windows[window].agents -= 1;
             if may_start {
                 self.take_start_back(window);
+                self.keep_place(window, thread);
             }
             self.rest_after_delivery(now, thread);
             self.admit(window);
+        }
+    }
+
+    /// An agent that has come for a thread, and is about to be given what comes next in its ring, keeps the
+    /// place in the window for that thread: else threads that share it might start agents for each other
+    /// for ever.
+    fn keep_place(&mut self, id: WindowId, thread: ThreadId) {
+        let window = &self.windows[id];
+        if window.taken() < window.size()
+            && !window.ready.contains(&thread)
+            && self.wants_agent(thread)
+        {
+            let window = &mut self.windows[id];
+            window.waiting.remove(&thread);
+            window.ready.insert(thread);
+            self.make_ready(thread);
         }
     }
 
