@@ -260,8 +260,15 @@ impl Oracle {
             }
             let parks = answered == Some(Owed::Idle);
             // A job that is ended without a word may not be ended at all.
-            let is_job = matches!(answered, Some(Owed::Job { .. }));
-            agent.is_greedy |= answered.is_none() || (is_job && !agent.has_spoken);
+            if let Some(Owed::Job { serial, .. }) = &answered
+                && !agent.has_spoken
+            {
+                agent.is_greedy = true;
+                // What it reports later may be about recipients that have left memory meanwhile.
+                let message = serial.and_then(|serial| self.messages.get_mut(&serial));
+                message.into_iter().for_each(|message| message.is_troubled = true);
+            }
+            agent.is_greedy |= answered.is_none();
             agent.has_spoken = false;
             let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
             agent.is_waiting = has_asked && !parks;
