@@ -56,14 +56,15 @@ impl Scheduler {
     ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
         // What an agent is given at once is a vertex: of many recipients there are several.
-        let packet = match self.rings[self.threads[thread].ring].clause.packet as usize {
-            0 => group.offsets.len().max(1),
-            packet => packet,
-        };
+        let packet = self.rings[self.threads[thread].ring].clause.packet as usize;
+        let packet_is_limited = packet > 0;
+        let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
             let vertex = self.queue_vertex(message, thread, offsets);
-            self.vertices[vertex].is_part = offsets.len() < group.offsets.len();
+            // Of a message that is read in parts there may be more to come.
+            let is_open = self.messages[message].partial && packet_is_limited;
+            self.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
             let left = self.learned_of(message, vertex);
             let recall = match (recalled, first) {
                 _ if left.is_some() => self.recall_left(left, vertex),

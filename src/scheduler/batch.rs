@@ -532,9 +532,17 @@ impl Scheduler {
             let thread = self.thread_for(now, &group.channel, &group.host);
             // Packets are vertices of their own, of which agents are told the recipients.
             let has_packets = self.rings[self.threads[thread].ring].clause.packet > 0;
-            match vertices.get(&thread).filter(|_| !has_packets) {
+            let whole = vertices.get(&thread).filter(|vertex| !self.vertices[**vertex].is_part);
+            let whole = whole.filter(|vertex| {
+                // A new configuration may have brought the packets: what an agent has got as a whole stays so.
+                !has_packets || self.vertices[**vertex].place == Place::Fed
+            });
+            match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
                 None => {
+                    if let Some(former) = vertices.get(&thread) {
+                        self.vertices[*former].is_part = true;
+                    }
                     let vertex = self.queue_group(now, message, group, None);
                     vertices.insert(thread, vertex);
                 }

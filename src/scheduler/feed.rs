@@ -242,8 +242,9 @@ impl Scheduler {
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
         let ring = &self.rings[agent_ref.ring];
         // One that was queued before there were packets is given as a whole, and the other way round.
-        let vertex = &self.vertices[vertex];
+        let vertex = &mut self.vertices[vertex];
         let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
+        vertex.is_part = has_packets;
         if ring.host.is_none() || has_packets {
             job.push(b'\t');
             job.extend_from_slice(self.threads[thread].destination.host());
