@@ -3,13 +3,14 @@
 
     limiter.py CHANNEL SECONDS [CONNECTIONS]
 
-A delivery takes SECONDS, whatever the number of its recipients; a connection lasts as long. One too many is
+A delivery takes SECONDS, give or take a fifth, so that agents are not in step; a connection lasts as long. One too many is
 told `deferall`. The events, in ../../events: `job RECIPIENTS reached BEGIN` or `job
 RECIPIENTS refused BEGIN`, with the time at which it began.
 """
 
 import fcntl
 import os
+import random
 import sys
 import time
 
@@ -35,7 +36,7 @@ def work(path, host, channel, seconds, connections, book):
             for offset in ours:
                 say(f"{number(path)}/{offset}\t\tdeferall 421 too many connections")
             return
-        time.sleep(seconds)
+        time.sleep(seconds * random.uniform(0.8, 1.2))
         book.note("job", str(len(ours)), "reached", begin)
         for offset in ours:
             control.tag(offset, b"+")
