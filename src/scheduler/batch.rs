@@ -540,11 +540,12 @@ impl Scheduler {
             match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
                 None => {
-                    if let Some(former) = vertices.get(&thread) {
-                        self.vertices[*former].is_part = true;
-                    }
                     let vertex = self.queue_group(now, message, group, None);
-                    vertices.insert(thread, vertex);
+                    // Where there are two, each is a part, whatever the clause says now.
+                    if let Some(former) = vertices.insert(thread, vertex) {
+                        self.vertices[former].is_part = true;
+                        self.vertices[vertex].is_part = true;
+                    }
                 }
             }
         }
