@@ -210,7 +210,10 @@ fn clients_that_stall_cost_nothing() {
     let mut daemon = site.start();
     let mut client = Client::of(&site);
     assert_eq!(client.log_in("root", "sekret"), "+OK\n");
-    until("the answer is large", || client.ask("SHOW THREAD long a.test").len() > 1_000_000);
+    // 800 jobs, one after the other, each with a long text.
+    until_within(Duration::from_secs(120), "the answer is large", || {
+        client.ask("SHOW THREAD long a.test").len() > 1_000_000
+    });
     let (sockets, memory) = (processes::sockets(daemon.pid()), processes::memory(daemon.pid()));
     let address = address(&site, "127.0.0.1").expect("a port");
     let silent: Vec<TcpStream> =
