@@ -98,8 +98,9 @@ impl Scheduler {
     fn judge_delivery(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         let heard = std::mem::take(&mut agent_ref.heard);
-        let diagnosis = self.vertices[vertex].diagnosis.clone();
-        if let Some(thread) = self.agents[&agent].thread {
+        let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
+        if let Some(thread) = agent_ref.thread.filter(has_window) {
+            let diagnosis = self.vertices[vertex].diagnosis.clone();
             self.delivery_ended(now, thread, heard, diagnosis.as_ref());
         }
     }

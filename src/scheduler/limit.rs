@@ -5,7 +5,7 @@ use super::Scheduler;
 use super::order::{Effect, OrderRefusal};
 use super::ring::RingId;
 use super::standing::{Author, LimitName, MOST_STANDING, Scope, SetLimit, StandingOrders};
-use super::thread::ThreadId;
+use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
 use crate::config::Clause;
 use crate::time::Timestamp;
@@ -123,9 +123,8 @@ impl Scheduler {
     }
 
     /// How many agents may work on a thread.
-    pub(super) fn max_thread(&self, thread: ThreadId) -> usize {
-        let thread = &self.threads[thread];
-        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread) as usize
+    pub(super) fn max_thread(&self, thread: &Thread) -> u32 {
+        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
     }
 }
 

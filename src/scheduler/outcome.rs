@@ -167,7 +167,7 @@ impl Scheduler {
     }
 
     /// Keeps what was said of a recipient that is not finished.
-    pub(super) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+    fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
         let vertex = &mut self.vertices[vertex];
         vertex.diagnosis = Some(diagnosis);
         vertex.reported = true;
@@ -196,14 +196,29 @@ impl Scheduler {
             // It is the window that decides whether that holds for the others.
             return;
         }
+        let block = (now + HOST_DOWN_WAIT, Block::HostDown);
+        self.put_off(now, thread, block, Some(&diagnosis));
+    }
+
+    /// Lets a whole thread wait until at least a certain time. What is due in it counts as tried, and what
+    /// was said of one recipient as said of all.
+    pub(super) fn put_off(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        (until, block): (Timestamp, Block),
+        diagnosis: Option<&Rc<Diagnosis>>,
+    ) {
         let due = self.due_with_time_left(now, thread);
-        for other in &due {
-            self.count_attempt(*other);
-            self.record(*other, diagnosis.clone());
+        for vertex in &due {
+            self.count_attempt(*vertex);
+            if let Some(diagnosis) = diagnosis {
+                self.record(*vertex, diagnosis.clone());
+            }
             // One that has been tried expires earlier.
-            self.watch_expiry(now, *other);
+            self.watch_expiry(now, *vertex);
         }
-        self.block_thread(now, thread, now + HOST_DOWN_WAIT, Block::HostDown, due);
+        self.block_thread(now, thread, until, block, due);
     }
 
     /// What is due in a thread, but for what is past its expiry: that gets its one attempt all the

@@ -51,8 +51,8 @@ impl Scheduler {
 
     /// Whether a thread could use an agent, or one more.
     pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
-        let maximum = self.max_thread(thread);
         let thread = &self.threads[thread];
+        let maximum = self.max_thread(thread) as usize;
         let has_jobs = self.rings[thread.ring].jobs.is_some();
         // One that is being ended takes no more work, but it still counts. Where work is chosen by message,
         // only one that was started for the thread, and has not asked yet, is sure to come for more of it.

@@ -263,8 +263,8 @@ impl Scheduler {
             wakeup: thread.retry.wakeup,
             oldest: self.oldest_of(thread),
             is_held: thread.held,
-            max_agents: thread.max_agents.unwrap_or(ring.clause.max_thread),
-            window: self.window_size_of(thread),
+            max_agents: self.max_thread(thread),
+            window: self.window_size(thread),
             window_name: thread.window.and_then(|window| self.windows[window].name.as_deref()),
             wait: self.waits_of(id).next(),
         };

@@ -307,7 +307,7 @@ impl Scheduler {
                 let mut due = thread.due.iter(&self.vertices).take(COUNTED);
                 due.position(|other| other == vertex).unwrap_or(COUNTED)
             });
-            let most = thread.max_agents.unwrap_or(ring.clause.max_thread) as usize;
+            let most = self.max_thread(thread) as usize;
             let origin = self.origin_of_thread_limit(thread);
             return Why::InLine { agents: thread.agents.len(), most, origin, before };
         }

@@ -28,11 +28,23 @@ fn ends(world: &mut World, agent: AgentId, job: &str, answer: &str) {
     world.hungry(agent);
 }
 
+/// The first agents of 30 messages have delivered one each.
+fn begun() -> World {
+    let mut world = World::new(STEERED);
+    world.messages(1..=30, "c/h.test");
+    wake_up(&mut world);
+    for agent in world.started.clone() {
+        let job = job(&mut world, agent);
+        ends(&mut world, agent, &job, "ok3");
+    }
+    world
+}
+
 fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
     let thread = world.core.threads.find_existing(b"c", host.as_bytes()).expect("a thread");
     let whys = world.core.why_thread(b"c", host.as_bytes()).unwrap_or_default();
     let words = whys.iter().map(|wait| wait.why.word().to_string()).collect();
-    (world.core.window_size(thread), words)
+    (world.core.window_size(&world.core.threads[thread]), words)
 }
 
 #[test]
@@ -294,13 +306,7 @@ fn hosts_of_one_relay_come_to_share_a_window() {
 
 #[test]
 fn a_reload_keeps_what_was_learned_and_drops_what_is_not_wanted() {
-    let mut world = World::new(STEERED);
-    world.messages(1..=30, "c/h.test");
-    wake_up(&mut world);
-    for agent in world.started.clone() {
-        let job = job(&mut world, agent);
-        ends(&mut world, agent, &job, "ok3");
-    }
+    let mut world = begun();
     assert_eq!(window_of(&world, "h.test").0, 3);
     world.tell(Event::Configured(Rc::new(config(&STEERED.replace("expiry=3d", "expiry=4d")))));
     assert_eq!(window_of(&world, "h.test").0, 3);
@@ -311,13 +317,7 @@ fn a_reload_keeps_what_was_learned_and_drops_what_is_not_wanted() {
 
 #[test]
 fn windows_survive_a_restart() {
-    let mut world = World::new(STEERED);
-    world.messages(1..=30, "c/h.test");
-    wake_up(&mut world);
-    for agent in world.started.clone() {
-        let job = job(&mut world, agent);
-        ends(&mut world, agent, &job, "ok3");
-    }
+    let world = begun();
     let mut lessons = crate::scheduler::learned::Lessons::default();
     let mut all = Vec::new();
     while !lessons.are_over() {

@@ -67,7 +67,8 @@ impl Scheduler {
     }
 
     fn host_has_answered(&mut self, thread: ThreadId, window: WindowId) {
-        let (initial, limit) = (self.initial_window(thread), self.max_thread(thread) as u32);
+        let (initial, limit) =
+            (self.initial_window(thread), self.max_thread(&self.threads[thread]));
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
         let Window { feedback, is_probed, agents, .. } = &mut self.windows[window];
         if std::mem::take(is_probed) {
@@ -86,9 +87,10 @@ impl Scheduler {
         for thread in members {
             if self.threads[thread].retry.block == Some(Block::Dead) {
                 self.wake_thread(thread);
-                self.windows[window].is_probed = false;
             }
         }
+        // Who wakes where no agent is at work takes it for dead.
+        self.windows[window].is_probed = false;
     }
 
     fn host_has_failed(
@@ -129,39 +131,20 @@ impl Scheduler {
         let initial = self.initial_window(thread);
         self.windows[window].is_probed = true;
         self.windows[window].feedback = Feedback::new(initial);
-        self.windows[window].resume = Some(until);
-        self.defer_as_dead(now, thread, until, diagnosis);
+        self.put_off(now, thread, (until, Block::Dead), diagnosis);
         // When the others are tried depends on the one that was tried.
         let until = self.threads[thread].retry.wakeup.unwrap_or(until);
         self.windows[window].resume = Some(until);
         let members = self.windows[window].members.keys().copied();
         let others: Vec<ThreadId> = members.filter(|other| *other != thread).collect();
         for other in others {
-            self.defer_as_dead(now, other, until, diagnosis);
+            self.put_off(now, other, (until, Block::Dead), diagnosis);
         }
         let destination = &self.threads[thread].destination;
         let seconds = until.since(now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
         self.log(Level::Info, text);
         self.admit(window);
-    }
-
-    fn defer_as_dead(
-        &mut self,
-        now: Timestamp,
-        thread: ThreadId,
-        until: Timestamp,
-        diagnosis: Option<&Rc<Diagnosis>>,
-    ) {
-        let due = self.due_with_time_left(now, thread);
-        for vertex in &due {
-            self.count_attempt(*vertex);
-            if let Some(diagnosis) = diagnosis {
-                self.record(*vertex, diagnosis.clone());
-            }
-            self.watch_expiry(now, *vertex);
-        }
-        self.block_thread(now, thread, until, Block::Dead, due);
     }
 
     /// A thread that comes into a dead window waits with it.

@@ -197,31 +197,21 @@ impl Scheduler {
 
     /// The first window of a thread, in agents.
     pub(super) fn initial_window(&self, thread: ThreadId) -> u32 {
-        let most = self.max_thread(thread) as u32;
+        let most = self.max_thread(&self.threads[thread]);
         self.flow(thread).initial.map_or(most, |initial| initial.min(most))
     }
 
     /// How many agents may work in the window of a thread now.
-    pub(super) fn window_size(&self, thread: ThreadId) -> usize {
-        self.window_size_of(&self.threads[thread])
-    }
-
-    /// The same.
-    pub(super) fn window_size_of(&self, thread: &Thread) -> usize {
-        match thread.window {
-            Some(window) => self.windows[window].size(),
-            None => {
-                let clause = &self.rings[thread.ring].clause;
-                thread.max_agents.unwrap_or(clause.max_thread) as usize
-            }
-        }
+    pub(super) fn window_size(&self, thread: &Thread) -> usize {
+        let window = thread.window.map(|window| &self.windows[window]);
+        window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
     }
 
     /// Lets the window of a thread know what its clause allows now.
     fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
-        let limit =
-            if self.flow(thread).delay.is_some() { 1 } else { self.max_thread(thread) as u32 };
-        let is_learned = self.flow(thread).has_feedback() || self.flow(thread).initial.is_some();
+        let flow = self.flow(thread);
+        let is_learned = flow.has_feedback() || flow.initial.is_some();
+        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&self.threads[thread]) };
         let window = &mut self.windows[id];
         window.is_learned = is_learned;
         if window.members.get(&thread) != Some(&limit) {
@@ -239,7 +229,7 @@ impl Scheduler {
 
     /// Lets a window go on where that of the former scheduler was.
     pub(super) fn recall_window(&mut self, thread: ThreadId, size: u32) {
-        let most = self.max_thread(thread) as u32;
+        let most = self.max_thread(&self.threads[thread]);
         let has_feedback = self.flow(thread).has_feedback();
         if let Some(window) = self.threads[thread].window.filter(|_| has_feedback) {
             self.windows[window].feedback = Feedback::new(size.min(most));
@@ -311,22 +301,27 @@ impl Scheduler {
     /// is none any more.
     pub(super) fn admit(&mut self, id: WindowId) {
         while let Some(thread) = self.windows[id].ready.last().copied()
-            && (self.windows[id].pace.is_over()
+            && (self.windows[id].pace.is_paused()
                 || self.windows[id].taken() > self.windows[id].size())
         {
             self.unready(thread);
             self.windows[id].waiting.insert(thread);
         }
-        while !self.windows[id].pace.is_over()
+        while !self.windows[id].pace.is_paused()
             && let Some(thread) = self.windows[id].next_waiting()
             && self.windows[id].taken() < self.windows[id].size()
         {
-            let window = &mut self.windows[id];
-            window.waiting.remove(&thread);
-            window.ready.insert(thread);
-            window.turn = Some(thread);
-            self.make_ready(thread);
+            self.windows[id].turn = Some(thread);
+            self.let_in(id, thread);
         }
+    }
+
+    /// A thread of a window joins the ready ones.
+    fn let_in(&mut self, id: WindowId, thread: ThreadId) {
+        let window = &mut self.windows[id];
+        window.waiting.remove(&thread);
+        window.ready.insert(thread);
+        self.make_ready(thread);
     }
 
     /// Whether a thread waits for room in its window.
@@ -374,17 +369,14 @@ impl Scheduler {
             && !window.ready.contains(&thread)
             && self.wants_agent(thread)
         {
-            let window = &mut self.windows[id];
-            window.waiting.remove(&thread);
-            window.ready.insert(thread);
-            self.make_ready(thread);
+            self.let_in(id, thread);
         }
     }
 
     /// Whether there are more agents in the window of a thread than it allows.
     pub(super) fn window_is_overfull(&self, thread: ThreadId) -> bool {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
-        window.is_some_and(|window| window.agents as usize > self.window_size(thread))
+        window.is_some_and(|window| window.agents as usize > window.size())
     }
 
     pub(super) fn check_windows(&self) {
@@ -403,14 +395,14 @@ impl Scheduler {
                 let is_ready = self.threads[*thread].is_ready;
                 assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
                 assert!(!is_ready || window.taken() <= window.size(), "overfull");
-                let could = !window.pace.is_over() && window.taken() < window.size();
+                let could = !window.pace.is_paused() && window.taken() < window.size();
                 assert!(!could || !window.waiting.contains(thread), "there is room, but it waits");
             }
             if let Some(time) = window.pace.timer() {
                 assert!(self.timers.contains(time, Timer::Window(id)), "a pace without a timer");
             }
             assert!(
-                !window.pace.is_over() || window.pace.timer().is_some() || window.agents > 0,
+                !window.pace.is_paused() || window.pace.timer().is_some() || window.agents > 0,
                 "nobody ends the pause of a window"
             );
         }

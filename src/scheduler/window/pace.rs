@@ -31,7 +31,7 @@ enum Pause {
 
 impl Pace {
     /// Whether no delivery may start now.
-    pub fn is_over(self) -> bool {
+    pub fn is_paused(self) -> bool {
         self.pause != Pause::None
     }
 
@@ -72,7 +72,7 @@ impl Scheduler {
         let Some(window) = self.threads[thread].window else {
             return true;
         };
-        if self.windows[window].pace.is_over() {
+        if self.windows[window].pace.is_paused() {
             return false;
         }
         let (rate, delay) = (self.flow(thread).rate, self.flow(thread).delay);

@@ -61,11 +61,11 @@ impl Scheduler {
         thread: ThreadId,
         notary: &[u8],
     ) {
-        let has_key = self.flow(thread).key.is_some();
-        let Some(relay) = relay_of(notary).filter(|_| has_key) else {
-            return;
-        };
-        self.relay_is_known(now, thread, relay);
+        if self.flow(thread).key.is_some()
+            && let Some(relay) = relay_of(notary)
+        {
+            self.relay_is_known(now, thread, relay);
+        }
     }
 
     /// A relay answers for a thread, which may bring it into another window.

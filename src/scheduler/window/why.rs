@@ -14,12 +14,12 @@ impl Scheduler {
         if thread.is_ready {
             return None;
         }
-        if window.pace.is_over() {
+        if window.pace.is_paused() {
             let keyword = if clause.flow.delay.is_some() { "delivery-delay" } else { "rate" };
             let line = clause.place_of(keyword);
             return Some(Why::Pace { at: window.pace.timer(), keyword, line });
         }
-        let (used, most) = (window.agents as usize, self.window_size_of(thread));
+        let (used, most) = (window.agents as usize, window.size());
         let keyword = keyword_of(window, clause);
         let name = window.name.clone();
         let line = clause.place_of(keyword);
