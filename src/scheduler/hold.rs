@@ -43,7 +43,8 @@ impl Scheduler {
         Effect::default()
     }
 
-    /// Holds messages, as many as may be. Those that are held already stay as they are.
+    /// Holds messages, as many as may be. Those that are held already stay as they are; but as they may not be
+    /// on disk yet, and this order is answered as stored, they are stored once more.
     pub(super) fn hold_messages(
         &mut self,
         messages: &[SpoolId],
@@ -51,6 +52,7 @@ impl Scheduler {
         reason: &str,
     ) -> Effect {
         let mut all = Effect::default();
+        let mut are_some_held = false;
         for id in messages {
             let scope = Scope::Message(*id);
             let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
@@ -59,11 +61,12 @@ impl Scheduler {
                     all.refusal = Some(OrderRefusal::TooMany);
                     break;
                 }
+                Effect { refusal: Some(OrderRefusal::Already), .. } => are_some_held = true,
                 Effect { refusal: Some(_), .. } => {}
                 effect => all.add(&effect),
             }
         }
-        if all.messages > 0 {
+        if all.messages > 0 || are_some_held {
             self.keep_standing_orders();
         }
         all

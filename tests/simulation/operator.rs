@@ -108,6 +108,12 @@ impl Operators {
         self.forget_ordered(|scope| !is_other(scope));
     }
 
+    /// A message has arrived. A hold of the one that had its number before may have been told from disk.
+    pub fn message_comes(&mut self, present: SpoolId) {
+        let is_former = |scope: &Scope| matches!(scope, Scope::Message(id) if id.number == present.number && *id != present);
+        self.held.retain(|scope| !is_former(scope));
+    }
+
     /// The scheduler is gone, and with it what it had not stored.
     pub fn scheduler_ends(&mut self) {
         self.given.clear();

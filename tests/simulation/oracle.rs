@@ -22,8 +22,8 @@ use zsched::scheduler::{
 use zsched::simulation::disk::{Disk, Left};
 use zsched::simulation::memory_file::MemoryFile;
 use zsched::simulation::observer::{At, Observer};
-use zsched::spool::SpoolName;
 use zsched::spool::note::Occasion;
+use zsched::spool::{SpoolId, SpoolName};
 use zsched::time::Timestamp;
 
 /// While there is no client, one comes in so many steps.
@@ -560,6 +560,8 @@ impl Observer for Oracle {
         self.book.told(event);
         match event {
             Event::Arrived(arrival) => {
+                let number = arrival.name.number();
+                self.operators.message_comes(SpoolId { number, modified: arrival.modified });
                 if let Some(message) = self.message_of(arrival.name.number()) {
                     let is_whole = arrival.unread.is_none() && !arrival.is_part;
                     message.to_do = if is_whole { arrival.pending() } else { usize::MAX };

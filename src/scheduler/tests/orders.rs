@@ -16,8 +16,12 @@ fn destinations(text: &str) -> Scope {
     Scope::Destinations(Destinations::parse(text).expect("a pattern"))
 }
 
+fn id(number: u64) -> SpoolId {
+    SpoolId { number, modified: START }
+}
+
 fn message(number: u64) -> Scope {
-    Scope::Message(SpoolId { number, modified: START })
+    Scope::Message(id(number))
 }
 
 fn hold(scope: Scope) -> Order {
@@ -212,6 +216,21 @@ fn what_cannot_be_stored_is_in_force_and_says_so() {
     assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None }]), "again");
     world.message(1, &["c/a.test"]);
     assert!(world.started.is_empty());
+}
+
+#[test]
+fn messages_that_are_held_but_not_stored_are_stored_with_the_next_order() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let order = Order::HoldMessages { messages: vec![id(1)], reason: String::new() };
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order: order.clone() });
+    world.store(Err(std::io::ErrorKind::StorageFull));
+    world.done.clear();
+    world.tell(Event::Ordered { ticket: 2, by: "root".to_string(), order });
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: Some(2) }]), "not yet");
+    world.store(Err(std::io::ErrorKind::StorageFull));
+    let unstored = |action: &Action| matches!(action, Action::Obeyed { ticket: 2, effect } if effect.unstored.is_some());
+    assert!(world.done.iter().any(unstored), "{:?}", world.done);
 }
 
 #[test]
@@ -472,7 +491,6 @@ fn an_order_joins_the_review_of_another() {
 fn messages_are_held_and_released_together() {
     let mut world = World::new(ONE);
     world.messages(1..=5, "c/a.test");
-    let id = |number| SpoolId { number, modified: START };
     let messages = vec![id(2), id(3), id(99), id(3)];
     let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
     assert_eq!((effect.messages, effect.recipients, effect.refusal), (2, 2, None));
@@ -491,7 +509,6 @@ fn messages_are_held_and_released_together() {
 fn not_everything_can_be_held_one_by_one() {
     let mut world = World::new(ONE);
     world.messages(1..=3, "c/a.test");
-    let id = |number| SpoolId { number, modified: START };
     let author = Author { name: "root".to_string(), since: START };
     // Held before, and not read yet.
     for number in 10..10 + MOST_HELD_MESSAGES as u64 - 2 {
