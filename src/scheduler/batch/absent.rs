@@ -1,0 +1,116 @@
+//! Reports about recipients that are not in memory: agents read the file themselves.
+
+use super::super::Scheduler;
+use super::super::action::{Action, Statistics};
+use super::super::agent::AgentId;
+use super::super::message::MessageId;
+use super::super::outcome::Final;
+use super::super::rested::RestedVertex;
+use super::super::vertex::{Diagnosis, VertexId};
+use super::Partial;
+use crate::agent::protocol::{Report, Status};
+use crate::spool::note::Occasion;
+use crate::time::Timestamp;
+
+/// So many reports about recipients that are being read are kept.
+const MOST_FINALS: usize = 10_000;
+
+impl Partial {
+    /// An agent has finished a recipient that is not in memory.
+    fn finish(&mut self, report: &Report<'_>) {
+        if self.finals.len() >= MOST_FINALS {
+            self.begins_anew |= self.reading.is_some();
+            self.finals.clear();
+        }
+        if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
+            self.finals.insert(report.offset);
+        }
+    }
+}
+
+impl Scheduler {
+    /// An agent reports about a recipient of its present job that is not in memory. Tells whether it can be so.
+    pub(in super::super) fn report_of_absent(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        message: MessageId,
+        report: &Report<'_>,
+    ) -> bool {
+        let present = self.agents[&agent].jobs().next();
+        let is_it = |vertex: &VertexId| self.vertices[*vertex].message == message;
+        let Some(vertex) = present.filter(is_it).filter(|_| self.is_partial(message)) else {
+            return false;
+        };
+        let partial = &self.batches.partial[&message];
+        if partial.finals.contains(&report.offset)
+            || self.vertices[vertex].recipients.has(report.offset)
+        {
+            // It says so once more.
+            return false;
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.progress_at = now;
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].deaths = 0;
+        self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
+        self.status_of_report(now, agent, vertex, report);
+        match report.status {
+            Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
+                self.absent_is_final(now, message, vertex, report);
+            }
+            status => {
+                self.absent_is_deferred(now, vertex, report);
+                match status {
+                    Status::RetryAt => self.retry_at(now, vertex, report),
+                    Status::DeferAll => self.defer_all(now, vertex, report),
+                    _ => {}
+                }
+            }
+        }
+        true
+    }
+
+    fn absent_is_final(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
+        match report.status {
+            Status::Ok => self.note_report(now, message, report, Occasion::Success),
+            Status::Error => self.note_report(now, message, report, Occasion::Failure),
+            Status::Ok2 | Status::Error2 => self.messages[message].owes_report = true,
+            _ => {}
+        }
+        self.contact_made(self.vertices[vertex].thread);
+        let failed = matches!(report.status, Status::Error | Status::Error2);
+        let outcome = Final { state: report.status.word(), failed };
+        let message_ref = &mut self.messages[message];
+        message_ref.failed += u32::from(outcome.failed);
+        self.counters.recipients_in += 1;
+        self.counters.recipients_out += 1;
+        let (spool_id, created) = (message_ref.spool_id(), message_ref.created);
+        let destination = self.threads[self.vertices[vertex].thread].destination.clone();
+        let state = outcome.state;
+        self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.finish(report);
+        }
+    }
+
+    fn absent_is_deferred(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        self.contact_failed(thread, report.notary);
+        self.plan_retry(now, thread);
+        let until = self.threads[thread].retry.wakeup;
+        self.keep_retry(now, thread, until);
+        let text = Diagnosis::new(report.notary, report.text());
+        let text = self.keep_text(&text);
+        let to = &self.threads[thread].destination;
+        let attempts = self.vertices[vertex].attempts.max(1);
+        let learned = RestedVertex::new(to, attempts, true, text);
+        self.learn_of_left(message, learned, until);
+    }
+}

@@ -1,0 +1,239 @@
+//! Messages with more recipients than there is room for: they are read in batches
+//! (`PARAMmessage-recipient-limit` and its kin).
+//!
+//! The shell reads the first batch of a message and says where the rest begins. More is read as recipients are
+//! dealt with: finished, or left behind. Whoever is deferred leaves memory at once; when the end of the file is
+//! reached, and somebody was left behind, the whole message [rests](super::rest) until the first of them is to
+//! be tried again, and is then read from the beginning. The tags in the file tell who is finished.
+//!
+//! An agent that is given a job delivers to everybody in the file who goes to its host, in memory or not.
+//! What it says of the others counts as well. So there is one vertex of a message for a destination at a time:
+//! a batch adds to it, even while an agent has it.
+//!
+//! How many recipients are in memory never exceeds the bounds that Postfix's document on its scheduler gives:
+//! `minimum * messages + limits of the rings`, or the limit of the first batches, whichever is more; of each
+//! ring with its own limit only. Nothing is read that might not fit.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`capacity`] | these bounds, and the room there is |
+//! | [`look`] | which messages are looked at, and when |
+//! | [`reading`], [`joining`] | more of a message is asked for; its recipients join their threads |
+//! | [`behind`] | who waits is left behind; what becomes of a message at the end of its file |
+//! | [`absent`] | reports about recipients that are not in memory |
+
+mod absent;
+mod behind;
+mod capacity;
+mod joining;
+mod look;
+mod reading;
+
+pub use capacity::Capacity;
+
+pub(super) use behind::Left;
+
+use super::Scheduler;
+use super::message::MessageId;
+use super::rest::Recalled;
+use super::rested::{RestedVertex, Wanted};
+use super::ring::RingId;
+use super::vertex::{Fate, Place};
+use crate::spool::Arrival;
+use crate::time::{ClockStep, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Recipients that an agent held which is not ours are looked at again after this time.
+const LOCKED_WAIT: Duration = Duration::from_secs(32);
+
+/// Messages that are not in memory as a whole.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Batches {
+    partial: BTreeMap<MessageId, Partial>,
+    /// Those with something unread, by the rings that their last batch went to, in order of arrival.
+    jobs: BTreeSet<(RingId, u64, MessageId)>,
+    /// Recipients that may come with what is being read.
+    reserved: usize,
+    /// Recipients that may come with the first batches that the shell has read.
+    reserved_by_shell: usize,
+    /// Those that are to be looked at.
+    queue: VecDeque<MessageId>,
+    /// When they are.
+    timer: Option<Timestamp>,
+    next: u64,
+}
+
+/// How far a message is.
+#[derive(Serialize, Deserialize)]
+struct Partial {
+    /// The order of arrival.
+    serial: u64,
+    /// Where the rest begins; `None` at the end of the file.
+    unread: Option<u32>,
+    /// So many recipients may come: they are being read.
+    reading: Option<u32>,
+    /// When something was read last.
+    read_at: Timestamp,
+    rings: Vec<RingId>,
+    /// Somebody was left behind: the file is to be read once more, from then on.
+    left: Option<Timestamp>,
+    /// What was learned of those who were left behind: in this pass, or in an earlier one.
+    learned: BTreeMap<u32, (RestedVertex, bool)>,
+    /// What somebody has asked for.
+    wanted: Vec<Wanted>,
+    /// Who was finished without being in memory, as far as it matters: while the file was read, or if a note
+    /// was written.
+    finals: BTreeSet<u32>,
+    /// It is to be read from the beginning.
+    begins_anew: bool,
+    /// What an operator has ordered for all of it.
+    fate: Fate,
+    is_queued: bool,
+}
+
+impl Batches {
+    /// Whether everything is in memory as a whole.
+    pub fn is_empty(&self) -> bool {
+        self.partial.is_empty()
+    }
+}
+
+impl Scheduler {
+    /// Whether a message is not in memory as a whole.
+    fn is_partial(&self, message: MessageId) -> bool {
+        self.messages[message].partial
+    }
+
+    /// Some of a message has arrived: keeps in mind that there is more.
+    pub(super) fn begin_partial(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        arrival: &Arrival,
+        recalled: Option<&Recalled>,
+    ) {
+        self.batches.next += 1;
+        let learned = recalled.map(|recalled| recalled.learned()).unwrap_or_default();
+        let learned = learned.into_iter().map(|vertex| (vertex.key(), (vertex, false))).collect();
+        let partial = Partial {
+            serial: self.batches.next,
+            unread: arrival.unread,
+            reading: None,
+            read_at: now,
+            rings: Vec::new(),
+            left: (!arrival.locked.is_empty()).then_some(now + LOCKED_WAIT),
+            learned,
+            wanted: recalled.map(Recalled::wanted).unwrap_or_default(),
+            finals: BTreeSet::new(),
+            begins_anew: false,
+            fate: recalled.map_or(Fate::Usual, Recalled::fate),
+            is_queued: false,
+        };
+        self.batches.partial.insert(message, partial);
+        self.messages[message].partial = true;
+    }
+
+    /// A batch has come: which rings it concerns.
+    pub(super) fn end_batch(&mut self, now: Timestamp, message: MessageId) {
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let rings: BTreeSet<RingId> =
+            vertices.map(|vertex| self.threads[self.vertices[vertex].thread].ring).collect();
+        self.leave_readers(message);
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.rings = rings.into_iter().collect();
+            if partial.unread.is_some() {
+                let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
+                self.batches.jobs.extend(jobs);
+            }
+        }
+        self.carry_out_fate(now, message);
+        self.look_at_batch(message);
+    }
+
+    fn leave_readers(&mut self, message: MessageId) {
+        if let Some(partial) = self.batches.partial.get(&message) {
+            for ring in &partial.rings {
+                self.batches.jobs.remove(&(*ring, partial.serial, message));
+            }
+        }
+    }
+
+    /// A message is not partial any more, or not there.
+    pub(super) fn end_partial(&mut self, message: MessageId) {
+        self.leave_readers(message);
+        self.messages[message].partial = false;
+        if let Some(partial) = self.batches.partial.remove(&message) {
+            self.batches.reserved -= partial.reading.unwrap_or_default() as usize;
+        }
+    }
+
+    /// An operator wants something done with a whole message, of which only some is in memory.
+    pub(super) fn decide_fate(&mut self, message: MessageId, fate: Fate) {
+        if !self.is_partial(message) {
+            return;
+        }
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.fate = fate;
+            // What was left behind in this pass is not forgotten.
+            partial.begins_anew |= partial.left.is_some();
+        }
+        self.look_at_batch(message);
+    }
+
+    fn carry_out_fate(&mut self, now: Timestamp, message: MessageId) {
+        let Some(fate) = self.batches.partial.get(&message).map(|partial| partial.fate) else {
+            return;
+        };
+        if matches!(fate, Fate::Usual | Fate::OneMoreTry) {
+            return;
+        }
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            self.vertices[vertex].fate = fate;
+            if self.vertices[vertex].place != Place::Fed {
+                self.meet_fate(now, vertex);
+            }
+        }
+    }
+
+    /// A large message is to be read from the beginning: its file is not as we thought.
+    pub(super) fn read_anew(&mut self, message: MessageId) -> bool {
+        if !self.is_partial(message) {
+            return false;
+        }
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.begins_anew = true;
+        }
+        self.look_at_batch(message);
+        true
+    }
+
+    /// The clock was set.
+    pub(super) fn shift_batches(&mut self, step: ClockStep) {
+        for partial in self.batches.partial.values_mut() {
+            partial.read_at = partial.read_at + step;
+            partial.left = partial.left.map(|left| match left.nanoseconds() {
+                i64::MAX => left,
+                _ => left + step,
+            });
+        }
+    }
+
+    /// What must hold of messages that are not in memory as a whole.
+    pub(super) fn check_batches(&self) {
+        let reserved: usize =
+            self.batches.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
+        assert_eq!(self.batches.reserved, reserved, "recipients that are being read");
+        for (id, message) in self.messages.iter() {
+            assert_eq!(message.partial, self.batches.partial.contains_key(&id), "partial or not");
+        }
+        let queued = self.batches.queue.len() + usize::from(self.batches.timer.is_some());
+        for (id, partial) in &self.batches.partial {
+            let message = &self.messages[*id];
+            let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
+            let waits = partial.reading.is_some() || message.held || is_at_work;
+            assert!(waits || partial.is_queued && queued > 1, "{}: nobody reads on", message.name);
+        }
+    }
+}

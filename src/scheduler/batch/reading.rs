@@ -1,0 +1,92 @@
+//! More of a message is asked for, and comes.
+
+use super::super::Scheduler;
+use super::super::action::Action;
+use super::super::event::Reread;
+use super::super::message::MessageId;
+use crate::spool::Portion;
+use crate::time::Timestamp;
+use log::Level;
+use std::time::Duration;
+
+impl Scheduler {
+    /// Reads more of a message, if there is room for it. Tells whether there may be some later.
+    pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
+        let partial = &self.batches.partial[&message];
+        let (mut allowed, mut limit, mut delay) = (usize::MAX, 1, Duration::ZERO);
+        if let Some(limits) = self.limits() {
+            let mut slots = limits.minimum as i64;
+            (limit, delay) = (u32::MAX, Duration::MAX);
+            let mut is_first = false;
+            for ring in &partial.rings {
+                let Some(ring_ref) = self.rings.get(*ring) else {
+                    continue;
+                };
+                limit = limit.min(ring_ref.clause.refill_limit);
+                delay = delay.min(ring_ref.clause.refill_delay);
+                let mut jobs = self.batches.jobs.range((*ring, 0, MessageId::first())..);
+                // The first of them has all that is left, what it has itself included.
+                if jobs.next().is_some_and(|(of, _, first)| of == ring && *first == message) {
+                    let pool = i64::from(ring_ref.clause.recipient_limit);
+                    slots += (pool - ring_ref.recipients as i64).max(0);
+                    is_first = true;
+                }
+            }
+            if !is_first {
+                slots -= i64::from(self.messages[message].pending);
+            }
+            let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
+            let room = room.saturating_sub(self.batches.reserved_by_shell);
+            allowed = usize::try_from(slots).unwrap_or_default().min(room);
+        }
+        let has_nothing = self.messages[message].vertices.is_empty();
+        let is_late = now.since(partial.read_at) >= delay;
+        if allowed == 0 || !(has_nothing || is_late || allowed >= limit as usize) {
+            return true;
+        }
+        let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.reading = Some(at_most);
+            self.batches.reserved += at_most as usize;
+        }
+        let name = self.messages[message].name.clone();
+        self.act(Action::ReadMore { name, portion: Portion { from, at_most } });
+        false
+    }
+
+    /// The shell has read more of a message.
+    pub(in super::super) fn more_read(&mut self, now: Timestamp, number: u64, outcome: Reread) {
+        let Some(message) = self.messages.find(number).filter(|m| self.is_partial(*m)) else {
+            return;
+        };
+        let Some(partial) = self.batches.partial.get_mut(&message) else {
+            return;
+        };
+        let Some(reserved) = partial.reading.take() else {
+            return;
+        };
+        partial.read_at = now;
+        self.batches.reserved -= reserved as usize;
+        let id = self.messages[message].spool_id();
+        match outcome {
+            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
+                self.log(Level::Warn, format!("{id}: another message has its number now"));
+                self.forget(message);
+            }
+            Reread::Read(arrival) => self.take_batch(now, message, arrival),
+            Reread::Gone => {
+                self.log(Level::Warn, format!("{id}: the control file is gone; forgotten"));
+                self.forget(message);
+            }
+            Reread::Malformed(error) => {
+                self.log(Level::Error, format!("{id}: the control file is spoilt: {error}"));
+                self.forget(message);
+            }
+            Reread::Failed(error) => {
+                self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
+                self.queue_look(message);
+                self.look_at_batches_at(now + Duration::from_secs(1));
+            }
+        }
+    }
+}
