@@ -13,6 +13,7 @@ use crate::spool::Arrival;
 use crate::time::Timestamp;
 use log::Level;
 use std::collections::HashSet;
+use std::io;
 
 impl Scheduler {
     /// A message's control file is to be read again, because an agent found something else in it than
@@ -54,31 +55,42 @@ impl Scheduler {
             return;
         };
         self.messages[message].rereading = false;
-        let id = self.messages[message].spool_id();
-        match outcome {
-            // Somebody has deleted the files, and a router has given the number away again.
-            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
-                let text = "another message has its number now; forgotten, the other will be found";
-                self.log(Level::Warn, format!("{id}: {text}"));
-                self.forget(message);
-            }
-            Reread::Read(arrival) => self.agree_with_disk(now, message, &arrival),
-            Reread::Gone => {
-                self.log(Level::Warn, format!("{id}: the control file is gone; forgotten"));
-                self.forget(message);
-            }
-            Reread::Malformed(error) => {
-                self.log(Level::Error, format!("{id}: the control file was spoilt: {error}"));
-                self.forget(message);
-            }
-            Reread::Failed(error) => {
-                self.log(
-                    Level::Error,
-                    format!("{id}: cannot read the control file again: {error}"),
-                );
+        match self.same_message(message, outcome) {
+            None => {}
+            Some(Ok(arrival)) => self.agree_with_disk(now, message, &arrival),
+            Some(Err(error)) => {
+                let id = self.messages[message].spool_id();
+                let text = format!("{id}: cannot read the control file again: {error}");
+                self.log(Level::Error, text);
                 self.remove_if_complete(message);
             }
         }
+    }
+
+    /// What was read of a message's control file once more, or why it cannot be read for now. `None` if the
+    /// message is there no more: then it is forgotten.
+    pub(super) fn same_message(
+        &mut self,
+        message: MessageId,
+        outcome: Reread,
+    ) -> Option<Result<Arrival, io::ErrorKind>> {
+        let (level, text) = match outcome {
+            // Somebody has deleted the files, and a router has given the number away again.
+            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
+                let text = "another message has its number now; forgotten, the other will be found";
+                (Level::Warn, text.to_string())
+            }
+            Reread::Read(arrival) => return Some(Ok(arrival)),
+            Reread::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
+            Reread::Malformed(error) => {
+                (Level::Error, format!("the control file was spoilt: {error}"))
+            }
+            Reread::Failed(error) => return Some(Err(error)),
+        };
+        let id = self.messages[message].spool_id();
+        self.log(level, format!("{id}: {text}"));
+        self.forget(message);
+        None
     }
 
     fn agree_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {

@@ -67,22 +67,11 @@ impl Scheduler {
         };
         partial.read_at = now;
         self.batches.reserved -= reserved as usize;
-        let id = self.messages[message].spool_id();
-        match outcome {
-            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
-                self.log(Level::Warn, format!("{id}: another message has its number now"));
-                self.forget(message);
-            }
-            Reread::Read(arrival) => self.take_batch(now, message, arrival),
-            Reread::Gone => {
-                self.log(Level::Warn, format!("{id}: the control file is gone; forgotten"));
-                self.forget(message);
-            }
-            Reread::Malformed(error) => {
-                self.log(Level::Error, format!("{id}: the control file is spoilt: {error}"));
-                self.forget(message);
-            }
-            Reread::Failed(error) => {
+        match self.same_message(message, outcome) {
+            None => {}
+            Some(Ok(arrival)) => self.take_batch(now, message, arrival),
+            Some(Err(error)) => {
+                let id = self.messages[message].spool_id();
                 self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
                 self.queue_look(message);
                 self.look_at_batches_at(now + Duration::from_secs(1));
