@@ -6,9 +6,10 @@ use super::habits::{Death, Habits, Mishap};
 use super::hosts::{HostId, Hosts, Welcome};
 use super::memory_file::MemoryFile;
 use super::observer::{At, Observer};
+use super::parsed::Parsed;
 use crate::agent::library::Scope;
 use crate::agent::protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
-use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
+use crate::control_file::{Recipient, Tag, mark};
 use crate::daemon::lines::Lines;
 use crate::scheduler::{AgentEnd, AgentId};
 use crate::spool::SpoolName;
@@ -70,7 +71,7 @@ enum State {
 struct Work {
     name: SpoolName,
     file: Rc<MemoryFile>,
-    control: ControlFile,
+    parsed: Rc<Parsed>,
     /// Its recipients, locked.
     open: Vec<Recipient>,
     host: HostId,
@@ -226,11 +227,11 @@ impl Agent {
             return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
         }
         let resync = |path: &[u8]| format!("{RESYNC} {}", String::from_utf8_lossy(path));
-        let Some((name, file, control)) = open(path, around.disk) else {
+        let Some((name, file, parsed)) = open(path, around.disk) else {
             self.say(&resync(path));
             return None;
         };
-        let mut open = self.scope.select(&control, host, only);
+        let mut open = parsed.select(&file, &self.scope, host, only);
         open.retain(|recipient| {
             let (offset, pid) = (recipient.offset, self.pid);
             let locked = mark::change_tag(&*file, offset, Tag::Pending, Tag::Locked, pid);
@@ -240,11 +241,11 @@ impl Agent {
             self.say(&resync(path));
             return None;
         };
-        let host = control.get(first.quad.host).to_ascii_lowercase();
+        let host = parsed.control.get(first.quad.host).to_ascii_lowercase();
         let host = around.hosts.find(&host);
         let (wait, refusal) = self.connect(host, around);
         self.state =
-            State::Working(Box::new(Work { name, file, control, open, host, refusal, mishap }));
+            State::Working(Box::new(Work { name, file, parsed, open, host, refusal, mishap }));
         if mishap == Mishap::Death(Death::Locked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
         }
@@ -394,7 +395,7 @@ impl Agent {
             notary: notary(occasion),
             message: b"of the agent",
         };
-        let lines = note::lines(&work.control, &remark);
+        let lines = note::lines(&work.parsed.control, &remark);
         if lines.is_empty() {
             return Noted::Needless;
         }
@@ -475,7 +476,7 @@ impl Agent {
     fn lie(&mut self, work: &Work, random: &mut fastrand::Rng) {
         let words = [Status::Deferred, Status::DeferBack, Status::DeferAll, Status::RetryAt];
         let status = words[random.usize(0..words.len())];
-        for recipient in &work.control.recipients {
+        for recipient in &work.parsed.control.recipients {
             let (number, offset) = (work.name.number(), recipient.offset);
             let report = Report { number, offset, notary: b"", status, message: b"7 a lie" };
             report.write_to(&mut self.outbox);
@@ -503,11 +504,11 @@ enum Noted {
     Failed,
 }
 
-fn open(path: &[u8], disk: &Disk) -> Option<(SpoolName, Rc<MemoryFile>, ControlFile)> {
+fn open(path: &[u8], disk: &mut Disk) -> Option<(SpoolName, Rc<MemoryFile>, Rc<Parsed>)> {
     let name = SpoolName::from_notified(path)?;
     let file = disk.control_file(&name)?.clone();
-    let control = control_file::parse(file.text().clone()).ok()?;
-    Some((name, file, control))
+    let parsed = disk.parsed(&file).ok()?;
+    Some((name, file, parsed))
 }
 
 fn drawn_outcome(work: &Work, around: &mut Around<'_>) -> Outcome {

@@ -4,6 +4,7 @@
 //! Of each number there is one message at a time, wherever its two files are.
 
 use super::memory_file::MemoryFile;
+use super::parsed::{Parsed, ParsedFiles};
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use crate::scheduler::standing::Standing;
 use crate::scheduler::{Note, OrderTicket};
@@ -41,6 +42,7 @@ pub struct Disk {
     serial: u64,
     /// Recipients that may have been delivered to already.
     doubts: Vec<(u64, u32)>,
+    parsed: ParsedFiles,
     random: fastrand::Rng,
 }
 
@@ -125,6 +127,7 @@ impl Disk {
             faults: DiskFaults::default(),
             serial: 0,
             doubts: Vec::new(),
+            parsed: ParsedFiles::default(),
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -153,6 +156,11 @@ impl Disk {
     /// The control file of a message.
     pub fn control_file(&self, name: &SpoolName) -> Option<&Rc<MemoryFile>> {
         self.messages.get(&name.number())?.control(name.folder())
+    }
+
+    /// What is in a control file, but for its tags.
+    pub fn parsed(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
+        self.parsed.get(file)
     }
 
     /// Names of all control files, numbers in ascending order.
@@ -315,8 +323,8 @@ impl Disk {
     pub fn note(&mut self, note: &Note) -> io::Result<(Rc<MemoryFile>, bool)> {
         self.fails()?;
         let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
-        let file = control_file::parse(on_disk.text().clone())
-            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        let parsed = self.parsed(&on_disk);
+        let parsed = parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         let remark = Remark {
             offsets: &note.offsets,
             occasion: note.occasion,
@@ -324,7 +332,7 @@ impl Disk {
             notary: &note.notary,
             message: &note.message,
         };
-        let lines = note::lines(&file, &remark);
+        let lines = note::lines(&parsed.control, &remark);
         if !lines.is_empty() {
             self.append(&on_disk, &lines)?;
         }

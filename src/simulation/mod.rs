@@ -11,7 +11,7 @@
 //! | [`shell`] | a running scheduler: the core, and what the daemon does around it |
 //! | [`agent`], [`habits`] | agents, and what they do wrong |
 //! | [`hosts`] | where they deliver to |
-//! | [`disk`], [`memory_file`] | the spool |
+//! | [`disk`], [`memory_file`], [`parsed`] | the spool |
 //! | [`agenda`], [`clock`] | virtual time |
 //! | [`observer`] | who watches |
 //!
@@ -27,6 +27,7 @@ pub mod habits;
 pub mod hosts;
 pub mod memory_file;
 pub mod observer;
+pub mod parsed;
 mod shell;
 
 use crate::config::Config;

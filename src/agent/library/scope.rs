@@ -40,13 +40,30 @@ impl Scope {
         only: Option<Offsets<'_>>,
     ) -> Vec<Recipient> {
         let only: Option<HashSet<u32>> = only.map(|only| only.iter().collect());
-        let mut host = host.or(self.host.as_deref().map(str::as_bytes));
+        let is_meant = |recipient: &&Recipient| {
+            only.as_ref().is_none_or(|only| only.contains(&recipient.offset))
+        };
+        self.select_among(file, file.recipients.iter().filter(is_meant).copied(), host)
+    }
+
+    /// The host that a job is about, if it names this one.
+    pub(crate) fn host_of<'a>(&'a self, host: Option<&'a [u8]>) -> Option<&'a [u8]> {
+        host.or(self.host.as_deref().map(str::as_bytes))
+    }
+
+    /// Those of some recipients of `file`, in file order, that are to do and ours.
+    pub(crate) fn select_among(
+        &self,
+        file: &ControlFile,
+        recipients: impl Iterator<Item = Recipient>,
+        host: Option<&[u8]>,
+    ) -> Vec<Recipient> {
+        let mut host = self.host_of(host);
         let mut selected = Vec::new();
-        for recipient in &file.recipients {
+        for recipient in recipients {
             let lockable = recipient.tag == Tag::Pending && recipient.lock.is_some();
             let in_channel = file.get(recipient.quad.channel) == self.channel.as_bytes();
-            let is_meant = only.as_ref().is_none_or(|only| only.contains(&recipient.offset));
-            if !lockable || !in_channel || !is_meant || recipient.sender.is_none() {
+            if !lockable || !in_channel || recipient.sender.is_none() {
                 continue;
             }
             let this_host = file.get(recipient.quad.host);
@@ -54,7 +71,7 @@ impl Scope {
                 host = Some(this_host);
             }
             if host.is_none_or(|host| host.eq_ignore_ascii_case(this_host)) {
-                selected.push(*recipient);
+                selected.push(recipient);
             }
         }
         selected
