@@ -368,11 +368,16 @@ impl Oracle {
         self.totals.expired += expired;
     }
 
-    /// One that says `#hungry` too often may go on with a job of a message that rests by now, and nobody
-    /// listens: then a success is not noted.
-    fn heard_of_absent(&mut self, line: &[u8]) {
-        if let Answer::Report(report) = Answer::parse(line)
-            && self.book.path(report.number).is_none()
+    /// One that says `#hungry` too often may go on with a job whose recipients have left memory by now, with
+    /// the message or without it, and nobody listens: then a success is not noted.
+    fn heard_of_absent(&mut self, agent: AgentId, line: &[u8]) {
+        let Answer::Report(report) = Answer::parse(line) else {
+            return;
+        };
+        let is_greedy = self.agents.get(&agent).is_some_and(|agent| agent.is_greedy);
+        let may_be_absent = is_greedy && self.config.parameters.memory().is_some();
+        let rests = self.book.path(report.number).is_none();
+        if (rests || may_be_absent)
             && let Some(message) = self.message_of(report.number)
         {
             message.is_troubled = true;
@@ -575,7 +580,7 @@ impl Observer for Oracle {
                 self.operators.message_goes(*number);
             }
             Event::AgentSaid { agent, line } => {
-                self.heard_of_absent(line);
+                self.heard_of_absent(*agent, line);
                 self.heard(*agent, line);
             }
             Event::AgentEnded { agent, .. } => {
