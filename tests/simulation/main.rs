@@ -8,6 +8,7 @@
 //! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
 //! | [`operator`] | what operators order, and what may not happen then |
 //! | [`oracle`] | what must never happen |
+//! | [`memory`] | the same, as far as memory is limited |
 //! | [`mode`] | the same, as far as the command line goes |
 //! | [`waits`] | the same, of new mail and retry times |
 //! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
@@ -16,6 +17,7 @@
 mod book;
 mod dump;
 mod life;
+mod memory;
 mod mode;
 mod operator;
 mod oracle;

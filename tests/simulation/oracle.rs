@@ -3,6 +3,7 @@
 
 use crate::book::Book;
 use crate::dump::Client;
+use crate::memory::Memory;
 use crate::mode::Mode;
 use crate::operator::Operators;
 use crate::trace::Trace;
@@ -56,12 +57,8 @@ pub struct Oracle {
     client: Option<Box<Client>>,
     /// For what clients do.
     random: Rng,
-    /// How many messages may be in memory.
-    most_messages: usize,
-    /// How many recipients.
-    most_recipients: usize,
-    /// Threads may have moved to other rings.
-    is_reloaded: bool,
+    /// How much may be in memory.
+    memory: Memory,
     /// What the wall clock showed when the core was told something last.
     told_at: Timestamp,
     pub totals: Totals,
@@ -213,9 +210,7 @@ impl Oracle {
             waits: Waits::default(),
             client: None,
             random: Rng::with_seed(seed),
-            most_messages: usize::MAX,
-            most_recipients: 0,
-            is_reloaded: false,
+            memory: Memory::default(),
             told_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -446,19 +441,6 @@ impl Oracle {
         }
     }
 
-    /// Both bounds of the document on Postfix's scheduler: of all rings that were used, and of each.
-    fn check_memory(&mut self, core: &Scheduler) {
-        let bound = core.most_recipients().unwrap_or(usize::MAX);
-        self.most_recipients = self.most_recipients.max(bound);
-        let (found, most) = (core.recipients(), self.most_recipients);
-        assert!(found <= most as u64, "{found} recipients are in memory, and not {most}");
-        for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
-            let most = core.most_recipients_of(ring).unwrap_or(usize::MAX);
-            let found = core.recipients_of(ring).unwrap_or_default();
-            assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
-        }
-    }
-
     /// Whoever waits for an agent must be refused one for a reason that is true now.
     fn check_threads(&mut self, at: At, core: &Scheduler) {
         for id in core.ring_ids() {
@@ -563,6 +545,7 @@ impl Observer for Oracle {
         self.mode.told(event);
         self.waits.told(event, &self.book);
         self.book.told(event);
+        self.memory.told(event, &self.config);
         match event {
             Event::Arrived(arrival) => {
                 let number = arrival.name.number();
@@ -591,9 +574,7 @@ impl Observer for Oracle {
                 }
             }
             Event::Configured(config) => {
-                self.is_reloaded = true;
-                // Those that are being read may still come.
-                self.most_messages = self.most_messages.max(most_messages(config));
+                self.memory.reloaded(config);
                 self.config = config.clone();
                 self.has_packets |= config.show().contains("\tpacket=");
                 self.era += 1;
@@ -727,8 +708,7 @@ impl Observer for Oracle {
     fn started(&mut self, at: At, config: &Rc<Config>, settings: &Settings) {
         self.trace.add(at, || "a scheduler starts".to_string());
         self.config = config.clone();
-        self.most_messages = most_messages(config);
-        (self.most_recipients, self.is_reloaded) = (0, false);
+        self.memory = Memory::new(config);
         self.has_packets |= config.show().contains("\tpacket=");
         self.era += 1;
         self.mode = Mode::new(settings.clone());
@@ -742,9 +722,7 @@ impl Observer for Oracle {
         };
         if at.step.is_multiple_of(self.look_every) {
             core.check_invariants();
-            let loaded = core.loaded();
-            assert!(loaded <= self.most_messages, "{loaded} messages are in memory");
-            self.check_memory(core);
+            self.memory.check(core);
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals(), self.has_packets);
@@ -765,10 +743,6 @@ impl Ledger {
     fn new(wishes: Events) -> Ledger {
         Ledger { wishes: Some(wishes), ..Ledger::default() }
     }
-}
-
-fn most_messages(config: &Config) -> usize {
-    config.parameters.memory().map_or(usize::MAX, |limits| limits.messages)
 }
 
 fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {

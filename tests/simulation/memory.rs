@@ -1,0 +1,90 @@
+//! How much may be in memory, where a configuration limits that: both bounds of the document on Postfix's
+//! scheduler, of all rings that were used and of each; and the number of messages.
+
+use std::collections::BTreeMap;
+use zsched::config::{ClauseId, Config};
+use zsched::scheduler::{Event, Reread, Scheduler};
+use zsched::spool::Arrival;
+
+/// What tells one ring from another: clause, channel, and the host if the agents are for one.
+type RingKey = (ClauseId, Box<[u8]>, Option<Box<[u8]>>);
+
+/// What the configurations of a scheduler allow.
+pub struct Memory {
+    messages: usize,
+    /// Recipients: the minima of all messages, and what is read first.
+    minima: usize,
+    first: usize,
+    /// The pools of the rings that were used.
+    pools: BTreeMap<RingKey, usize>,
+    /// Threads may have moved to other rings.
+    is_reloaded: bool,
+}
+
+impl Default for Memory {
+    /// A scheduler with no limits.
+    fn default() -> Memory {
+        let pools = BTreeMap::new();
+        Memory { messages: usize::MAX, minima: usize::MAX, first: 0, pools, is_reloaded: false }
+    }
+}
+
+impl Memory {
+    /// A scheduler starts with this configuration.
+    pub fn new(config: &Config) -> Memory {
+        let mut memory = Memory { messages: 0, minima: 0, ..Memory::default() };
+        memory.allow(config);
+        memory
+    }
+
+    /// There is a new configuration. What came under the former one may stay.
+    pub fn reloaded(&mut self, config: &Config) {
+        self.allow(config);
+        self.is_reloaded = true;
+    }
+
+    fn allow(&mut self, config: &Config) {
+        let Some(limits) = config.parameters.memory() else {
+            *self = Memory::default();
+            return;
+        };
+        self.messages = self.messages.max(limits.messages);
+        self.minima = self.minima.max(limits.minimum.saturating_mul(limits.messages));
+        self.first = self.first.max(limits.recipients);
+    }
+
+    /// Rings are used by what arrives for them, if only for a moment.
+    pub fn told(&mut self, event: &Event<'_>, config: &Config) {
+        match event {
+            Event::Arrived(arrival)
+            | Event::MoreRead { outcome: Reread::Read(arrival), .. }
+            | Event::ReadAgain { outcome: Reread::Read(arrival), .. } => self.used(arrival, config),
+            _ => {}
+        }
+    }
+
+    fn used(&mut self, arrival: &Arrival, config: &Config) {
+        for group in &arrival.groups {
+            let clause = config.select_or_default(&group.channel, &group.host);
+            let for_one = clause.command.as_ref().is_some_and(|command| command.with_host());
+            let host = for_one.then(|| group.host[..].into());
+            let key = (clause.id, group.channel[..].into(), host);
+            self.pools.insert(key, clause.recipient_limit as usize);
+        }
+    }
+
+    /// No more is in memory than may be.
+    pub fn check(&self, core: &Scheduler) {
+        let loaded = core.loaded();
+        assert!(loaded <= self.messages, "{loaded} messages are in memory");
+        let pools: usize = self.pools.values().sum();
+        let most = self.minima.saturating_add(pools).max(self.first) as u64;
+        let found = core.recipients();
+        assert!(found <= most, "{found} recipients are in memory, and not {most}");
+        for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
+            let most = core.most_recipients_of(ring).unwrap_or(usize::MAX);
+            let found = core.recipients_of(ring).unwrap_or_default();
+            assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
+        }
+    }
+}
