@@ -6,8 +6,8 @@ use super::habits::{Death, Habits, Mishap};
 use super::hosts::{HostId, Hosts, Welcome};
 use super::memory_file::MemoryFile;
 use super::observer::{At, Observer};
-use super::parsed::Parsed;
 use crate::agent::library::Scope;
+use crate::agent::library::parsed::{Parsed, tag_now};
 use crate::agent::protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
 use crate::control_file::{Recipient, Tag, mark};
 use crate::daemon::lines::Lines;
@@ -231,7 +231,7 @@ impl Agent {
             self.say(&resync(path));
             return None;
         };
-        let mut open = parsed.select(&file, &self.scope, host, only);
+        let mut open = parsed.select(&self.scope, host, only, |r| tag_now(&*file, r));
         open.retain(|recipient| {
             let (offset, pid) = (recipient.offset, self.pid);
             let locked = mark::change_tag(&*file, offset, Tag::Pending, Tag::Locked, pid);

@@ -4,7 +4,8 @@
 //! Of each number there is one message at a time, wherever its two files are.
 
 use super::memory_file::MemoryFile;
-use super::parsed::{Parsed, ParsedFiles};
+use super::parsed::ParsedFiles;
+use crate::agent::library::parsed::Parsed;
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use crate::scheduler::standing::Standing;
 use crate::scheduler::{Note, OrderTicket};

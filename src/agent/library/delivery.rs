@@ -23,29 +23,29 @@ impl<'a> Delivery<'a> {
 
     /// The next host, as the router wrote it; `-` for none.
     pub fn host(&self) -> &'a [u8] {
-        self.file.control.get(self.recipient.quad.host)
+        self.file.parsed.control.get(self.recipient.quad.host)
     }
 
     /// The address to deliver to.
     pub fn user(&self) -> &'a [u8] {
-        self.file.control.get(self.recipient.quad.user)
+        self.file.parsed.control.get(self.recipient.quad.user)
     }
 
     /// The last field of the line: by custom, the id of the user whose rights the delivery has.
     pub fn privilege(&self) -> &'a [u8] {
-        self.file.control.get(self.recipient.quad.privilege)
+        self.file.parsed.control.get(self.recipient.quad.privilege)
     }
 
     /// The envelope sender. `None` for the null sender of error messages.
     pub fn sender(&self) -> Option<&'a [u8]> {
-        self.file.control.sender_address(&self.recipient)
+        self.file.parsed.control.sender_address(&self.recipient)
     }
 
     /// The message headers for this recipient, each line with its line end, without the empty line
     /// that ends them.
     pub fn headers(&self) -> &'a [u8] {
-        let block = self.file.control.headers_of(&self.recipient);
-        block.map_or(&[], |block| self.file.control.get(block.text))
+        let block = self.file.parsed.control.headers_of(&self.recipient);
+        block.map_or(&[], |block| self.file.parsed.control.get(block.text))
     }
 
     /// The DSN wishes for this recipient.
@@ -55,11 +55,11 @@ impl<'a> Delivery<'a> {
 
     /// The value of the `N` line, as the router wrote it.
     pub fn notify_line(&self) -> Option<&'a [u8]> {
-        self.recipient.notify.map(|notify| self.file.control.get(notify.value))
+        self.recipient.notify.map(|notify| self.file.parsed.control.get(notify.value))
     }
 
     /// The control file of the message.
     pub fn control_file(&self) -> &'a ControlFile {
-        &self.file.control
+        &self.file.parsed.control
     }
 }

@@ -50,7 +50,7 @@ impl<'a> Job<'a> {
 
     /// The control file of the message, as it was when the job began.
     pub fn control_file(&self) -> &ControlFile {
-        &self.file.control
+        &self.file.parsed.control
     }
 
     /// The recipients that have no outcome yet.
@@ -95,7 +95,7 @@ impl<'a> Job<'a> {
     pub fn message(&mut self) -> Result<Message, Halt> {
         self.lock()?;
         let path = self.file.message_path(self.place);
-        match Message::open(&path, self.file.number, self.file.control.body_offset) {
+        match Message::open(&path, self.file.number, self.file.parsed.control.body_offset) {
             Ok(message) => Ok(message),
             Err(Unavailable::Missing) => {
                 let text = "the message itself is missing from the queue; please send it again";
@@ -176,12 +176,13 @@ impl<'a> Job<'a> {
         if lines.is_empty() { Ok(()) } else { self.file.append(&lines) }
     }
 
-    /// Ends the job. Recipients that are still locked are deferred.
-    pub(super) fn close(mut self) {
+    /// Ends the job. Recipients that are still locked are deferred. Returns the control file, for the next one.
+    pub(super) fn close(mut self) -> JobFile {
         if self.locked {
             let forgotten = "the agent has not decided about this recipient";
             self.conclude_all(&Outcome::new(Verdict::Deferred, "4.3.0", 451, forgotten));
         }
+        self.file
     }
 
     fn conclude_all(&mut self, outcome: &Outcome) {
@@ -232,11 +233,13 @@ impl<'a> Job<'a> {
 
     /// Tells the user who wants to watch. Nothing depends on it, so nothing is said if it fails.
     fn watch(&self, recipient: &Recipient, outcome: &Outcome) {
-        let Some(path) = self.file.control.verbose.map(|span| self.file.control.get(span)) else {
+        let Some(path) =
+            self.file.parsed.control.verbose.map(|span| self.file.parsed.control.get(span))
+        else {
             return;
         };
         let path = self.place.transport.join(OsStr::from_bytes(path.trim_ascii()));
-        let user = String::from_utf8_lossy(self.file.control.get(recipient.quad.user));
+        let user = String::from_utf8_lossy(self.file.parsed.control.get(recipient.quad.user));
         let word = outcome.verdict().status(Note::Needless).word();
         let text = outcome.text().replace(['\r', '\n'], " ");
         let line = format!("DIAG: <{user}> {word} {text}\n");

@@ -1,18 +1,20 @@
 //! The control file of a job: opened, read and understood, or refused.
 
-use crate::agent::protocol::Report;
+use crate::agent::protocol::{Offsets, Report};
 use crate::control_file::diagnostic::Diagnostic;
 use crate::control_file::notify::Notify;
 use crate::control_file::{self, ControlFile, Recipient, mark};
 use crate::time::Timestamp;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::outcome::{Note, Outcome, reason};
+use super::parsed::{Parsed, tag_now};
+use super::scope::Scope;
 
 /// Where an agent finds the files of its jobs.
 #[derive(Clone, Debug)]
@@ -48,7 +50,9 @@ pub(super) struct JobFile {
     pub(super) path: Vec<u8>,
     /// Number that its base name begins with.
     pub(super) number: u64,
-    pub(super) control: ControlFile,
+    pub(super) parsed: Parsed,
+    /// It was read for an earlier job.
+    is_kept: bool,
     pub(super) file: File,
     pub(super) location: PathBuf,
     /// Folder part of the path, with the slash, or empty.
@@ -77,31 +81,61 @@ impl JobFile {
             let why = format!("{} ends within its headers", location.display());
             return Err(Refusal::Truncated(why));
         }
-        Ok(JobFile { path: path.to_vec(), number, control, file, location, folder_length })
+        let (path, parsed, is_kept) = (path.to_vec(), Parsed::new(control), false);
+        Ok(JobFile { path, number, parsed, is_kept, file, location, folder_length })
+    }
+
+    /// What can be kept of it for the next job, if that saves time. It stays open, so that no other file can
+    /// get its inode.
+    pub(super) fn keep(self) -> Option<JobFile> {
+        let is_worth_it = self.parsed.is_worth_keeping();
+        is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
+    }
+
+    /// Whether a job line names this very file.
+    pub(super) fn is_at(&self, path: &[u8]) -> bool {
+        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let there = || fs::symlink_metadata(&self.location).map(identity).ok();
+        self.path == path
+            && there().is_some_and(|id| self.file.metadata().map(identity).ok() == Some(id))
+    }
+
+    /// The recipients of a job.
+    pub(super) fn select(
+        &self,
+        scope: &Scope,
+        host: Option<&[u8]>,
+        only: Option<Offsets<'_>>,
+    ) -> Vec<Recipient> {
+        let tag_of = |recipient: &Recipient| match self.is_kept {
+            true => tag_now(&self.file, recipient),
+            false => recipient.tag,
+        };
+        self.parsed.select(scope, host, only, tag_of)
     }
 
     /// Where the message file is.
     pub(super) fn message_path(&self, place: &Place) -> PathBuf {
         let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
-        let name = self.control.name().unwrap_or_default();
+        let name = self.parsed.control.name().unwrap_or_default();
         place.queue.join(folder).join(OsStr::from_bytes(name))
     }
 
     /// The DSN wishes for a recipient.
     pub(super) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
-        let line = recipient.notify.map(|notify| self.control.get(notify.value));
+        let line = recipient.notify.map(|notify| self.parsed.control.get(notify.value));
         line.map_or_else(Notify::default, Notify::parse)
     }
 
     /// Appends the `d` line about a recipient to `lines`.
     pub(super) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
-        let headers = self.control.headers_of(recipient);
+        let headers = self.parsed.control.headers_of(recipient);
         let diagnostic = Diagnostic {
             recipient: recipient.offset,
             headers: headers.map(|block| block.text.start),
             notify: recipient.notify.map(|notify| notify.offset),
             time: Timestamp::now().seconds(),
-            notary: &outcome.notary(self.control.get(recipient.quad.user)),
+            notary: &outcome.notary(self.parsed.control.get(recipient.quad.user)),
             message: outcome.text().as_bytes(),
         };
         diagnostic.write_to(lines);
@@ -125,7 +159,7 @@ impl JobFile {
         let status = outcome.verdict().status(note);
         let notary = match status {
             Status::Ok2 | Status::Ok3 | Status::Error2 => Vec::new(),
-            _ => outcome.notary(self.control.get(recipient.quad.user)),
+            _ => outcome.notary(self.parsed.control.get(recipient.quad.user)),
         };
         let message = outcome.report_text();
         send(&Report {

@@ -31,6 +31,7 @@ mod job_file;
 mod message;
 mod options;
 mod outcome;
+pub(crate) mod parsed;
 mod replies;
 pub mod resubmit;
 pub(crate) mod scope;
@@ -69,6 +70,7 @@ pub fn serve(
         }
     };
     let orders = io::stdin().lock();
-    Session { orders, replies, stop, place: Place::default(), scope }.run(work);
+    let place = Place::default();
+    Session { orders, replies, stop, place, scope, kept: None }.run(work);
     ExitCode::SUCCESS
 }

@@ -1,8 +1,6 @@
 //! Which recipients of a control file are an agent's business.
 
-use crate::agent::protocol::Offsets;
 use crate::control_file::{ControlFile, Recipient, Tag};
-use std::collections::HashSet;
 
 /// The recipients that an agent delivers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,48 +28,32 @@ impl Scope {
         Scope { one_host_per_job: true, ..self }
     }
 
-    /// The recipients of `file` that are to do and ours, in file order; if `only` names some, those of them. A
-    /// recipient without a pid
-    /// column could not be locked, and one before all senders has none: both are left alone.
-    pub(crate) fn select(
-        &self,
-        file: &ControlFile,
-        host: Option<&[u8]>,
-        only: Option<Offsets<'_>>,
-    ) -> Vec<Recipient> {
-        let only: Option<HashSet<u32>> = only.map(|only| only.iter().collect());
-        let is_meant = |recipient: &&Recipient| {
-            only.as_ref().is_none_or(|only| only.contains(&recipient.offset))
-        };
-        self.select_among(file, file.recipients.iter().filter(is_meant).copied(), host)
-    }
-
     /// The host that a job is about, if it names this one.
     pub(crate) fn host_of<'a>(&'a self, host: Option<&'a [u8]>) -> Option<&'a [u8]> {
         host.or(self.host.as_deref().map(str::as_bytes))
     }
 
-    /// Those of some recipients of `file`, in file order, that are to do and ours.
-    pub(crate) fn select_among(
-        &self,
-        file: &ControlFile,
-        recipients: impl Iterator<Item = Recipient>,
-        host: Option<&[u8]>,
+    /// Those of some recipients of `file`, in file order, that are to do and ours. A recipient without a pid
+    /// column could not be locked, and one before all senders has none: both are left alone.
+    pub(crate) fn select<'a>(
+        &'a self,
+        file: &'a ControlFile,
+        recipients: impl Iterator<Item = &'a Recipient>,
+        host: Option<&'a [u8]>,
+        tag_of: impl Fn(&Recipient) -> Tag,
     ) -> Vec<Recipient> {
         let mut host = self.host_of(host);
         let mut selected = Vec::new();
         for recipient in recipients {
-            let lockable = recipient.tag == Tag::Pending && recipient.lock.is_some();
             let in_channel = file.get(recipient.quad.channel) == self.channel.as_bytes();
-            if !lockable || !in_channel || recipient.sender.is_none() {
-                continue;
-            }
             let this_host = file.get(recipient.quad.host);
-            if host.is_none() && self.one_host_per_job {
-                host = Some(this_host);
-            }
-            if host.is_none_or(|host| host.eq_ignore_ascii_case(this_host)) {
-                selected.push(recipient);
+            let is_meant = host.is_none_or(|host| host.eq_ignore_ascii_case(this_host));
+            let is_usable = recipient.lock.is_some() && recipient.sender.is_some();
+            if in_channel && is_meant && is_usable && tag_of(recipient) == Tag::Pending {
+                if host.is_none() && self.one_host_per_job {
+                    host = Some(this_host);
+                }
+                selected.push(Recipient { tag: Tag::Pending, ..*recipient });
             }
         }
         selected
@@ -99,7 +81,8 @@ m
 
     fn selected(scope: &Scope, host: Option<&str>) -> String {
         let file = crate::control_file::parse(FILE.into()).expect("a good file");
-        let users = scope.select(&file, host.map(str::as_bytes), None);
+        let all = file.recipients.iter();
+        let users = scope.select(&file, all, host.map(str::as_bytes), |r| r.tag);
         let users = users.iter().map(|r| String::from_utf8_lossy(file.get(r.quad.user)));
         users.collect::<Vec<_>>().join(" ")
     }

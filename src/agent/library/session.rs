@@ -23,6 +23,8 @@ pub(super) struct Session<'a, R> {
     pub(super) stop: Stop,
     pub(super) place: Place,
     pub(super) scope: &'a Scope,
+    /// The large control file that the last job was about: the next is often about the same.
+    pub(super) kept: Option<JobFile>,
 }
 
 /// What follows a job.
@@ -44,7 +46,10 @@ impl<R: BufRead> Session<'_, R> {
             let Some(line) = self.next_order() else { return };
             let then = match Order::parse(&line) {
                 Order::Exit => return,
-                Order::Idle => Then::GoOn,
+                Order::Idle => {
+                    self.kept = None;
+                    Then::GoOn
+                }
                 Order::Job { path, host, only } => self.job(path, host, only, &mut work),
             };
             if then == Then::End || self.stop.is_requested() {
@@ -73,23 +78,30 @@ impl<R: BufRead> Session<'_, R> {
         only: Option<Offsets<'_>>,
         work: &mut impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
     ) -> Then {
-        let file = match JobFile::open(&self.place, path) {
+        let file = match self.open(path) {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
         };
-        let open = self.scope.select(&file.control, host, only);
+        let open = file.select(self.scope, host, only);
         if open.is_empty() {
             self.replies.resync(path);
             return Then::GoOn;
         }
         let mut job = Job::new(&mut self.replies, &self.place, file, open);
         let result = work(&mut job);
-        job.close();
+        self.kept = job.close().keep();
         if let Err(Halt(Cause::Resync(why))) = result {
             self.replies.warn(&why);
             self.replies.resync(path);
         }
         Then::GoOn
+    }
+
+    fn open(&mut self, path: &[u8]) -> Result<JobFile, Refusal> {
+        match self.kept.take() {
+            Some(kept) if kept.is_at(path) => Ok(kept),
+            _ => JobFile::open(&self.place, path),
+        }
     }
 
     fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> Then {

@@ -3,8 +3,10 @@ use crate::agent::library::replies::Replies;
 use crate::agent::library::session::Session;
 use crate::agent::library::stop::Stop;
 use crate::agent::library::{Halt, Job, Outcome, Scope, Verdict};
+use crate::control_file::{Tag, mark};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
+use std::path::Path;
 use std::time::Duration;
 
 const FILE: &str = "\
@@ -40,6 +42,7 @@ fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) 
         stop: Stop::default(),
         place,
         scope: &Scope::channel("smtp"),
+        kept: None,
     };
     session.run(work);
     let after = fs::read_to_string(&control).expect("read");
@@ -172,4 +175,77 @@ fn an_unexplained_failure_is_left_to_the_scheduler() {
             r           smtp h three 0
         "#]],
     );
+}
+
+/// Answers to jobs about one large file, of which `between` does something in the midst of the first job.
+fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
+    let spool = tempfile::tempdir().expect("a folder");
+    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
+    for folder in [&place.transport, &place.queue] {
+        fs::create_dir(folder).expect("create");
+    }
+    let control = place.transport.join("7");
+    fs::write(&control, large_file("h")).expect("write");
+    let answers = spool.path().join("answers");
+    let output = Box::new(File::create(&answers).expect("create"));
+    let mut session = Session {
+        orders: jobs.as_bytes(),
+        replies: Replies::new("test", output),
+        stop: Stop::default(),
+        place,
+        scope: &Scope::channel("smtp"),
+        kept: None,
+    };
+    session.run(|job| {
+        let delivered = job.each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken"));
+        between(&control);
+        delivered
+    });
+    let answers = fs::read_to_string(&answers).expect("read");
+    answers.lines().map(|line| line.replace('\t', " ") + "\n").collect()
+}
+
+/// Three recipients of hosts `h` and `other`, and headers that make the file large.
+fn large_file(other: &str) -> String {
+    let headers = "X-Filler: nothing of interest\n".repeat(1000);
+    format!(
+        "@ 0x00000007\ni 7\no 0\ns local - a@x 0\nr           smtp g one 0\nr           smtp h two 0\n\
+         r           smtp {other} three 0\nm\n{headers}\n"
+    )
+}
+
+#[test]
+fn a_large_file_is_kept_for_the_next_job_and_its_tags_are_not() {
+    let answers = answers_to("7\tg\n7\tH\n7\th\n", |control| {
+        // Somebody else finishes the third.
+        let file = File::options().write(true).open(control).expect("open");
+        mark::set_tag(&file, 87, Tag::Done).expect("write");
+    });
+    expect![[r#"
+        #hungry
+        7/37  ok3 taken
+        #hungry
+        7/62  ok3 taken
+        #hungry
+        #resync 7
+        #hungry
+    "#]]
+    .assert_eq(&answers);
+}
+
+#[test]
+fn a_file_that_took_the_place_of_a_large_one_is_read_anew() {
+    let answers = answers_to("7\tg\n7\tnew\n", |control| {
+        let new = control.with_extension("new");
+        fs::write(&new, large_file("new")).expect("write");
+        fs::rename(&new, control).expect("rename");
+    });
+    expect![[r#"
+        #hungry
+        7/37  ok3 taken
+        #hungry
+        7/87  ok3 taken
+        #hungry
+    "#]]
+    .assert_eq(&answers);
 }
