@@ -93,14 +93,17 @@ impl Scheduler {
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
         };
-        let present_job = self.agents[&agent].jobs().next().filter(is_it);
-        let of_present = self.agents[&agent].jobs().next();
-        let is_at_it = of_present.is_some_and(|job| self.vertices[job].message == message);
-        if self.messages[message].partial && is_at_it {
+        let present = self.agents[&agent].jobs().next();
+        let of_present = present.filter(is_it);
+        let may_be_absent = |job: VertexId| {
+            let job = &self.vertices[job];
+            job.message == message && !job.is_part && self.messages[message].partial
+        };
+        if present.is_some_and(may_be_absent) {
             // Who is not in memory is in no other vertex: there is no need to look at thousands.
-            return present_job;
+            return of_present;
         }
-        present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
+        of_present.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
     }
 
     fn log_outcome(&mut self, vertex: VertexId, report: &Report<'_>) {

@@ -43,10 +43,11 @@ impl Scheduler {
             return false;
         };
         let partial = &self.batches.partial[&message];
-        if partial.finals.contains(&report.offset)
-            || self.vertices[vertex].recipients.has(report.offset)
-        {
-            // It says so once more.
+        let vertex_ref = &self.vertices[vertex];
+        let says_it_again =
+            partial.finals.contains(&report.offset) || vertex_ref.recipients.has(report.offset);
+        // A packet names all recipients that it is about.
+        if says_it_again || vertex_ref.is_part {
             return false;
         }
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");

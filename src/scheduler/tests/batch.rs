@@ -68,6 +68,21 @@ fn more_is_read_as_recipients_are_finished_and_what_an_agent_says_of_others_coun
     assert_eq!(count(&world, |action| matches!(action, Action::Statistics(_))), 6);
 }
 
+/// A packet names everybody it is about: an agent that has one is at nobody else.
+#[test]
+fn who_is_in_no_packet_is_not_taken_for_absent() {
+    let mut world = World::new(&CF.replace("c/*\n\t", "c/*\n\tpacket=1 "));
+    let first = part(&world, &[("a.test", &[100, 200])], Some(300));
+    world.tell(Event::Arrived(first));
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test\t100"]);
+    let counted = |action: &Action| matches!(action, Action::Statistics(_));
+    world.says(agent, "1/500\t\tok3 who is not in memory");
+    assert_eq!(count(&world, counted), 0);
+    world.says(agent, "1/200\t\tok3 who is, in another packet");
+    assert_eq!((count(&world, counted), world.core.recipients()), (1, 1));
+}
+
 #[test]
 fn who_is_deferred_leaves_memory_and_the_file_is_read_again_in_time() {
     let mut world = World::new(CF);
