@@ -2,7 +2,7 @@
 //! processes, no files, no clock.
 //!
 //! ```text
-//! cargo bench --bench jobs -- [--most N] [--rounds N]
+//! cargo bench --bench jobs -- [--least N] [--most N] [--rounds N] [--only preemption]
 //! ```
 //!
 //! One message in a hundred is for fifty hosts, the others for one; agents report at once. Printed is
@@ -39,13 +39,17 @@ fn main() {
         let value = at.and_then(|at| arguments.get(at + 1));
         value.map_or(default, |value| value.parse().expect("a number"))
     };
-    let (most, rounds) = (number("--most", 1_000_000), number("--rounds", 3));
-    for (what, text) in [("threads take turns", CLASSIC), ("slot-cost=5", PREEMPTION)] {
+    let (least, most) = (number("--least", 0), number("--most", 1_000_000));
+    let rounds = number("--rounds", 3);
+    let first = usize::from(arguments.iter().any(|argument| argument == "--only"));
+    let clauses = [("threads take turns", CLASSIC), ("slot-cost=5", PREEMPTION)];
+    for (what, text) in &clauses[first..] {
         println!("{what}: µs for each entry");
         println!("     jobs   hosts   queued  handed out   total   to 1,000");
         for hosts in [|_: u64| 1000, |jobs: u64| (jobs / 10).max(LARGE)] {
             let mut shortest = None;
-            for jobs in [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= most) {
+            let lengths = [1_000, 10_000, 100_000, 1_000_000].into_iter();
+            for jobs in lengths.filter(|jobs| (least..=most).contains(jobs)) {
                 let rounds = rounds * (100_000 / jobs).max(1);
                 let costs = (0..rounds).map(|_| Cost::of(text, jobs, hosts(jobs)));
                 let best = costs.min_by_key(|cost| cost.queued + cost.handed_out);

@@ -9,6 +9,8 @@ use crate::spool::SpoolId;
 use crate::time::{ShortDuration, Timestamp};
 use std::vec;
 
+mod rank;
+
 /// So many vertices of a message are told of at a time.
 const TOLD_AT_A_TIME: usize = 8;
 
@@ -116,7 +118,8 @@ pub fn sentence(
         Some(text) if !text.is_empty() => format!("; last: {}", one_line(text)),
         _ => String::new(),
     };
-    format!("{who} {} ({tries}{text})", predicate(scheduler, now, &wait.why, is_one))
+    let rank = wait.rank.as_ref().map_or(String::new(), |rank| rank::clauses(rank));
+    format!("{who} {}{rank} ({tries}{text})", predicate(scheduler, now, &wait.why, is_one))
 }
 
 /// What it does, and why.

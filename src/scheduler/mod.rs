@@ -33,7 +33,7 @@
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
 //! | [`status`] | nothing: what the status log is told |
 //! | [`remark`] | how much of what agents do wrong is logged |
-//! | [`view`], [`records`], [`survey`], [`entries`], [`why`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
+//! | [`view`], [`records`], [`survey`], [`entries`], [`why`], [`rank`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
 //! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
 #![deny(clippy::disallowed_methods)]
 
@@ -65,6 +65,7 @@ mod message;
 pub mod order;
 mod outcome;
 mod pool;
+pub mod rank;
 pub mod records;
 mod reload;
 mod remark;

@@ -7,6 +7,7 @@ use super::Scheduler;
 use super::agent::{AgentId, State};
 use super::destination::Destination;
 use super::list::List;
+use super::rank::Rank;
 use super::ring::{Refusal, Ring};
 use super::standing::{Hold, LimitName, Scope, SetLimit};
 use super::thread::{Block, Thread, ThreadId};
@@ -43,7 +44,8 @@ pub enum Why {
         most: usize,
         /// What sets it.
         origin: Origin,
-        /// How many vertices come first, up to a bound; `None` for a whole thread.
+        /// How many vertices come first, up to a bound; `None` for a whole thread, and where work goes by
+        /// messages.
         before: Option<usize>,
     },
     /// The wake-up of its thread.
@@ -133,6 +135,9 @@ pub struct Wait<'s> {
     pub tries: u32,
     /// What was last said of the first of them.
     pub text: Option<&'s [u8]>,
+    /// How its message stands among the others of its ring; only of one vertex that is due where work
+    /// goes by messages.
+    pub rank: Option<Box<Rank>>,
 }
 
 impl Why {
@@ -214,7 +219,8 @@ impl Scheduler {
             Place::Held => self.why_held_back(vertex_ref),
             Place::Fed | Place::Spent => self.why_fed(vertex),
         };
-        self.wait(thread, 1, Some(vertex_ref), why)
+        let rank = if matches!(why, Why::Held { .. }) { None } else { self.rank_of(vertex) };
+        Wait { rank, ..self.wait(thread, 1, Some(vertex_ref), why) }
     }
 
     fn wait<'s>(
@@ -231,6 +237,7 @@ impl Scheduler {
             why,
             tries: first.map_or(0, |vertex| vertex.attempts),
             text: diagnosis.map(|diagnosis| &diagnosis.message[..]),
+            rank: None,
         }
     }
 
@@ -298,12 +305,15 @@ impl Scheduler {
         {
             return why;
         }
-        if let Some(agent) = thread.agents.last() {
+        // Where work goes by messages, a thread with room for an agent waits for the next of its ring, and
+        // has no line of its own.
+        let has_line = ring.jobs.is_none() || !thread.is_ready;
+        if let Some(agent) = thread.agents.last().filter(|_| has_line) {
             let agent_ref = &self.agents[agent];
             if agent_ref.state == State::Larva && agent_ref.fed_at.is_none() {
                 return Why::AgentStarting { pid: agent_ref.pid.unwrap_or_default() };
             }
-            let before = vertex.map(|vertex| {
+            let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
                 let mut due = thread.due.iter(&self.vertices).take(COUNTED);
                 due.position(|other| other == vertex).unwrap_or(COUNTED)
             });

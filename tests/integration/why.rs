@@ -1,6 +1,7 @@
 //! `mailq --why`: each thing that is waited for, in a sentence with the setting that decides.
 
-use crate::support::{Daemon, Site, holds_in_time};
+use crate::support::{Client, Daemon, Site, holds_in_time, until};
+use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use zsched::spool::{SpoolId, SpoolName};
@@ -132,10 +133,7 @@ fn each_reason_has_a_sentence() {
     until_said(&site, "bare/a.test", &["no clause says how to start one (command, "]);
 
     // The same by spool id, and by number.
-    let name = SpoolName::from_notified(behind.as_bytes()).expect("a name");
-    let message = std::fs::metadata(site.spool.message_file(&name)).expect("it is there");
-    let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
-    let id = SpoolId { number: name.number(), modified }.to_string();
+    let id = id_of(&site, &SpoolName::from_notified(behind.as_bytes()).expect("a name"));
     assert_eq!(why(&site, &id), why(&site, &behind));
     let (said, is_answer) = why(&site, "ring/nowhere.test");
     assert!(!is_answer && said.contains("nothing is queued for ring/nowhere.test"), "{said}");
@@ -197,4 +195,68 @@ fn the_control_socket_bears_everything() {
         .output()
         .expect("mailq starts");
     assert_eq!(output.status.code(), Some(64));
+}
+
+/// The spool id of a message.
+fn id_of(site: &Site, name: &SpoolName) -> String {
+    let message = std::fs::metadata(site.spool.message_file(name)).expect("it is there");
+    let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
+    SpoolId { number: name.number(), modified }.to_string()
+}
+
+/// In a ring whose work goes by messages, each knows which come before it and what that depends on.
+#[test]
+fn the_order_of_messages_is_a_reason() {
+    let site = Site::new(
+        "ring/*\n\tmaxring=1 slot-cost=2 slot-discount=0 slot-loan=0 minimum-slots=0\n\
+         \tcommand=\"${AGENTS}/count.py ring\"\n",
+    );
+    let _daemon = site.start();
+    let recipients: Vec<String> = (0..10).map(|n| format!("ring h{n}.test wait!{n}")).collect();
+    let bulk = site.put(&recipients.iter().map(String::as_str).collect::<Vec<_>>());
+    until("the agent is at work", || site.events().count("take") == 1);
+    let pair = site.put(&["ring a.test pair", "ring b.test pair"]);
+    let single = site.put(&["ring c.test single"]);
+    let (bulk, pair, single) = (id_of(&site, &bulk), id_of(&site, &pair), id_of(&site, &single));
+    let line = place(&site, "slot-cost");
+    until_said(
+        &site,
+        &single,
+        &[
+            "ring/c.test waits for an agent: 1 of at most 1 agents of the ring run (maxring, ",
+            &format!(
+                "; 2 messages are before it (slot-cost, {line}; it is the turn of {bulk}, of "
+            ),
+            "which 9 are due and which has earned 0.5 slots: with 1 this one may preempt it (not ",
+        ],
+    );
+    until_said(
+        &site,
+        &pair,
+        &[&format!(
+            "; 1 message is before it (slot-cost, {line}; it is the turn of {bulk}, of which 9 are due \
+             and which has earned 0.5 slots: with 2 this one may preempt it; {single} is to preempt that \
+             next (not tried yet)"
+        )],
+    );
+    until_said(&site, &bulk, &[&format!("; it is the turn of its message (slot-cost, {line} ")]);
+
+    let mut client = Client::local(&site, "postoffice/.scheduler.control");
+    let mut rank = |id: &str| {
+        let answer = client.ask(&format!("SHOW JSON WHY {id}"));
+        let last = answer.lines().last().expect("a line").to_string();
+        let object: Value = serde_json::from_str(&last).expect("an object");
+        assert_eq!(object["why"], "refused");
+        object["rank"].clone()
+    };
+    let current = json!({ "id": bulk, "due": 9, "slots": 0.5, "needed": 2.0, "candidate": single });
+    let line = line.trim_end_matches(')').to_string();
+    assert_eq!(
+        rank(&pair),
+        json!({ "line": line, "before": 1, "priority": 5, "due": 2, "slots": 0.0, "blocked": false,
+            "preempted_by": 0, "has_preempted": false, "current": current })
+    );
+    assert_eq!(rank(&bulk)["current"]["id"], bulk);
+    site.write("go", "");
+    site.until_empty();
 }

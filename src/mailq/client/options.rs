@@ -179,8 +179,10 @@ pub struct Classic {
     /// Say why something waits: a channel/host, a spool id, or a control file
     ///
     /// There is a sentence for each reason, with the name of the limit and the line of the configuration
-    /// that sets it. The scheduler of this host is asked, over the socket .scheduler.control in
-    /// POSTOFFICE, which only its own user and root may use.
+    /// that sets it. Where work goes by messages (job-order, slot-cost) it says, of a message, how many
+    /// others are before it, whose turn it is, and what it takes to preempt that one. The scheduler of this
+    /// host is asked, over the socket .scheduler.control in POSTOFFICE, which only its own user and root may
+    /// use.
     #[arg(long, value_name = "SUBJECT", conflicts_with_all = ["report", "sizes", "summary", "status"])]
     pub why: Option<String>,
 }

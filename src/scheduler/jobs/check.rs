@@ -1,6 +1,6 @@
 //! What must hold of the jobs of a ring.
 
-use super::{Class, Jobs};
+use super::{Class, Job, Jobs};
 use std::collections::HashMap;
 
 impl Jobs {
@@ -30,6 +30,9 @@ impl Jobs {
             assert!(has_preempted || job.class == Class::of(job.size), "its class");
         }
         assert_eq!(self.by_message.len(), self.jobs.len(), "messages with jobs");
+        assert_eq!(self.order.len(), self.jobs.len(), "jobs in order");
+        let in_order = |(_, job): (_, &Job)| self.order.contains(&job.key);
+        assert!(self.jobs.iter().all(in_order), "a job is not in order");
         assert_eq!(self.index.due().len(), self.len(), "entries");
         for due in self.index.due() {
             let job = &self.jobs[due.key.job];

@@ -55,11 +55,7 @@ impl Jobs {
     /// The job that preempts the current one now, if any does.
     fn preempting(&self, now: Timestamp, current: JobId) -> Option<JobId> {
         let job = &self.jobs[current];
-        let may_be_preempted = self.rules.cost > 0
-            && job.available() > 0
-            && self.rules.is_worth_it(job.total())
-            && job.key.path.depth() < DEEPEST;
-        if !may_be_preempted {
+        if job.available() <= 0 || !self.may_be_preempted(job) {
             return None;
         }
         // If it has not earned enough yet, nobody else preempts it either: one that is smaller than the
@@ -69,11 +65,21 @@ impl Jobs {
         self.rules.suffices(job.available(), needed).then_some(candidate)
     }
 
+    /// Whether a job may be preempted when it has earned what that takes.
+    pub(super) fn may_be_preempted(&self, job: &Job) -> bool {
+        self.rules.cost > 0 && self.rules.is_worth_it(job.total()) && job.key.path.depth() < DEEPEST
+    }
+
+    /// How many entries a job will be able to pay for, with what it has and what it may yet earn.
+    pub(super) fn most_to_pay(&self, job: &Job) -> i64 {
+        (i64::from(job.left) + job.available()) / i64::from(self.rules.cost)
+    }
+
     /// The best of all jobs that the current one will be able to pay for, with what it has and what it
     /// may yet earn: the one that is oldest for its size.
-    fn candidate(&self, now: Timestamp, current: JobId) -> Option<JobId> {
+    pub(super) fn candidate(&self, now: Timestamp, current: JobId) -> Option<JobId> {
         let job = &self.jobs[current];
-        let most = (i64::from(job.left) + job.available()) / i64::from(self.rules.cost);
+        let most = self.most_to_pay(job);
         // All that come behind the current job arrived later than it, or than the one it has preempted.
         let oldest = age(now, &job.key);
         let mut best: Option<(JobId, u128, u32)> = None;

@@ -91,6 +91,13 @@ impl Rules {
         let needed = entries * cost * i64::from(100 - self.discount.min(100));
         (available + i64::from(self.loan) * cost).saturating_mul(100) >= needed
     }
+
+    /// How many slots suffice, as [`Rules::suffices`] has it, to be preempted by a job with so many
+    /// entries left.
+    pub fn slots_needed(&self, entries: u32) -> f64 {
+        let share = f64::from(100 - self.discount.min(100)) / 100.0;
+        (f64::from(entries) * share - f64::from(self.loan)).max(1.0 / f64::from(self.cost.max(1)))
+    }
 }
 
 impl Job {

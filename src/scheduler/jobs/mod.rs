@@ -21,11 +21,15 @@ mod class;
 mod index;
 mod job;
 mod key;
+mod rank;
 
 #[cfg(test)]
 mod tests;
 
 pub use job::Rules;
+pub use rank::COUNTED;
+#[cfg(test)]
+use rank::Rank;
 
 use super::message::MessageId;
 use super::pool::Pool;
@@ -49,6 +53,8 @@ pub struct Jobs {
     rules: Rules,
     jobs: Pool<Job>,
     by_message: HashMap<MessageId, JobId>,
+    /// All of them in their order.
+    order: BTreeSet<Key>,
     /// The entries of jobs that have or had several.
     entries: BTreeSet<(JobId, ThreadId, VertexId)>,
     index: Index,
@@ -63,6 +69,7 @@ impl Jobs {
             rules,
             jobs: Pool::new(),
             by_message: HashMap::new(),
+            order: BTreeSet::new(),
             entries: BTreeSet::new(),
             index: Index::default(),
             last: None,
@@ -129,6 +136,7 @@ impl Jobs {
             fare: None,
         });
         self.jobs[id].key.job = id;
+        self.order.insert(self.jobs[id].key.clone());
         self.by_message.insert(message, id);
         id
     }
@@ -198,10 +206,11 @@ impl Jobs {
         let job = &mut self.jobs[id];
         let former = (job.class, std::mem::replace(&mut job.key, key.clone()));
         job.class = class;
-        let from = (id, ThreadId::FIRST, VertexId::FIRST);
-        let entries = self.entries.range(from..).take_while(|(of, _, _)| *of == id);
-        let entries = entries.map(|(_, thread, vertex)| (*thread, *vertex));
-        for (thread, vertex) in job.only.into_iter().chain(entries) {
+        if former.1 != key {
+            self.order.remove(&former.1);
+            self.order.insert(key.clone());
+        }
+        for (thread, vertex) in entries_of(&self.jobs[id], &self.entries, id) {
             let former = Due { thread, class: former.0, key: former.1.clone(), vertex };
             self.index.remove(&former);
             self.index.insert(Due { thread, class, key: key.clone(), vertex });
@@ -226,6 +235,7 @@ impl Jobs {
     fn end(&mut self, id: JobId) {
         let job = self.jobs.remove(id);
         self.by_message.remove(&job.message);
+        self.order.remove(&job.key);
         let Some(fare) = job.fare else {
             return;
         };
@@ -248,4 +258,19 @@ impl Jobs {
     pub fn is_empty(&self) -> bool {
         self.jobs.len() == 0
     }
+
+    fn entries_of(&self, id: JobId) -> impl Iterator<Item = (ThreadId, VertexId)> {
+        entries_of(&self.jobs[id], &self.entries, id)
+    }
+}
+
+/// The entries of a job: the only one it has, or those among the others.
+fn entries_of(
+    job: &Job,
+    entries: &BTreeSet<(JobId, ThreadId, VertexId)>,
+    id: JobId,
+) -> impl Iterator<Item = (ThreadId, VertexId)> {
+    let from = (id, ThreadId::FIRST, VertexId::FIRST);
+    let several = entries.range(from..).take_while(move |(of, _, _)| *of == id);
+    job.only.into_iter().chain(several.map(|(_, thread, vertex)| (*thread, *vertex)))
 }

@@ -232,3 +232,33 @@ fn rings_of_urgent_mail_get_agents_first() {
     world.tell(Event::Configured(Rc::new(config("*/*\n\tcommand=x\n"))));
     assert_eq!(world.started.len(), 4);
 }
+
+/// Whoever asks why something waits is told of the messages before it, where work goes by messages.
+#[test]
+fn the_order_of_messages_is_a_reason() {
+    let mut world =
+        World::new("smtp/*\n\tmaxring=2 maxthr=1 overfeed=0 slot-cost=2\n\tcommand=x\n");
+    world.message(1, &["smtp/a", "smtp/b"]);
+    world.messages(2..=3, "smtp/a");
+    world.tell(Event::Arrived(urgent(4, 7, START)));
+    let rank = |world: &World, number| {
+        let mut waits = world.core.why_message(number).expect("it is queued");
+        waits.remove(0).rank
+    };
+    // Agents were started for the first, and have not come for it yet.
+    let first = rank(&world, 1).expect("it is due");
+    assert_eq!((first.before, first.keyword, first.due), (0, "slot-cost", 2));
+    for agent in [0, 1] {
+        world.hungry(world.started[agent]);
+    }
+    assert_eq!(rank(&world, 1), None, "an agent has it");
+    let third = rank(&world, 3).expect("it is due");
+    assert!((third.before, third.is_blocked) == (1, true), "{third:?}");
+    let waits = world.core.why_message(3).expect("it is queued");
+    assert!(matches!(waits[0].why, why::Why::InLine { before: None, .. }), "{waits:?}");
+    let late = rank(&world, 4).expect("it is due");
+    assert_eq!((late.before, late.priority, late.is_blocked), (2, 7, false));
+    assert!(late.current.expect("it is its turn").is_same);
+    world.tell(Event::Configured(Rc::new(config("smtp/*\n\tcommand=x\n"))));
+    assert_eq!(rank(&world, 3), None, "threads take turns");
+}

@@ -19,6 +19,7 @@ pub mod events;
 pub mod message;
 pub mod messages;
 pub mod orders;
+mod rank;
 pub mod rings;
 pub mod summary;
 pub mod threads;

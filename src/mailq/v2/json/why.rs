@@ -1,5 +1,6 @@
 //! `SHOW JSON WHY`: one object for each thing that is waited for.
 
+use super::rank::Ranked;
 use super::{One, line, refuse, seconds, text};
 use crate::mailq::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::mailq::v2::elsewhere::Whereabouts;
@@ -26,6 +27,9 @@ pub struct Waits {
     text: Option<String>,
     #[serde(flatten)]
     details: Details,
+    /// How its message stands in its ring, where work goes by messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<Ranked>,
 }
 
 /// What goes with some of the reasons.
@@ -104,6 +108,7 @@ impl Waits {
             sentence: sentence(scheduler, now, of_message, wait),
             text: wait.text.map(text),
             details: Details::of(&wait.why),
+            rank: wait.rank.as_deref().map(Ranked::from),
         }
     }
 }

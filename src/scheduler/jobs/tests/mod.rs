@@ -2,6 +2,7 @@
 
 mod diagrams;
 mod model;
+mod rank;
 mod vectors;
 
 use super::*;
