@@ -2,12 +2,12 @@
 //! processes, no files, no clock.
 //!
 //! ```text
-//! cargo bench --bench jobs -- [--least N] [--most N] [--rounds N] [--only preemption]
+//! cargo bench --bench jobs -- [--least N] [--most N] [--rounds N] [--preemption]
 //! ```
 //!
 //! One message in a hundred is for fifty hosts, the others for one; agents report at once. Printed is
 //! the processor time for each entry, that is for each message and host, from its arrival to its end,
-//! under a configuration without preemption and under one with it.
+//! under a configuration without preemption (but not with `--preemption`) and under one with it.
 
 use cpu_time::ThreadTime;
 use std::path::Path;
@@ -41,9 +41,9 @@ fn main() {
     };
     let (least, most) = (number("--least", 0), number("--most", 1_000_000));
     let rounds = number("--rounds", 3);
-    let first = usize::from(arguments.iter().any(|argument| argument == "--only"));
     let clauses = [("threads take turns", CLASSIC), ("slot-cost=5", PREEMPTION)];
-    for (what, text) in &clauses[first..] {
+    let left_out = usize::from(arguments.iter().any(|argument| argument == "--preemption"));
+    for (what, text) in &clauses[left_out..] {
         println!("{what}: µs for each entry");
         println!("     jobs   hosts   queued  handed out   total   to 1,000");
         for hosts in [|_: u64| 1000, |jobs: u64| (jobs / 10).max(LARGE)] {

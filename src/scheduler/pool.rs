@@ -1,7 +1,9 @@
 //! Storage for things that are known by small numbers instead of by reference.
 
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
@@ -146,6 +148,39 @@ impl<T> Id<T> {
     /// Which place it has: below [`Pool::slots`].
     pub fn index(self) -> usize {
         self.number.get() as usize - 1
+    }
+}
+
+/// A map by ids. Nobody outside chooses these, so they are not scattered as carefully as names that come
+/// from strangers are.
+pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// Scatters ids in groups: those that are neighbours, as those of what came one after the other are, stay
+/// neighbours, so that they are in the cache of the processor together.
+#[derive(Clone, Copy, Default)]
+pub struct IdHasher(u64);
+
+/// So many ids are a group: 2 to the power of this.
+const GROUP_BITS: u32 = 3;
+
+impl Hasher for IdHasher {
+    fn write_u32(&mut self, number: u32) {
+        let group = u64::from(number >> GROUP_BITS).wrapping_add(self.0);
+        // The steps of SplitMix64, by which each bit depends on each.
+        let group = (group ^ (group >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let group = (group ^ (group >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let group = group ^ (group >> 31);
+        // A map takes the place from the lowest bits, and tells neighbours apart by the highest.
+        let within = u64::from(number) & ((1 << GROUP_BITS) - 1);
+        self.0 = ((group << GROUP_BITS) | within) ^ (within << (u64::BITS - GROUP_BITS));
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

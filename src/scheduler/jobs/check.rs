@@ -33,14 +33,12 @@ impl Jobs {
         assert_eq!(self.order.len(), self.jobs.len(), "jobs in order");
         let in_order = |(_, job): (_, &Job)| self.order.contains(&job.key);
         assert!(self.jobs.iter().all(in_order), "a job is not in order");
-        assert_eq!(self.index.due().len(), self.len(), "entries");
-        for due in self.index.due() {
-            let job = &self.jobs[due.key.job];
-            assert!(
-                (due.class, &due.key) == (job.class, &job.key),
-                "an entry's key is not its job's"
-            );
-            assert!(self.contains(job.message, (due.thread, due.vertex)), "no entry");
+        assert_eq!(self.index.due().count(), self.len(), "entries");
+        for (thread, class, entry) in self.index.due() {
+            let key = entry.key();
+            let job = &self.jobs[key.job];
+            assert!((class, &key) == (job.class, &job.key), "an entry's key is not its job's");
+            assert!(self.contains(job.message, (thread, entry.vertex)), "no entry");
         }
         self.index.check();
     }

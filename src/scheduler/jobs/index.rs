@@ -6,20 +6,16 @@
 
 use super::class::Class;
 use super::key::Key;
+use super::queue::{Entry, Queue};
+use crate::scheduler::pool::IdMap;
 use crate::scheduler::thread::ThreadId;
 use crate::scheduler::vertex::VertexId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// An entry that is due.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Due {
-    pub thread: ThreadId,
-    pub class: Class,
-    /// That of its job.
-    pub key: Key,
-    pub vertex: VertexId,
-}
+/// Most threads have entries of so few classes.
+const FEW_CLASSES: usize = 2;
 
 /// A thread's place among those that may be served, for one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,120 +30,117 @@ pub struct Seat {
 /// The entries of a ring that are due.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Index {
-    due: BTreeSet<Due>,
-    /// Threads that may be served.
-    ready: HashMap<ThreadId, Ready>,
+    /// Threads that have entries, or may be served.
+    lines: IdMap<ThreadId, Line>,
     seats: BTreeMap<Class, BTreeSet<Seat>>,
     next_turn: u64,
 }
 
-/// A thread that may be served.
+/// What is due in a thread.
 #[derive(Default, Serialize, Deserialize)]
-struct Ready {
-    /// When it was served last.
+struct Line {
+    /// If it may be served: when it was served last.
+    turn: Option<u64>,
+    /// In the order of their classes. While the thread may be served each has a seat.
+    queues: SmallVec<[OfClass; FEW_CLASSES]>,
+}
+
+/// What is due in a thread of jobs of one class.
+#[derive(Serialize, Deserialize)]
+struct OfClass {
+    class: Class,
+    /// The turn that its seat has, if there is one.
     turn: u64,
-    /// Its seats, in the order of their classes: each with the key and the turn that it has.
-    seats: Vec<(Class, Key, u64)>,
+    entries: Queue,
 }
 
 impl Index {
-    pub fn insert(&mut self, due: Due) {
-        let thread = due.thread;
-        let ready = self.ready.get(&thread);
-        // Nothing can be seen of it, or something that comes before it.
-        let is_first = ready.is_some_and(|ready| {
-            ready.seat(due.class).is_none_or(|(_, first, _)| due.key < *first)
-        });
-        let shown = is_first.then(|| (due.class, due.key.clone()));
-        self.due.insert(due);
-        if let Some((class, key)) = shown {
-            self.show(thread, class, Some(key));
+    pub fn insert(&mut self, thread: ThreadId, class: Class, key: Key, vertex: VertexId) {
+        let line = self.lines.entry(thread).or_default();
+        match line.place(class) {
+            Ok(place) => {
+                let queue = &mut line.queues[place];
+                // It can be seen if it comes before what is seen.
+                let former = queue.entries.first();
+                let shown = line.turn.filter(|_| key < former.key());
+                if let Some(turn) = shown {
+                    let seats = self.seats.entry(class).or_default();
+                    seats.remove(&queue.seat(thread));
+                    seats.insert(Seat { key: key.clone(), turn, thread });
+                    queue.turn = turn;
+                }
+                queue.entries.insert(Entry::new(key, vertex));
+            }
+            Err(place) => {
+                let turn = line.turn.unwrap_or_default();
+                let queue = OfClass { class, turn, entries: Queue::One(Entry::new(key, vertex)) };
+                if line.turn.is_some() {
+                    self.seats.entry(class).or_default().insert(queue.seat(thread));
+                }
+                line.queues.insert(place, queue);
+            }
         }
     }
 
-    pub fn remove(&mut self, due: &Due) {
-        let was_due = self.due.remove(due);
-        debug_assert!(was_due, "an entry is taken out that was not due");
-        let ready = self.ready.get(&due.thread);
-        let seat = ready.and_then(|ready| ready.seat(due.class));
-        if seat.is_some_and(|(_, first, _)| *first == due.key) {
-            let next = self.first_due(due.thread, due.class);
-            self.show(due.thread, due.class, next);
+    pub fn remove(&mut self, thread: ThreadId, class: Class, key: &Key, vertex: VertexId) {
+        let Some(line) = self.lines.get_mut(&thread) else {
+            return debug_assert!(false, "an entry is taken out of a thread without any");
+        };
+        let Ok(place) = line.place(class) else {
+            return debug_assert!(false, "an entry is taken out of a class without any");
+        };
+        let queue = &mut line.queues[place];
+        let is_first = queue.entries.first().is_of(key);
+        let shown = line.turn.filter(|_| is_first);
+        if shown.is_some() {
+            take_seat(&mut self.seats, class, &queue.seat(thread));
+        }
+        let is_over = queue.entries.remove(&Entry::new(key.clone(), vertex));
+        if is_over {
+            line.queues.remove(place);
+            if line.is_over() {
+                self.lines.remove(&thread);
+            }
+        } else if let Some(turn) = shown {
+            queue.turn = turn;
+            self.seats.entry(class).or_default().insert(queue.seat(thread));
         }
     }
 
     /// Says whether a thread may be served.
     pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
-        if !is_ready {
-            let former = self.ready.remove(&thread).unwrap_or_default();
-            for (class, key, turn) in former.seats {
-                self.take_seat(class, Seat { key, turn, thread });
+        if is_ready {
+            let line = self.lines.entry(thread).or_default();
+            if line.turn.is_none() {
+                line.turn = Some(self.next_turn);
+                for queue in &mut line.queues {
+                    queue.turn = self.next_turn;
+                    self.seats.entry(queue.class).or_default().insert(queue.seat(thread));
+                }
+                self.next_turn += 1;
             }
-        } else if !self.is_ready(thread) {
-            let turn = self.next_turn;
-            self.next_turn += 1;
-            self.ready.insert(thread, Ready { turn, seats: Vec::new() });
-            let mut class = Class::PREEMPTING;
-            while let Some(due) = self.due.range(Due::first(thread, class)..).next()
-                && due.thread == thread
-            {
-                let (found, key) = (due.class, due.key.clone());
-                self.show(thread, found, Some(key));
-                class = found.next();
+        } else if let Some(line) = self.lines.get_mut(&thread)
+            && line.turn.take().is_some()
+        {
+            for queue in &line.queues {
+                take_seat(&mut self.seats, queue.class, &queue.seat(thread));
+            }
+            if line.is_over() {
+                self.lines.remove(&thread);
             }
         }
     }
 
     /// A thread has had its turn.
     pub fn served(&mut self, thread: ThreadId) {
-        if let Some(ready) = self.ready.get_mut(&thread) {
-            ready.turn = self.next_turn;
+        if let Some(turn) = self.lines.get_mut(&thread).and_then(|line| line.turn.as_mut()) {
+            *turn = self.next_turn;
             self.next_turn += 1;
         }
     }
 
     pub fn is_ready(&self, thread: ThreadId) -> bool {
-        self.ready.contains_key(&thread)
-    }
-
-    fn first_due(&self, thread: ThreadId, class: Class) -> Option<Key> {
-        let due = self.due.range(Due::first(thread, class)..).next()?;
-        ((due.thread, due.class) == (thread, class)).then(|| due.key.clone())
-    }
-
-    /// Lets the seat of a thread that may be served show the first job of a class; or there is none.
-    fn show(&mut self, thread: ThreadId, class: Class, first: Option<Key>) {
-        let Some(ready) = self.ready.get_mut(&thread) else {
-            return;
-        };
-        let turn = ready.turn;
-        let place = ready.seats.binary_search_by_key(&class, |(class, _, _)| *class);
-        let former = match (place, &first) {
-            (Ok(place), Some(key)) => {
-                Some(std::mem::replace(&mut ready.seats[place], (class, key.clone(), turn)))
-            }
-            (Ok(place), None) => Some(ready.seats.remove(place)),
-            (Err(place), Some(key)) => {
-                ready.seats.insert(place, (class, key.clone(), turn));
-                None
-            }
-            (Err(_), None) => None,
-        };
-        if let Some((class, key, turn)) = former {
-            self.take_seat(class, Seat { key, turn, thread });
-        }
-        if let Some(key) = first {
-            self.seats.entry(class).or_default().insert(Seat { key, turn, thread });
-        }
-    }
-
-    fn take_seat(&mut self, class: Class, seat: Seat) {
-        if let Some(seats) = self.seats.get_mut(&class) {
-            seats.remove(&seat);
-            if seats.is_empty() {
-                self.seats.remove(&class);
-            }
-        }
+        self.lines.get(&thread).is_some_and(|line| line.turn.is_some())
     }
 
     /// The first job that may be served, and its class.
@@ -167,55 +160,76 @@ impl Index {
     /// first of its class.
     pub fn in_turn(&self, class: Class, key: &Key) -> Option<(ThreadId, VertexId)> {
         let thread = self.seats.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
-        let from = Due { thread, class, key: key.clone(), vertex: VertexId::FIRST };
-        let due = self.due.range(from..).next()?;
-        (due.thread == thread && due.key == *key).then_some((thread, due.vertex))
+        let line = self.lines.get(&thread)?;
+        let first = line.queues[line.place(class).ok()?].entries.first();
+        first.is_of(key).then_some((thread, first.vertex))
     }
 
-    /// All entries that are due.
-    pub fn due(&self) -> &BTreeSet<Due> {
-        &self.due
+    /// All entries that are due, in no order that means anything.
+    pub fn due(&self) -> impl Iterator<Item = (ThreadId, Class, &Entry)> {
+        self.lines.iter().flat_map(|(thread, line)| {
+            let of_class = |queue: &'_ OfClass| (*thread, queue.class);
+            line.queues.iter().flat_map(move |queue| {
+                let (thread, class) = of_class(queue);
+                queue.entries.iter().map(move |entry| (thread, class, entry))
+            })
+        })
     }
 
     /// All threads that may be served.
     pub fn ready(&self) -> Vec<ThreadId> {
-        let mut ready: Vec<ThreadId> = self.ready.keys().copied().collect();
+        let ready = self.lines.iter().filter(|(_, line)| line.turn.is_some());
+        let mut ready: Vec<ThreadId> = ready.map(|(thread, _)| *thread).collect();
         ready.sort();
         ready
     }
 
     /// Panics if what can be seen is not what is there.
     pub fn check(&self) {
-        let mut firsts: BTreeMap<(ThreadId, Class), &Key> = BTreeMap::new();
-        for due in &self.due {
-            if self.is_ready(due.thread) {
-                firsts.entry((due.thread, due.class)).or_insert(&due.key);
+        let mut shown = 0;
+        for (thread, line) in &self.lines {
+            assert!(!line.is_over(), "nothing is due in {thread:?}, and it is not ready");
+            let classes = line.queues.iter().map(|queue| queue.class);
+            assert!(classes.is_sorted_by(|one, other| one < other), "classes of {thread:?}");
+            assert!(line.queues.iter().all(|queue| queue.entries.len() > 0), "an empty queue");
+            if line.turn.is_some() {
+                for queue in &line.queues {
+                    let is_seated = self.seats[&queue.class].contains(&queue.seat(*thread));
+                    assert!(is_seated, "no seat for {thread:?} in {:?}", queue.class);
+                }
+                shown += line.queues.len();
             }
         }
         let seats: usize = self.seats.values().map(BTreeSet::len).sum();
-        assert_eq!(seats, firsts.len(), "seats");
-        let of_threads: usize = self.ready.values().map(|ready| ready.seats.len()).sum();
-        assert_eq!(of_threads, firsts.len(), "seats of threads");
-        for ((thread, class), key) in firsts {
-            let seat = self.ready[&thread].seat(class);
-            let (_, shown, turn) = seat.expect("whatever is due in a thread is seen");
-            assert_eq!(shown, key, "what is seen of {thread:?} in {class:?}");
-            let seat = Seat { key: key.clone(), turn: *turn, thread };
-            assert!(self.seats[&class].contains(&seat), "no seat for {thread:?}");
+        assert_eq!(seats, shown, "seats");
+        assert!(self.seats.values().all(|seats| !seats.is_empty()), "a class without seats");
+    }
+}
+
+impl Line {
+    /// Where the queue of a class is, or would be.
+    fn place(&self, class: Class) -> Result<usize, usize> {
+        self.queues.binary_search_by_key(&class, |queue| queue.class)
+    }
+
+    /// Whether there is nothing to be known of it.
+    fn is_over(&self) -> bool {
+        self.queues.is_empty() && self.turn.is_none()
+    }
+}
+
+impl OfClass {
+    fn seat(&self, thread: ThreadId) -> Seat {
+        Seat { key: self.entries.first().key(), turn: self.turn, thread }
+    }
+}
+
+fn take_seat(seats: &mut BTreeMap<Class, BTreeSet<Seat>>, class: Class, seat: &Seat) {
+    if let Some(of_class) = seats.get_mut(&class) {
+        let was_there = of_class.remove(seat);
+        debug_assert!(was_there, "a thread has another seat");
+        if of_class.is_empty() {
+            seats.remove(&class);
         }
-    }
-}
-
-impl Ready {
-    fn seat(&self, class: Class) -> Option<&(Class, Key, u64)> {
-        let place = self.seats.binary_search_by_key(&class, |(class, _, _)| *class);
-        place.ok().map(|place| &self.seats[place])
-    }
-}
-
-impl Due {
-    /// Before all entries of a thread and class.
-    fn first(thread: ThreadId, class: Class) -> Due {
-        Due { thread, class, key: Key::FIRST, vertex: VertexId::FIRST }
     }
 }

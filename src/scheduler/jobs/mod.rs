@@ -21,6 +21,7 @@ mod class;
 mod index;
 mod job;
 mod key;
+mod queue;
 mod rank;
 
 #[cfg(test)]
@@ -32,16 +33,16 @@ pub use rank::COUNTED;
 use rank::Rank;
 
 use super::message::MessageId;
-use super::pool::Pool;
+use super::pool::{IdMap, Pool};
 use super::thread::ThreadId;
 use super::vertex::VertexId;
 use crate::time::Timestamp;
 use class::Class;
-use index::{Due, Index};
+use index::Index;
 use job::{Job, JobId};
 use key::{Key, Path};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// A job that has fewer entries left than half of those it was classed by is classed anew when another
 /// becomes the current one; but not if it still has more than this: that would take too long.
@@ -52,7 +53,7 @@ const MOST_CLASSED_ANEW: u32 = 512;
 pub struct Jobs {
     rules: Rules,
     jobs: Pool<Job>,
-    by_message: HashMap<MessageId, JobId>,
+    by_message: IdMap<MessageId, JobId>,
     /// All of them in their order.
     order: BTreeSet<Key>,
     /// The entries of jobs that have or had several.
@@ -68,7 +69,7 @@ impl Jobs {
         Jobs {
             rules,
             jobs: Pool::new(),
-            by_message: HashMap::new(),
+            by_message: IdMap::default(),
             order: BTreeSet::new(),
             entries: BTreeSet::new(),
             index: Index::default(),
@@ -112,7 +113,7 @@ impl Jobs {
             if !is_only {
                 self.entries.insert((id, *thread, *vertex));
             }
-            self.index.insert(Due { thread: *thread, class, key: key.clone(), vertex: *vertex });
+            self.index.insert(*thread, class, key.clone(), *vertex);
         }
     }
 
@@ -160,8 +161,7 @@ impl Jobs {
     fn take_out(&mut self, id: JobId, thread: ThreadId, vertex: VertexId) {
         let job = &mut self.jobs[id];
         job.left -= 1;
-        let due = Due { thread, class: job.class, key: job.key.clone(), vertex };
-        self.index.remove(&due);
+        self.index.remove(thread, job.class, &job.key, vertex);
         if self.jobs[id].only.take().is_none() {
             self.entries.remove(&(id, thread, vertex));
         }
@@ -211,9 +211,8 @@ impl Jobs {
             self.order.insert(key.clone());
         }
         for (thread, vertex) in entries_of(&self.jobs[id], &self.entries, id) {
-            let former = Due { thread, class: former.0, key: former.1.clone(), vertex };
-            self.index.remove(&former);
-            self.index.insert(Due { thread, class, key: key.clone(), vertex });
+            self.index.remove(thread, former.0, &former.1, vertex);
+            self.index.insert(thread, class, key.clone(), vertex);
         }
     }
 
