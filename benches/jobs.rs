@@ -2,7 +2,7 @@
 //! processes, no files, no clock.
 //!
 //! ```text
-//! cargo bench --bench jobs -- [--least N] [--most N] [--rounds N] [--preemption]
+//! cargo bench --bench jobs -- [--least N] [--most N] [--rounds N] [--hosts N] [--preemption]
 //! ```
 //!
 //! One message in a hundred is for fifty hosts, the others for one; agents report at once. Printed is
@@ -46,7 +46,11 @@ fn main() {
     for (what, text) in &clauses[left_out..] {
         println!("{what}: µs for each entry");
         println!("     jobs   hosts   queued  handed out   total   to 1,000");
-        for hosts in [|_: u64| 1000, |jobs: u64| (jobs / 10).max(LARGE)] {
+        let given = number("--hosts", 0);
+        let few = |_: u64| if given > 0 { given } else { 1000 };
+        let many = |jobs: u64| (jobs / 10).max(LARGE);
+        let numbers: [&dyn Fn(u64) -> u64; 2] = [&few, &many];
+        for hosts in &numbers[..if given > 0 { 1 } else { 2 }] {
             let mut shortest = None;
             let lengths = [1_000, 10_000, 100_000, 1_000_000].into_iter();
             for jobs in lengths.filter(|jobs| (least..=most).contains(jobs)) {

@@ -122,17 +122,18 @@ impl Jobs {
         let entries = self.jobs[candidate].left;
         let parent = &mut self.jobs[current];
         let key = Key {
-            path: parent.key.path.child(parent.preempted),
+            path: parent.key.path.child(parent.preempted()),
             job: candidate,
             ..parent.key.clone()
         };
-        parent.preempted += 1;
         parent.children += 1;
-        parent.spent += i64::from(entries) * i64::from(self.rules.cost);
+        let ledger = parent.ledger_mut();
+        ledger.preempted += 1;
+        ledger.spent += i64::from(entries) * i64::from(self.rules.cost);
         let number = parent.number;
         self.move_entries(candidate, Class::PREEMPTING, key);
         let fare = Fare { parent: current, number, paid: entries, used: 0 };
-        self.jobs[candidate].fare = Some(fare);
+        self.jobs[candidate].ledger_mut().fare = Some(fare);
     }
 
     /// The jobs, first to last, each with what is left of it. Not for every day: it goes through all.

@@ -61,9 +61,8 @@ impl Index {
             Ok(place) => {
                 let queue = &mut line.queues[place];
                 // It can be seen if it comes before what is seen.
-                let former = queue.entries.first();
-                let shown = line.turn.filter(|_| key < former.key());
-                if let Some(turn) = shown {
+                let is_first = queue.entries.would_be_first(&key);
+                if let Some(turn) = line.turn.filter(|_| is_first) {
                     let seats = self.seats.entry(class).or_default();
                     seats.remove(&queue.seat(thread));
                     seats.insert(Seat { key: key.clone(), turn, thread });

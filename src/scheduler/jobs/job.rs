@@ -44,12 +44,19 @@ pub struct Job {
     pub left: u32,
     /// Entries that were given to agents.
     pub selected: u32,
+    /// How many jobs that have preempted it are still there.
+    pub children: u32,
+    /// What preemption has done to it; most jobs neither preempt nor are preempted.
+    pub ledger: Option<Box<Ledger>>,
+}
+
+/// What a job has spent, and what was paid for it.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Ledger {
     /// What those cost that have preempted it, in entries.
     pub spent: i64,
     /// Jobs that have preempted it, ever.
     pub preempted: u32,
-    /// How many of these are still there.
-    pub children: u32,
     /// By whom its way was paid, if it has preempted another job.
     pub fare: Option<Fare>,
 }
@@ -108,6 +115,32 @@ impl Job {
 
     /// What it may yet spend, in entries: as many as were given to agents, less what was spent.
     pub fn available(&self) -> i64 {
-        i64::from(self.selected) - self.spent
+        i64::from(self.selected) - self.ledger.as_ref().map_or(0, |ledger| ledger.spent)
+    }
+
+    /// By whom its way was paid, if it has preempted another job.
+    pub fn fare(&self) -> Option<Fare> {
+        self.ledger.as_ref()?.fare
+    }
+
+    /// Jobs that have preempted it, ever.
+    pub fn preempted(&self) -> u32 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.preempted)
+    }
+
+    /// What is written down of it, now that there is something.
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        self.ledger.get_or_insert_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_job_is_small() {
+        assert!(size_of::<Job>() <= 80);
+        assert!(size_of::<Option<Job>>() <= 80);
     }
 }

@@ -131,10 +131,8 @@ impl Jobs {
             only: None,
             left: 0,
             selected: 0,
-            spent: 0,
-            preempted: 0,
             children: 0,
-            fare: None,
+            ledger: None,
         });
         self.jobs[id].key.job = id;
         self.order.insert(self.jobs[id].key.clone());
@@ -219,14 +217,15 @@ impl Jobs {
     /// An entry of a job that has preempted another was given to an agent: its parent has paid for it.
     /// If more have become due than were paid for, the parent pays now.
     fn use_fare(&mut self, id: JobId) {
-        let Some(fare) = &mut self.jobs[id].fare else {
+        let ledger = self.jobs[id].ledger.as_mut();
+        let Some(fare) = ledger.and_then(|ledger| ledger.fare.as_mut()) else {
             return;
         };
         fare.used += 1;
         let (fare, is_extra) = (*fare, fare.used > fare.paid);
         let cost = i64::from(self.rules.cost);
         if is_extra && let Some(parent) = self.payer(&fare) {
-            parent.spent += cost;
+            parent.ledger_mut().spent += cost;
         }
     }
 
@@ -235,13 +234,13 @@ impl Jobs {
         let job = self.jobs.remove(id);
         self.by_message.remove(&job.message);
         self.order.remove(&job.key);
-        let Some(fare) = job.fare else {
+        let Some(fare) = job.fare() else {
             return;
         };
         let unused = i64::from(fare.paid.saturating_sub(fare.used));
         let cost = i64::from(self.rules.cost);
         if let Some(parent) = self.payer(&fare) {
-            parent.spent -= unused * cost;
+            parent.ledger_mut().spent -= unused * cost;
             parent.children -= 1;
         }
     }

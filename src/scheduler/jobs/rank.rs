@@ -60,8 +60,8 @@ impl Jobs {
             due: job.left,
             slots: self.slots(job),
             is_blocked: self.is_blocked(id, current),
-            preempted_by: job.preempted,
-            has_preempted: job.fare.map(parent),
+            preempted_by: job.preempted(),
+            has_preempted: job.fare().map(parent),
             current: current.map(|current| self.seen_from(now, id, current)),
         })
     }
