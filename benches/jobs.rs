@@ -69,6 +69,7 @@ fn main() {
                 );
             }
         }
+        reload(text, most.min(100_000));
     }
 }
 
@@ -83,12 +84,7 @@ struct Cost {
 
 impl Cost {
     fn of(text: &str, jobs: u64, hosts: u64) -> Cost {
-        let context = Context::without_rights(Zenv::default());
-        let config = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
-        let config = Rc::new(config.expect("a good configuration").config);
-        let settings = Settings { seed: 1, fork_rate: 1000, ..Settings::default() };
-        let mut world =
-            World { core: Scheduler::new(settings, config), now: START, told: Vec::new() };
+        let mut world = World::new(text);
         let mut cost = Cost { entries: 0, queued: Duration::ZERO, handed_out: Duration::ZERO };
         for first in (0..jobs).step_by(BATCH as usize) {
             let numbers = first..jobs.min(first + BATCH);
@@ -122,7 +118,18 @@ struct World {
     told: Vec<Told>,
 }
 
+fn config(text: &str) -> Rc<Config> {
+    let context = Context::without_rights(Zenv::default());
+    let config = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
+    Rc::new(config.expect("a good configuration").config)
+}
+
 impl World {
+    fn new(text: &str) -> World {
+        let settings = Settings { seed: 1, fork_rate: 1000, ..Settings::default() };
+        World { core: Scheduler::new(settings, config(text)), now: START, told: Vec::new() }
+    }
+
     fn actions(&mut self) -> Vec<Action> {
         std::iter::from_fn(|| self.core.poll()).collect()
     }
@@ -207,4 +214,31 @@ fn arrival(number: u64, hosts: u64) -> Arrival {
         unread: None,
         is_part: false,
     }
+}
+
+/// Reads the same configuration again with so many entries in one thread: how long the core takes for it
+/// at a time, at most, and in all.
+fn reload(text: &str, entries: u64) {
+    let mut world = World::new(text);
+    for number in 0..entries {
+        let arrival = arrival(number * ONE_LARGE_IN + 1, 1);
+        world.core.handle(world.now, Event::Arrived(arrival));
+    }
+    let actions = world.actions();
+    world.perform(actions);
+    let (mut longest, mut total) = (Duration::ZERO, Duration::ZERO);
+    let mut event = Event::Configured(config(text));
+    loop {
+        let started = ThreadTime::now();
+        world.core.handle(world.now, event);
+        let took = started.elapsed();
+        (longest, total) = (longest.max(took), total + took);
+        if world.core.next_wakeup().is_none_or(|time| time > world.now) {
+            break;
+        }
+        event = Event::Tick;
+    }
+    println!(
+        "a reload with {entries} entries in a thread: {longest:?} at a time, {total:?} in all"
+    );
 }

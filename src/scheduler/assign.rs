@@ -38,7 +38,7 @@ impl Scheduler {
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
         self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
-        self.bring_entries(thread);
+        self.bring_entries(now, thread);
         self.review_ring(ring);
         // There is hardly ever any.
         if !self.standing.is_empty() {

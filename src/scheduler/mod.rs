@@ -27,7 +27,7 @@
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
 //! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
-//! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`clock`] | the rarer events, one each |
+//! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`joining`], [`clock`] | the rarer events, one each |
 //! | [`batch`] | when more is read of a message that is in memory in part |
 //! | [`rest`] | what leaves memory while others wait for room |
 //! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
@@ -58,6 +58,7 @@ mod hold;
 mod inspect;
 mod invariants;
 mod jobs;
+mod joining;
 pub mod learned;
 mod limit;
 mod list;
@@ -171,6 +172,8 @@ pub struct Scheduler {
     /// While threads are left that the present configuration is still to be applied to: where in their
     /// pool the first of them may be.
     swept: Option<usize>,
+    /// Threads that have come to rings with jobs, and of which some has not joined these yet.
+    joining: joining::Joining,
     /// When it was told something last.
     told_at: Timestamp,
     next_agent: u64,
@@ -230,6 +233,7 @@ impl Scheduler {
             batches: batch::Batches::default(),
             review: review::Review::default(),
             swept: None,
+            joining: joining::Joining::default(),
             told_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,

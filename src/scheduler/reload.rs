@@ -11,6 +11,9 @@
 //! 3. The sweep: the threads move, some with each turn. One that something arrives for, or whose timer
 //!    goes off, moves at once.
 //!
+//! A thread with very many due vertices brings them to a ring whose work goes by messages in several of
+//! these steps, too ([`super::joining`]); what they were in the old one is forgotten at once.
+//!
 //! So a thread in a retired ring has not been looked at yet. It has no agent, and until it moves, it
 //! waits and expires as its old clause says.
 
@@ -99,7 +102,10 @@ impl Scheduler {
 
     /// Moves the next threads to their new rings.
     pub(super) fn sweep(&mut self, now: Timestamp) {
-        if let Some(next) = self.swept {
+        // What the last threads have brought comes first.
+        if !self.joining.is_empty() {
+            self.join_on(now);
+        } else if let Some(next) = self.swept {
             self.sweep_from(now, next);
         }
     }
@@ -114,6 +120,9 @@ impl Scheduler {
             }
             left = left.saturating_sub(cost);
             next += 1;
+            if !self.joining.is_empty() {
+                break;
+            }
         }
         self.swept = (next < self.threads.pool().slots()).then_some(next);
         if self.swept.is_some() {

@@ -51,6 +51,7 @@ impl Scheduler {
 
     /// Whether a thread could use an agent, or one more.
     pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
+        let due = self.due_in_jobs(thread);
         let thread = &self.threads[thread];
         let maximum = self.max_thread(thread) as usize;
         let has_jobs = self.rings[thread.ring].jobs.is_some();
@@ -61,7 +62,7 @@ impl Scheduler {
             _ => !has_jobs && self.agents[agent].is_alive(),
         };
         let at_work = thread.agents.iter().filter(comes).count();
-        let has_unshared_work = thread.due.len() > at_work;
+        let has_unshared_work = due > at_work;
         has_unshared_work
             && !thread.held
             && thread.agents.len() < maximum

@@ -43,6 +43,8 @@ impl Scheduler {
         let vertex_ref = &self.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
         if vertex_ref.place == Place::Due
+            && self.jobs_of(thread).is_some()
+            && !self.goes_before_it_has_joined(vertex)
             && let Some(jobs) = self.jobs_of(thread)
         {
             jobs.leave(message, thread, vertex);
@@ -102,22 +104,6 @@ impl Scheduler {
             false => message.created.min(self.told_at),
         };
         (priority::turn(came, message.priority), message.name.number())
-    }
-
-    /// A thread has come to its ring: so has what is due in it.
-    pub(super) fn bring_entries(&mut self, thread: ThreadId) {
-        if self.jobs_of(thread).is_some() {
-            let due = self.threads[thread].due.to_vec(&self.vertices);
-            due.into_iter().for_each(|vertex| self.join_job(vertex));
-        }
-    }
-
-    /// A thread is about to leave its ring.
-    pub(super) fn take_entries(&mut self, thread: ThreadId) {
-        if self.jobs_of(thread).is_some() {
-            let due = self.threads[thread].due.to_vec(&self.vertices);
-            due.into_iter().for_each(|vertex| self.leave_jobs(vertex));
-        }
     }
 
     /// Gives an agent that belongs to no thread the next work of its ring: one entry, and up to `burst`
@@ -182,14 +168,20 @@ impl Scheduler {
         let Some(jobs) = &ring.jobs else {
             return;
         };
+        // Threads that have left a retired ring have left their entries behind.
+        if ring.is_retired {
+            return;
+        }
         jobs.check();
         let mut entries = 0;
         for thread in &ring.threads {
-            for vertex in self.threads[*thread].due.iter(&self.vertices) {
-                let message = self.vertices[vertex].message;
-                assert!(jobs.contains(message, (*thread, vertex)), "due, but in no job");
-                entries += 1;
-            }
+            let due = self.threads[*thread].due.iter(&self.vertices);
+            let is_in_job = |vertex: &VertexId| {
+                jobs.contains(self.vertices[*vertex].message, (*thread, *vertex))
+            };
+            let in_jobs = due.filter(is_in_job).count();
+            assert_eq!(in_jobs, self.due_in_jobs(*thread), "due, but in no job");
+            entries += in_jobs;
         }
         assert_eq!(jobs.len(), entries, "entries of jobs");
         let mut ready = ring.ready.to_vec(self.threads.pool());

@@ -49,7 +49,7 @@ impl Jobs {
         message: super::MessageId,
         entry: (super::ThreadId, super::VertexId),
     ) -> bool {
-        let Some(job) = self.by_message.get(&message) else {
+        let Some(job) = self.by_message.get(&message).filter(|_| !self.is_ending) else {
             return false;
         };
         let is_only = self.jobs[*job].only == Some(entry);

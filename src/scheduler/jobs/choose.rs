@@ -23,7 +23,7 @@ impl Jobs {
     /// The thread in which the current job has an entry whose turn it is, as things stand: a preemption
     /// may change that.
     pub fn peek(&self) -> Option<ThreadId> {
-        let (class, key) = self.index.first()?;
+        let (class, key) = self.index.first().filter(|_| !self.is_ending)?;
         Some(self.index.in_turn(class, key)?.0)
     }
 
@@ -34,7 +34,8 @@ impl Jobs {
         now: Timestamp,
         preferred: Option<ThreadId>,
     ) -> Option<(ThreadId, VertexId)> {
-        let (mut class, mut key) = self.index.first().map(|(class, key)| (class, key.clone()))?;
+        let first = self.index.first().filter(|_| !self.is_ending);
+        let (mut class, mut key) = first.map(|(class, key)| (class, key.clone()))?;
         if let Some(candidate) = self.preempting(now, key.job) {
             self.preempt(key.job, candidate);
             (class, key) = (Class::PREEMPTING, self.jobs[candidate].key.clone());

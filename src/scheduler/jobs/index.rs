@@ -130,6 +130,12 @@ impl Index {
         }
     }
 
+    /// Forgets all that is due in a thread.
+    pub fn forget(&mut self, thread: ThreadId) {
+        self.set_ready(thread, false);
+        self.lines.remove(&thread);
+    }
+
     /// A thread has had its turn.
     pub fn served(&mut self, thread: ThreadId) {
         if let Some(turn) = self.lines.get_mut(&thread).and_then(|line| line.turn.as_mut()) {

@@ -62,6 +62,8 @@ pub struct Jobs {
     /// The job that an entry was selected of last, with its own number; it may be gone.
     last: Option<(JobId, u64)>,
     next_number: u64,
+    /// The ring ends, and its threads leave one after the other.
+    is_ending: bool,
 }
 
 impl Jobs {
@@ -75,6 +77,7 @@ impl Jobs {
             index: Index::default(),
             last: None,
             next_number: 0,
+            is_ending: false,
         }
     }
 
@@ -86,7 +89,7 @@ impl Jobs {
         arrival: (Timestamp, u64),
         entries: &[(ThreadId, VertexId)],
     ) {
-        if entries.is_empty() {
+        if entries.is_empty() || self.is_ending {
             return;
         }
         let count = entries.len() as u32;
@@ -142,6 +145,9 @@ impl Jobs {
 
     /// An entry is due no more, but no agent has got it.
     pub fn leave(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
+        if self.is_ending {
+            return;
+        }
         let id = self.by_message[&message];
         self.take_out(id, thread, vertex);
     }
@@ -166,6 +172,13 @@ impl Jobs {
         if self.jobs[id].left == 0 {
             self.end(id);
         }
+    }
+
+    /// A thread leaves a ring that ends. All others are about to leave, too, so nothing is chosen any more,
+    /// and of what a job has left nobody keeps account.
+    pub fn forget(&mut self, thread: ThreadId) {
+        self.is_ending = true;
+        self.index.forget(thread);
     }
 
     /// Says whether a thread has window to spare.

@@ -15,6 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Up to so many entries are in a row, in which others are moved to make room for one.
 const ROW: usize = 1024;
+/// There is room for so many in the beginning: growing costs more than a little more room.
+const FIRST_ROW: usize = 8;
 /// A tree with so few entries becomes a row again.
 const FEW: usize = 512;
 
@@ -93,7 +95,7 @@ impl Queue {
     pub fn insert(&mut self, entry: Entry) {
         match self {
             Queue::One(only) => {
-                let mut row = VecDeque::with_capacity(4);
+                let mut row = VecDeque::with_capacity(FIRST_ROW);
                 row.push_back(only.clone());
                 insert_into_row(&mut row, entry);
                 *self = Queue::Row(row);
@@ -117,9 +119,12 @@ impl Queue {
                 debug_assert_eq!(only, entry, "an entry is taken out that was not due");
                 true
             }
+            Queue::Row(row) if row.front() == Some(entry) => {
+                row.pop_front();
+                row.is_empty()
+            }
             Queue::Row(row) => {
                 match row.binary_search(entry) {
-                    Ok(0) => drop(row.pop_front()),
                     Ok(place) => drop(row.remove(place)),
                     Err(_) => debug_assert!(false, "an entry is taken out that was not due"),
                 }

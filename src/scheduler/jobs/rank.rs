@@ -48,7 +48,7 @@ pub struct Current {
 impl Jobs {
     /// How the job of a message stands; `None` if nothing of it is due.
     pub fn rank(&self, now: Timestamp, message: MessageId) -> Option<Rank> {
-        let id = *self.by_message.get(&message)?;
+        let id = *self.by_message.get(&message).filter(|_| !self.is_ending)?;
         let job = &self.jobs[id];
         let current = self.index.first().map(|(_, key)| key.job);
         let parent = |fare: super::job::Fare| {

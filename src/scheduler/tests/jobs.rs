@@ -262,3 +262,48 @@ fn the_order_of_messages_is_a_reason() {
     world.tell(Event::Configured(Rc::new(config("smtp/*\n\tcommand=x\n"))));
     assert_eq!(rank(&world, 3), None, "threads take turns");
 }
+
+/// A new configuration finds very many entries in a thread: they come to its jobs some at a time, while
+/// others arrive, are deleted and delivered.
+#[test]
+fn many_entries_join_their_jobs_in_steps() {
+    let text =
+        |cost: u32| format!("smtp/*\n\tmaxring=1 overfeed=0 slot-cost={cost}\n\tcommand=x\n");
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, &text(2));
+    world.message_to(1, &hosts(1, 5));
+    world.messages(2..=200, "smtp/a");
+    let first = world.started[0];
+    world.hungry(first);
+    let mut delivered = 0;
+    let mut turn = |world: &mut World| {
+        for job in world.heard_by(first) {
+            let Some((number, host)) = job.split_once('\t') else {
+                continue;
+            };
+            let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+            world.says(first, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
+            delivered += 1;
+        }
+        world.hungry(first);
+        delivered
+    };
+    world.tell(Event::Configured(Rc::new(config(&text(3)))));
+    for number in 201..=210 {
+        turn(&mut world);
+        world.messages(number..=number, "smtp/a");
+        world.tell(Event::Tick);
+    }
+    // Another one comes before that is over.
+    world.tell(Event::Configured(Rc::new(config(&text(4)))));
+    let order = Order::Delete(vec![Target { number: 190, destination: None }]);
+    world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+    assert!(!world.core.joining.is_empty());
+    for _ in 0..500 {
+        turn(&mut world);
+        world.tell(Event::Tick);
+    }
+    assert_eq!(turn(&mut world), 5 + 208);
+    assert_eq!(world.core.threads.len(), 0);
+    assert!(world.core.joining.is_empty());
+}
