@@ -2,6 +2,7 @@
 
 mod agents;
 mod batch;
+mod extra;
 mod feeding;
 mod jobs;
 mod learned;
@@ -236,6 +237,7 @@ pub fn arrival(
         groups,
         locked: Vec::new(),
         unread: None,
+        unread_at_most: 0,
         is_part: false,
     }
 }
