@@ -143,7 +143,20 @@ impl Scheduler {
             block: learned.block.filter(|_| wakeup.is_some()),
             contact: if learned.answered { Contact::MADE } else { Contact::NONE },
         };
+        if wakeup.is_none() && learned.block == Some(Block::Dead) {
+            self.threads[thread].retry.block = learned.block;
+            self.probe_if_dead(thread);
+            self.threads[thread].retry.wake();
+        }
         self.set_thread_timer(thread);
+    }
+
+    /// Forgets what nobody has asked for; not while files wait for room that may be about it.
+    pub(super) fn memory_timer(&mut self, now: Timestamp) {
+        match self.outside().0 {
+            true => self.begin_to_forget(now),
+            false => self.memory = None,
+        }
     }
 
     /// Whether a vertex was tried before this scheduler's life. Its tries are counted on.
@@ -180,22 +193,8 @@ impl Scheduler {
 
     fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
         let thread = self.threads.get(id)?;
-        let (channel, host) = names(&thread.destination)?;
-        let Retry { wakeup, index, block, contact, .. } = thread.retry;
-        let answered = contact.is_good();
-        let is_new = wakeup.is_none() && index == 0;
         let (window, relay) = (self.learned_window(id), self.learned_relay(id));
-        let is_new = is_new && window.is_none() && relay.is_none();
-        (!is_new).then_some(LearnedThread {
-            channel,
-            host,
-            index,
-            wakeup,
-            block,
-            answered,
-            window,
-            relay,
-        })
+        LearnedThread::new(&thread.destination, &thread.retry, window, relay)
     }
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
@@ -207,6 +206,25 @@ impl Scheduler {
         let attempts = vertex.attempts;
         let learned = LearnedVertex { number, modified, channel, host, attempts, text };
         (attempts > 0).then_some(learned)
+    }
+}
+
+impl LearnedThread {
+    /// What was learned of a thread, if there is anything.
+    pub(super) fn new(
+        destination: &Destination,
+        retry: &Retry,
+        window: Option<u32>,
+        relay: Option<&[u8]>,
+    ) -> Option<LearnedThread> {
+        let (channel, host) = names(destination)?;
+        let Retry { wakeup, index, block, contact, .. } = *retry;
+        let relay = relay.and_then(|relay| String::from_utf8(relay.to_vec()).ok());
+        let is_new = wakeup.is_none() && index == 0 && window.is_none() && relay.is_none();
+        let answered = contact.is_good();
+        let learned =
+            LearnedThread { channel, host, index, wakeup, block, answered, window, relay };
+        (!is_new).then_some(learned)
     }
 }
 
@@ -222,6 +240,8 @@ enum Stage {
     Begin,
     /// The threads that were there in the beginning, as long as they are not told.
     Threads(Vec<ThreadId>),
+    /// Threads behind this one that only messages at rest go to.
+    RestingThreads(Option<Destination>),
     /// The message of this number or the next higher one, of which so many vertices were told.
     Messages(u64, usize),
     /// What is remembered of threads behind this one.
@@ -248,7 +268,13 @@ impl Lessons {
                 let batch = left.split_off(left.len().saturating_sub(count));
                 let learned = batch.iter().filter_map(|thread| scheduler.learned_thread(*thread));
                 learned.map(Learned::Thread).for_each(tell);
-                if left.is_empty() { Stage::Messages(0, 0) } else { Stage::Threads(left) }
+                if left.is_empty() { Stage::RestingThreads(None) } else { Stage::Threads(left) }
+            }
+            Stage::RestingThreads(last) => {
+                match scheduler.tell_of_resting_threads(last.as_ref(), count, &mut tell) {
+                    None => Stage::Messages(0, 0),
+                    last => Stage::RestingThreads(last),
+                }
             }
             Stage::Messages(number, told) => {
                 tell_messages(scheduler, (number, told), count, &mut tell)

@@ -211,7 +211,7 @@ impl Scheduler {
         let hosts: Vec<&[u8]> = hosts.collect();
         for (to, kept) in &mut self.rests.threads {
             if hosts.contains(&to.host()) {
-                kept.retry.wake();
+                kept.wake();
             }
         }
         let wanted = hosts.into_iter().map(Wanted::of_host).collect();

@@ -12,6 +12,7 @@ mod orders;
 mod outcomes;
 mod reload;
 mod rest;
+mod resting_threads;
 mod status;
 mod windows;
 
