@@ -16,6 +16,7 @@ pub(super) use recall::{Recall, Recalled};
 use super::Scheduler;
 use super::action::Action;
 use super::destination::Destination;
+use super::learned::{LearnedText, text_of};
 use super::message::{Message, MessageId};
 use super::rested::{Rested, RestedVertex, TextNumber, Wanted};
 use super::timers::Timer;
@@ -55,6 +56,13 @@ pub struct Rests {
     /// What is known of the message that comes back next.
     recalled: Option<(u64, Rested)>,
     wanted: Vec<Wanted>,
+}
+
+impl Rests {
+    /// Keeps a text for what rests. Returns its number.
+    pub(super) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
+        self.texts.keep(text)
+    }
 }
 
 impl Scheduler {
@@ -200,7 +208,17 @@ impl Scheduler {
 
     /// Keeps a text for what rests. Returns its number.
     pub(super) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
-        self.rests.texts.keep(text)
+        self.rests.keep_text(text)
+    }
+
+    /// Texts that messages have which rest, all but the first `skip`, and `count` at most.
+    pub(super) fn resting_texts(
+        &self,
+        skip: usize,
+        count: usize,
+    ) -> impl Iterator<Item = LearnedText> {
+        let texts = self.rests.texts.iter().skip(skip).take(count);
+        texts.map(|(number, text)| LearnedText { number, text: text_of(Some(text)) })
     }
 
     /// Somebody asks for hosts: what rests on disk is meant, too.

@@ -35,6 +35,11 @@ impl Recall {
 }
 
 impl Recalled {
+    /// Of which nobody has asked for anything.
+    pub fn of(rested: Rested) -> Recalled {
+        Recalled { rested, wanted: Vec::new() }
+    }
+
     /// What is known of its recipients.
     pub fn learned(&self) -> Vec<RestedVertex> {
         self.rested.vertices.to_vec()

@@ -42,6 +42,12 @@ impl Texts {
         number
     }
 
+    /// All of them, each with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (TextNumber, &Rc<Diagnosis>)> {
+        let number = |index: usize| (self.before + index as u32) % LAST_TEXT + 1;
+        self.texts.iter().enumerate().map(move |(index, text)| (number(index), text))
+    }
+
     pub fn find(&self, number: TextNumber) -> Option<Rc<Diagnosis>> {
         // Behind the last number comes 1.
         let index = match number > self.before {

@@ -60,7 +60,7 @@ fn heir(world: &World) -> World {
     let mut lessons = Lessons::default();
     let mut all: Vec<Learned> = Vec::new();
     while !lessons.are_over() {
-        lessons.tell(&world.core, 1, |learned| all.push(learned));
+        lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
     }
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
     heir
