@@ -10,6 +10,7 @@ use super::super::message::MessageId;
 use super::super::ring::RingId;
 use super::Batches;
 use crate::config::Clause;
+use std::collections::BTreeSet;
 
 /// What is left of the room of a ring, in recipients.
 #[derive(Clone, Copy)]
@@ -48,7 +49,7 @@ impl Scheduler {
             return;
         };
         match partial.extra.iter_mut().find(|(of, _)| *of == ring) {
-            Some((_, had)) => *had += slots,
+            Some((_, had)) => *had = had.saturating_add(slots),
             None => partial.extra.push((ring, slots)),
         }
         self.batches.with_extra.insert((ring, message));
@@ -124,7 +125,7 @@ impl Batches {
         let of_partial = self.partial.iter().flat_map(|(message, partial)| {
             partial.extra.iter().map(move |(ring, _)| (*ring, *message))
         });
-        let all: std::collections::BTreeSet<_> = of_partial.collect();
+        let all: BTreeSet<(RingId, MessageId)> = of_partial.collect();
         assert_eq!(all, self.with_extra, "extra room");
     }
 }

@@ -11,8 +11,8 @@
 //! a batch adds to it, even while an agent has it.
 //!
 //! How many recipients are in memory never exceeds the bounds that Postfix's document on its scheduler gives:
-//! `minimum * messages + limits of the rings`, or the limit of the first batches, whichever is more; of each
-//! ring with its own limit only. Nothing is read that might not fit.
+//! `minimum * messages + limits of the rings` with what is [extra](extra), or the limit of the first batches,
+//! whichever is more; of each ring with its own limits only. Nothing is read that might not fit.
 //!
 //! | file | what |
 //! |---|---|
