@@ -425,6 +425,7 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets }],
         locked: Vec::new(),
         unread: None,
+        unread_at_most: 0,
         is_part: false,
     }
 }

@@ -212,6 +212,7 @@ fn arrival(number: u64, hosts: u64) -> Arrival {
         groups: groups.collect(),
         locked: Vec::new(),
         unread: None,
+        unread_at_most: 0,
         is_part: false,
     }
 }

@@ -194,6 +194,7 @@ fn arrival(number: u64, now: Timestamp) -> Arrival {
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets: vec![107] }],
         locked: Vec::new(),
         unread: None,
+        unread_at_most: 0,
         is_part: false,
     }
 }

@@ -3,7 +3,7 @@
 //! Everything wrong goes into the report; a configuration comes out only if nothing was.
 
 use super::diagnostic::{Report, ValueError, nearest, quote};
-use super::keywords::{self, Keyword, Status};
+use super::keywords::{self, Keyword};
 use super::parameters::{self, Parameters};
 use super::pattern::Pattern;
 use super::select::WrittenClause;
@@ -98,9 +98,6 @@ impl Builder<'_, '_, '_> {
             let message = unknown("parameter", name.as_str(), known);
             return self.report.error(name.start(), message);
         };
-        if row.status == Status::NotYet {
-            return self.refuse_for_now(name, row.name);
-        }
         let Some(value) = &assignment.value else {
             let message = format!("{} needs a value: {}", quote(row.name), row.takes);
             return self.report.error(name.start(), message);
@@ -137,10 +134,6 @@ impl Builder<'_, '_, '_> {
     fn keyword(&mut self, name: &Text) -> Option<&'static Keyword> {
         let text = name.as_str();
         let message = match keywords::find(text) {
-            Some(keyword) if keyword.status == Status::NotYet => {
-                self.refuse_for_now(name, keyword.name);
-                return None;
-            }
             Some(keyword) => return Some(keyword),
             None if text.is_empty() => "a keyword is missing before this".to_string(),
             None => {
@@ -190,10 +183,6 @@ impl Builder<'_, '_, '_> {
 
     fn refuse(&mut self, text: &Text, error: ValueError) {
         self.report.error(text.offset_of(error.at), error.message);
-    }
-
-    fn refuse_for_now(&mut self, at: &Text, name: &str) {
-        self.report.error(at.start(), format!("`{name}` is known, but not supported yet"));
     }
 
     fn finish(mut self, file: Rc<Path>) -> Config {

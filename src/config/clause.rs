@@ -119,6 +119,8 @@ pub struct Clause {
     /// Recipients of large messages that may be in memory for the clause, where memory is limited at all.
     /// `recipient-limit=`, default 20000.
     pub recipient_limit: u32,
+    /// More of them, of messages that preempt others. `extra-recipient-limit=`, default 1000.
+    pub extra_recipient_limit: u32,
     /// More of a message is read when there is room for so many recipients. `refill-limit=`, default 100.
     pub refill_limit: u32,
     /// Or for fewer, when so much time has passed since. `refill-delay=`, default 5s.
@@ -220,6 +222,7 @@ impl Draft {
             expiry_form: None,
             agent_timeout: Duration::from_secs(3_600),
             recipient_limit: 20_000,
+            extra_recipient_limit: 1000,
             refill_limit: 100,
             refill_delay: Duration::from_secs(5),
             agent_life: None,

@@ -12,8 +12,6 @@ pub enum Status {
     Supported,
     /// It is read and checked, but nothing depends on it.
     Ignored,
-    /// It is refused, with a message that says so: its behaviour is still to come.
-    NotYet,
 }
 
 /// One keyword of a clause.
@@ -98,17 +96,6 @@ fn set_niceness(draft: &mut Draft, niceness: Niceness) {
 
 fn nonzero(span: Duration) -> Option<Duration> {
     (!span.is_zero()).then_some(span)
-}
-
-/// A keyword that is only known by name so far.
-const fn not_yet(
-    name: &'static str,
-    takes: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> Keyword {
-    let kind = Kind::NotYet(takes);
-    Keyword { name, aliases: &[], default, about, status: Status::NotYet, kind, get: |_| None }
 }
 
 static KEYWORDS: &[Keyword] = &[
@@ -202,12 +189,19 @@ static KEYWORDS: &[Keyword] = &[
         kind: Kind::Text(|draft, name| draft.clause.expiry_form = Some(name)),
         get: |clause| clause.expiry_form.clone().map(Value::Text),
     },
-    not_yet(
-        "extra-recipient-limit",
-        "a number",
-        "1000",
-        "Recipients kept in memory for messages that preempt others.",
-    ),
+    Keyword {
+        name: "extra-recipient-limit",
+        aliases: &[],
+        default: "1000",
+        about: "More recipients in memory, of large messages that preempt others.",
+        status: Status::Supported,
+        kind: Kind::Number {
+            least: 0,
+            most: u32::MAX as i64,
+            set: |draft, number| draft.clause.extra_recipient_limit = clamp(number, 0),
+        },
+        get: |clause| Some(Value::Number(clause.extra_recipient_limit.into())),
+    },
     Keyword {
         name: "failed-cohort-limit",
         aliases: &[],
@@ -624,7 +618,6 @@ mod tests {
     fn rows_are_complete() {
         for row in keywords() {
             assert!(row.about.ends_with('.') && !row.default.is_empty(), "{}", row.name);
-            assert_eq!(matches!(row.kind, Kind::NotYet(_)), row.status == Status::NotYet);
             assert!(!row.takes().is_empty());
         }
         for row in parameters() {
@@ -721,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_commented_out_in_the_example_is_understood_or_refused_as_not_yet() {
+    fn everything_commented_out_in_the_example_is_understood() {
         // Settings and parameters, that is lines with a # but without a blank behind it; the
         // clauses of other agents are not among them.
         let uncommented: String = EXAMPLE
@@ -746,17 +739,7 @@ mod tests {
             group_id: |_| Some(0),
             ..ordinary_user()
         };
-        let errors = Config::parse(Path::new("example"), uncommented.as_bytes(), &context)
-            .expect_err("some are not supported yet");
-        let not_yet = documented_not_yet();
-        assert_eq!(errors.len(), not_yet);
-        for error in errors {
-            assert!(error.message.ends_with("is known, but not supported yet"), "{error}");
-        }
-    }
-
-    fn documented_not_yet() -> usize {
-        let keywords = keywords().iter().filter(|row| row.status == Status::NotYet).count();
-        keywords + parameters().iter().filter(|row| row.status == Status::NotYet).count()
+        let parsed = Config::parse(Path::new("example"), uncommented.as_bytes(), &context);
+        assert!(parsed.is_ok(), "{:?}", parsed.err());
     }
 }

@@ -13,7 +13,7 @@
 
 use super::Config;
 use super::clause::{Clause, Draft};
-use super::keywords::{Keyword, Status, keywords};
+use super::keywords::{Keyword, keywords};
 use super::parameters::parameters;
 use super::select::WrittenClause;
 use super::value::Value;
@@ -65,7 +65,7 @@ impl Config {
     }
 
     fn show_parameters(&self, out: &mut String) {
-        for row in parameters().iter().filter(|row| row.status != Status::NotYet) {
+        for row in parameters() {
             let value = (row.get)(&self.parameters);
             match (value, self.parameter_lines.get(row.name)) {
                 (Some(value), Some(line)) => {

@@ -216,6 +216,7 @@ fn defaults_are_those_of_the_manual_page() {
             expiry_form: None,
             agent_timeout: 3600s,
             recipient_limit: 20000,
+            extra_recipient_limit: 1000,
             refill_limit: 100,
             refill_delay: 5s,
             agent_life: None,
@@ -712,6 +713,7 @@ fn what_is_shown_names_its_sources() {
         	#delivery-delay                         # default: none
         	#expiry=3d                              # default
         	#expiry2                                # default: none
+        	#extra-recipient-limit=1000             # default
         	#failed-cohort-limit=0                  # default
         	#feedback-debug                         # default: off
         	#group=1                                # default
@@ -755,6 +757,7 @@ fn what_is_shown_names_its_sources() {
         	#delivery-delay                         # default: none
         	#expiry=3d                              # default
         	#expiry2                                # default: none
+        	#extra-recipient-limit=1000             # default
         	#failed-cohort-limit=0                  # default
         	#feedback-debug                         # default: off
         	#group=1                                # default
@@ -799,6 +802,7 @@ fn what_is_shown_names_its_sources() {
         	#delivery-delay                         # not set
         	expiry=3d                               # default
         	#expiry2                                # not set
+        	extra-recipient-limit=1000              # default
         	failed-cohort-limit=0                   # default
         	#feedback-debug                         # not set
         	group=1                                 # default
@@ -834,7 +838,7 @@ fn what_is_shown_names_its_sources() {
         	#window-key                             # not set
     "##]]
     .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(42));
+    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(43));
 }
 
 #[test]

@@ -58,8 +58,6 @@ pub(super) enum Kind {
     Rate(fn(&mut Draft, Rate)),
     /// The names of windows.
     WindowKey(fn(&mut Draft, WindowKey)),
-    /// Something that is not supported yet; this is what it will be.
-    NotYet(&'static str),
 }
 
 /// A value that has been read.
@@ -104,7 +102,6 @@ impl Kind {
             }
             Kind::Rate(_) => "a number and an interval, as 100/1m".to_string(),
             Kind::WindowKey(_) => "PATTERN=NAME ..., or mx, or both".to_string(),
-            Kind::NotYet(takes) => (*takes).to_string(),
         }
     }
 
@@ -144,7 +141,6 @@ impl Kind {
             Kind::Feedback(_) => Value::Feedback(Feedback::parse(text)?),
             Kind::Rate(_) => Value::Rate(Rate::parse(text)?),
             Kind::WindowKey(_) => Value::WindowKey(WindowKey::parse(text, warnings)?),
-            Kind::NotYet(_) => return Err(ValueError::new(0, "this is not supported yet")),
         })
     }
 

@@ -4,6 +4,8 @@
 //! {"zsched-learned":1}
 //! {"thread":{"channel":"smtp","host":"mx.test","index":2,"wakeup":1795259643000000000,...}}
 //! {"vertex":{"number":4711,"modified":1795255200123456789,"channel":"smtp",...,"attempts":3,"text":"..."}}
+//! {"text":{"number":7,"text":"..."}}
+//! {"rest":{"number":4712,"modified":1795255200123456789,"vertices":[...]}}
 //! {"end":2}
 //! ```
 //!
@@ -12,7 +14,7 @@
 
 use super::pieces::{PIECE, Pieces, ToWrite};
 use crate::scheduler::Scheduler;
-use crate::scheduler::learned::{Learned, Lessons};
+use crate::scheduler::learned::{Learned, Lessons, Resting};
 use crate::spool::replace::replace;
 use mio::Waker;
 use serde_json::json;
@@ -94,12 +96,12 @@ impl LearnedFile {
     }
 
     /// Begins to write if it is time to, and goes on with it.
-    pub fn write_on(&mut self, core: &Scheduler) {
+    pub fn write_on(&mut self, core: &Scheduler, resting: &dyn Resting) {
         if self.until_next(core).is_some_and(|left| left.is_zero()) {
             self.begin(core);
         }
         if let Some(writing) = &mut self.writing
-            && writing.write_on(core)
+            && writing.write_on(core, resting)
         {
             let more = Duration::from_secs(writing.lines / LINES_PER_SECOND);
             self.next = Instant::now() + SHORTEST_INTERVAL + more;
@@ -138,7 +140,7 @@ impl LearnedFile {
     }
 
     /// Writes everything now, because the scheduler ends.
-    pub fn finish(&mut self, core: &Scheduler) {
+    pub fn finish(&mut self, core: &Scheduler, resting: &dyn Resting) {
         self.writing = None;
         if let Some(writer) = self.writer.take() {
             // It has logged what went wrong, if anything did.
@@ -151,7 +153,7 @@ impl LearnedFile {
             let (mut lessons, mut lines) = (Lessons::default(), 0);
             let mut text = begin_text();
             while !lessons.are_over() {
-                lines += add_lines(core, &mut lessons, &mut text);
+                lines += add_lines(core, resting, &mut lessons, &mut text);
                 out.write_all(&text)?;
                 text.clear();
             }
@@ -165,7 +167,7 @@ impl LearnedFile {
 
 impl Writing {
     /// Gives the thread more to write. Tells whether that was all.
-    fn write_on(&mut self, core: &Scheduler) -> bool {
+    fn write_on(&mut self, core: &Scheduler, resting: &dyn Resting) -> bool {
         let Writing { lessons, pieces, lines, is_ended } = self;
         pieces.give(|| {
             if *is_ended {
@@ -173,7 +175,7 @@ impl Writing {
             }
             let mut text = if *lines == 0 { begin_text() } else { Vec::with_capacity(PIECE) };
             while text.len() < PIECE && !lessons.are_over() {
-                *lines += add_lines(core, lessons, &mut text);
+                *lines += add_lines(core, resting, lessons, &mut text);
             }
             if lessons.are_over() {
                 text.extend_from_slice(&end_text(*lines));
@@ -193,9 +195,14 @@ fn end_text(lines: u64) -> Vec<u8> {
 }
 
 /// Adds lines about some more threads or messages. Returns how many.
-fn add_lines(core: &Scheduler, lessons: &mut Lessons, text: &mut Vec<u8>) -> u64 {
+fn add_lines(
+    core: &Scheduler,
+    resting: &dyn Resting,
+    lessons: &mut Lessons,
+    text: &mut Vec<u8>,
+) -> u64 {
     let mut lines = 0;
-    lessons.tell(core, ASKED_AT_A_TIME, |learned| {
+    lessons.tell(core, resting, ASKED_AT_A_TIME, |learned| {
         // Strings and numbers can always be written.
         if let Ok(line) = serde_json::to_string(&learned) {
             text.extend_from_slice(line.as_bytes());

@@ -196,7 +196,7 @@ impl Daemon {
         self.serve_clients(now);
         self.core.look_around(now);
         self.rendezvous.write_on(&self.core, now);
-        self.learned.write_on(&self.core);
+        self.learned.write_on(&self.core, &self.intake);
     }
 
     /// Has files read that wait for room in memory, as far as there is room now.
@@ -245,7 +245,7 @@ impl Daemon {
     fn end(mut self) -> io::Result<()> {
         let now = Timestamp::now();
         self.perform_all(now);
-        self.learned.finish(&self.core);
+        self.learned.finish(&self.core, &self.intake);
         self.core.finish(now);
         self.files.finish();
         log::info!("ended");

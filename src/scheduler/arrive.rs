@@ -17,7 +17,7 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let recalled = self.take_recalled(&arrival);
+        let recalled = self.take_recalled(&arrival).or_else(|| self.recall_rest(&arrival));
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.leftover {

@@ -129,6 +129,7 @@ impl Scheduler {
             });
             Arrival {
                 unread: None,
+                unread_at_most: 0,
                 is_part: false,
                 name: message.name.clone(),
                 modified: message.modified,

@@ -324,7 +324,7 @@ impl Scheduler {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
-                Timer::Memory => self.memory = None,
+                Timer::Memory => self.memory_timer(now),
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),

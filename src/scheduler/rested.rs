@@ -43,6 +43,11 @@ impl RestedVertex {
         RestedVertex(u64::from(hash_of(to)) << 32 | u64::from(low))
     }
 
+    /// The same in the life of another scheduler, which has another number for its text.
+    pub fn of_another_life(self, text: TextNumber) -> RestedVertex {
+        RestedVertex(self.0 & !0xffff_ffff | u64::from(self.attempts() | text << 8))
+    }
+
     /// What stands for the destination.
     pub fn key(self) -> u32 {
         self.destination()

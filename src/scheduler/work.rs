@@ -7,7 +7,7 @@
 
 use super::Scheduler;
 use super::agent::{AgentId, State};
-use super::jobs::Jobs;
+use super::jobs::{Jobs, Newcomer};
 use super::message::MessageId;
 use super::ring::RingId;
 use super::thread::ThreadId;
@@ -62,9 +62,9 @@ impl Scheduler {
 
     fn join_job_of(&mut self, message: MessageId, ring: RingId, entries: &[(ThreadId, VertexId)]) {
         if self.rings[ring].jobs.is_some() {
-            let arrival = self.place_in_time(message, ring, entries);
+            let newcomer = self.newcomer(message, ring, entries);
             if let Some(jobs) = &mut self.rings[ring].jobs {
-                jobs.join(message, arrival, entries);
+                jobs.join(message, newcomer, entries);
             }
         }
     }
@@ -87,15 +87,15 @@ impl Scheduler {
         }
     }
 
-    /// When entries of a message arrived, as far as that decides about their turn; and the message's
-    /// number. What was tried before gets in line again now, or old mail for hosts that do not answer would
-    /// come before all new mail.
-    fn place_in_time(
+    /// What decides about the place of a message: when its entries arrived, and its number. What was tried
+    /// before gets in line again now, or old mail for hosts that do not answer would come before all new mail.
+    fn newcomer(
         &self,
         message: MessageId,
         ring: RingId,
         entries: &[(ThreadId, VertexId)],
-    ) -> (Timestamp, u64) {
+    ) -> Newcomer {
+        let unread = self.unread_of(message);
         let message = &self.messages[message];
         let was_tried = entries.iter().all(|(_, vertex)| self.vertices[*vertex].attempts > 0);
         let came = match self.rings[ring].clause.age_order {
@@ -103,7 +103,8 @@ impl Scheduler {
             false if was_tried => self.told_at,
             false => message.created.min(self.told_at),
         };
-        (priority::turn(came, message.priority), message.name.number())
+        let arrival = priority::turn(came, message.priority);
+        Newcomer { arrival, sequence: message.name.number(), unread }
     }
 
     /// Gives an agent that belongs to no thread the next work of its ring: one entry, and up to `burst`
@@ -155,10 +156,15 @@ impl Scheduler {
     ) -> Option<(ThreadId, VertexId)> {
         let jobs = self.rings[ring].jobs.as_deref_mut()?;
         let (thread, vertex) = jobs.choose(now, preferred)?;
+        if let Some(message) = jobs.take_preempting() {
+            self.has_preempted(ring, message);
+        }
         if must.is_some_and(|must| must != thread) {
             return None;
         }
-        jobs.select(self.vertices[vertex].message, thread, vertex);
+        let message = self.vertices[vertex].message;
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        jobs.select(message, thread, vertex);
         Some((thread, vertex))
     }
 

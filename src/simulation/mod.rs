@@ -31,7 +31,7 @@ pub mod parsed;
 mod shell;
 
 use crate::config::Config;
-use crate::scheduler::learned::{Learned, Lessons};
+use crate::scheduler::learned::{Learned, Lessons, Resting};
 use crate::scheduler::{AgentEnd, Event, Manner, Order, OrderTicket, Scheduler, Settings};
 use crate::spool::read::Found;
 use crate::spool::{HashLevel, SpoolName};
@@ -232,13 +232,13 @@ impl<O: Observer> Simulation<O> {
 
     /// What a scheduler that ends has written of what it has learned: all of it, what it had written
     /// earlier, or some of it, as a damaged file has.
-    pub(super) fn keep_lessons(&mut self, core: &Scheduler) {
+    pub(super) fn keep_lessons(&mut self, core: &Scheduler, resting: &dyn Resting) {
         let is_written = self.random.bool();
         if is_written {
             self.learned.clear();
             let mut lessons = Lessons::default();
             while !lessons.are_over() {
-                lessons.tell(core, 100, |learned| self.learned.push(learned));
+                lessons.tell(core, resting, 100, |learned| self.learned.push(learned));
             }
         }
         if self.random.u8(..10) == 0 {
@@ -253,7 +253,7 @@ impl<O: Observer> Simulation<O> {
         let Some(shell) = self.shell.take() else {
             return;
         };
-        self.keep_lessons(&shell.core);
+        self.keep_lessons(&shell.core, &shell.intake);
         if self.random.bool() {
             self.write_half(shell);
         }

@@ -37,7 +37,7 @@ pub struct Shell {
     pub pids: BTreeMap<AgentId, u32>,
     /// It ends when its last agent has.
     pub is_draining: bool,
-    intake: Intake,
+    pub(super) intake: Intake,
     /// What was there at the start is not loaded yet.
     is_loading: bool,
     has_scanned: bool,
@@ -170,7 +170,7 @@ impl<O: Observer> Simulation<O> {
             self.write();
         }
         if let Some(shell) = self.shell.take() {
-            self.keep_lessons(&shell.core);
+            self.keep_lessons(&shell.core, &shell.intake);
         }
         self.orphan_agents();
     }

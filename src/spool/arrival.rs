@@ -33,6 +33,8 @@ pub struct Arrival {
     pub locked: Vec<u32>,
     /// Where the rest begins, if this is not all of the file.
     pub unread: Option<u32>,
+    /// How many recipients to do may be in the rest, at the most.
+    pub unread_at_most: u32,
     /// The numbers of recipients, and what is owed, are those of this part of the file only.
     pub is_part: bool,
 }
@@ -83,6 +85,7 @@ impl Arrival {
             groups: group(file),
             locked: with_tag(Tag::Locked).map(|recipient| recipient.offset).collect(),
             unread: None,
+            unread_at_most: 0,
             is_part: false,
         }
     }
@@ -94,6 +97,7 @@ impl Arrival {
         offsets.retain(|offset| *offset >= portion.from);
         offsets.sort_unstable();
         self.unread = offsets.get(portion.at_most as usize).copied();
+        self.unread_at_most = offsets.len().saturating_sub(portion.at_most as usize) as u32;
         let end = self.unread.unwrap_or(u32::MAX);
         let is_meant = |offset: &u32| (portion.from..end).contains(offset);
         for group in &mut self.groups {
@@ -114,7 +118,7 @@ impl Arrival {
         self.failed += part.failed;
         self.groups.extend(part.groups);
         self.locked.extend(part.locked);
-        self.unread = part.unread;
+        (self.unread, self.unread_at_most) = (part.unread, part.unread_at_most);
     }
 
     /// Recipients still to be delivered to, locked ones not counted.

@@ -16,6 +16,15 @@ const PIECE: usize = 256 * 1024;
 /// A line, or the headers of a group, can be so long.
 const LARGEST_PIECE: usize = 16 << 20;
 
+/// The line of a recipient is so long at least: `r`, its tag, the pid, the delay, and four words.
+const SHORTEST_LINE: u64 = 20;
+
+/// How many recipients there may be behind an offset in a file of so many bytes, at the most.
+pub fn most_recipients(from: u32, size: u64) -> u32 {
+    let lines = size.saturating_sub(from.into()).div_ceil(SHORTEST_LINE);
+    u32::try_from(lines).unwrap_or(u32::MAX)
+}
+
 /// Some lines of a control file.
 pub struct Part {
     /// What they say. The offsets of the recipients are those in the file, all others those in its text.

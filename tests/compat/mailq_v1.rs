@@ -142,6 +142,7 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         groups,
         locked: Vec::new(),
         unread: None,
+        unread_at_most: 0,
         is_part: false,
     }
 }

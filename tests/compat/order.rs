@@ -40,6 +40,7 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             groups: vec![group],
             locked: Vec::new(),
             unread: None,
+            unread_at_most: 0,
             is_part: false,
         }));
     }

@@ -393,6 +393,7 @@ impl<'s> Replay<'s> {
             groups,
             locked: Vec::new(),
             unread: None,
+            unread_at_most: 0,
             is_part: false,
         }
     }

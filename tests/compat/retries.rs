@@ -83,6 +83,7 @@ impl Deferring {
             groups: vec![group],
             locked: Vec::new(),
             unread: None,
+            unread_at_most: 0,
             is_part: false,
         };
         world.tell(Event::Arrived(arrival));

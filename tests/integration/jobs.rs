@@ -51,3 +51,39 @@ fn urgent_messages_go_first() {
     site.until_empty();
     assert_eq!(sequence(&site), "wu123l");
 }
+
+/// How many deliveries of the large message there were between the first and the last one of message 2.
+fn in_between(site: &Site) -> usize {
+    let sequence = sequence(site);
+    let (first, last) = (sequence.find('2'), sequence.rfind('2'));
+    let between = first.zip(last).and_then(|(first, last)| sequence.get(first..last));
+    between.expect("message 2 was delivered").matches('w').count()
+}
+
+/// A large message fills its ring. Another one, of which hardly anything is in memory, preempts it.
+fn preempts_with(extra: u32) -> usize {
+    let site = Site::new(&format!(
+        "PARAMmessage-active-limit=20\nPARAMmessage-recipient-limit=20\n\
+         PARAMmessage-recipient-minimum=2\n\
+         c/*\n\tmaxring=1 recipient-limit=200 extra-recipient-limit={extra} refill-limit=10\n\
+         \tslot-cost=2 slot-discount=100 minimum-slots=0 command=\"${{AGENTS}}/count.py c 0.01\"\n"
+    ));
+    let bulk: Vec<String> = (0..400).map(|n| format!("c h1-{n}.test wait!1-{n}")).collect();
+    site.put_quietly(&bulk.iter().map(String::as_str).collect::<Vec<_>>());
+    let _daemon = site.start();
+    until("the ring is full", || site.mailq().vertices.len() >= 200);
+    let loaded = site.mailq().vertices.len();
+    put(&site, 2, 40);
+    until("some of the other is loaded", || site.mailq().vertices.len() == loaded + 2);
+    site.write("go", "");
+    until("it is delivered", || sequence(&site).matches('2').count() == 40);
+    in_between(&site)
+}
+
+#[test]
+fn who_preempts_has_room_to_be_read() {
+    let (with, without) = (preempts_with(100), preempts_with(0));
+    assert!(with <= 10, "{with} of the large message in between");
+    // It is read in steps of two, and with each the agent has gone on with the other meanwhile.
+    assert!(without >= 15, "in small steps: only {without} of the large message in between");
+}

@@ -44,21 +44,58 @@ fn a_kill_with_little_room_loses_nothing() {
     assert_eq!(site.files("postman"), [""; 0]);
 }
 
+/// Twenty messages that are deferred at first.
+fn put_slow(site: &Site) -> Vec<SpoolName> {
+    let put = |n| site.put_quietly(&[&format!("c slow{n}.test deferred!{n}")]);
+    (0..20).map(put).collect()
+}
+
+/// Twenty others, which are delivered.
+fn put_good(site: &Site) {
+    for n in 0..20 {
+        site.put(&[&format!("c good{n}.test u{n}")]);
+    }
+    until("new mail gets through", || site.events().deliveries().len() >= 20);
+}
+
+#[test]
+fn what_rests_survives_a_restart() {
+    let site = Site::new(&format!(
+        "{LIMITS}c/*\n\tinterval=1h retries=1 maxring=4 command=\"${{AGENTS}}/count.py c\"\n"
+    ));
+    let names = put_slow(&site);
+    let until_most_rest = || {
+        let mut client = Client::local(&site, "postoffice/.scheduler.control");
+        let mut rests = |name: &&SpoolName| {
+            client.ask(&format!("SHOW WHY {name}")).contains("rests on disk until")
+        };
+        until("most rest", || names.iter().filter(&mut rests).count() >= 15);
+    };
+    let daemon = site.start();
+    put_good(&site);
+    until_most_rest();
+    let tries = site.events().count("take");
+    assert_eq!(tries, 40);
+    daemon.end(libc::SIGTERM);
+    let mut daemon = site.start();
+    until_most_rest();
+    // Each was read again, and nobody has tried it: it is known that it was tried, and what came of it.
+    assert_eq!(site.events().count("take"), tries);
+    let shown = site.mailq().vertices;
+    let is_known = |text: &str| text.contains("as told: deferred");
+    assert!(shown.iter().all(|vertex| is_known(&vertex.text)), "{shown:?}");
+    daemon.assert_runs();
+}
+
 #[test]
 fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
     let site = Site::new(&format!(
         "{LIMITS}c/*\n\tinterval=1h retries=1 maxring=4 command=\"${{AGENTS}}/count.py c\"\n"
     ));
-    let mut names = Vec::new();
-    for n in 0..20 {
-        names.push(site.put_quietly(&[&format!("c slow{n}.test deferred!{n}")]));
-    }
+    let names = put_slow(&site);
     let mut daemon = site.start();
-    for n in 0..20 {
-        site.put(&[&format!("c good{n}.test u{n}")]);
-    }
+    put_good(&site);
     let good = || site.events().deliveries().len();
-    until("new mail gets through", || good() >= 20);
     let mut client = Client::local(&site, "postoffice/.scheduler.control");
     let mut rests =
         |name: &SpoolName| client.ask(&format!("SHOW WHY {name}")).contains("rests on disk until");

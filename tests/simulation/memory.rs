@@ -69,7 +69,8 @@ impl Memory {
             let for_one = clause.command.as_ref().is_some_and(|command| command.with_host());
             let host = for_one.then(|| group.host[..].into());
             let key = (clause.id, group.channel[..].into(), host);
-            self.pools.insert(key, clause.recipient_limit as usize);
+            let extra = if clause.slot_cost > 0 { clause.extra_recipient_limit } else { 0 };
+            self.pools.insert(key, clause.recipient_limit as usize + extra as usize);
         }
     }
 

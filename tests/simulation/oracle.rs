@@ -385,8 +385,11 @@ impl Oracle {
         let is_clear = !self.agents.values().any(|agent| agent.is_greedy);
         for number in self.operators.obeyed(ticket, effect) {
             if is_clear && let Some(message) = self.message_of(number) {
-                let put_away = message.recipients.values_mut().filter(|ledger| ledger.put_away);
-                put_away.for_each(|ledger| ledger.sealed = true);
+                // What a former scheduler was about to write may never have been written.
+                let is_noted = |offset: &u32| message.notes.contains_key(&(*offset, false));
+                let put_away = message.recipients.iter_mut();
+                let put_away = put_away.filter(|(offset, l)| l.put_away && is_noted(offset));
+                put_away.for_each(|(_, ledger)| ledger.sealed = true);
             }
         }
     }

@@ -195,6 +195,7 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["slot-cost=1", "slot-cost=2", "slot-cost=5", "job-order", "", "", "", ""]),
         one_of(&["minimum-slots=0", "slot-loan=0 slot-discount=0", "", ""]),
         one_of(&["mail-priority=0", "mail-priority=9", "", ""]),
+        one_of(&["extra-recipient-limit=0", "extra-recipient-limit=5", "extra-recipient-limit=50"]),
     ];
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
 }

@@ -4,7 +4,8 @@
 mod outside;
 
 use crate::mailq::v2::elsewhere::{Elsewhere, Waiting, Whereabouts};
-use crate::scheduler::{Capacity, Rested, Scheduler, Wanted};
+use crate::scheduler::learned::Resting;
+use crate::scheduler::{Capacity, Rested, RestedVertex, Scheduler, Wanted};
 use crate::spool::SpoolName;
 use crate::time::{ClockStep, Timestamp};
 use outside::Outside;
@@ -348,6 +349,13 @@ impl Intake {
             (Some(held), Some(scan)) => Some(held.min(scan)),
             (held, scan) => held.or(scan),
         }
+    }
+}
+
+impl Resting for Intake {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])> {
+        let (number, rested) = self.outside.behind(number)?;
+        Some((number, rested.modified, &rested.vertices))
     }
 }
 

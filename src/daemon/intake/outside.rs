@@ -71,6 +71,12 @@ impl Outside {
         }
     }
 
+    /// What is known of the message that rests with the lowest number behind one, or the first of all.
+    pub fn behind(&self, number: Option<u64>) -> Option<(u64, &Rested)> {
+        let from = number.map_or(Some(0), |number| number.checked_add(1))?;
+        self.resting.range(from..).next().map(|(number, resting)| (*number, &resting.rested))
+    }
+
     /// Somebody asks for messages that rest. It takes a look at all of them.
     pub fn awaken(&mut self, wanted: &[Wanted]) {
         for (number, resting) in &self.resting {

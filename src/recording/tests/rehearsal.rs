@@ -139,6 +139,7 @@ impl Rehearsal {
             groups: groups.into_iter().map(group).collect(),
             locked: Vec::new(),
             unread: None,
+            unread_at_most: 0,
             is_part: false,
         }
     }

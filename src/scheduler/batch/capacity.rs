@@ -2,6 +2,7 @@
 
 use super::super::Scheduler;
 use super::super::ring::{Ring, RingId};
+use super::extra::slots;
 use crate::config::MemoryLimits;
 
 /// How much room there is for recipients.
@@ -35,7 +36,7 @@ impl Scheduler {
     /// How many recipients may be in memory at the most; `None` is any number.
     pub fn most_recipients(&self) -> Option<usize> {
         let limits = self.limits()?;
-        let of_rings = self.rings.iter().map(|(_, ring)| ring.clause.recipient_limit as usize);
+        let of_rings = self.rings.iter().map(|(_, ring)| slots(&ring.clause));
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings.sum());
         Some(pools.max(limits.recipients))
     }
@@ -43,7 +44,7 @@ impl Scheduler {
     /// The same of a ring.
     pub fn most_recipients_of(&self, ring: RingId) -> Option<usize> {
         let limits = self.limits()?;
-        let pool = self.rings.get(ring)?.clause.recipient_limit as usize;
+        let pool = slots(&self.rings.get(ring)?.clause);
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(pool);
         Some(pools.max(limits.recipients))
     }

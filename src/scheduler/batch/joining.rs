@@ -21,7 +21,7 @@ impl Scheduler {
         let Some(partial) = self.batches.partial.get_mut(&message) else {
             return;
         };
-        partial.unread = arrival.unread;
+        (partial.unread, partial.unread_at_most) = (arrival.unread, arrival.unread_at_most);
         if !arrival.locked.is_empty() {
             let until = now + LOCKED_WAIT;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));

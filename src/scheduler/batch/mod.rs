@@ -11,12 +11,13 @@
 //! a batch adds to it, even while an agent has it.
 //!
 //! How many recipients are in memory never exceeds the bounds that Postfix's document on its scheduler gives:
-//! `minimum * messages + limits of the rings`, or the limit of the first batches, whichever is more; of each
-//! ring with its own limit only. Nothing is read that might not fit.
+//! `minimum * messages + limits of the rings` with what is [extra](extra), or the limit of the first batches,
+//! whichever is more; of each ring with its own limits only. Nothing is read that might not fit.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`capacity`] | these bounds, and the room there is |
+//! | [`extra`] | room for messages that preempt others |
 //! | [`look`] | which messages are looked at, and when |
 //! | [`reading`], [`joining`] | more of a message is asked for; its recipients join their threads |
 //! | [`behind`] | who waits is left behind; what becomes of a message at the end of its file |
@@ -25,6 +26,7 @@
 mod absent;
 mod behind;
 mod capacity;
+mod extra;
 mod joining;
 mod look;
 mod reading;
@@ -54,6 +56,8 @@ pub struct Batches {
     partial: BTreeMap<MessageId, Partial>,
     /// Those with something unread, by the rings that their last batch went to, in order of arrival.
     jobs: BTreeSet<(RingId, u64, MessageId)>,
+    /// Who has room for preempting others, and in which ring.
+    with_extra: BTreeSet<(RingId, MessageId)>,
     /// Recipients that may come with what is being read.
     reserved: usize,
     /// Recipients that may come with the first batches that the shell has read.
@@ -72,11 +76,15 @@ struct Partial {
     serial: u64,
     /// Where the rest begins; `None` at the end of the file.
     unread: Option<u32>,
+    /// How many recipients may be there, at the most.
+    unread_at_most: u32,
     /// So many recipients may come: they are being read.
     reading: Option<u32>,
     /// When something was read last.
     read_at: Timestamp,
     rings: Vec<RingId>,
+    /// Room that it has got for preempting others there.
+    extra: Vec<(RingId, u32)>,
     /// Somebody was left behind: the file is to be read once more, from then on.
     left: Option<Timestamp>,
     /// What was learned of those who were left behind: in this pass, or in an earlier one.
@@ -120,9 +128,11 @@ impl Scheduler {
         let partial = Partial {
             serial: self.batches.next,
             unread: arrival.unread,
+            unread_at_most: arrival.unread_at_most,
             reading: None,
             read_at: now,
             rings: Vec::new(),
+            extra: Vec::new(),
             left: (!arrival.locked.is_empty()).then_some(now + LOCKED_WAIT),
             learned,
             wanted: recalled.map(Recalled::wanted).unwrap_or_default(),
@@ -148,8 +158,23 @@ impl Scheduler {
                 self.batches.jobs.extend(jobs);
             }
         }
+        self.expect_entries(message);
         self.carry_out_fate(now, message);
         self.look_at_batch(message);
+    }
+
+    /// Says in the rings of a message how many entries of it may come.
+    fn expect_entries(&mut self, message: MessageId) {
+        let unread = self.unread_of(message);
+        let Some(partial) = self.batches.partial.get(&message) else {
+            return;
+        };
+        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
+        for ring in rings {
+            if let Some(jobs) = &mut self.rings[*ring].jobs {
+                jobs.expect(message, unread);
+            }
+        }
     }
 
     fn leave_readers(&mut self, message: MessageId) {
@@ -166,6 +191,7 @@ impl Scheduler {
         self.messages[message].partial = false;
         if let Some(partial) = self.batches.partial.remove(&message) {
             self.batches.reserved -= partial.reading.unwrap_or_default() as usize;
+            self.give_extra_back(message, &partial.extra);
         }
     }
 
@@ -225,6 +251,7 @@ impl Scheduler {
         let reserved: usize =
             self.batches.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
         assert_eq!(self.batches.reserved, reserved, "recipients that are being read");
+        self.batches.check_extra();
         for (id, message) in self.messages.iter() {
             assert_eq!(message.partial, self.batches.partial.contains_key(&id), "partial or not");
         }

@@ -9,39 +9,22 @@ use crate::time::Timestamp;
 use log::Level;
 use std::time::Duration;
 
+/// How many more recipients of a message may be read.
+struct Refill {
+    allowed: usize,
+    /// It is worth it for so many...
+    limit: usize,
+    /// ...or when so much time has passed since something was read.
+    delay: Duration,
+}
+
 impl Scheduler {
     /// Reads more of a message, if there is room for it. Tells whether there may be some later.
     pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
-        let partial = &self.batches.partial[&message];
-        let (mut allowed, mut limit, mut delay) = (usize::MAX, 1, Duration::ZERO);
-        if let Some(limits) = self.limits() {
-            let mut slots = limits.minimum as i64;
-            (limit, delay) = (u32::MAX, Duration::MAX);
-            let mut is_first = false;
-            for ring in &partial.rings {
-                let Some(ring_ref) = self.rings.get(*ring) else {
-                    continue;
-                };
-                limit = limit.min(ring_ref.clause.refill_limit);
-                delay = delay.min(ring_ref.clause.refill_delay);
-                let mut jobs = self.batches.jobs.range((*ring, 0, MessageId::first())..);
-                // The first of them has all that is left, what it has itself included.
-                if jobs.next().is_some_and(|(of, _, first)| of == ring && *first == message) {
-                    let pool = i64::from(ring_ref.clause.recipient_limit);
-                    slots += (pool - ring_ref.recipients as i64).max(0);
-                    is_first = true;
-                }
-            }
-            if !is_first {
-                slots -= i64::from(self.messages[message].pending);
-            }
-            let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
-            let room = room.saturating_sub(self.batches.reserved_by_shell);
-            allowed = usize::try_from(slots).unwrap_or_default().min(room);
-        }
+        let Refill { allowed, limit, delay } = self.refill(message);
         let has_nothing = self.messages[message].vertices.is_empty();
-        let is_late = now.since(partial.read_at) >= delay;
-        if allowed == 0 || !(has_nothing || is_late || allowed >= limit as usize) {
+        let is_late = now.since(self.batches.partial[&message].read_at) >= delay;
+        if allowed == 0 || !(has_nothing || is_late || allowed >= limit) {
             return true;
         }
         let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
@@ -52,6 +35,37 @@ impl Scheduler {
         let name = self.messages[message].name.clone();
         self.act(Action::ReadMore { name, portion: Portion { from, at_most } });
         false
+    }
+
+    fn refill(&self, message: MessageId) -> Refill {
+        let Some(limits) = self.limits() else {
+            return Refill { allowed: usize::MAX, limit: 1, delay: Duration::ZERO };
+        };
+        let partial = &self.batches.partial[&message];
+        let (mut limit, mut delay) = (partial.unread_at_most, Duration::MAX);
+        let mut usual = 0;
+        for ring in &partial.rings {
+            let Some(ring_ref) = self.rings.get(*ring) else {
+                continue;
+            };
+            limit = limit.min(ring_ref.clause.refill_limit);
+            delay = delay.min(ring_ref.clause.refill_delay);
+            let mut jobs = self.batches.jobs.range((*ring, 0, MessageId::first())..);
+            // The first of them has all that is left.
+            if jobs.next().is_some_and(|(of, _, first)| of == ring && *first == message) {
+                usual += self.pools(*ring).usual;
+            }
+        }
+        let pending = self.messages[message].pending as usize;
+        // What it has got for preempting others is filled first.
+        let (extra, filled) = (partial.extra(), partial.extra().min(pending));
+        let mut slots = limits.minimum + usual + extra - filled;
+        if usual == 0 {
+            slots = slots.saturating_sub(pending - filled);
+        }
+        let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
+        let room = room.saturating_sub(self.batches.reserved_by_shell);
+        Refill { allowed: slots.min(room), limit: limit as usize, delay }
     }
 
     /// The shell has read more of a message.

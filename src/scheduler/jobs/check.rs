@@ -20,8 +20,9 @@ impl Jobs {
         for (id, job) in self.jobs.iter() {
             assert_eq!(job.key.job, id, "a job has another's key");
             assert_eq!(self.by_message.get(&job.message), Some(&id), "a message has another job");
-            assert!(job.left > 0, "a job has nothing left");
-            assert_eq!(left.get(&id), Some(&job.left), "entries of a job");
+            assert!(job.left > 0 || job.awaits_more(), "a job has nothing left");
+            let entries = left.get(&id).copied().unwrap_or_default();
+            assert_eq!(entries, job.left, "entries of a job");
             let children = children.get(&(id, job.number)).copied().unwrap_or_default();
             assert_eq!(job.children, children, "jobs that have preempted another");
             let has_preempted = job.class == Class::PREEMPTING;

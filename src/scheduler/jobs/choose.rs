@@ -62,7 +62,7 @@ impl Jobs {
         // If it has not earned enough yet, nobody else preempts it either: one that is smaller than the
         // best would always come first.
         let candidate = self.candidate(now, current)?;
-        let needed = self.jobs[candidate].left;
+        let needed = self.jobs[candidate].most_left();
         self.rules.suffices(job.available(), needed).then_some(candidate)
     }
 
@@ -71,13 +71,13 @@ impl Jobs {
         self.rules.cost > 0 && self.rules.is_worth_it(job.total()) && job.key.path.depth() < DEEPEST
     }
 
-    /// How many entries a job will be able to pay for, with what it has and what it may yet earn.
+    /// How many entries a job will be able to pay for, with what it has and what it will yet earn in any case.
     pub(super) fn most_to_pay(&self, job: &Job) -> i64 {
         (i64::from(job.left) + job.available()) / i64::from(self.rules.cost)
     }
 
     /// The best of all jobs that the current one will be able to pay for, with what it has and what it
-    /// may yet earn: the one that is oldest for its size.
+    /// will yet earn in any case: the one that is oldest for its size.
     pub(super) fn candidate(&self, now: Timestamp, current: JobId) -> Option<JobId> {
         let job = &self.jobs[current];
         let most = self.most_to_pay(job);
@@ -109,7 +109,7 @@ impl Jobs {
         let mut seat = seats.first()?;
         for _ in 0..LOOKED_AT {
             let (id, job) = (seat.key.job, &self.jobs[seat.key.job]);
-            if id != current && job.children == 0 && i64::from(job.left) <= most {
+            if id != current && job.children == 0 && i64::from(job.most_left()) <= most {
                 return Some(id);
             }
             let behind = Seat { key: seat.key.clone(), turn: u64::MAX, thread: ThreadId::FIRST };
@@ -120,7 +120,7 @@ impl Jobs {
 
     /// Moves a job directly in front of the current one, which pays for all its entries.
     fn preempt(&mut self, current: JobId, candidate: JobId) {
-        let entries = self.jobs[candidate].left;
+        let entries = self.jobs[candidate].most_left();
         let parent = &mut self.jobs[current];
         let key = Key {
             path: parent.key.path.child(parent.preempted()),
@@ -133,8 +133,9 @@ impl Jobs {
         ledger.spent += i64::from(entries) * i64::from(self.rules.cost);
         let number = parent.number;
         self.move_entries(candidate, Class::PREEMPTING, key);
-        let fare = Fare { parent: current, number, paid: entries, used: 0 };
+        let fare = Fare { parent: current, number, paid: entries, used: 0, awaits_more: false };
         self.jobs[candidate].ledger_mut().fare = Some(fare);
+        self.preempting = Some(self.jobs[candidate].message);
     }
 
     /// The jobs, first to last, each with what is left of it. Not for every day: it goes through all.

@@ -36,12 +36,14 @@ pub struct Job {
     pub key: Key,
     /// The class it has its entries under.
     pub class: Class,
-    /// The number of entries that it was classed by.
+    /// The number of entries that it was classed by: all that there may be.
     pub size: u32,
     /// Its entry, as long as it has no more than one. Most have never more.
     pub only: Option<(ThreadId, VertexId)>,
     /// Entries that are due.
     pub left: u32,
+    /// How many more there may be at the most: recipients of its message that are not in memory.
+    pub unread: u32,
     /// Entries that were given to agents.
     pub selected: u32,
     /// How many jobs that have preempted it are still there.
@@ -72,6 +74,8 @@ pub struct Fare {
     pub paid: u32,
     /// How many have been given to agents since.
     pub used: u32,
+    /// More of the message is being read: its job keeps its place even while nothing of it is due.
+    pub awaits_more: bool,
 }
 
 impl Rules {
@@ -108,9 +112,19 @@ impl Rules {
 }
 
 impl Job {
-    /// Entries it has and had since it came.
+    /// Entries it has and had since it came, and those that may come.
     pub fn total(&self) -> u32 {
-        self.selected.saturating_add(self.left)
+        self.selected.saturating_add(self.most_left())
+    }
+
+    /// Entries that it may still have to do: those that are due, and those that may come.
+    pub fn most_left(&self) -> u32 {
+        self.left.saturating_add(self.unread)
+    }
+
+    /// Whether it keeps its place although nothing of it may be due.
+    pub fn awaits_more(&self) -> bool {
+        self.unread > 0 && self.fare().is_some_and(|fare| fare.awaits_more)
     }
 
     /// What it may yet spend, in entries: as many as were given to agents, less what was spent.
@@ -140,7 +154,6 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_job_is_small() {
-        assert!(size_of::<Job>() <= 80);
-        assert!(size_of::<Option<Job>>() <= 80);
+        assert!(size_of::<Option<Job>>() <= 88);
     }
 }

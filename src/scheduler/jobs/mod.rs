@@ -13,6 +13,10 @@
 //! logarithm of their number, and with the number of classes of sizes, of which there are two hundred
 //! at most and mostly a few.
 //!
+//! Of a message that is not in memory as a whole it is told how many recipients are unread. They count as
+//! entries of one that wants to preempt another, and not of one that is to be preempted: so nobody gets
+//! more than was earned.
+//!
 //! What it knows of the rest of the core are the numbers of messages, threads and vertices.
 
 mod check;
@@ -64,6 +68,20 @@ pub struct Jobs {
     next_number: u64,
     /// The ring ends, and its threads leave one after the other.
     is_ending: bool,
+    /// Whose job has preempted another since that was asked last.
+    #[serde(skip)]
+    preempting: Option<MessageId>,
+}
+
+/// What is known of a message of which entries become due.
+#[derive(Clone, Copy)]
+pub struct Newcomer {
+    /// When it arrived, as far as that decides about its turn.
+    pub arrival: Timestamp,
+    /// Which of several that came at the same time.
+    pub sequence: u64,
+    /// How many of its recipients are not in memory, at the most.
+    pub unread: u32,
 }
 
 impl Jobs {
@@ -78,15 +96,15 @@ impl Jobs {
             last: None,
             next_number: 0,
             is_ending: false,
+            preempting: None,
         }
     }
 
-    /// Entries of a message become due. `arrival` is when it arrived, as far as that decides about its
-    /// turn, and which of several that came at the same time; it counts if the message has no job yet.
+    /// Entries of a message become due. What is known of it counts if it has no job yet.
     pub fn join(
         &mut self,
         message: MessageId,
-        arrival: (Timestamp, u64),
+        newcomer: Newcomer,
         entries: &[(ThreadId, VertexId)],
     ) {
         if entries.is_empty() || self.is_ending {
@@ -95,13 +113,14 @@ impl Jobs {
         let count = entries.len() as u32;
         let id = match self.by_message.get(&message) {
             Some(id) => *id,
-            None => self.begin(message, arrival, count),
+            None => self.begin(message, newcomer, count),
         };
         let job = &self.jobs[id];
         let (left, size) = (job.left + count, job.size);
+        let most = left.saturating_add(job.unread);
         // Of what comes in little by little each entry is moved to another class a few times at most.
-        if left >= size.saturating_mul(2) || (left > size && left <= 4) {
-            self.class_anew(id, left);
+        if most >= size.saturating_mul(2) || (most > size && most <= 4) {
+            self.class_anew(id, most);
         }
         let job = &mut self.jobs[id];
         job.left = left;
@@ -120,10 +139,11 @@ impl Jobs {
         }
     }
 
-    fn begin(&mut self, message: MessageId, arrival: (Timestamp, u64), size: u32) -> JobId {
+    fn begin(&mut self, message: MessageId, newcomer: Newcomer, entries: u32) -> JobId {
         let number = self.next_number;
         self.next_number += 1;
-        let (arrival, sequence) = arrival;
+        let Newcomer { arrival, sequence, unread } = newcomer;
+        let size = entries.saturating_add(unread);
         let key = Key { arrival, sequence, path: Path::default(), job: JobId::FIRST };
         let id = self.jobs.insert(Job {
             message,
@@ -133,6 +153,7 @@ impl Jobs {
             size,
             only: None,
             left: 0,
+            unread,
             selected: 0,
             children: 0,
             ledger: None,
@@ -143,6 +164,36 @@ impl Jobs {
         id
     }
 
+    /// So many recipients of a message are not in memory, at the most. A job that turns out to be smaller
+    /// than it was thought to be may be a candidate that it was not before.
+    pub fn expect(&mut self, message: MessageId, unread: u32) {
+        let Some(id) = self.by_message.get(&message).copied().filter(|_| !self.is_ending) else {
+            return;
+        };
+        let job = &mut self.jobs[id];
+        job.unread = unread;
+        let (most, size) = (job.most_left(), job.size);
+        if most >= size.saturating_mul(2) || (most <= size / 2 && job.left <= MOST_CLASSED_ANEW) {
+            self.class_anew(id, most);
+        }
+        self.end_if_done(id);
+    }
+
+    /// More is going to be read of a message that has preempted another. Its job keeps its place until
+    /// [`expect`](Self::expect) says that nothing more comes.
+    pub fn await_more(&mut self, message: MessageId) {
+        let id = self.by_message.get(&message);
+        let ledger = id.and_then(|id| self.jobs[*id].ledger.as_mut());
+        if let Some(fare) = ledger.and_then(|ledger| ledger.fare.as_mut()) {
+            fare.awaits_more = true;
+        }
+    }
+
+    /// The message whose job has preempted another since this was asked last.
+    pub fn take_preempting(&mut self) -> Option<MessageId> {
+        self.preempting.take()
+    }
+
     /// An entry is due no more, but no agent has got it.
     pub fn leave(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
         if self.is_ending {
@@ -150,6 +201,9 @@ impl Jobs {
         }
         let id = self.by_message[&message];
         self.take_out(id, thread, vertex);
+        if self.jobs[id].left == 0 {
+            self.end(id);
+        }
     }
 
     /// An entry is given to an agent.
@@ -160,6 +214,14 @@ impl Jobs {
         self.use_fare(id);
         self.index.served(thread);
         self.take_out(id, thread, vertex);
+        self.end_if_done(id);
+    }
+
+    fn end_if_done(&mut self, id: JobId) {
+        let job = &self.jobs[id];
+        if job.left == 0 && !job.awaits_more() {
+            self.end(id);
+        }
     }
 
     fn take_out(&mut self, id: JobId, thread: ThreadId, vertex: VertexId) {
@@ -168,9 +230,6 @@ impl Jobs {
         self.index.remove(thread, job.class, &job.key, vertex);
         if self.jobs[id].only.take().is_none() {
             self.entries.remove(&(id, thread, vertex));
-        }
-        if self.jobs[id].left == 0 {
-            self.end(id);
         }
     }
 
@@ -196,9 +255,10 @@ impl Jobs {
         let left_behind = self.jobs.get(last).filter(|job| {
             job.number == number
                 && job.class != Class::PREEMPTING
-                && job.left <= (job.size / 2).min(MOST_CLASSED_ANEW)
+                && job.most_left() <= job.size / 2
+                && job.left <= MOST_CLASSED_ANEW
         });
-        if let Some(left) = left_behind.map(|job| job.left) {
+        if let Some(left) = left_behind.map(|job| job.most_left()) {
             self.class_anew(last, left);
         }
     }

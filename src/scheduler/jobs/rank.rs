@@ -91,13 +91,13 @@ impl Jobs {
             && waiting != current
             && waiting_job.class != Class::PREEMPTING
             && waiting_job.children == 0
-            && i64::from(waiting_job.left) <= self.most_to_pay(job);
+            && i64::from(waiting_job.most_left()) <= self.most_to_pay(job);
         let candidate = may_be_preempted.then(|| self.candidate(now, current)).flatten();
         Current {
             message: job.message,
             due: job.left,
             slots: self.slots(job),
-            needed: can_preempt.then(|| self.rules.slots_needed(waiting_job.left)),
+            needed: can_preempt.then(|| self.rules.slots_needed(waiting_job.most_left())),
             candidate: candidate.map(|candidate| self.jobs[candidate].message),
         }
     }

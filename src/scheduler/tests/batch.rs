@@ -16,7 +16,8 @@ fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Ar
         offsets: offsets.to_vec(),
     });
     let arrival = arrival(1, groups.collect(), START, world.now);
-    Arrival { unread, recipients: 9, ..arrival }
+    let unread_at_most = if unread.is_some() { 9 } else { 0 };
+    Arrival { unread, unread_at_most, recipients: 9, ..arrival }
 }
 
 fn asked(world: &mut World) -> Vec<Portion> {

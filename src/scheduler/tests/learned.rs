@@ -10,7 +10,7 @@ const CF: &str =
 fn lessons(world: &World) -> Vec<Learned> {
     let (mut lessons, mut all) = (Lessons::default(), Vec::new());
     while !lessons.are_over() {
-        lessons.tell(&world.core, 1, |learned| all.push(learned));
+        lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
     }
     all
 }

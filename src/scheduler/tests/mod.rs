@@ -2,6 +2,7 @@
 
 mod agents;
 mod batch;
+mod extra;
 mod feeding;
 mod jobs;
 mod learned;
@@ -11,6 +12,7 @@ mod orders;
 mod outcomes;
 mod reload;
 mod rest;
+mod resting_threads;
 mod status;
 mod windows;
 
@@ -236,6 +238,7 @@ pub fn arrival(
         groups,
         locked: Vec::new(),
         unread: None,
+        unread_at_most: 0,
         is_part: false,
     }
 }

@@ -1,6 +1,7 @@
 //! Messages that leave memory while others wait for room.
 
 use super::*;
+use crate::scheduler::learned::{Learned, Lessons, Resting};
 
 const CF: &str = "PARAMmessage-active-limit=2\nc/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 \
                   expiry=1h\n\tcommand=x\nq/*\n\tqueueonly\n\tcommand=x\n";
@@ -124,4 +125,49 @@ fn a_message_that_is_gone_is_not_counted_any_more() {
     assert_eq!(world.core.resting_recipients(), 1);
     world.message(9, &["c/b.test"]);
     assert_eq!(world.shows(9).len(), 1);
+}
+
+/// What somebody keeps of messages that rest.
+struct Shelf(BTreeMap<u64, Rested>);
+
+impl Resting for Shelf {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])> {
+        let (number, rested) = self.0.range(number.map_or(0, |n| n + 1)..).next()?;
+        Some((*number, rested.modified, &rested.vertices))
+    }
+}
+
+fn lessons(world: &World, resting: &dyn Resting) -> Vec<Learned> {
+    let (mut lessons, mut all) = (Lessons::default(), Vec::new());
+    while !lessons.are_over() {
+        lessons.tell(&world.core, resting, 1, |learned| all.push(learned));
+    }
+    all
+}
+
+#[test]
+fn what_was_learned_of_messages_that_rest_survives_a_restart() {
+    let mut world = crowded();
+    let shelf = Shelf(rested(&mut world).into_iter().map(|(n, _, rested)| (n, rested)).collect());
+    let all = lessons(&world, &shelf);
+    let is_rest = |learned: &&Learned| matches!(learned, Learned::Rest(_));
+    assert_eq!(all.iter().filter(is_rest).count(), 2);
+    let mut heir = World::new(CF);
+    heir.now = world.now + Duration::from_secs(10);
+    // It has texts of its own by then.
+    heir.core.keep_text(&vertex::Diagnosis::of_scheduler("something else"));
+    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
+    // It ends before it has seen them.
+    let all = lessons(&heir, &());
+    assert_eq!(all.iter().filter(is_rest).count(), 2);
+    let mut heir = World::new(CF);
+    heir.now = world.now + Duration::from_secs(20);
+    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
+    heir.message_of_age(1, &["c/a.test", "c/b.test"], Duration::from_secs(20));
+    // The number was given to another message.
+    heir.message_of_age(2, &["c/a.test"], Duration::from_secs(5));
+    assert_eq!(heir.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
+    assert!(heir.shows(1)[1].ends_with("tries=0 "), "{:?}", heir.shows(1));
+    assert_eq!(heir.shows(2), ["c/a.test Retry(40) tries=0 "]);
+    assert_eq!(lessons(&heir, &()).iter().filter(is_rest).count(), 0, "they are in memory");
 }

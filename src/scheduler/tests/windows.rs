@@ -321,7 +321,7 @@ fn windows_survive_a_restart() {
     let mut lessons = crate::scheduler::learned::Lessons::default();
     let mut all = Vec::new();
     while !lessons.are_over() {
-        lessons.tell(&world.core, 10, |learned| all.push(learned));
+        lessons.tell(&world.core, &(), 10, |learned| all.push(learned));
     }
     let mut world = World::new(STEERED);
     all.into_iter().for_each(|learned| world.tell(Event::Learned(learned)));

@@ -167,6 +167,14 @@ impl Scheduler {
         }
     }
 
+    /// A new thread is to be tried that was dead when it was last known. If others share its window, they know
+    /// better.
+    pub(in super::super) fn probe_if_dead(&mut self, thread: ThreadId) {
+        if self.is_alone_in_window(thread) {
+            self.resume_window(thread);
+        }
+    }
+
     fn log_feedback(
         &mut self,
         thread: ThreadId,

@@ -237,6 +237,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether no other thread shares the window of a thread, if it has one.
+    pub(super) fn is_alone_in_window(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.members.len() == 1)
+    }
+
     /// Sees to it that a thread has the window that its clause asks for, if it asks for one.
     pub(super) fn settle_window(&mut self, now: Timestamp, thread: ThreadId) {
         let flow = self.flow(thread);

@@ -84,10 +84,9 @@ impl Scheduler {
     }
 
     /// The relay of a thread, if it is known and of use.
-    pub(in super::super) fn learned_relay(&self, thread: ThreadId) -> Option<String> {
+    pub(in super::super) fn learned_relay(&self, thread: ThreadId) -> Option<&[u8]> {
         let relay = self.windows.relays.of(&self.threads[thread].destination);
-        let relay = relay.filter(|_| self.flow(thread).key.is_some())?;
-        String::from_utf8(relay.to_vec()).ok()
+        relay.filter(|_| self.flow(thread).key.is_some())
     }
 }
 

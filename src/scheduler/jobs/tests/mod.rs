@@ -44,6 +44,11 @@ impl Ring {
 
     /// A message comes, a second after the last, with one entry for each of these threads.
     pub fn comes(&mut self, message: usize, threads: &[usize]) {
+        self.comes_in_part(message, threads, 0);
+    }
+
+    /// The same, with some recipients that are not in memory.
+    pub fn comes_in_part(&mut self, message: usize, threads: &[usize], unread: u32) {
         self.now += Duration::from_secs(1);
         let mut entries = Vec::new();
         for number in threads {
@@ -51,7 +56,8 @@ impl Ring {
             self.vertices += 1;
             *self.due.entry(*number).or_default() += 1;
         }
-        self.jobs.join(MessageId::from_index(message), (self.now, message as u64), &entries);
+        let newcomer = Newcomer { arrival: self.now, sequence: message as u64, unread };
+        self.jobs.join(MessageId::from_index(message), newcomer, &entries);
         threads.iter().for_each(|number| self.look_at(*number));
     }
 

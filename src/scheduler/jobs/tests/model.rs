@@ -2,7 +2,7 @@
 //! bound on what preemption does to a job.
 
 use super::{Rules, START, thread};
-use crate::scheduler::jobs::{Jobs, MOST_CLASSED_ANEW};
+use crate::scheduler::jobs::{Jobs, MOST_CLASSED_ANEW, Newcomer};
 use crate::scheduler::message::MessageId;
 use crate::scheduler::vertex::VertexId;
 use crate::time::Timestamp;
@@ -22,6 +22,8 @@ struct Plain {
     arrival: Timestamp,
     /// Thread and vertex of what is due.
     entries: Vec<(usize, usize)>,
+    /// How many more may come.
+    unread: usize,
     size: usize,
     selected: i64,
     spent: i64,
@@ -39,6 +41,12 @@ struct Model {
     last: Option<usize>,
 }
 
+impl Plain {
+    fn most_left(&self) -> usize {
+        self.entries.len() + self.unread
+    }
+}
+
 impl Model {
     fn position(&self, message: usize) -> Option<usize> {
         self.list.iter().position(|job| job.message == message)
@@ -54,7 +62,7 @@ impl Model {
         let Some(candidate) = self.candidate(now, current) else {
             return Some(self.list[current].message);
         };
-        let entries = self.list[candidate].entries.len() as i64;
+        let entries = self.list[candidate].most_left() as i64;
         let parent = &mut self.list[current];
         parent.spent += entries * i64::from(self.rules.cost);
         parent.children += 1;
@@ -70,7 +78,8 @@ impl Model {
         let (cost, minimum) = (i64::from(self.rules.cost), i64::from(self.rules.minimum));
         let job = &self.list[current];
         let (left, available) = (job.entries.len() as i64, job.selected - job.spent);
-        if cost == 0 || available <= 0 || job.selected + left < minimum * cost {
+        let total = job.selected + job.most_left() as i64;
+        if cost == 0 || available <= 0 || total < minimum * cost {
             return None;
         }
         let most = (left + available) / cost;
@@ -78,7 +87,7 @@ impl Model {
         for size in 1..=LARGEST.min(most.max(0) as usize) {
             let fits = |index: &&usize| {
                 let job = &self.list[**index];
-                **index != current && job.children == 0 && job.entries.len() as i64 <= most
+                **index != current && job.children == 0 && job.most_left() as i64 <= most
             };
             let visible = self.visible(size);
             let Some(index) = visible.iter().take(4).find(fits) else {
@@ -91,7 +100,7 @@ impl Model {
             }
         }
         let (best, _) = best?;
-        let entries = self.list[best].entries.len() as i64;
+        let entries = self.list[best].most_left() as i64;
         let percent = i64::from(100 - self.rules.discount);
         let has = (available + i64::from(self.rules.loan) * cost) * 100;
         (has >= entries * cost * percent).then_some(best)
@@ -113,9 +122,9 @@ impl Model {
             && let Some(index) = self.position(last)
         {
             let job = &mut self.list[index];
-            let few = (job.size / 2).min(MOST_CLASSED_ANEW as usize);
-            if !job.has_preempted && job.entries.len() <= few {
-                job.size = job.entries.len();
+            let is_small = job.entries.len() <= MOST_CLASSED_ANEW as usize;
+            if !job.has_preempted && job.most_left() <= job.size / 2 && is_small {
+                job.size = job.most_left();
             }
         }
         let index = self.position(message).expect("the job is there");
@@ -149,6 +158,11 @@ impl Model {
     }
 }
 
+/// A message that comes now.
+fn newcomer(arrival: Timestamp, unread: usize) -> Newcomer {
+    Newcomer { arrival, sequence: 0, unread: unread as u32 }
+}
+
 fn random_rules(random: &mut Rng) -> Rules {
     Rules {
         cost: random.u32(0..6),
@@ -179,6 +193,7 @@ fn decisions_are_those_of_a_plain_list() {
                     messages += 1;
                     let size = random.usize(1..=LARGEST);
                     let size = if random.bool() { size } else { size.min(3) };
+                    let unread = if random.bool() { 0 } else { random.usize(0..=LARGEST - size) };
                     let entries: Vec<(usize, usize)> = (0..size)
                         .map(|index| (random.usize(0..THREADS), vertices + index))
                         .collect();
@@ -187,12 +202,13 @@ fn decisions_are_those_of_a_plain_list() {
                         .iter()
                         .map(|(of, vertex)| (thread(*of), VertexId::from_index(*vertex)))
                         .collect();
-                    jobs.join(MessageId::from_index(messages), (now, 0), &ids);
+                    jobs.join(MessageId::from_index(messages), newcomer(now, unread), &ids);
                     model.list.push(Plain {
                         message: messages,
                         arrival: now,
-                        size,
+                        size: size + unread,
                         entries,
+                        unread,
                         selected: 0,
                         spent: 0,
                         children: 0,
@@ -216,6 +232,16 @@ fn decisions_are_those_of_a_plain_list() {
                     let vertex = VertexId::from_index(entry.1);
                     jobs.leave(MessageId::from_index(message), thread(entry.0), vertex);
                     model.leave(message, entry);
+                }
+                6 if !model.list.is_empty() => {
+                    let job = random.usize(0..model.list.len());
+                    let job = &mut model.list[job];
+                    job.unread = random.usize(0..=job.unread);
+                    if job.most_left() <= job.size / 2 {
+                        job.size = job.most_left();
+                    }
+                    let message = MessageId::from_index(job.message);
+                    jobs.expect(message, job.unread as u32);
                 }
                 _ => {
                     let preferred = random.usize(0..THREADS);
@@ -273,7 +299,7 @@ fn no_job_takes_longer_than_the_bound() {
                     .collect();
                 let message = MessageId::from_index(messages);
                 of_vertex.resize(of_vertex.len() + size, message);
-                jobs.join(message, (now, 0), &entries);
+                jobs.join(message, newcomer(now, 0), &entries);
                 entries.iter().for_each(|(thread, _)| jobs.set_ready(*thread, true));
             }
             let (of, vertex) = jobs.choose(now, None).expect("there is work");

@@ -1,6 +1,6 @@
 //! The delivery sequences of the document "Postfix Queue Scheduler".
 
-use super::{Ring, Rules, rules};
+use super::{MessageId, Ring, Rules, rules};
 
 /// "If we have one four-recipient mail followed by four one recipients mail".
 #[test]
@@ -121,4 +121,50 @@ fn unused_slots_are_given_back() {
     let parent = ring.jobs.in_order()[0];
     assert_eq!((parent.message.index(), parent.available()), (1, 2));
     assert_eq!(parent.children, 0);
+}
+
+/// What is unread counts for one that wants to preempt, and not for one that is to be preempted; what turns
+/// out not to be there is not paid for.
+#[test]
+fn what_is_unread_counts_against_its_message() {
+    let mut ring = Ring::new(rules(2));
+    ring.comes_alone(1, 20);
+    ring.comes_in_part(2, &[2000, 2001], 2);
+    assert_eq!(ring.sequence(9), "111111112");
+    assert_eq!(ring.jobs.take_preempting().map(|message| message.index()), Some(2));
+    assert_eq!(ring.sequence(1), "2");
+    let first = ring.jobs.in_order()[0];
+    assert_eq!((first.message.index(), first.available()), (1, 4), "two entries did not come");
+    // The first cannot earn enough for so many as may come, until it is known how many they are.
+    ring.comes_in_part(3, &[3000, 3001, 3002], 20);
+    assert_eq!(ring.sequence(2), "11");
+    ring.jobs.expect(MessageId::from_index(3), 0);
+    ring.jobs.check();
+    assert_eq!(ring.sequence(13), "3331111111111");
+    // Nothing more comes of the current one that is in memory: it cannot pay.
+    ring.comes_in_part(4, &[4000, 4001], 1000);
+    ring.comes_alone(5, 2);
+    assert_eq!(ring.sequence(4), "4455");
+}
+
+/// A job that has preempted another keeps its place while more of its message is read.
+#[test]
+fn who_preempts_keeps_its_place_while_more_is_read() {
+    let mut ring = Ring::new(rules(2));
+    ring.comes_alone(1, 20);
+    ring.comes_in_part(2, &[2000], 3);
+    assert_eq!(ring.sequence(8), "11111111");
+    assert_eq!(ring.sequence(1), "2");
+    let message = MessageId::from_index(2);
+    // Nobody has said that more would come: the rest of what was paid is given back.
+    assert_eq!((ring.order(), ring.jobs.in_order()[0].available()), ("1".to_string(), 6));
+    ring.comes_in_part(2, &[2001], 2);
+    assert!(ring.jobs.choose(ring.now, None).is_some(), "it preempts");
+    ring.jobs.await_more(message);
+    assert_eq!(ring.sequence(2), "21");
+    assert_eq!(ring.order(), "2--1");
+    ring.comes_in_part(2, &[2002, 2003], 0);
+    ring.jobs.expect(message, 0);
+    assert_eq!(ring.sequence(3), "221");
+    assert_eq!(ring.jobs.in_order()[0].children, 0);
 }

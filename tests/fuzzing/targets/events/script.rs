@@ -216,6 +216,7 @@ impl Script<'_> {
             groups,
             locked: Vec::new(),
             unread: None,
+            unread_at_most: 0,
             is_part: false,
         });
     }

@@ -4,6 +4,12 @@
 //!
 //! None of it is needed: what is missing or does not fit is as if it had never been tried.
 
+mod lessons;
+mod rests;
+
+pub use lessons::Lessons;
+pub use rests::{LearnedRest, LearnedText, Resting};
+
 use super::Scheduler;
 use super::contact::Contact;
 use super::destination::Destination;
@@ -16,7 +22,6 @@ use crate::config::Clause;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,6 +37,10 @@ pub enum Learned {
     Thread(LearnedThread),
     /// About the recipients of one message in a thread.
     Vertex(LearnedVertex),
+    /// What was said of messages that rest.
+    Text(LearnedText),
+    /// About a message that rests.
+    Rest(LearnedRest),
 }
 
 /// When a thread is tried again.
@@ -81,6 +90,7 @@ pub struct Memory {
     vertices: BTreeMap<(u64, Destination), Remembered>,
     /// Where one text was said of many, it is kept once.
     texts: HashMap<String, Rc<Diagnosis>>,
+    rests: rests::RememberedRests,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -94,6 +104,8 @@ impl Scheduler {
     pub(super) fn remember(&mut self, learned: Learned) {
         let memory = self.memory.get_or_insert_default();
         match learned {
+            Learned::Text(text) => memory.rests.remember_text(text, &mut self.rests),
+            Learned::Rest(rest) => memory.rests.remember(rest),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
                 memory.threads.insert(key, thread);
@@ -143,7 +155,20 @@ impl Scheduler {
             block: learned.block.filter(|_| wakeup.is_some()),
             contact: if learned.answered { Contact::MADE } else { Contact::NONE },
         };
+        if wakeup.is_none() && learned.block == Some(Block::Dead) {
+            self.threads[thread].retry.block = learned.block;
+            self.probe_if_dead(thread);
+            self.threads[thread].retry.wake();
+        }
         self.set_thread_timer(thread);
+    }
+
+    /// Forgets what nobody has asked for; not while files wait for room that may be about it.
+    pub(super) fn memory_timer(&mut self, now: Timestamp) {
+        match self.outside().0 {
+            true => self.begin_to_forget(now),
+            false => self.memory = None,
+        }
     }
 
     /// Whether a vertex was tried before this scheduler's life. Its tries are counted on.
@@ -180,22 +205,8 @@ impl Scheduler {
 
     fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
         let thread = self.threads.get(id)?;
-        let (channel, host) = names(&thread.destination)?;
-        let Retry { wakeup, index, block, contact, .. } = thread.retry;
-        let answered = contact.is_good();
-        let is_new = wakeup.is_none() && index == 0;
         let (window, relay) = (self.learned_window(id), self.learned_relay(id));
-        let is_new = is_new && window.is_none() && relay.is_none();
-        (!is_new).then_some(LearnedThread {
-            channel,
-            host,
-            index,
-            wakeup,
-            block,
-            answered,
-            window,
-            relay,
-        })
+        LearnedThread::new(&thread.destination, &thread.retry, window, relay)
     }
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
@@ -210,112 +221,23 @@ impl Scheduler {
     }
 }
 
-/// Goes through everything that was learned, some at a time, while the queue goes on changing.
-#[derive(Default)]
-pub struct Lessons {
-    stage: Stage,
-}
-
-#[derive(Default)]
-enum Stage {
-    #[default]
-    Begin,
-    /// The threads that were there in the beginning, as long as they are not told.
-    Threads(Vec<ThreadId>),
-    /// The message of this number or the next higher one, of which so many vertices were told.
-    Messages(u64, usize),
-    /// What is remembered of threads behind this one.
-    OldThreads(Option<Destination>),
-    /// What is remembered of vertices behind this one.
-    OldVertices(Option<(u64, Destination)>),
-    Over,
-}
-
-impl Lessons {
-    /// Whether everything has been told.
-    pub fn are_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
+impl LearnedThread {
+    /// What was learned of a thread, if there is anything.
+    pub(super) fn new(
+        destination: &Destination,
+        retry: &Retry,
+        window: Option<u32>,
+        relay: Option<&[u8]>,
+    ) -> Option<LearnedThread> {
+        let (channel, host) = names(destination)?;
+        let Retry { wakeup, index, block, contact, .. } = *retry;
+        let relay = relay.and_then(|relay| String::from_utf8(relay.to_vec()).ok());
+        let is_new = wakeup.is_none() && index == 0 && window.is_none() && relay.is_none();
+        let answered = contact.is_good();
+        let learned =
+            LearnedThread { channel, host, index, wakeup, block, answered, window, relay };
+        (!is_new).then_some(learned)
     }
-
-    /// Tells on: what was learned about so many threads or vertices at most.
-    pub fn tell(&mut self, scheduler: &Scheduler, count: usize, mut tell: impl FnMut(Learned)) {
-        let memory = scheduler.memory.as_ref();
-        self.stage = match std::mem::take(&mut self.stage) {
-            Stage::Begin => {
-                Stage::Threads(scheduler.threads.iter().map(|(thread, _)| thread).collect())
-            }
-            Stage::Threads(mut left) => {
-                let batch = left.split_off(left.len().saturating_sub(count));
-                let learned = batch.iter().filter_map(|thread| scheduler.learned_thread(*thread));
-                learned.map(Learned::Thread).for_each(tell);
-                if left.is_empty() { Stage::Messages(0, 0) } else { Stage::Threads(left) }
-            }
-            Stage::Messages(number, told) => {
-                tell_messages(scheduler, (number, told), count, &mut tell)
-            }
-            Stage::OldThreads(last) => {
-                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let old = memory.into_iter().flat_map(|memory| {
-                    memory.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count)
-                });
-                let mut end = None;
-                old.for_each(|(key, thread)| {
-                    end = Some(key.clone());
-                    tell(Learned::Thread(thread.clone()));
-                });
-                if end.is_some() { Stage::OldThreads(end) } else { Stage::OldVertices(None) }
-            }
-            Stage::OldVertices(last) => {
-                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let old = memory
-                    .into_iter()
-                    .flat_map(|memory| memory.vertices.range((from, Bound::Unbounded)).take(count));
-                let mut end = None;
-                old.for_each(|(key, old)| {
-                    end = Some(key.clone());
-                    old.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
-                });
-                if end.is_some() { Stage::OldVertices(end) } else { Stage::Over }
-            }
-            Stage::Over => Stage::Over,
-        };
-    }
-}
-
-/// Tells of the vertices of some messages, `count` of them at most.
-fn tell_messages(
-    scheduler: &Scheduler,
-    (mut number, mut told): (u64, usize),
-    count: usize,
-    tell: &mut impl FnMut(Learned),
-) -> Stage {
-    let mut left = count;
-    while left > 0 {
-        let Some(message) = scheduler.messages.at_or_after(number) else {
-            return Stage::OldThreads(None);
-        };
-        let message = &scheduler.messages[message];
-        if message.name.number() != number {
-            (number, told) = (message.name.number(), 0);
-        }
-        let vertices = message.vertices.iter(&scheduler.vertices).skip(told).take(left);
-        let mut seen = 0;
-        for vertex in vertices {
-            seen += 1;
-            scheduler.learned_vertex(vertex).map(Learned::Vertex).into_iter().for_each(&mut *tell);
-        }
-        told += seen;
-        if seen < left {
-            // That was all of it.
-            let Some(next) = number.checked_add(1) else {
-                return Stage::OldThreads(None);
-            };
-            (number, told) = (next, 0);
-        }
-        // A message without any counts, too.
-        left -= seen.max(1).min(left);
-    }
-    Stage::Messages(number, told)
 }
 
 impl Remembered {
@@ -327,7 +249,7 @@ impl Remembered {
     }
 }
 
-fn text_of(diagnosis: Option<&Rc<Diagnosis>>) -> String {
+pub(super) fn text_of(diagnosis: Option<&Rc<Diagnosis>>) -> String {
     let text = diagnosis.map(|diagnosis| String::from_utf8_lossy(&diagnosis.message).into_owned());
     text.unwrap_or_default()
 }

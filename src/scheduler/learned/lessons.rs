@@ -1,0 +1,156 @@
+//! Telling what was learned, some at a time.
+
+use super::super::Scheduler;
+use super::super::destination::Destination;
+use super::super::thread::ThreadId;
+use super::Learned;
+use super::rests::{Resting, Telling};
+use std::ops::Bound;
+
+/// Goes through everything that was learned, some at a time, while the queue goes on changing.
+#[derive(Default)]
+pub struct Lessons {
+    stage: Stage,
+    rests: Telling,
+}
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    Begin,
+    /// The threads that were there in the beginning, as long as they are not told.
+    Threads(Vec<ThreadId>),
+    /// Threads behind this one that only messages at rest go to.
+    RestingThreads(Option<Destination>),
+    /// The message of this number or the next higher one, of which so many vertices were told.
+    Messages(u64, usize),
+    /// What is remembered of threads behind this one.
+    OldThreads(Option<Destination>),
+    /// What is remembered of vertices behind this one.
+    OldVertices(Option<(u64, Destination)>),
+    /// So many texts of messages that rest were told.
+    Texts(usize),
+    /// Messages behind this one that rest.
+    Rests(Option<u64>),
+    /// What is remembered of messages behind this one that have rested.
+    OldRests(Option<u64>),
+    Over,
+}
+
+impl Lessons {
+    /// Whether everything has been told.
+    pub fn are_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Tells on: what was learned about so many threads, vertices or messages at most. `resting` knows the
+    /// messages that rest.
+    pub fn tell(
+        &mut self,
+        scheduler: &Scheduler,
+        resting: &dyn Resting,
+        count: usize,
+        mut tell: impl FnMut(Learned),
+    ) {
+        let memory = scheduler.memory.as_ref();
+        self.stage = match std::mem::take(&mut self.stage) {
+            Stage::Begin => {
+                Stage::Threads(scheduler.threads.iter().map(|(thread, _)| thread).collect())
+            }
+            Stage::Threads(mut left) => {
+                let batch = left.split_off(left.len().saturating_sub(count));
+                let learned = batch.iter().filter_map(|thread| scheduler.learned_thread(*thread));
+                learned.map(Learned::Thread).for_each(tell);
+                if left.is_empty() { Stage::RestingThreads(None) } else { Stage::Threads(left) }
+            }
+            Stage::RestingThreads(last) => {
+                match scheduler.tell_of_resting_threads(last.as_ref(), count, &mut tell) {
+                    None => Stage::Messages(0, 0),
+                    last => Stage::RestingThreads(last),
+                }
+            }
+            Stage::Messages(number, told) => {
+                tell_messages(scheduler, (number, told), count, &mut tell)
+            }
+            Stage::OldThreads(last) => {
+                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+                let old = memory.into_iter().flat_map(|memory| {
+                    memory.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count)
+                });
+                let mut end = None;
+                old.for_each(|(key, thread)| {
+                    end = Some(key.clone());
+                    tell(Learned::Thread(thread.clone()));
+                });
+                if end.is_some() { Stage::OldThreads(end) } else { Stage::OldVertices(None) }
+            }
+            Stage::OldVertices(last) => {
+                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+                let old = memory
+                    .into_iter()
+                    .flat_map(|memory| memory.vertices.range((from, Bound::Unbounded)).take(count));
+                let mut end = None;
+                old.for_each(|(key, old)| {
+                    end = Some(key.clone());
+                    old.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
+                });
+                if end.is_some() { Stage::OldVertices(end) } else { Stage::Texts(0) }
+            }
+            Stage::Texts(told) => {
+                let texts = scheduler.resting_texts(told, count);
+                texts.map(Learned::Text).for_each(&mut tell);
+                let next = told + count;
+                let is_end = scheduler.resting_texts(next, 1).next().is_none();
+                if is_end { Stage::Rests(None) } else { Stage::Texts(next) }
+            }
+            Stage::Rests(last) => match self.rests.tell(resting, last, count, &mut tell) {
+                None => Stage::OldRests(None),
+                last => Stage::Rests(last),
+            },
+            Stage::OldRests(last) => {
+                let old = memory.map(|memory| &memory.rests as &dyn Resting).unwrap_or(&());
+                match self.rests.tell(old, last, count, &mut tell) {
+                    None => Stage::Over,
+                    last => Stage::OldRests(last),
+                }
+            }
+            Stage::Over => Stage::Over,
+        };
+    }
+}
+
+/// Tells of the vertices of some messages, `count` of them at most.
+fn tell_messages(
+    scheduler: &Scheduler,
+    (mut number, mut told): (u64, usize),
+    count: usize,
+    tell: &mut impl FnMut(Learned),
+) -> Stage {
+    let mut left = count;
+    while left > 0 {
+        let Some(message) = scheduler.messages.at_or_after(number) else {
+            return Stage::OldThreads(None);
+        };
+        let message = &scheduler.messages[message];
+        if message.name.number() != number {
+            (number, told) = (message.name.number(), 0);
+        }
+        let vertices = message.vertices.iter(&scheduler.vertices).skip(told).take(left);
+        let mut seen = 0;
+        for vertex in vertices {
+            seen += 1;
+            scheduler.learned_vertex(vertex).map(Learned::Vertex).into_iter().for_each(&mut *tell);
+        }
+        told += seen;
+        if seen < left {
+            // That was all of it.
+            let Some(next) = number.checked_add(1) else {
+                return Stage::OldThreads(None);
+            };
+            (number, told) = (next, 0);
+        }
+        // A message without any counts, too.
+        left -= seen.max(1).min(left);
+    }
+    Stage::Messages(number, told)
+}

@@ -1,0 +1,84 @@
+//! The latest texts of deferrals, which messages that rest have by their numbers.
+
+use super::super::rested::{LAST_TEXT, TextNumber};
+use super::super::vertex::Diagnosis;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// So many texts are kept for messages that rest: the latest.
+const MOST_TEXTS: usize = 1000;
+
+/// The latest texts of deferrals.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Texts {
+    texts: VecDeque<Rc<Diagnosis>>,
+    /// Number of the first of them, less one.
+    before: TextNumber,
+    numbers: BTreeMap<u64, TextNumber>,
+}
+
+impl Texts {
+    /// Keeps a text. Returns its number.
+    pub fn keep(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
+        let hash = text.hash();
+        if let Some(number) = self.numbers.get(&hash)
+            && self.find(*number).is_some_and(|kept| kept == *text)
+        {
+            return *number;
+        }
+        if self.texts.len() >= MOST_TEXTS
+            && let Some(oldest) = self.texts.pop_front()
+        {
+            self.before = following(self.before);
+            let oldest = oldest.hash();
+            if self.numbers.get(&oldest) == Some(&self.before) {
+                self.numbers.remove(&oldest);
+            }
+        }
+        self.texts.push_back(text.clone());
+        let number = (self.before + self.texts.len() as u32 - 1) % LAST_TEXT + 1;
+        self.numbers.insert(hash, number);
+        number
+    }
+
+    /// All of them, each with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (TextNumber, &Rc<Diagnosis>)> {
+        let number = |index: usize| (self.before + index as u32) % LAST_TEXT + 1;
+        self.texts.iter().enumerate().map(move |(index, text)| (number(index), text))
+    }
+
+    pub fn find(&self, number: TextNumber) -> Option<Rc<Diagnosis>> {
+        // Behind the last number comes 1.
+        let index = match number > self.before {
+            true => number - self.before - 1,
+            false => (number + LAST_TEXT).checked_sub(self.before + 1)?,
+        };
+        self.texts.get(index as usize).filter(|_| number > 0).cloned()
+    }
+}
+
+fn following(number: TextNumber) -> TextNumber {
+    if number == LAST_TEXT { 1 } else { number + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_texts_are_kept() {
+        for before in [0, LAST_TEXT - 1500, LAST_TEXT] {
+            let mut texts = Texts { before, ..Texts::default() };
+            let text = |n: usize| Diagnosis::of_scheduler(&format!("text {n}"));
+            let numbers: Vec<TextNumber> = (0..3000).map(|n| texts.keep(&text(n))).collect();
+            assert_eq!(texts.keep(&text(2990)), numbers[2990], "one that is known");
+            for (n, number) in numbers.into_iter().enumerate() {
+                let kept = (n >= 2000).then(|| text(n));
+                assert_eq!(texts.find(number), kept, "{n}");
+            }
+            assert_eq!(texts.find(0), None);
+            assert_eq!(texts.numbers.len(), MOST_TEXTS);
+        }
+    }
+}
