@@ -100,7 +100,8 @@ impl Scheduler {
                 self.update_readiness(thread);
             }
         }
-        if !self.joining.threads.is_empty() {
+        // The sweep, which has waited for this, goes on.
+        if !self.joining.threads.is_empty() || self.swept.is_some() {
             self.timers.add(now, Timer::Sweep);
         }
     }
