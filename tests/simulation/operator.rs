@@ -20,7 +20,7 @@ const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName
 pub struct Operators {
     /// Orders that are not obeyed yet.
     given: BTreeMap<OrderTicket, Order>,
-    /// Holds among them that were released before they were answered.
+    /// Holds among them that were released, or whose message left, before they were answered.
     overtaken: BTreeSet<OrderTicket>,
     /// What is held for sure.
     held: Vec<Scope>,
@@ -81,15 +81,15 @@ impl Operators {
     fn release(&mut self, is_meant: impl Fn(&Scope) -> bool) {
         self.held.retain(|held| !is_meant(held));
         self.stored.retain(|held| !is_meant(held));
+        self.forget_ordered(is_meant);
+    }
+
+    /// What somebody wants held is not any more, whatever is answered.
+    fn forget_ordered(&mut self, is_meant: impl Fn(&Scope) -> bool) {
         let is_overtaken =
             |order: &Order| matches!(order, Order::Hold { scope, .. } if is_meant(scope));
         let overtaken = self.given.iter().filter(|(_, order)| is_overtaken(order));
         self.overtaken.extend(overtaken.map(|(ticket, _)| *ticket));
-        self.forget_ordered(is_meant);
-    }
-
-    /// Messages that somebody wants held are not any more.
-    fn forget_ordered(&mut self, is_meant: impl Fn(&Scope) -> bool) {
         for order in self.given.values_mut() {
             if let Order::HoldMessages { messages, .. } = order {
                 messages.retain(|id| !is_meant(&Scope::Message(*id)));

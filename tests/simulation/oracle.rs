@@ -45,6 +45,8 @@ pub struct Oracle {
     messages: BTreeMap<u64, Message>,
     /// The file that has a number now.
     present: BTreeMap<u64, u64>,
+    /// The order that it is told just now.
+    order: Option<OrderTicket>,
     /// Agents of the scheduler that runs.
     agents: BTreeMap<AgentId, Agent>,
     /// Who orders what.
@@ -137,6 +139,8 @@ struct Ledger {
     expired: bool,
     /// An operator has put it away.
     put_away: bool,
+    /// The order because of which the present scheduler has put it away at once.
+    put_away_by: Option<OrderTicket>,
     /// The operator was told that this is stored.
     sealed: bool,
 }
@@ -203,6 +207,7 @@ impl Oracle {
             config,
             era: 0,
             messages: BTreeMap::new(),
+            order: None,
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
             operators: Operators::default(),
@@ -341,6 +346,7 @@ impl Oracle {
     }
 
     fn check_note(&mut self, note: &zsched::scheduler::Note) {
+        let order = self.order;
         let Some(message) = self.message_of(note.name.number()) else {
             return;
         };
@@ -352,6 +358,7 @@ impl Oracle {
             let is_put_away = matches!(note.occasion, Occasion::Deletion | Occasion::Reroute);
             if let Some(ledger) = message.recipients.get_mut(offset).filter(|_| is_put_away) {
                 ledger.put_away = true;
+                ledger.put_away_by = order.or(ledger.put_away_by);
             }
             if note.occasion == Occasion::Expiry
                 && let Some(ledger) = message.recipients.get_mut(offset)
@@ -385,11 +392,10 @@ impl Oracle {
         let is_clear = !self.agents.values().any(|agent| agent.is_greedy);
         for number in self.operators.obeyed(ticket, effect) {
             if is_clear && let Some(message) = self.message_of(number) {
-                // What a former scheduler was about to write may never have been written.
-                let is_noted = |offset: &u32| message.notes.contains_key(&(*offset, false));
-                let put_away = message.recipients.iter_mut();
-                let put_away = put_away.filter(|(offset, l)| l.put_away && is_noted(offset));
-                put_away.for_each(|(_, ledger)| ledger.sealed = true);
+                // What an agent had then is put away later.
+                let is_meant = |ledger: &&mut Ledger| ledger.put_away_by == Some(ticket);
+                let put_away = message.recipients.values_mut().filter(is_meant);
+                put_away.for_each(|ledger| ledger.sealed = true);
             }
         }
     }
@@ -542,8 +548,10 @@ impl Observer for Oracle {
             Event::Standing(order) => self.operators.recalls(order),
             _ => self.operators.is_told_more(),
         }
+        self.order = None;
         if let Event::Ordered { ticket, order, .. } = event {
             self.operators.gives(*ticket, order);
+            self.order = Some(*ticket);
         }
         self.mode.told(event);
         self.waits.told(event, &self.book);
@@ -702,10 +710,14 @@ impl Observer for Oracle {
         self.trace.add(at, || "the scheduler is gone".to_string());
         self.totals.kills += 1;
         self.agents.clear();
+        let of_message = |message: &mut Message| {
+            message.is_troubled = true;
+            message.recipients.values_mut().for_each(|ledger| ledger.put_away_by = None);
+        };
         self.operators.scheduler_ends();
         self.book = Book::default();
         self.client = None;
-        self.messages.values_mut().for_each(|message| message.is_troubled = true);
+        self.messages.values_mut().for_each(of_message);
     }
 
     fn started(&mut self, at: At, config: &Rc<Config>, settings: &Settings) {
