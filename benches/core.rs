@@ -9,6 +9,9 @@
 //! nothing but that.
 //! All times are processor time: what others do meanwhile does not count.
 
+mod arguments;
+
+use arguments::Arguments;
 use cpu_time::ThreadTime;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -44,15 +47,10 @@ const DUMP_STEP: usize = 64 << 10;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let number = |name: &str, default: u64| {
-        let at = arguments.iter().position(|argument| argument == name);
-        let value = at.and_then(|at| arguments.get(at + 1));
-        value.map_or(default, |value| value.parse().expect("a number"))
-    };
-    let most = number("--most", 1_000_000);
-    if !arguments.iter().any(|argument| argument == "--pauses") {
-        times(most, number("--rounds", 3));
+    let arguments = Arguments::new();
+    let most = arguments.number("--most", 1_000_000);
+    if !arguments.has("--pauses") {
+        times(most, arguments.number("--rounds", 3));
         memory(most);
     }
     pauses(most);

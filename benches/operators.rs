@@ -12,13 +12,14 @@
 //! how many were delivered a second, the processor time of the scheduler for each, and how long `mailq`,
 //! `mailq check` and single requests take.
 
+mod arguments;
 mod place;
 
+use arguments::Arguments;
 use place::{Place, Scheduler};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
@@ -54,17 +55,11 @@ const REQUESTS: [&str; 8] = [
 const RUNS: usize = 15;
 
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let value = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1).cloned()
-    };
-    let number =
-        |name: &str, default| value(name).map_or(default, |n| n.parse().expect("a number"));
-    let (messages, threads) = (number("--messages", 100_000), number("--threads", 100_000));
-    let (mail, rate) = (number("--mail", 50_000), number("--rate", 5_000));
-    let folder = value("--folder").map_or(PathBuf::from("/dev/shm"), PathBuf::from);
-    let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
+    let arguments = Arguments::new();
+    let (messages, threads) =
+        (arguments.number("--messages", 100_000), arguments.number("--threads", 100_000));
+    let (mail, rate) = (arguments.number("--mail", 50_000), arguments.number("--rate", 5_000));
+    let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(arguments.folder())?;
     let queue = Queue { place: Place::new(folder.path(), CONFIGURATION)? };
     println!(
         "{} recipients of {messages} messages in {threads} threads rest",
@@ -74,7 +69,7 @@ fn main() -> io::Result<()> {
     let scheduler = queue.place.start("-i", &[])?;
     queue.wait_until_loaded(messages)?;
     queue.time_requests()?;
-    for round in 0..number("--rounds", 3) {
+    for round in 0..arguments.number("--rounds", 3) {
         println!("{mail} messages are delivered meanwhile, {rate} a second");
         // Whatever else the machine does is not to happen to the same one always.
         for case in 0..3 {
@@ -133,24 +128,11 @@ impl Queue {
         Ok(())
     }
 
-    fn ask(&self) -> io::Result<UnixStream> {
-        let stream = UnixStream::connect(self.place.spool.control_socket())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(stream)
-    }
-
-    /// The answer to a request, all of its lines.
-    fn answer(&self, request: &str) -> io::Result<Vec<String>> {
-        let mut stream = self.ask()?;
-        stream.write_all(format!("{request}\nQUIT\n").as_bytes())?;
-        BufReader::new(stream).lines().collect()
-    }
-
     fn wait_until_loaded(&self, messages: usize) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let wanted = format!("Msgs: {messages:3} ");
         loop {
-            let lines = self.answer("SHOW SNMP").unwrap_or_default();
+            let lines = self.place.answer("SHOW SNMP", PATIENCE).unwrap_or_default();
             if lines.iter().any(|line| line.contains(&wanted)) {
                 return Ok(());
             }
@@ -161,7 +143,7 @@ impl Queue {
 
     fn time_requests(&self) -> io::Result<()> {
         for request in REQUESTS {
-            let time = median(|| self.answer(request).map(|_| ()))?;
+            let time = median(|| self.place.answer(request, PATIENCE).map(|_| ()))?;
             println!("  {request:<39} {:8.1} ms", time.as_secs_f64() * 1e3);
         }
         for arguments in [&["summary"][..], &["check"], &["-Q"]] {
@@ -207,7 +189,7 @@ impl Queue {
         thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    let mut stream = self.ask()?;
+                    let mut stream = self.place.connect(PATIENCE)?;
                     stream.write_all(b"SHOW QUEUE THREADS\nQUIT\n")?;
                     let mut buffer = [0; 65536];
                     while let count @ 1.. = stream.read(&mut buffer)? {

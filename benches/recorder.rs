@@ -9,9 +9,12 @@
 //! with a recorder, that of the recorder's own OS thread, how fast the recording is replayed, and how long the loop stands still for a
 //! checkpoint with a million recipients queued.
 
+mod arguments;
+
+use arguments::Arguments;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -27,14 +30,9 @@ const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 const ROUNDS: usize = 7;
 
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let value = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1).cloned()
-    };
-    let messages = value("--messages").map_or(200_000, |n| n.parse().expect("a number"));
-    let folder = value("--folder").map_or(PathBuf::from("/dev/shm"), PathBuf::from);
-    let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
+    let arguments = Arguments::new();
+    let messages = arguments.number("--messages", 200_000);
+    let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(arguments.folder())?;
     cost(folder.path(), messages)?;
     checkpoint(20_000);
     checkpoint(1_000_000);

@@ -17,8 +17,10 @@
 //! scheduler's loop has little to do, and a message costs more. With `--status-log` it is the same with a
 //! status log.
 
+mod arguments;
 mod place;
 
+use arguments::Arguments;
 use place::{Place, Scheduler};
 use std::ffi::OsStr;
 use std::fs;
@@ -38,27 +40,24 @@ PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let value = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1).cloned()
-    };
-    let number =
-        |name: &str, default| value(name).map_or(default, |n| n.parse().expect("a number"));
-    let (messages, hosts) = (number("--messages", 20_000), number("--hosts", 100));
+    let arguments = Arguments::new();
+    let (messages, hosts) =
+        (arguments.number("--messages", 20_000), arguments.number("--hosts", 100));
     let disk = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let folders = match value("--folder") {
+    let folders = match arguments.value("--folder") {
         Some(folder) => vec![PathBuf::from(folder)],
         None => vec![PathBuf::from("/dev/shm"), disk],
     };
     for folder in folders {
         let compared = ["--record", "--status-log"]
             .into_iter()
-            .map(|option| (option, number(option, 0)))
+            .map(|option| (option, arguments.number(option, 0)))
             .find(|(_, rounds)| *rounds > 0);
         match compared {
             None => measure(&folder, messages, hosts)?,
-            Some(compared) => compare(&folder, messages, hosts, compared, number("--rate", 0))?,
+            Some(compared) => {
+                compare(&folder, messages, hosts, compared, arguments.number("--rate", 0))?
+            }
         }
     }
     Ok(())

@@ -71,3 +71,32 @@ fn what_cannot_be_used_is_said_with_its_place() {
     let missing = run(&["--world", "world.toml", "--cf", "nowhere.cf"]);
     assert_eq!(missing.status.code(), Some(1));
 }
+
+#[test]
+fn nothing_is_overtaken_by_what_comes_much_later() {
+    let files = ["../../scheduling/priority.toml", "../../scheduling/priority.cf"];
+    let output = run(&["--world", files[0], "--cf", files[1], "--hours", "0.2", "--json"]).stdout;
+    let summaries: serde_json::Value = serde_json::from_slice(&output).expect("it prints JSON");
+    let overtaken =
+        |kind: usize| summaries[0]["mail"][kind]["overtaken"].as_f64().expect("seconds");
+    // Priorities 0, 5 and 9, a minute for each step between them; there is more of the first than can be delivered.
+    assert_eq!(overtaken(0), 0.0);
+    assert!((200.0..=300.0).contains(&overtaken(1)), "{}", overtaken(1));
+    assert!(overtaken(2) <= 540.0, "{}", overtaken(2));
+}
+
+#[test]
+fn deliveries_at_a_rate_are_evenly_spaced() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("scheduler.cf");
+    let text = "smtp/*\n\tmaxthr=20 rate=100/1m overfeed=0 interval=1h\n\tcommand=\"smtp -s\"\n";
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_str().expect("a path");
+    let world = "../../scheduling/rate.toml";
+    let output = run(&["--world", world, "--cf", file, "--hours", "0.1", "--json"]).stdout;
+    let summaries: serde_json::Value = serde_json::from_slice(&output).expect("it prints JSON");
+    let thread = &summaries[0]["threads"][0];
+    let number = |name: &str| thread[name].as_f64().expect("a number");
+    assert!((590.0..=600.0).contains(&number("jobs")), "{}", number("jobs"));
+    assert!(number("shortest_gap") > 0.55 && number("longest_gap") < 0.65, "{thread}");
+}

@@ -1,9 +1,12 @@
 //! A spool with a configuration, and a scheduler on it: what the benchmarks with the real programs share.
 
+// No benchmark makes use of all of it.
+#![allow(dead_code)]
+
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::unix::net::UnixDatagram;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -74,6 +77,20 @@ impl Place {
             }
         }
         Ok(())
+    }
+
+    /// A connection to the control socket that waits for answers for so long.
+    pub fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
+        let stream = UnixStream::connect(self.spool.control_socket())?;
+        stream.set_read_timeout(Some(patience))?;
+        Ok(stream)
+    }
+
+    /// The answer to a request, all of its lines.
+    pub fn answer(&self, request: &str, patience: Duration) -> io::Result<Vec<String>> {
+        let mut stream = self.connect(patience)?;
+        stream.write_all(format!("{request}\nQUIT\n").as_bytes())?;
+        BufReader::new(stream).lines().collect()
     }
 
     pub fn start(&self, option: &str, others: &[&OsStr]) -> io::Result<Scheduler> {

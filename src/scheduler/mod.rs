@@ -318,9 +318,14 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let mut has_batches = false;
+        let (mut has_batches, mut has_rounds) = (false, false);
         let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
-        while let Some(timer) = self.timers.pop_due(now) {
+        // A hundred thousand threads may wake up at the same time. What is left is due at once.
+        let mut left = self.settings.reload_step.max(1);
+        while left > 0
+            && let Some(timer) = self.timers.pop_due(now)
+        {
+            left -= usize::from(matches!(timer, Timer::Thread(_)));
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
@@ -334,6 +339,7 @@ impl Scheduler {
                 Timer::Review => is_reviewed = true,
                 Timer::Rest => is_to_rest = true,
                 Timer::Batches => has_batches = true,
+                Timer::Members => has_rounds = true,
                 Timer::Window(window) => self.window_timer(window),
             }
         }
@@ -349,6 +355,9 @@ impl Scheduler {
         }
         if has_batches {
             self.batches_on(now);
+        }
+        if has_rounds {
+            self.go_on_rounds(now);
         }
     }
 

@@ -20,7 +20,8 @@ pub struct Settings {
     pub log_outcomes: bool,
     /// Tell of each attempt, for the status log.
     pub status_log: bool,
-    /// Threads that a new configuration is applied to in one turn. A thousand take a few milliseconds.
+    /// Threads that are dealt with in one turn, where all or many of them are to be: for a new configuration, for
+    /// their wake-ups, or for a destination that they share. A thousand take a few milliseconds.
     pub reload_step: usize,
     /// Seed of everything that is left to chance.
     pub seed: u64,

@@ -36,6 +36,8 @@ pub enum Timer {
     Rest,
     /// Large messages of which more can be read.
     Batches,
+    /// Windows to all of whose members something is being done.
+    Members,
     /// A window in which the next delivery may start.
     Window(WindowId),
 }

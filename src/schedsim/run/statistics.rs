@@ -4,9 +4,11 @@ use crate::agent::protocol::{Answer, Status};
 use crate::scheduler::{Action, AgentId, Destination, Event, Scheduler};
 use crate::simulation::memory_file::MemoryFile;
 use crate::simulation::observer::{At, Observer};
+use crate::spool::SpoolName;
 use crate::time::Timestamp;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Everything that was counted.
 pub struct Statistics {
@@ -24,6 +26,10 @@ pub struct Statistics {
     /// A message that has rested on disk, and arrives again.
     comes_back: Option<u64>,
     agents: HashMap<AgentId, Agent>,
+    /// When the messages came that have not left.
+    arrivals: HashMap<u64, Timestamp>,
+    /// Of all messages that an agent of a channel was given something of, when the last of them came.
+    latest: HashMap<Rc<[u8]>, Timestamp>,
     /// Queues and agents over time.
     pub samples: Vec<Sample>,
 }
@@ -41,6 +47,8 @@ pub struct Fate {
     pub expired: u64,
     /// Time from arrival to delivery of each delivered recipient, in milliseconds.
     pub delays: Vec<u32>,
+    /// How much later than one of its messages, at most, one has come that an agent was given before.
+    pub overtaken: Duration,
     /// Jobs that agents were given.
     pub jobs: Jobs,
 }
@@ -58,10 +66,19 @@ pub struct Jobs {
     sum: u64,
     /// Sum of their squares.
     squares: u64,
+    /// When the last one began.
+    last: Option<Timestamp>,
+    /// Shortest and longest time from the start of one to that of the next.
+    pub gaps: Option<(Duration, Duration)>,
 }
 
 impl Jobs {
-    fn begin(&mut self) {
+    fn begin(&mut self, now: Timestamp) {
+        if let Some(last) = self.last.replace(now) {
+            let gap = now.since(last);
+            let (shortest, longest) = self.gaps.unwrap_or((gap, gap));
+            self.gaps = Some((shortest.min(gap), longest.max(gap)));
+        }
         self.count += 1;
         self.at_work += 1;
         self.sum += self.at_work;
@@ -115,6 +132,8 @@ impl Statistics {
             numbers: HashMap::new(),
             comes_back: None,
             agents: HashMap::new(),
+            arrivals: HashMap::new(),
+            latest: HashMap::new(),
             samples: Vec::new(),
         }
     }
@@ -124,14 +143,24 @@ impl Statistics {
         self.samples.push(sample);
     }
 
-    fn fed(&mut self, agent: AgentId, job: &[u8]) {
+    fn fed(&mut self, at: At, agent: AgentId, job: &[u8]) {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        let host = job.trim_ascii_end().split(|byte| *byte == b'\t').nth(1);
-        let destination = Destination::new(&agent.channel, host.unwrap_or(&agent.host));
+        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
+        let message = fields.next().and_then(SpoolName::from_notified);
+        let destination = Destination::new(&agent.channel, fields.next().unwrap_or(&agent.host));
         agent.jobs.push_back(destination.clone());
-        self.fate(destination).jobs.begin();
+        let channel = agent.channel.clone();
+        let arrival = message.and_then(|message| self.arrivals.get(&message.number()).copied());
+        let overtaken = arrival.map(|arrival| {
+            let latest = self.latest.entry(channel).or_insert(arrival);
+            *latest = arrival.max(*latest);
+            latest.since(arrival)
+        });
+        let fate = self.fate(destination);
+        fate.overtaken = fate.overtaken.max(overtaken.unwrap_or_default());
+        fate.jobs.begin(at.now);
     }
 
     fn said(&mut self, agent: AgentId, line: &[u8]) {
@@ -161,6 +190,7 @@ impl Statistics {
                 failed: 0,
                 expired: 0,
                 delays,
+                overtaken: Duration::ZERO,
                 jobs: Jobs::default(),
             });
         }
@@ -188,13 +218,14 @@ impl Observer for Statistics {
         self.messages += 1;
     }
 
-    fn told(&mut self, _at: At, event: &Event<'_>) {
+    fn told(&mut self, at: At, event: &Event<'_>) {
         if let Event::Recalled { number, .. } = event {
             self.comes_back = Some(*number);
         }
         match event {
             Event::Arrived(arrival) if self.comes_back.take() == Some(arrival.name.number()) => {}
             Event::Arrived(arrival) => {
+                self.arrivals.insert(arrival.name.number(), at.wall);
                 for group in &arrival.groups {
                     let destination = Destination::new(&group.channel, &group.host);
                     self.fate(destination).recipients += group.offsets.len() as u64;
@@ -218,7 +249,8 @@ impl Observer for Statistics {
                 let known = Agent { channel, host, jobs: VecDeque::new(), is_lost: false };
                 self.agents.insert(*agent, known);
             }
-            Action::Feed { agent, job } => self.fed(*agent, job),
+            Action::Feed { agent, job } => self.fed(at, *agent, job),
+            Action::Remove { name, .. } => drop(self.arrivals.remove(&name.number())),
             Action::Statistics(end) => {
                 let delay = at.wall.since(end.spool_id.modified).as_millis();
                 let fate = self.fate(end.destination.clone());

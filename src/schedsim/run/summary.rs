@@ -81,6 +81,9 @@ pub struct Kind {
     pub delivered: u64,
     /// From arrival to delivery.
     pub delay: Delay,
+    /// How much later than one of its messages, at most, one for the same channel has come that an agent was
+    /// given before it.
+    pub overtaken: f64,
 }
 
 /// What became of the mail for one destination.
@@ -106,6 +109,10 @@ pub struct Thread {
     pub concurrency: f64,
     /// The standard deviation of that.
     pub concurrency_deviation: f64,
+    /// Time from the start of a job to that of the next, the shortest there was.
+    pub shortest_gap: f64,
+    /// The longest.
+    pub longest_gap: f64,
     /// Its queue over time.
     pub over_time: Vec<Point>,
 }
@@ -193,11 +200,13 @@ impl Kind {
         };
         let fates: Vec<&Fate> = of.destinations.iter().filter(is_its).collect();
         let delays: Vec<u32> = fates.iter().flat_map(|fate| fate.delays.iter().copied()).collect();
+        let overtaken = fates.iter().map(|fate| fate.overtaken).max();
         Kind {
             destinations: format!("{}/{}", mail.channel, mail.host),
             recipients: fates.iter().map(|fate| fate.recipients).sum(),
             delivered: delays.len() as u64,
             delay: Delay::new(delays),
+            overtaken: overtaken.unwrap_or_default().as_secs_f64(),
         }
     }
 }
@@ -212,6 +221,7 @@ impl Thread {
             Point { time, queued: u64::from(queued), agents }
         };
         let (concurrency, concurrency_deviation) = fate.jobs.concurrency();
+        let (shortest, longest) = fate.jobs.gaps.unwrap_or_default();
         Thread {
             destination: fate.destination.to_string(),
             recipients: fate.recipients,
@@ -223,6 +233,8 @@ impl Thread {
             not_reached: fate.jobs.not_reached,
             concurrency,
             concurrency_deviation,
+            shortest_gap: shortest.as_secs_f64(),
+            longest_gap: longest.as_secs_f64(),
             over_time: of.samples.iter().map(point).collect(),
         }
     }

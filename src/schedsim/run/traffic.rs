@@ -94,7 +94,7 @@ impl Stream {
         let draft = Draft {
             name: number.to_string(),
             body_offset: 0,
-            priority: None,
+            priority: self.mail.priority,
             log_id: String::from("<simulated>"),
             groups: vec![group],
         };

@@ -118,6 +118,8 @@ pub struct Mail {
     /// What senders want to hear of, as in `N` lines.
     #[serde(default)]
     pub notify: String,
+    /// How urgent it is, as in `p` lines: 0 to 9, 0 first.
+    pub priority: Option<u8>,
 }
 
 /// A length of time: a number of seconds, or a text such as `1h30m`.
@@ -176,6 +178,8 @@ impl World {
                 "recipients is [least, most], of 1 to 100000"
             } else if !(mail.per_minute > 0.0 && mail.per_minute <= 6e7) {
                 "per_minute is more than 0, and at most 60000000"
+            } else if mail.priority.is_some_and(|priority| priority > 9) {
+                "priority is 0 to 9"
             } else if mail.hosts == 0 {
                 "hosts is at least 1"
             } else {
@@ -321,6 +325,7 @@ mod tests {
             error("[[host]]\nname = \"*\"\nfail = 1.5\n").starts_with("w:7:8: a part is 0 to 1")
         );
         assert!(error("recipients = [2, 1]\n").starts_with("w: mail for smtp/a.x: recipients"));
+        assert!(error("priority = 10\n").ends_with("priority is 0 to 9"));
         assert!(error("x = \n").starts_with("w:5:5: "));
     }
 }

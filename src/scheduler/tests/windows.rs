@@ -328,3 +328,92 @@ fn windows_survive_a_restart() {
     world.messages(1..=30, "c/h.test");
     assert_eq!(window_of(&world, "h.test").0, 3);
 }
+
+/// Domains of the provider of the next test.
+const DOMAINS: u64 = 5000;
+
+fn dead_domains(world: &World) -> usize {
+    let threads = world.core.threads.iter();
+    threads.filter(|(_, thread)| thread.retry.block == Some(thread::Block::Dead)).count()
+}
+
+#[test]
+fn five_thousand_domains_of_one_provider_are_one_destination() {
+    let mut world = World::new(SHARED);
+    world.is_checked = false;
+    for domain in 1..=DOMAINS {
+        world.message(domain, &[&format!("c/h{domain}.big.test")]);
+    }
+    assert_eq!(world.started.len(), 4);
+    assert_eq!(world.core.windows.iter().count(), 1);
+    wake_up(&mut world);
+    let mut attempts = 0;
+    while world.core.windows.iter().all(|(_, window)| window.resume.is_none()) {
+        let agent = world.started[attempts % 4];
+        let job = job(&mut world, agent);
+        ends(&mut world, agent, &job, "deferall\tno way");
+        attempts += 1;
+        assert!(attempts < 10, "it does not die");
+    }
+    // A turn does not suspend all of them; but nobody else is let in from now on.
+    assert!(dead_domains(&world) < DOMAINS as usize);
+    world.core.check_invariants();
+    world.pass_seconds(0);
+    for agent in world.started.clone() {
+        let Some(job) =
+            world.heard_by(agent).last().filter(|job| !job.starts_with(['#', '('])).cloned()
+        else {
+            continue;
+        };
+        ends(&mut world, agent, &job, "deferall\tno way");
+        attempts += 1;
+    }
+    assert_eq!(dead_domains(&world), DOMAINS as usize);
+    let tried: u32 = world.core.threads.iter().map(|(_, thread)| thread.attempts).sum();
+    assert_eq!(tried as usize, attempts, "no agent for each domain");
+    assert_eq!(world.started.len(), 4);
+    for domain in 1..=DOMAINS {
+        assert!(world.shows(domain)[0].contains("tries=1 no way"), "{:?}", world.shows(domain));
+    }
+    // All wake up, a thousand in a turn, and one of them is tried.
+    world.core.check_invariants();
+    world.pass_seconds(15 * 60);
+    world.core.check_invariants();
+    wake_up(&mut world);
+    assert_eq!(dead_domains(&world), 0);
+    let at_work = |world: &World| {
+        let busy = world.core.agents.iter().filter(|(_, agent)| agent.thread.is_some());
+        busy.map(|(agent, _)| *agent).collect::<Vec<_>>()
+    };
+    let probe = at_work(&world);
+    assert_eq!(probe.len(), 1, "one looks");
+    // It is still dead: all wait again.
+    let first = job(&mut world, probe[0]);
+    ends(&mut world, probe[0], &first, "deferall\tstill not");
+    world.core.check_invariants();
+    world.pass_seconds(0);
+    assert_eq!(dead_domains(&world), DOMAINS as usize);
+    assert!(world.shows(DOMAINS)[0].contains("tries=2 still not"), "{:?}", world.shows(DOMAINS));
+    world.core.check_invariants();
+    world.pass_seconds(15 * 60);
+    world.core.check_invariants();
+    wake_up(&mut world);
+    let probe = at_work(&world);
+    assert_eq!(probe.len(), 1, "one looks");
+    let first = job(&mut world, probe[0]);
+    ends(&mut world, probe[0], &first, "ok3");
+    world.core.check_invariants();
+    world.pass_seconds(0);
+    wake_up(&mut world);
+    assert_eq!(at_work(&world).len(), 4, "the first window");
+    // And everything is delivered, through that one window.
+    while world.core.totals().recipients > 0 {
+        for agent in at_work(&world) {
+            let job = job(&mut world, agent);
+            ends(&mut world, agent, &job, "ok3");
+        }
+        wake_up(&mut world);
+        assert!(at_work(&world).len() <= 4);
+    }
+    world.core.check_invariants();
+}

@@ -10,6 +10,7 @@ use super::super::retry::HOST_DOWN_WAIT;
 use super::super::thread::{Block, ThreadId};
 use super::super::vertex::Diagnosis;
 use super::feedback::{Feedback, Health};
+use super::members::Deed;
 use super::{Window, WindowId};
 use crate::time::Timestamp;
 use log::Level;
@@ -60,13 +61,13 @@ impl Scheduler {
         let before = self.windows[window].feedback.clone();
         match heard {
             Heard::Nothing => {}
-            Heard::Answer => self.host_has_answered(thread, window),
+            Heard::Answer => self.host_has_answered(now, thread, window),
             Heard::Failure => self.host_has_failed(now, thread, window, diagnosis),
         }
         self.log_feedback(thread, window, heard, &before);
     }
 
-    fn host_has_answered(&mut self, thread: ThreadId, window: WindowId) {
+    fn host_has_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
         let (initial, limit) =
             (self.initial_window(thread), self.max_thread(&self.threads[thread]));
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
@@ -74,23 +75,12 @@ impl Scheduler {
         if std::mem::take(is_probed) {
             // It lives. It is not flooded: it starts as one that nothing is known of.
             *feedback = Feedback::new(initial);
-            self.wake_members(window);
+            // One has got through: the other threads that were suspended with it need not wait for their own time.
+            self.go_round(now, window, Deed::Wake);
         } else {
             feedback.answered(flow, initial, limit, *agents);
         }
         self.admit(window);
-    }
-
-    /// One has got through: the other threads that were suspended with it need not wait for their own time.
-    fn wake_members(&mut self, window: WindowId) {
-        let members: Vec<ThreadId> = self.windows[window].members.keys().copied().collect();
-        for thread in members {
-            if self.threads[thread].retry.block == Some(Block::Dead) {
-                self.wake_thread(thread);
-            }
-        }
-        // Who wakes where no agent is at work takes it for dead.
-        self.windows[window].is_probed = false;
     }
 
     fn host_has_failed(
@@ -135,11 +125,7 @@ impl Scheduler {
         // When the others are tried depends on the one that was tried.
         let until = self.threads[thread].retry.wakeup.unwrap_or(until);
         self.windows[window].resume = Some(until);
-        let members = self.windows[window].members.keys().copied();
-        let others: Vec<ThreadId> = members.filter(|other| *other != thread).collect();
-        for other in others {
-            self.put_off(now, other, (until, Block::Dead), diagnosis);
-        }
+        self.go_round(now, window, Deed::Suspend(diagnosis.cloned()));
         let destination = &self.threads[thread].destination;
         let seconds = until.since(now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
@@ -160,10 +146,13 @@ impl Scheduler {
     pub(in super::super) fn resume_window(&mut self, thread: ThreadId) {
         let was_dead = self.threads[thread].retry.block == Some(Block::Dead);
         if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
-            let window = &mut self.windows[window];
-            window.resume = None;
+            let window_ref = &mut self.windows[window];
+            window_ref.resume = None;
             // After a restart only its threads know that it was dead.
-            window.is_probed |= window.agents == 0;
+            window_ref.is_probed |= window_ref.agents == 0 && !window_ref.is_waking();
+            if window_ref.is_suspending() {
+                self.end_round(window);
+            }
         }
     }
 

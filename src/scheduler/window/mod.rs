@@ -13,6 +13,7 @@
 
 mod feedback;
 mod health;
+mod members;
 mod pace;
 mod relay;
 mod why;
@@ -25,6 +26,7 @@ use super::timers::Timer;
 use crate::config::Flow;
 use crate::time::Timestamp;
 use feedback::Feedback;
+use members::{Deed, Round};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,6 +65,8 @@ pub struct Window {
     ready: BTreeSet<ThreadId>,
     /// The one that was let in last.
     turn: Option<ThreadId>,
+    /// What is being done to all members.
+    round: Option<Box<Round>>,
 }
 
 impl Window {
@@ -80,14 +84,28 @@ impl Window {
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
             turn: None,
+            round: None,
         }
     }
 
     /// How many agents may work in it now.
     pub fn size(&self) -> usize {
+        if self.is_suspending() {
+            return 0;
+        }
         let most = self.limits.first_key_value().map_or(1, |(limit, _)| *limit);
         let most = if self.is_learned { most.min(self.feedback.concurrency) } else { most };
         if self.is_probed { 1 } else { most as usize }
+    }
+
+    /// It is dead, and not all of its members wait yet.
+    fn is_suspending(&self) -> bool {
+        matches!(self.round.as_deref(), Some(Round { deed: Deed::Suspend(_), .. }))
+    }
+
+    /// It has answered, and not all of its members are awake yet.
+    fn is_waking(&self) -> bool {
+        matches!(self.round.as_deref(), Some(Round { deed: Deed::Wake, .. }))
     }
 
     /// A thread is a member, and its clause allows so much.
@@ -135,13 +153,20 @@ impl Window {
 pub struct Windows {
     pool: Pool<Window>,
     by_name: HashMap<Rc<[u8]>, WindowId>,
+    /// Those to all of whose members something is being done.
+    rounds: BTreeSet<WindowId>,
     /// Which relays answer for which destinations.
     pub relays: Relays,
 }
 
 impl Windows {
     pub fn new() -> Windows {
-        Windows { pool: Pool::new(), by_name: HashMap::new(), relays: Relays::default() }
+        Windows {
+            pool: Pool::new(),
+            by_name: HashMap::new(),
+            rounds: BTreeSet::new(),
+            relays: Relays::default(),
+        }
     }
 
     /// The window of a name, or one without; it is made if there is none.
@@ -160,6 +185,7 @@ impl Windows {
 
     fn remove(&mut self, id: WindowId) -> Window {
         let window = self.pool.remove(id);
+        self.rounds.remove(&id);
         if let Some(name) = &window.name {
             self.by_name.remove(name);
         }
@@ -391,6 +417,8 @@ impl Scheduler {
             assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
             assert!(window.waiting.iter().all(of_window), "a stranger waits");
             assert!(window.ready.iter().all(of_window), "a stranger is ready");
+            let is_in_round = self.windows.rounds.contains(&id);
+            assert_eq!(window.round.is_some(), is_in_round, "a round that nobody goes on with");
             let limits: u32 = window.limits.values().sum();
             assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");

@@ -4,7 +4,7 @@
     limiter.py CHANNEL SECONDS [CONNECTIONS]
 
 A delivery takes SECONDS, give or take a fifth, so that agents are not in step; a connection lasts as long. One too many is
-told `deferall`. The events, in ../../events: `job RECIPIENTS reached BEGIN` or `job
+told `deferall`, after a twentieth of that: nobody learns it at once. The events, in ../../events: `job RECIPIENTS reached BEGIN` or `job
 RECIPIENTS refused BEGIN`, with the time at which it began.
 """
 
@@ -32,6 +32,7 @@ def work(path, host, channel, seconds, connections, book):
         ours = [offset for offset, _ in recipients(control.text(), channel, host)]
         place = connect(connections)
         if place is None:
+            time.sleep(seconds / 20)
             book.note("job", str(len(ours)), "refused", begin)
             for offset in ours:
                 say(f"{number(path)}/{offset}\t\tdeferall 421 too many connections")

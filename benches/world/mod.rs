@@ -1,0 +1,180 @@
+//! The core with agents that report at once: what benchmarks without processes and files share.
+
+// No benchmark makes use of all of it.
+#![allow(dead_code)]
+
+use cpu_time::ThreadTime;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched::config::{Config, Context, Zenv};
+use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
+use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
+use zsched::time::Timestamp;
+
+pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
+/// What agents say of what they have delivered: notary data, and the report.
+pub const DELIVERED: &str = "n\x01relayed\x012.0.0\x01x\tok3 250 OK";
+/// What they say when the host cannot be reached.
+pub const NOT_REACHED: &str = "\tdeferall 421 too many connections";
+/// The first offset of a recipient line.
+const OFFSET: u32 = 100;
+
+/// What the core is to be told.
+pub enum Told {
+    Line(AgentId, Vec<u8>),
+    Removed(u64),
+}
+
+pub struct World {
+    pub core: Scheduler,
+    pub now: Timestamp,
+    pub told: Vec<Told>,
+    /// How deliveries end.
+    pub answer: &'static str,
+}
+
+/// What a configuration file comes to.
+pub fn config(text: &str) -> Rc<Config> {
+    let context = Context::without_rights(Zenv::default());
+    let config = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
+    Rc::new(config.expect("a good configuration").config)
+}
+
+impl World {
+    pub fn new(configuration: &str) -> World {
+        let settings = Settings { seed: 1, fork_rate: 1000, ..Settings::default() };
+        let core = Scheduler::new(settings, config(configuration));
+        World { core, now: START, told: Vec::new(), answer: DELIVERED }
+    }
+
+    /// Lets messages arrive, and tells how long the core took.
+    pub fn arrive(&mut self, batch: Vec<Arrival>) -> Duration {
+        let started = ThreadTime::now();
+        for arrival in batch {
+            self.core.handle(self.now, Event::Arrived(arrival));
+        }
+        let actions = self.actions();
+        let took = started.elapsed();
+        self.perform(actions);
+        took
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.core.poll()).collect()
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        let hungry = |agent| Told::Line(agent, b"#hungry".to_vec());
+        for action in actions {
+            match action {
+                Action::StartAgent { agent, .. } => {
+                    let pid = 1000 + agent.0 as u32;
+                    self.core.handle(self.now, Event::AgentStarted { agent, pid });
+                    self.told.push(hungry(agent));
+                }
+                Action::Feed { agent, job } => {
+                    let end = job.iter().position(|byte| *byte == b'\t').expect("a host");
+                    let number = std::str::from_utf8(&job[..end]).expect("a number");
+                    let host = std::str::from_utf8(&job[end + 1..]).expect("a host").trim_end();
+                    let offset = offset(place_of(host));
+                    let answer = format!("{number}/{offset}\t{}", self.answer);
+                    self.told.push(Told::Line(agent, answer.into_bytes()));
+                    self.told.push(hungry(agent));
+                }
+                Action::SayIdle(agent) => self.told.push(hungry(agent)),
+                Action::Remove { name, .. } => self.told.push(Told::Removed(name.number())),
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells the core what it has not been told yet, a millisecond later. Returns how long that took.
+    pub fn tell(&mut self) -> Duration {
+        self.now += Duration::from_millis(1);
+        let told = std::mem::take(&mut self.told);
+        let started = ThreadTime::now();
+        for told in &told {
+            self.tell_one(told);
+        }
+        self.core.handle(self.now, Event::Tick);
+        let actions = self.actions();
+        let took = started.elapsed();
+        self.perform(actions);
+        took
+    }
+
+    /// The same, one event after the other. Returns how long the longest took; to measure that costs time.
+    pub fn tell_in_steps(&mut self) -> Duration {
+        self.now += Duration::from_millis(1);
+        let mut longest = Duration::ZERO;
+        let mut all = Vec::new();
+        for told in std::mem::take(&mut self.told).iter().map(Some).chain([None]) {
+            let started = ThreadTime::now();
+            match told {
+                Some(told) => self.tell_one(told),
+                None => self.core.handle(self.now, Event::Tick),
+            }
+            all.extend(self.actions());
+            longest = longest.max(started.elapsed());
+        }
+        self.perform(all);
+        longest
+    }
+
+    fn tell_one(&mut self, told: &Told) {
+        match told {
+            Told::Line(agent, line) => {
+                self.core.handle(self.now, Event::AgentSaid { agent: *agent, line });
+            }
+            Told::Removed(number) => {
+                let event = Event::Removed { number: *number, outcome: Ok(()) };
+                self.core.handle(self.now, event);
+            }
+        }
+    }
+
+    /// Goes on to the time at which the core wants to be called.
+    pub fn wait(&mut self) {
+        if let Some(wakeup) = self.core.next_wakeup() {
+            self.now = self.now.max(wakeup);
+        }
+    }
+}
+
+/// A message for hosts with these numbers.
+pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
+    places.sort_unstable();
+    let groups = places.iter().map(|place| Group {
+        channel: b"smtp".as_slice().into(),
+        host: format!("host{place}.example").into_bytes().into(),
+        offsets: vec![offset(*place)],
+    });
+    Arrival {
+        name: SpoolName::new(HashFolder::TOP, (10_000_000 + number).to_string().as_bytes())
+            .expect("a number is a name"),
+        modified: at,
+        created: at,
+        priority: 5,
+        owes_report: false,
+        leftover: None,
+        turns: Vec::new(),
+        recipients: places.len() as u32,
+        failed: 0,
+        groups: groups.collect(),
+        locked: Vec::new(),
+        unread: None,
+        unread_at_most: 0,
+        is_part: false,
+    }
+}
+
+fn place_of(host: &str) -> u64 {
+    let place = host.strip_prefix("host").and_then(|host| host.split_once('.'));
+    place.and_then(|(number, _)| number.parse().ok()).expect("a host of ours")
+}
+
+/// The offsets of a message are those of its hosts, so that a job says which recipient it is about.
+fn offset(place: u64) -> u32 {
+    OFFSET + place as u32
+}
