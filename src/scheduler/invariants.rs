@@ -111,8 +111,9 @@ impl Scheduler {
         let is_known = !is_old && !self.review.is_under_way();
         assert!(!is_known || thread.held == held, "{}: held or not", thread.destination);
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
-        // Something due, and nobody at it: it must be in line for an agent, excluded by -p, or held.
-        let idle = !thread.due.is_empty() && thread.agents.is_empty();
+        // Something due that agents may be given, and nobody at it: it must be in line for an agent, excluded by
+        // -p, or held.
+        let idle = self.due_in_jobs(id) > 0 && thread.agents.is_empty();
         let waits_for_window = self.waits_for_window(id);
         assert!(
             !waits_for_window || !thread.due.is_empty(),
