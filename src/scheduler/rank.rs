@@ -9,7 +9,7 @@ use crate::spool::SpoolId;
 
 pub use jobs::COUNTED;
 
-/// How a message stands among the others of a ring: what [`jobs::Rank`] says, by names that last.
+/// How a message stands among the others of a ring: what `jobs::rank` says, by names that last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rank {
     /// `slot-cost` or `job-order`.

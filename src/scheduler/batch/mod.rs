@@ -11,7 +11,7 @@
 //! a batch adds to it, even while an agent has it.
 //!
 //! How many recipients are in memory never exceeds the bounds that Postfix's document on its scheduler gives:
-//! `minimum * messages + limits of the rings` with what is [extra](extra), or the limit of the first batches,
+//! `minimum * messages + limits of the rings` with what is [`extra`], or the limit of the first batches,
 //! whichever is more; of each ring with its own limits only. Nothing is read that might not fit.
 //!
 //! | file | what |
