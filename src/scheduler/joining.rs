@@ -3,7 +3,7 @@
 //! microsecond. Until then an entry is due, but no agent gets it.
 
 use super::Scheduler;
-use super::thread::ThreadId;
+use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
 use super::vertex::{Place, VertexId};
 use crate::time::Timestamp;
@@ -130,6 +130,15 @@ impl Scheduler {
             }
         }
         left / PASSED_OVER
+    }
+
+    /// Whether nothing of what is due in a thread may be given to an agent yet.
+    pub(super) fn is_still_joining(&self, thread: &Thread) -> bool {
+        let to = &thread.destination;
+        let id = || self.threads.find_existing(to.channel(), to.host());
+        !thread.due.is_empty()
+            && !self.joining.is_empty()
+            && id().is_some_and(|id| self.due_in_jobs(id) == 0)
     }
 
     /// How many of the due vertices of a thread an agent may be given.

@@ -218,6 +218,9 @@ impl Scheduler {
         if has_work && !self.is_selected(channel, host) {
             return Some(Refusal::NotSelected.shown());
         }
+        if has_work && self.is_still_joining(thread) {
+            return Some(Refusal::Reloading.shown());
+        }
         if has_work && let Some(why) = self.why_window(thread) {
             // The original has none of it, and no words.
             let pending = if matches!(why, Why::Pace { .. }) { "Rate" } else { "Window" };

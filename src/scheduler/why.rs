@@ -297,6 +297,9 @@ impl Scheduler {
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
             return self.refused(ring, Refusal::NotSelected);
         }
+        if self.is_still_joining(thread) {
+            return self.refused(ring, Refusal::Reloading);
+        }
         let why_window = self.why_window(thread);
         // What is in line behind others of its thread is told so, unless it is the window that is small.
         let is_classic_limit = |why: &Why| matches!(why, Why::Window { keyword: "maxthr", .. });
