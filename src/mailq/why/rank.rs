@@ -2,32 +2,33 @@
 
 use crate::config::priority::USUAL;
 use crate::scheduler::rank::{COUNTED, Current, Rank};
+use crate::spool::SpoolId;
 
 /// What is added to the sentence about something that is due.
 pub fn clauses(rank: &Rank) -> String {
-    let Rank { keyword, line, .. } = rank;
-    let mut said = match &rank.current {
-        Some(current) if current.is_same => {
+    let Rank { id, keyword, line, job, .. } = rank;
+    let mut said = match &job.current {
+        Some(current) if current.message == *id => {
             format!("; it is the turn of its message ({keyword}, {line})")
         }
         current => {
-            let before = before(rank.before);
-            let current = current.as_ref().map_or(String::new(), turn);
+            let before = before(job.before);
+            let current = current.as_ref().map_or(String::new(), |current| turn(current, *id));
             format!("; {before} ({keyword}, {line}){current}")
         }
     };
     let mut add = |text: String| said.push_str(&format!("; {text}"));
-    match &rank.has_preempted {
+    match &job.has_preempted {
         Some(Some(other)) => add(format!("it has preempted {other}")),
         Some(None) => add("it has preempted a message that is done".to_string()),
         None => {}
     }
-    match rank.preempted_by {
+    match job.preempted_by {
         0 => {}
         1 => add("it was preempted once".to_string()),
         times => add(format!("it was preempted {times} times")),
     }
-    if rank.is_blocked {
+    if job.is_blocked {
         add("none of its hosts may get an agent now".to_string());
     }
     if rank.priority != USUAL {
@@ -45,17 +46,17 @@ fn before(count: usize) -> String {
     }
 }
 
-/// Whose turn it is, and what it takes to preempt that message.
-fn turn(current: &Current) -> String {
-    let Current { id, due, slots, .. } = current;
-    let mut said = format!("; it is the turn of {id}, of which {due} are due");
+/// Whose turn it is, and what it takes for `other` to preempt that message.
+fn turn(current: &Current<SpoolId>, other: SpoolId) -> String {
+    let Current { message, due, slots, .. } = current;
+    let mut said = format!("; it is the turn of {message}, of which {due} are due");
     if let (Some(slots), Some(needed)) = (slots, current.needed) {
         let (earned, needed) = (shown(*slots), shown(needed));
         said.push_str(&format!(
             " and which has earned {earned} slots: with {needed} this one may preempt it"
         ));
     }
-    if let Some(candidate) = current.candidate.filter(|_| !current.is_to_be_preempted_by_it) {
+    if let Some(candidate) = current.candidate.filter(|candidate| *candidate != other) {
         said.push_str(&format!("; {candidate} is to preempt that next"));
     }
     said

@@ -31,11 +31,6 @@ mod rank;
 #[cfg(test)]
 mod tests;
 
-pub use job::Rules;
-pub use rank::COUNTED;
-#[cfg(test)]
-use rank::Rank;
-
 use super::message::MessageId;
 use super::pool::{IdMap, Pool};
 use super::thread::ThreadId;
@@ -43,8 +38,10 @@ use super::vertex::VertexId;
 use crate::time::Timestamp;
 use class::Class;
 use index::Index;
+pub use job::Rules;
 use job::{Job, JobId};
 use key::{Key, Path};
+pub use rank::{COUNTED, Current, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

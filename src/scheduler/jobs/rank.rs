@@ -10,9 +10,9 @@ pub const COUNTED: usize = 1000;
 /// Jobs with up to so many entries are asked whether any of these may be served.
 const ASKED: u32 = 1000;
 
-/// How the job of a message stands.
+/// How the job of a message stands. `M` is what messages are called.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rank {
+pub struct Rank<M = MessageId> {
     /// Jobs before it; one more than [`COUNTED`] is that or more.
     pub before: usize,
     /// Entries of it that are due.
@@ -25,16 +25,16 @@ pub struct Rank {
     /// How many jobs have preempted it.
     pub preempted_by: u32,
     /// It has preempted another one itself: that of this message, if that is still there.
-    pub has_preempted: Option<Option<MessageId>>,
+    pub has_preempted: Option<Option<M>>,
     /// The current job; `None` if all are blocked.
-    pub current: Option<Current>,
+    pub current: Option<Current<M>>,
 }
 
 /// The current job, as one sees it that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Current {
+pub struct Current<M = MessageId> {
     /// Whose job it is.
-    pub message: MessageId,
+    pub message: M,
     /// Entries of it that are due.
     pub due: u32,
     /// Slots it has earned and not spent. `None` without preemption.
@@ -42,7 +42,23 @@ pub struct Current {
     /// With so many slots it could be preempted by the one that waits; `None` if that cannot be.
     pub needed: Option<f64>,
     /// Who is to preempt it next, as things stand.
-    pub candidate: Option<MessageId>,
+    pub candidate: Option<M>,
+}
+
+impl<M> Rank<M> {
+    /// The same, with other names of messages.
+    pub fn named<N>(self, name: impl Fn(M) -> N) -> Rank<N> {
+        let Rank { before, due, slots, is_blocked, preempted_by, has_preempted, current } = self;
+        let has_preempted = has_preempted.map(|parent| parent.map(&name));
+        let current = current.map(|Current { message, due, slots, needed, candidate }| Current {
+            message: name(message),
+            due,
+            slots,
+            needed,
+            candidate: candidate.map(&name),
+        });
+        Rank { before, due, slots, is_blocked, preempted_by, has_preempted, current }
+    }
 }
 
 impl Jobs {

@@ -247,18 +247,18 @@ fn the_order_of_messages_is_a_reason() {
     };
     // Agents were started for the first, and have not come for it yet.
     let first = rank(&world, 1).expect("it is due");
-    assert_eq!((first.before, first.keyword, first.due), (0, "slot-cost", 2));
+    assert_eq!((first.job.before, first.keyword, first.job.due), (0, "slot-cost", 2));
     for agent in [0, 1] {
         world.hungry(world.started[agent]);
     }
     assert_eq!(rank(&world, 1), None, "an agent has it");
     let third = rank(&world, 3).expect("it is due");
-    assert!((third.before, third.is_blocked) == (1, true), "{third:?}");
+    assert!((third.job.before, third.job.is_blocked) == (1, true), "{third:?}");
     let waits = world.core.why_message(3).expect("it is queued");
     assert!(matches!(waits[0].why, why::Why::InLine { before: None, .. }), "{waits:?}");
     let late = rank(&world, 4).expect("it is due");
-    assert_eq!((late.before, late.priority, late.is_blocked), (2, 7, false));
-    assert!(late.current.expect("it is its turn").is_same);
+    assert_eq!((late.job.before, late.priority, late.job.is_blocked), (2, 7, false));
+    assert_eq!(late.job.current.expect("it is its turn").message, late.id);
     world.tell(Event::Configured(Rc::new(config("smtp/*\n\tcommand=x\n"))));
     assert_eq!(rank(&world, 3), None, "threads take turns");
 }

@@ -1,6 +1,7 @@
 //! How a message stands among the others of its ring.
 
 use crate::scheduler::rank::{COUNTED, Current, Rank};
+use crate::spool::SpoolId;
 use serde::Serialize;
 
 /// What goes with a reason for a message that is due where work goes by messages.
@@ -48,30 +49,31 @@ struct Turn {
 
 impl From<&Rank> for Ranked {
     fn from(rank: &Rank) -> Ranked {
-        let parent = rank.has_preempted.as_ref();
+        let job = &rank.job;
+        let parent = job.has_preempted;
         Ranked {
             line: rank.line.to_string(),
-            before: rank.before.min(COUNTED),
+            before: job.before.min(COUNTED),
             priority: rank.priority,
-            due: rank.due,
-            slots: rank.slots,
-            blocked: rank.is_blocked,
-            preempted_by: rank.preempted_by,
+            due: job.due,
+            slots: job.slots,
+            blocked: job.is_blocked,
+            preempted_by: job.preempted_by,
             has_preempted: parent.is_some(),
-            parent: parent.and_then(|parent| Some(parent.as_ref()?.to_string())),
-            current: rank.current.as_ref().map(Turn::from),
+            parent: parent.flatten().map(|parent| parent.to_string()),
+            current: job.current.as_ref().map(Turn::from),
         }
     }
 }
 
-impl From<&Current> for Turn {
-    fn from(current: &Current) -> Turn {
+impl From<&Current<SpoolId>> for Turn {
+    fn from(current: &Current<SpoolId>) -> Turn {
         Turn {
-            id: current.id.to_string(),
+            id: current.message.to_string(),
             due: current.due,
             slots: current.slots,
             needed: current.needed,
-            candidate: current.candidate.as_ref().map(ToString::to_string),
+            candidate: current.candidate.map(|candidate| candidate.to_string()),
         }
     }
 }
