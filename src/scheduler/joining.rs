@@ -71,7 +71,7 @@ impl Scheduler {
         }
         let unjoined = vertices.len();
         self.joining.threads.insert(thread, Rest { vertices, unjoined });
-        self.join_some(thread, self.settings.reload_step.max(1));
+        self.join_some(thread, self.settings.step());
         if !self.joining.threads.is_empty() {
             self.timers.add(now, Timer::Sweep);
         }
@@ -91,7 +91,7 @@ impl Scheduler {
 
     /// Lets the next entries join.
     pub(super) fn join_on(&mut self, now: Timestamp) {
-        let mut left = self.settings.reload_step.max(1);
+        let mut left = self.settings.step();
         while left > 0
             && let Some(thread) = self.joining.threads.keys().next().copied()
         {

@@ -321,7 +321,7 @@ impl Scheduler {
         let (mut has_batches, mut has_rounds) = (false, false);
         let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         // A hundred thousand threads may wake up at the same time. What is left is due at once.
-        let mut left = self.settings.reload_step.max(1);
+        let mut left = self.settings.step();
         while left > 0
             && let Some(timer) = self.timers.pop_due(now)
         {

@@ -93,17 +93,12 @@ impl Scheduler {
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
         };
-        let present = self.agents[&agent].jobs().next();
-        let of_present = present.filter(is_it);
-        let may_be_absent = |job: VertexId| {
-            let job = &self.vertices[job];
-            job.message == message && !job.is_part && self.messages[message].partial
-        };
-        if present.is_some_and(may_be_absent) {
+        if let Some(job) = self.job_of_absent(agent, message) {
             // Who is not in memory is in no other vertex: there is no need to look at thousands.
-            return of_present;
+            return Some(job).filter(is_it);
         }
-        of_present.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
+        let present_job = self.agents[&agent].jobs().next().filter(is_it);
+        present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
     }
 
     fn log_outcome(&mut self, vertex: VertexId, report: &Report<'_>) {

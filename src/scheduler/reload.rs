@@ -27,9 +27,6 @@ use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// So many vertices, which may have to be looked through for what has expired, count as one thread more in
-/// a step of the sweep.
-const VERTICES_PER_THREAD: usize = 10;
 /// So many threads of a ring are asked, besides those that agents work on, whether it still runs the
 /// same. If others would have, its agents are merely replaced.
 const ASKED: usize = 8;
@@ -111,11 +108,11 @@ impl Scheduler {
     }
 
     fn sweep_from(&mut self, now: Timestamp, mut next: usize) {
-        let mut left = self.settings.reload_step.max(1);
+        let mut left = self.settings.step();
         while left > 0 && next < self.threads.pool().slots() {
             let mut cost = 1;
             if let Some(thread) = self.threads.pool().at(next) {
-                cost += self.threads[thread].len() / VERTICES_PER_THREAD;
+                cost = self.threads[thread].step_cost();
                 self.settle(now, thread);
             }
             left = left.saturating_sub(cost);

@@ -62,6 +62,13 @@ impl fmt::Display for Selection {
     }
 }
 
+impl Settings {
+    /// How many threads are dealt with in one turn, at least one.
+    pub fn step(&self) -> usize {
+        self.reload_step.max(1)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

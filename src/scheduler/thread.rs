@@ -13,6 +13,9 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
+/// So many vertices count as one thread more, where threads are dealt with in steps.
+const VERTICES_PER_THREAD: usize = 10;
+
 /// The number of a thread in memory.
 pub type ThreadId = Id<Thread>;
 
@@ -139,6 +142,12 @@ impl Thread {
     /// How many vertices it has.
     pub fn len(&self) -> usize {
         self.due.len() + self.fed.len() + self.waiting.len() + self.held_back.len()
+    }
+
+    /// As how many threads it counts where many are dealt with, some in each turn: its vertices may have to be
+    /// looked through.
+    pub fn step_cost(&self) -> usize {
+        1 + self.len() / VERTICES_PER_THREAD
     }
 
     /// Whether nothing is queued for it.

@@ -4,7 +4,6 @@ use super::super::Scheduler;
 use super::super::action::{Action, Statistics};
 use super::super::agent::AgentId;
 use super::super::message::MessageId;
-use super::super::outcome::Final;
 use super::super::rested::RestedVertex;
 use super::super::vertex::{Diagnosis, VertexId};
 use super::Partial;
@@ -29,6 +28,19 @@ impl Partial {
 }
 
 impl Scheduler {
+    /// The present job of an agent, if it is about recipients of this message that are not in memory, too. One
+    /// about a packet is not: the packet names all recipients that it is about.
+    pub(in super::super) fn job_of_absent(
+        &self,
+        agent: AgentId,
+        message: MessageId,
+    ) -> Option<VertexId> {
+        let present = self.agents[&agent].jobs().next()?;
+        let job = &self.vertices[present];
+        let is_it = job.message == message && !job.is_part && self.is_partial(message);
+        is_it.then_some(present)
+    }
+
     /// An agent reports about a recipient of its present job that is not in memory. Tells whether it can be so.
     pub(in super::super) fn report_of_absent(
         &mut self,
@@ -37,17 +49,14 @@ impl Scheduler {
         message: MessageId,
         report: &Report<'_>,
     ) -> bool {
-        let present = self.agents[&agent].jobs().next();
-        let is_it = |vertex: &VertexId| self.vertices[*vertex].message == message;
-        let Some(vertex) = present.filter(is_it).filter(|_| self.is_partial(message)) else {
+        let Some(vertex) = self.job_of_absent(agent, message) else {
             return false;
         };
         let partial = &self.batches.partial[&message];
-        let vertex_ref = &self.vertices[vertex];
-        let says_it_again =
-            partial.finals.contains(&report.offset) || vertex_ref.recipients.has(report.offset);
-        // A packet names all recipients that it is about.
-        if says_it_again || vertex_ref.is_part {
+        if partial.finals.contains(&report.offset)
+            || self.vertices[vertex].recipients.has(report.offset)
+        {
+            // It says so once more.
             return false;
         }
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
@@ -87,14 +96,13 @@ impl Scheduler {
         }
         self.contact_made(self.vertices[vertex].thread);
         let failed = matches!(report.status, Status::Error | Status::Error2);
-        let outcome = Final { state: report.status.word(), failed };
         let message_ref = &mut self.messages[message];
-        message_ref.failed += u32::from(outcome.failed);
+        message_ref.failed += u32::from(failed);
         self.counters.recipients_in += 1;
         self.counters.recipients_out += 1;
         let (spool_id, created) = (message_ref.spool_id(), message_ref.created);
         let destination = self.threads[self.vertices[vertex].thread].destination.clone();
-        let state = outcome.state;
+        let state = report.status.word();
         self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
         if let Some(partial) = self.batches.partial.get_mut(&message) {
             partial.finish(report);

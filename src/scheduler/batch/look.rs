@@ -48,13 +48,7 @@ impl Scheduler {
 
     /// A recipient has left memory: the first large message of its ring has room for another.
     fn look_at_first_of_ring(&mut self, thread: ThreadId) {
-        if self.batches.jobs.is_empty() {
-            return;
-        }
-        let ring = self.threads[thread].ring;
-        let mut jobs = self.batches.jobs.range((ring, 0, MessageId::first())..);
-        if let Some((of, _, message)) = jobs.next().copied().filter(|(of, ..)| *of == ring) {
-            debug_assert_eq!(of, ring);
+        if let Some(message) = self.batches.first_of(self.threads[thread].ring) {
             self.look_at_batch(message);
         }
     }

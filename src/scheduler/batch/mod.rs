@@ -102,6 +102,12 @@ struct Partial {
 }
 
 impl Batches {
+    /// The first message of a ring of which something is unread.
+    fn first_of(&self, ring: RingId) -> Option<MessageId> {
+        let (of, _, message) = self.jobs.range((ring, 0, MessageId::first())..).next()?;
+        (*of == ring).then_some(*message)
+    }
+
     /// Whether everything is in memory as a whole.
     pub fn is_empty(&self) -> bool {
         self.partial.is_empty()

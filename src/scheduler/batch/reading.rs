@@ -50,9 +50,8 @@ impl Scheduler {
             };
             limit = limit.min(ring_ref.clause.refill_limit);
             delay = delay.min(ring_ref.clause.refill_delay);
-            let mut jobs = self.batches.jobs.range((*ring, 0, MessageId::first())..);
             // The first of them has all that is left.
-            if jobs.next().is_some_and(|(of, _, first)| of == ring && *first == message) {
+            if self.batches.first_of(*ring) == Some(message) {
                 usual += self.pools(*ring).usual;
             }
         }

@@ -15,9 +15,6 @@ use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use std::rc::Rc;
 
-/// So many vertices of a thread count as one thread more.
-const VERTICES_PER_THREAD: usize = 10;
-
 /// What is to be done to each member.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Deed {
@@ -41,14 +38,14 @@ impl Scheduler {
     pub(super) fn go_round(&mut self, now: Timestamp, window: WindowId, deed: Deed) {
         self.windows[window].round = Some(Box::new(Round { deed, last: None }));
         self.windows.rounds.insert(window);
-        let left = self.settings.reload_step.max(1);
+        let left = self.settings.step();
         self.go_on_round(now, window, left);
         self.plan_rounds(now);
     }
 
     /// Goes on with all rounds that are under way, as far as one turn allows.
     pub(in super::super) fn go_on_rounds(&mut self, now: Timestamp) {
-        let mut left = self.settings.reload_step.max(1);
+        let mut left = self.settings.step();
         while left > 0
             && let Some(window) = self.windows.rounds.first().copied()
         {
@@ -75,8 +72,7 @@ impl Scheduler {
             if left == 0 {
                 return 0;
             }
-            let cost = 1 + self.threads[member].len() / VERTICES_PER_THREAD;
-            left = left.saturating_sub(cost);
+            left = left.saturating_sub(self.threads[member].step_cost());
             let deed = deed.clone();
             if let Some(round) = &mut self.windows[window].round {
                 round.last = Some(member);
