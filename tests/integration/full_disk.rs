@@ -125,7 +125,8 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
     daemon.kill();
     disk.make_room();
     let _daemon = site.start();
-    site.until_empty();
+    // A kill while one is moved aside may leave its message in queue/, too.
+    until("no control file is left", || site.files("transport").is_empty());
     let postman = site.files("postman");
     for name in ["101", "102"] {
         assert!(postman.contains(&format!("{name}:owed-report")), "{name}: {postman:?}");
