@@ -62,10 +62,10 @@ pub struct Jobs {
     pub not_reached: u64,
     /// Agents that have one now.
     at_work: u64,
-    /// Sum of the agents at work, at the start of each.
-    sum: u64,
-    /// Sum of their squares.
-    squares: u64,
+    /// Agents at work at the start of each job: as long as none has ended, and then anew.
+    abreast: Abreast,
+    /// One had ended when the last one began.
+    is_steady: bool,
     /// When the last one began.
     last: Option<Timestamp>,
     /// Shortest and longest time from the start of one to that of the next.
@@ -79,10 +79,14 @@ impl Jobs {
             let (shortest, longest) = self.gaps.unwrap_or((gap, gap));
             self.gaps = Some((shortest.min(gap), longest.max(gap)));
         }
+        // At first each has one more beside it than the one before, whatever the window is.
+        if !self.is_steady && self.at_work < self.count {
+            self.is_steady = true;
+            self.abreast = Abreast::default();
+        }
         self.count += 1;
         self.at_work += 1;
-        self.sum += self.at_work;
-        self.squares += self.at_work * self.at_work;
+        self.abreast.add(self.at_work);
     }
 
     fn end(&mut self, was_reached: bool) {
@@ -90,8 +94,29 @@ impl Jobs {
         self.not_reached += u64::from(!was_reached);
     }
 
-    /// Agents at work at the start of a job, this one included: mean and standard deviation.
+    /// Agents at work at the start of a job, this one included: mean and standard deviation over those that
+    /// began after one had ended, or over all if none did.
     pub fn concurrency(&self) -> (f64, f64) {
+        self.abreast.mean_and_deviation()
+    }
+}
+
+/// Numbers of agents.
+#[derive(Clone, Debug, Default)]
+struct Abreast {
+    count: u64,
+    sum: u64,
+    squares: u64,
+}
+
+impl Abreast {
+    fn add(&mut self, number: u64) {
+        self.count += 1;
+        self.sum += number;
+        self.squares += number * number;
+    }
+
+    fn mean_and_deviation(&self) -> (f64, f64) {
         let count = self.count.max(1) as f64;
         let mean = self.sum as f64 / count;
         (mean, (self.squares as f64 / count - mean * mean).max(0.0).sqrt())
@@ -270,5 +295,24 @@ impl Observer for Statistics {
             Status::Deferred | Status::DeferBack | Status::DeferAll | Status::RetryAt
         );
         self.deferrals += u64::from(is_deferral);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concurrency_is_that_of_the_steady_state() {
+        let mut jobs = Jobs::default();
+        (0..4).for_each(|second| jobs.begin(Timestamp::from_seconds(second)));
+        assert_eq!(jobs.concurrency().0, 2.5, "nothing else is known");
+        jobs.end(true);
+        jobs.begin(Timestamp::from_seconds(5));
+        jobs.end(false);
+        jobs.end(true);
+        jobs.begin(Timestamp::from_seconds(6));
+        assert_eq!(jobs.concurrency(), (3.5, 0.5));
+        assert_eq!((jobs.count, jobs.not_reached), (6, 1));
     }
 }

@@ -105,7 +105,7 @@ pub struct Thread {
     pub jobs: u64,
     /// Those that ended with the host not reached.
     pub not_reached: u64,
-    /// Agents at work at the start of a job, on average.
+    /// Agents at work at the start of a job, on average, from the first end of a job on.
     pub concurrency: f64,
     /// The standard deviation of that.
     pub concurrency_deviation: f64,
