@@ -39,6 +39,8 @@ const BATCH: u64 = 1000;
 const FIRST: u64 = 10_000_000;
 /// Destinations of messages that one order is about, as clients' requests give them.
 const ORDERED: usize = 500;
+/// How the first job of an agent begins: the number of the message.
+const FIRST_JOB: &[u8] = b"10000000";
 /// What the dump of a client is written in, in bytes.
 const DUMP_STEP: usize = 64 << 10;
 
@@ -119,8 +121,12 @@ struct World {
 
 impl World {
     fn new(frozen: bool) -> World {
+        World::of(frozen, CONFIGURATION)
+    }
+
+    fn of(frozen: bool, configuration: &str) -> World {
         let settings = Settings { frozen, seed: 1, fork_rate: 1000, ..Settings::default() };
-        let core = Scheduler::new(settings, config(CONFIGURATION));
+        let core = Scheduler::new(settings, config(configuration));
         World { core, lines: Vec::new(), removals: Vec::new() }
     }
 
@@ -246,6 +252,10 @@ fn pauses(most: u64) {
     let mut world = World::new(false);
     world.queue(most, 1, 1);
     world.reload("the same in one thread: reload with a shorter expiry", &shorter_expiry());
+    world.host_down("the same");
+    let mut world = World::of(false, &CONFIGURATION.replace("command", "slot-cost=5 command"));
+    world.queue(most, 1, 1);
+    world.host_down("the same with preemption");
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
@@ -266,11 +276,15 @@ impl World {
 
     /// Prints the longest of the turns that something takes.
     fn turns(&mut self, what: &str, event: Event<'_>) {
-        let (_, mut longest) = timed(|| self.core.handle(START, event));
+        self.turns_at(START, what, event);
+    }
+
+    fn turns_at(&mut self, now: Timestamp, what: &str, event: Event<'_>) {
+        let (_, mut longest) = timed(|| self.core.handle(now, event));
         let (mut turns, mut all) = (1, longest);
         let mut actions = self.actions();
-        while self.core.next_wakeup().is_some_and(|wakeup| wakeup <= START) {
-            let (_, took) = timed(|| self.core.handle(START, Event::Tick));
+        while self.core.next_wakeup().is_some_and(|wakeup| wakeup <= now) {
+            let (_, took) = timed(|| self.core.handle(now, Event::Tick));
             longest = longest.max(took);
             all += took;
             turns += 1;
@@ -321,6 +335,18 @@ impl World {
         self.order(&format!("RETRY of {ORDERED} messages"), Order::Retry(targets(&batches[1])));
         self.order("EXPIRE of as many", Order::Expire(targets(&batches[2])));
         self.order("DELETE of as many", Order::Delete(targets(&batches[3])));
+    }
+
+    /// Prints for how long delivery stops when the only host cannot be reached, and when it is tried again.
+    fn host_down(&mut self, whose: &str) {
+        self.tell_lines();
+        let job = self.lines.iter().find(|(_, line)| line.starts_with(FIRST_JOB));
+        let (agent, line) = job.expect("an agent has the first job").clone();
+        let mark = line.iter().position(|byte| *byte == b'\t').expect("a mark behind the offset");
+        let line = [&line[..mark], b"\t\tdeferall 421 too many connections"].concat();
+        self.turns(&format!("{whose}: deferall"), Event::AgentSaid { agent, line: &line });
+        let wakeup = self.core.next_wakeup().expect("it is tried again");
+        self.turns_at(wakeup, &format!("{whose}: the next try"), Event::Tick);
     }
 
     fn order(&mut self, what: &str, order: Order) {

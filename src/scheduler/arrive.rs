@@ -42,7 +42,7 @@ impl Scheduler {
             false => self.recall_fate(now, message, recalled.as_ref()),
         }
         if !arrival.turns.is_empty() {
-            self.turn(&arrival.turns);
+            self.turn(now, &arrival.turns);
         }
         self.remove_if_complete(message);
     }

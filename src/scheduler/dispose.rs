@@ -21,18 +21,23 @@ enum Part {
 }
 
 impl Scheduler {
-    pub(super) fn retry_threads(&mut self, threads: &[ThreadId]) -> Effect {
+    pub(super) fn retry_threads(&mut self, now: Timestamp, threads: &[ThreadId]) -> Effect {
         let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
         for thread in threads {
             effect.recipients += self.threads[*thread].recipients;
             effect.held += u32::from(self.threads[*thread].held);
-            self.wake_thread(*thread);
+            self.wake_thread(now, *thread);
         }
         effect
     }
 
     /// Makes due what waits. Adds the threads in which something does to `turned`.
-    pub(super) fn retry(&mut self, targets: &[Target], turned: &mut Vec<ThreadId>) -> Effect {
+    pub(super) fn retry(
+        &mut self,
+        now: Timestamp,
+        targets: &[Target],
+        turned: &mut Vec<ThreadId>,
+    ) -> Effect {
         let mut effect = Effect::default();
         for (_, vertices) in self.meant(targets, &mut effect) {
             for vertex in vertices {
@@ -47,7 +52,7 @@ impl Scheduler {
                     turned.push(thread);
                     if self.threads[thread].waiting.is_empty() {
                         // That was all: the host is tried as if its time had come.
-                        self.wake_thread(thread);
+                        self.wake_thread(now, thread);
                     }
                     self.update_readiness_at_wakeup(thread);
                 }

@@ -1,6 +1,6 @@
-//! Entries that have yet to join their jobs: when a new configuration moves a thread with very many due
-//! vertices to a ring whose work goes by messages, they join it some with each turn, as each takes about a
-//! microsecond. Until then an entry is due, but no agent gets it.
+//! Entries that have yet to join their jobs: when very many vertices of a thread become due in a ring whose
+//! work goes by messages, because a new configuration moves it there or its wait is over, they join some with
+//! each turn, as each takes about a microsecond. Until then an entry is due, but no agent gets it.
 
 use super::Scheduler;
 use super::thread::{Thread, ThreadId};
@@ -20,9 +20,9 @@ pub struct Joining {
 }
 
 /// What is left of a thread.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Rest {
-    /// What was due when the thread came. Some of it may have gone another way meanwhile.
+    /// What became due. Some of it may have gone another way meanwhile.
     vertices: VecDeque<VertexId>,
     /// How many of the thread's due vertices are in no job.
     unjoined: usize,
@@ -65,12 +65,30 @@ impl Scheduler {
         if self.rings[self.threads[thread].ring].jobs.is_none() {
             return;
         }
-        let vertices: VecDeque<VertexId> = self.threads[thread].due.iter(&self.vertices).collect();
-        if vertices.is_empty() {
-            return;
+        let due = self.threads[thread].due.to_vec(&self.vertices);
+        if !due.is_empty() {
+            self.begin_to_join(now, thread, due);
         }
-        let unjoined = vertices.len();
-        self.joining.threads.insert(thread, Rest { vertices, unjoined });
+    }
+
+    /// The wait of a thread is over: what waits in it is due, and joins its jobs at once if it is not much.
+    pub(super) fn make_waiting_due(&mut self, now: Timestamp, thread: ThreadId) {
+        let thread_ref = &mut self.threads[thread];
+        let waiting = thread_ref.waiting.to_vec(&self.vertices);
+        let has_jobs = self.rings[thread_ref.ring].jobs.is_some();
+        if !has_jobs || waiting.len() <= self.settings.step() {
+            return waiting.into_iter().for_each(|vertex| self.put(vertex, Place::Due));
+        }
+        for vertex in &waiting {
+            thread_ref.move_vertex(&mut self.vertices, *vertex, Place::Due);
+        }
+        self.begin_to_join(now, thread, waiting);
+    }
+
+    fn begin_to_join(&mut self, now: Timestamp, thread: ThreadId, vertices: Vec<VertexId>) {
+        let rest = self.joining.threads.entry(thread).or_default();
+        rest.unjoined += vertices.len();
+        rest.vertices.extend(vertices);
         self.join_some(thread, self.settings.step());
         if !self.joining.threads.is_empty() {
             self.timers.add(now, Timer::Sweep);

@@ -259,7 +259,7 @@ impl Scheduler {
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
             Event::Configured(config) => self.reconfigure(now, config),
             Event::Turn(host) => {
-                self.turn(&[host]);
+                self.turn(now, &[host]);
             }
             Event::Standing(order) => self.remember_order(order),
             Event::Ordered { ticket, by, order } => self.obey(now, ticket, by, order),
@@ -370,7 +370,7 @@ impl Scheduler {
             self.expire_thread(now, thread);
         }
         if wakes && self.threads.get(thread).is_some() {
-            self.wake_thread(thread);
+            self.wake_thread(now, thread);
         }
         if self.threads.get(thread).is_some() {
             self.set_thread_timer(thread);

@@ -152,15 +152,15 @@ impl Scheduler {
             Order::Release(scope) => self.release(now, &scope),
             Order::ReleaseAll => self.release_all(now),
             Order::Turn(host) => {
-                turned = self.turn(&[host]);
+                turned = self.turn(now, &[host]);
                 Effect { threads: turned.len() as u32, ..Effect::default() }
             }
             Order::RetryThreads(threads) => {
                 turned = self.find_threads(&threads);
                 self.want_resting(threads.iter().map(Destination::host));
-                self.retry_threads(&turned)
+                self.retry_threads(now, &turned)
             }
-            Order::Retry(targets) => self.retry(&targets, &mut turned),
+            Order::Retry(targets) => self.retry(now, &targets, &mut turned),
             Order::Expire(targets) => self.expire_targets(now, &by, &targets),
             Order::Delete(targets) => self.delete_targets(now, &targets),
             Order::Reroute(targets) => self.reroute_targets(now, &targets),

@@ -56,14 +56,11 @@ impl Scheduler {
     }
 
     /// Ends the wait of a thread: everything that waits becomes due.
-    pub(super) fn wake_thread(&mut self, thread: ThreadId) {
+    pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.lessons += 1;
         self.resume_window(thread);
-        let thread_ref = &mut self.threads[thread];
-        thread_ref.retry.wake();
-        for vertex in thread_ref.waiting.to_vec(&self.vertices) {
-            self.put(vertex, Place::Due);
-        }
+        self.threads[thread].retry.wake();
+        self.make_waiting_due(now, thread);
         self.set_thread_timer(thread);
         self.update_readiness_at_wakeup(thread);
     }

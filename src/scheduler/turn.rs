@@ -2,12 +2,13 @@
 
 use super::Scheduler;
 use super::thread::ThreadId;
+use crate::time::Timestamp;
 use std::collections::HashSet;
 
 impl Scheduler {
     /// Makes everything due that is queued for some hosts, on any channel, `queueonly` included. One look
     /// at all threads, however many hosts there are. Returns those of them that nobody was at work on.
-    pub(super) fn turn(&mut self, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
+    pub(super) fn turn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
         let hosts: HashSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
         let of_hosts: Vec<ThreadId> = self
             .threads
@@ -21,7 +22,7 @@ impl Scheduler {
             count => format!("{count} hosts"),
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
-        of_hosts.iter().for_each(|thread| self.wake_thread(*thread));
+        of_hosts.iter().for_each(|thread| self.wake_thread(now, *thread));
         self.want_resting(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();
         of_hosts.into_iter().filter(rested).collect()

@@ -307,3 +307,31 @@ fn many_entries_join_their_jobs_in_steps() {
     assert_eq!(world.core.threads.len(), 0);
     assert!(world.core.joining.is_empty());
 }
+
+/// The wait of a thread with very many entries is over: they come to its jobs in steps, too.
+#[test]
+fn entries_whose_wait_is_over_join_their_jobs_in_steps() {
+    let text = "smtp/*\n\tinterval=1m retries=5 maxring=1 overfeed=0 idlemax=1h slot-cost=2\n\tcommand=x\n";
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, text);
+    world.messages(1..=200, "smtp/a");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall 421 too many connections");
+    world.hungry(agent);
+    let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
+    world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
+    assert!(!world.core.joining.is_empty());
+    // Some of them are put off again meanwhile, and others arrive.
+    let mut jobs = world.heard_by(agent);
+    let number = jobs.pop().expect("a job").split('\t').next().expect("a number").to_string();
+    world.says(agent, &format!("{number}/100\t\tdeferall 421 too many connections"));
+    world.hungry(agent);
+    world.messages(201..=210, "smtp/a");
+    world.tell(Event::Ordered { ticket: 8, by: "root".to_string(), order: retry() });
+    world.pass_seconds(1);
+    assert!(world.core.joining.is_empty());
+    let jobs = world.heard_by(agent);
+    let bursts = world.works(agent, jobs, "ok3");
+    assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);
+    assert_eq!(world.core.threads.len(), 0);
+}

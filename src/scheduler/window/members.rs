@@ -90,7 +90,7 @@ impl Scheduler {
                 }
             }
             Deed::Wake if self.threads[member].retry.block == Some(Block::Dead) => {
-                self.wake_thread(member);
+                self.wake_thread(now, member);
             }
             Deed::Wake => {}
         }
