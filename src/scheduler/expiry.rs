@@ -94,6 +94,7 @@ impl Scheduler {
         };
         let notary = expiry_notary(&format!("{what} after {age}"));
         self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
+        self.are_final(message, &offsets);
         let occasion = Occasion::Expiry;
         self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {

@@ -17,13 +17,17 @@ const MOST_FINALS: usize = 10_000;
 impl Partial {
     /// An agent has finished a recipient that is not in memory.
     fn finish(&mut self, report: &Report<'_>) {
+        if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
+            self.add_final(report.offset);
+        }
+    }
+
+    fn add_final(&mut self, offset: u32) {
         if self.finals.len() >= MOST_FINALS {
             self.begins_anew |= self.reading.is_some();
             self.finals.clear();
         }
-        if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
-            self.finals.insert(report.offset);
-        }
+        self.finals.insert(offset);
     }
 }
 
@@ -39,6 +43,16 @@ impl Scheduler {
         let job = &self.vertices[present];
         let is_it = job.message == message && !job.is_part && self.is_partial(message);
         is_it.then_some(present)
+    }
+
+    /// Recipients have left memory, and it was noted why. An agent that lags behind what it says may still report
+    /// about them, as if they had never been there.
+    pub(in super::super) fn are_final(&mut self, message: MessageId, offsets: &[u32]) {
+        if self.is_partial(message)
+            && let Some(partial) = self.batches.partial.get_mut(&message)
+        {
+            offsets.iter().for_each(|offset| partial.add_final(*offset));
+        }
     }
 
     /// An agent reports about a recipient of its present job that is not in memory. Tells whether it can be so.
