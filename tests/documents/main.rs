@@ -165,3 +165,37 @@ fn the_commands_of_the_readme_are_those_that_are_checked() {
     assert!(read(".ci/run").contains("\nstep cargo test\n"));
     assert!(readme.contains("target/release/scheduler --quick-start"));
 }
+
+/// What a patch needs to find, and where: the lines of each hunk that are there before it.
+fn wanted_by(patch: &str) -> Vec<(String, String)> {
+    let mut file = String::new();
+    let mut hunks: Vec<(String, String)> = Vec::new();
+    for line in patch.lines() {
+        if let Some(name) = line.strip_prefix("--- a/") {
+            file = name.to_string();
+        } else if line.starts_with("@@ ") {
+            hunks.push((file.clone(), String::new()));
+        } else if let (Some(" " | "-"), Some((_, hunk))) = (line.get(..1), hunks.last_mut()) {
+            hunk.push_str(&line[1..]);
+            hunk.push('\n');
+        }
+    }
+    hunks
+}
+
+/// The bugs that the simulation must find (`docs/testing.md`) are patches of the sources as they are.
+#[test]
+fn bugs_can_be_planted() {
+    let planted = fs::read_dir(root().join("tests/simulation/planted")).expect("a folder");
+    let patches = planted.map(|entry| entry.expect("an entry").path());
+    let patches: Vec<PathBuf> =
+        patches.filter(|path| path.extension().is_some_and(|name| name == "patch")).collect();
+    assert!(patches.len() >= 9, "{patches:?}");
+    for path in patches {
+        let hunks = wanted_by(&fs::read_to_string(&path).expect("a patch"));
+        assert!(!hunks.is_empty(), "{}", path.display());
+        for (file, lines) in hunks {
+            assert!(read(&file).contains(&lines), "{}: {file} has not\n{lines}", path.display());
+        }
+    }
+}
