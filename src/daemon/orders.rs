@@ -4,7 +4,8 @@
 //! {"zsched-orders":1}
 //! {"hold":{"scope":{"destinations":"smtp/*.test"},"author":{"name":"root","since":...},"reason":"..."}}
 //! {"limit":{"scope":{"ring":"smtp/*"},"limit":"maxring","value":5,"until":null,"author":{...}}}
-//! {"end":2}
+//! {"ending":{"message":[4711,...],"fate":"delete","author":{...}}}
+//! {"end":3}
 //! ```
 //!
 //! It is replaced as a whole whenever an order comes or goes, by the writer; orders that come while it is at

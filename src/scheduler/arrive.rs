@@ -26,7 +26,7 @@ impl Scheduler {
                 format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
             self.log(Level::Warn, text);
         }
-        self.recall_hold(message);
+        self.recall_orders(message);
         let is_partial = arrival.unread.is_some() || arrival.is_part;
         if is_partial {
             self.begin_partial(now, message, &arrival, recalled.as_ref());
@@ -39,7 +39,7 @@ impl Scheduler {
         self.join_jobs(message);
         match is_partial {
             true => self.end_batch(now, message),
-            false => self.recall_fate(now, message, recalled.as_ref()),
+            false => self.carry_out_ending(now, message),
         }
         if !arrival.turns.is_empty() {
             self.turn(now, &arrival.turns);

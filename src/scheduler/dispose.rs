@@ -68,19 +68,29 @@ impl Scheduler {
         targets: &[Target],
     ) -> Effect {
         let why = format!("was given up by {}", by.name);
-        self.dispose(targets, Fate::Expire, |core, _, vertices| {
+        self.dispose(targets, (Fate::Expire, by), |core, _, vertices| {
             vertices.iter().for_each(|vertex| core.give_up(now, *vertex, &why));
         })
     }
 
-    pub(super) fn delete_targets(&mut self, now: Timestamp, targets: &[Target]) -> Effect {
-        self.dispose(targets, Fate::Delete, |core, message, vertices| {
+    pub(super) fn delete_targets(
+        &mut self,
+        now: Timestamp,
+        by: &Author,
+        targets: &[Target],
+    ) -> Effect {
+        self.dispose(targets, (Fate::Delete, by), |core, message, vertices| {
             core.put_away(now, message, vertices, Occasion::Deletion);
         })
     }
 
-    pub(super) fn reroute_targets(&mut self, now: Timestamp, targets: &[Target]) -> Effect {
-        self.dispose(targets, Fate::Reroute, |core, message, vertices| {
+    pub(super) fn reroute_targets(
+        &mut self,
+        now: Timestamp,
+        by: &Author,
+        targets: &[Target],
+    ) -> Effect {
+        self.dispose(targets, (Fate::Reroute, by), |core, message, vertices| {
             core.put_away(now, message, vertices, Occasion::Reroute);
         })
     }
@@ -90,24 +100,24 @@ impl Scheduler {
     fn dispose(
         &mut self,
         targets: &[Target],
-        fate: Fate,
+        (fate, by): (Fate, &Author),
         mut how: impl FnMut(&mut Scheduler, MessageId, &[VertexId]),
     ) -> Effect {
         let mut effect = Effect::default();
-        let whole: Vec<u64> = targets
-            .iter()
-            .filter(|target| target.destination.is_none())
-            .map(|target| target.number)
-            .collect();
+        let whole: BTreeSet<u64> =
+            targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.meant(targets, &mut effect) {
-            if self.messages[message].partial
-                && whole.contains(&self.messages[message].name.number())
-            {
-                self.decide_fate(message, fate);
-            }
             let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
             let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
                 vertices.into_iter().partition(is_fed);
+            let is_partial = self.messages[message].partial;
+            let is_whole = whole.contains(&self.messages[message].name.number());
+            if is_whole && (is_partial || !fed.is_empty()) {
+                self.order_ending(message, fate, by);
+            }
+            if is_whole && is_partial {
+                self.read_to_the_end(message);
+            }
             for vertex in fed {
                 self.vertices[vertex].fate = fate;
                 effect.busy += self.vertices[vertex].pending;
@@ -154,7 +164,9 @@ impl Scheduler {
         };
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
-        (!vertices.is_empty()).then_some((message, vertices))
+        // Of a large one everything may be still to be read.
+        let is_unread = matches!(part, Part::All) && self.messages[message].partial;
+        (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 
     /// Ends recipients of a message in a way that is no delivery and no failure.

@@ -168,7 +168,7 @@ impl Scheduler {
         match outcome {
             Ok(()) => {
                 self.counters.messages_out += 1;
-                self.drop_hold(message);
+                self.drop_orders(message);
                 self.end_partial(message);
                 self.messages.remove(message);
             }
@@ -211,7 +211,7 @@ impl Scheduler {
             self.notes.remove(&ticket);
             self.note_is_over(ticket);
         }
-        self.drop_hold(message);
+        self.drop_orders(message);
         self.end_partial(message);
         self.messages[message].notes = 0;
         self.messages[message].forgotten = true;

@@ -188,22 +188,25 @@ impl Scheduler {
         self.threads.set_held(thread, held)
     }
 
-    /// A message has arrived: the former scheduler may have held it. The hold of one that is not there stays
-    /// until another message gets its number: its control file may be unreadable for a while.
-    pub(super) fn recall_hold(&mut self, message: MessageId) {
+    /// A message has arrived: the former scheduler may have held it, or been ordered to end it. What was
+    /// ordered for one that is not there stays until another message gets its number: its control file may be
+    /// unreadable for a while.
+    pub(super) fn recall_orders(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
         let is_held = self.standing.hold_of_message(id).is_some();
         self.messages[message].held = is_held;
-        if !is_held && self.standing.messages.remove(&id.number).is_some() {
+        let is_known = is_held || self.standing.ending_of(id).is_some();
+        if !is_known && self.standing.drop_message(id.number) {
             self.keep_standing_orders();
         }
     }
 
-    /// A message leaves: its hold is of no use any more.
-    pub(super) fn drop_hold(&mut self, message: MessageId) {
+    /// A message leaves: what was ordered for it is of no use any more.
+    pub(super) fn drop_orders(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
-        if self.standing.hold_of_message(id).is_some() {
-            self.standing.messages.remove(&id.number);
+        let is_known =
+            self.standing.hold_of_message(id).is_some() || self.standing.ending_of(id).is_some();
+        if is_known && self.standing.drop_message(id.number) {
             self.keep_standing_orders();
         }
     }

@@ -26,7 +26,7 @@
 //! | [`contact`] | whether a host answers, for all that its reports say |
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
-//! | [`order`], [`hold`], [`limit`], [`dispose`] | what operators order, and what comes of it |
+//! | [`order`], [`hold`], [`limit`], [`dispose`], [`ending`] | what operators order, and what comes of it |
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`joining`], [`clock`] | the rarer events, one each |
 //! | [`batch`] | when more is read of a message that is in memory in part |
 //! | [`rest`] | what leaves memory while others wait for room |
@@ -48,6 +48,7 @@ mod clock;
 mod contact;
 mod destination;
 mod dispose;
+mod ending;
 pub mod entries;
 mod event;
 mod expiry;

@@ -86,6 +86,16 @@ pub struct Target {
     pub number: u64,
     /// Which; `None` is all.
     pub destination: Option<Destination>,
+    /// They are a part of what is ordered for all of the message, and that of it which is not in memory is meant,
+    /// too.
+    pub is_whole: bool,
+}
+
+impl Target {
+    /// A whole message.
+    pub fn whole(number: u64) -> Target {
+        Target { number, destination: None, is_whole: true }
+    }
 }
 
 /// What an order has changed.
@@ -162,8 +172,8 @@ impl Scheduler {
             }
             Order::Retry(targets) => self.retry(now, &targets, &mut turned),
             Order::Expire(targets) => self.expire_targets(now, &by, &targets),
-            Order::Delete(targets) => self.delete_targets(now, &targets),
-            Order::Reroute(targets) => self.reroute_targets(now, &targets),
+            Order::Delete(targets) => self.delete_targets(now, &by, &targets),
+            Order::Reroute(targets) => self.reroute_targets(now, &by, &targets),
             Order::Set { scope, limit, value, until } => {
                 self.set_limit(now, scope, limit, value, until, by)
             }

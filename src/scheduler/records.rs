@@ -78,7 +78,7 @@ impl Scheduler {
     pub fn target_of(&self, thread: ThreadId, vertex: VertexId) -> Option<Target> {
         let number = self.name_of(thread, vertex)?.number();
         let destination = self.threads.get(thread)?.destination.clone();
-        Some(Target { number, destination: Some(destination) })
+        Some(Target { number, destination: Some(destination), is_whole: false })
     }
 
     /// The number of the message with this spool id, or whose files have this name, without folders.

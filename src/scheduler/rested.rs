@@ -1,7 +1,6 @@
 //! What is known of a message that rests on disk: little enough for a million of them.
 
 use super::destination::Destination;
-use super::vertex::Fate;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +12,6 @@ pub struct Rested {
     pub modified: Timestamp,
     /// Recipients that it had to do.
     pub recipients: u32,
-    /// What an operator has ordered for all of it, if it was in memory in part only.
-    pub fate: Fate,
     /// Where they go, in ascending order of their [keys](RestedVertex::key).
     pub vertices: Box<[RestedVertex]>,
 }

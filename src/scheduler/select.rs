@@ -1,7 +1,7 @@
 //! Finding out which mail an operator means: some at a time, while the queue goes on changing.
 
 use super::Scheduler;
-use super::message::MessageId;
+use super::message::{Message, MessageId};
 use super::order::Target;
 use super::standing::Destinations;
 use super::vertex::{Place, VertexId};
@@ -21,6 +21,12 @@ pub struct Selector {
     pub held: bool,
 }
 
+impl Selector {
+    fn means_whole_messages(&self) -> bool {
+        self.destinations.as_ref().is_none_or(Destinations::are_all)
+    }
+}
+
 /// Some of what is meant.
 #[derive(Clone, Debug)]
 pub struct Selected {
@@ -28,8 +34,8 @@ pub struct Selected {
     pub id: SpoolId,
     /// The name of its files.
     pub name: SpoolName,
-    /// The vertex, as long as nothing changes.
-    pub vertex: VertexId,
+    /// The vertex, as long as nothing changes; `None` where nothing of a message is in memory yet.
+    pub vertex: Option<VertexId>,
     /// Whose recipients.
     pub target: Target,
     /// How many.
@@ -81,6 +87,7 @@ impl Scheduler {
             let found = self.messages[message].name.number();
             if cursor.rest.is_empty() || found != number {
                 cursor.rest = self.vertices_meant(selector, message);
+                selected.extend(self.unread_message(selector, message));
             }
             cursor.number = Some(found);
             let behind = cursor.rest.len().saturating_sub(left);
@@ -124,6 +131,28 @@ impl Scheduler {
         vertices
     }
 
+    /// A message that is meant, but of which nothing is in memory at the moment.
+    fn unread_message(&self, selector: &Selector, message: MessageId) -> Option<Selected> {
+        let Message { ref vertices, ref name, partial, removing, held, modified, .. } =
+            self.messages[message];
+        let is_young = selector.older_than.is_some_and(|time| modified >= time);
+        let is_meant = selector.means_whole_messages() && (held || !selector.held);
+        if !partial || removing || is_young || !is_meant || !vertices.is_empty() {
+            return None;
+        }
+        Some(Selected {
+            id: self.messages[message].spool_id(),
+            name: name.clone(),
+            vertex: None,
+            target: Target { number: name.number(), destination: None, is_whole: false },
+            recipients: 0,
+            is_busy: false,
+            is_waiting: false,
+            is_held: held,
+            is_held_back: held,
+        })
+    }
+
     fn selected(&self, selector: &Selector, message: MessageId, id: VertexId) -> Option<Selected> {
         // It may have gone since it was found.
         let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
@@ -136,8 +165,8 @@ impl Scheduler {
         Some(Selected {
             id: message.spool_id(),
             name: message.name.clone(),
-            vertex: id,
-            target: Target { number, destination },
+            vertex: Some(id),
+            target: Target { number, destination, is_whole: false },
             recipients: vertex.pending,
             is_busy: vertex.place == Place::Fed,
             is_waiting: vertex.place == Place::Waiting,

@@ -6,6 +6,7 @@ use super::Scheduler;
 use super::destination::Destination;
 use super::ring::Ring;
 use super::timers::Timer;
+use super::vertex::Fate;
 use crate::config::{Name, Pattern};
 use crate::spool::SpoolId;
 use crate::time::Timestamp;
@@ -30,6 +31,8 @@ pub enum Standing {
     Hold(Hold),
     /// A limit is another one than the configuration says.
     Limit(SetLimit),
+    /// A message ends as soon as that can be done.
+    Ending(Ending),
 }
 
 /// Something gets no agent until it is released.
@@ -63,6 +66,18 @@ pub struct SetLimit {
     pub value: u32,
     /// When it is again what the configuration says; `None` is when somebody says so.
     pub until: Option<Timestamp>,
+    /// Who ordered it.
+    pub author: Author,
+}
+
+/// The end of a whole message of which something is with agents, or not in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Which message.
+    #[serde(with = "spool_id")]
+    pub message: SpoolId,
+    /// How it ends.
+    pub fate: Fate,
     /// Who ordered it.
     pub author: Author,
 }
@@ -157,6 +172,11 @@ impl Destinations {
         &self.text
     }
 
+    /// Whether every destination is one of these.
+    pub fn are_all(&self) -> bool {
+        self.text == "*/*"
+    }
+
     /// Whether a destination is one of these.
     pub fn matches(&self, destination: &Destination) -> bool {
         let (channel, host) = (destination.channel(), destination.host());
@@ -195,6 +215,8 @@ pub struct StandingOrders {
     pub messages: BTreeMap<u64, Hold>,
     /// Limits, the newest last.
     pub limits: Vec<SetLimit>,
+    /// Messages that are to end, by their number.
+    pub endings: BTreeMap<u64, Ending>,
 }
 
 impl StandingOrders {
@@ -212,15 +234,28 @@ impl StandingOrders {
         self.messages.get(&id.number).filter(|hold| hold.scope == Scope::Message(id))
     }
 
+    /// The end that was ordered for a message.
+    pub fn ending_of(&self, id: SpoolId) -> Option<&Ending> {
+        self.endings.get(&id.number).filter(|ending| ending.message == id)
+    }
+
+    /// Forgets what was ordered for a message, and for any other that had its number. Tells whether there was
+    /// anything.
+    pub(super) fn drop_message(&mut self, number: u64) -> bool {
+        let was_held = self.messages.remove(&number).is_some();
+        self.endings.remove(&number).is_some() || was_held
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Standing> {
         let holds = self.holds.iter().chain(self.messages.values()).cloned().map(Standing::Hold);
-        holds.chain(self.limits.iter().cloned().map(Standing::Limit))
+        let limits = self.limits.iter().cloned().map(Standing::Limit);
+        holds.chain(limits).chain(self.endings.values().cloned().map(Standing::Ending))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.holds.len() + self.messages.len() + self.limits.len()
+        self.holds.len() + self.messages.len() + self.limits.len() + self.endings.len()
     }
 
     /// How many a thread is compared with.
@@ -283,6 +318,9 @@ impl Scheduler {
                     self.timers.add(until, Timer::Limits);
                 }
                 self.standing.limits.push(limit);
+            }
+            Standing::Ending(ending) => {
+                self.standing.endings.insert(ending.message.number, ending);
             }
         }
     }
@@ -353,7 +391,8 @@ mod tests {
                 until: None,
                 author: author.clone(),
             };
-            for order in [Standing::Hold(hold), Standing::Limit(limit)] {
+            let ending = Ending { message: id, fate: Fate::Delete, author: author.clone() };
+            for order in [Standing::Hold(hold), Standing::Limit(limit), Standing::Ending(ending)] {
                 let text = serde_json::to_string(&order).expect("JSON");
                 let read: Standing = serde_json::from_str(&text).expect("the same");
                 assert_eq!(read, order, "{text}");

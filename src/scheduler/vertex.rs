@@ -73,6 +73,7 @@ pub enum Place {
 
 /// What is to become of a vertex when its agent has ended the job, and recipients are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// It waits for the next try, or expires.
     #[default]

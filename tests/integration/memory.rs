@@ -119,3 +119,36 @@ fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
     until("all are delivered", || site.files("transport").is_empty());
     daemon.assert_runs();
 }
+
+/// Most of the message is on disk only, some with an agent, when it is deleted; then the scheduler is killed.
+#[test]
+fn a_large_message_that_was_deleted_stays_so_after_a_kill() {
+    let site = Site::new(&format!(
+        "{LIMITS}c/*\n\tmaxring=1 maxthr=1 packet=5 recipient-limit=50 refill-limit=20 refill-delay=0s \
+         command=\"${{AGENTS}}/count.py c 2 c 0\"\n"
+    ));
+    let recipients: Vec<String> = (0..5000).map(|n| format!("c a.test u{n}")).collect();
+    let spam = site.put_quietly(&recipients.iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = site.start();
+    until("an agent is at it", || site.events().count("take") > 0);
+    let mut client = Client::local(&site, "postoffice/.scheduler.control");
+    let done = client.order(&format!("DELETE id={spam}"));
+    assert_eq!(done["messages"], 1);
+    assert!(done["busy"].as_u64() > Some(0), "{done}");
+    let orders = client.ask("SHOW JSON ORDERS");
+    assert!(orders.contains("\"kind\":\"delete\""), "{orders}");
+    let agents = daemon.agents();
+    daemon.kill();
+    agents.iter().for_each(|agent| drop(zsched::sys::send_signal(*agent, libc::SIGKILL)));
+    until("the agent is gone", || processes::working_in(&site.path("")).is_empty());
+    let text = site.read(&format!("postoffice/transport/{spam}"));
+    assert!(text.matches("\nr ").count() > 1000, "most of it is untouched");
+    let _daemon = site.start();
+    until_within(Duration::from_secs(60), "it has left", || site.files("transport").is_empty());
+    let delivered = site.events().deliveries().len();
+    assert!(delivered <= 10, "{delivered} were delivered that an agent had, and no others");
+    until("the order is over", || {
+        Client::local(&site, "postoffice/.scheduler.control").ask("SHOW JSON ORDERS").is_empty()
+    });
+    assert_eq!(site.files("postman"), [""; 0], "nobody is told: {}", site.log());
+}

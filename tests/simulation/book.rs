@@ -41,8 +41,9 @@ pub struct Journal {
 }
 
 impl Book {
-    /// The scheduler is told something, before it acts on it.
-    pub fn told(&mut self, event: &Event<'_>) {
+    /// The scheduler is told something, before it acts on it. If an agent says it that `lags` behind what it has
+    /// said before, it may not be believed.
+    pub fn told(&mut self, event: &Event<'_>, lags: bool) {
         match event {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::ReadAgain { number, outcome } => self.read_again(*number, outcome),
@@ -55,7 +56,7 @@ impl Book {
                 if let Answer::Report(report) = Answer::parse(line)
                     && is_final(report.status)
                 {
-                    match self.forgotten.contains(&report.number) {
+                    match lags || self.forgotten.contains(&report.number) {
                         true => self.doubt(report.number, report.offset),
                         false => self.end(report.number, report.offset),
                     }
@@ -148,7 +149,8 @@ impl Book {
 
     fn doubt(&mut self, number: u64, offset: u32) {
         let entry = self.messages.get(&number);
-        let destination = entry.and_then(|entry| entry.to_do.get(&offset)).cloned();
+        let of = |entry: &Entry| entry.to_do.get(&offset).or(entry.unsure.get(&offset)).cloned();
+        let destination = entry.and_then(of);
         self.end(number, offset);
         if let Some(destination) = destination
             && let Some(entry) = self.messages.get_mut(&number)

@@ -305,5 +305,7 @@ fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched::scheduler::s
 fn targets(random: &mut Rng, core: &Scheduler) -> Vec<Target> {
     let whole = random.bool();
     let selected = some_messages(random, core).into_iter().map(|selected| selected.target);
-    selected.map(|t| Target { destination: t.destination.filter(|_| !whole), ..t }).collect()
+    selected
+        .map(|t| Target { destination: t.destination.filter(|_| !whole), is_whole: whole, ..t })
+        .collect()
 }

@@ -124,6 +124,10 @@ struct Message {
     to_do: usize,
     finished: usize,
     notes: BTreeMap<(u32, bool), u64>,
+    /// The order to the present scheduler that all of it is to end.
+    ending: Option<OrderTicket>,
+    /// The operator was told that this is stored.
+    is_ending: bool,
 }
 
 /// What has really become of a recipient.
@@ -269,6 +273,16 @@ impl Oracle {
                 message.into_iter().for_each(|message| message.is_troubled = true);
             }
             agent.is_greedy |= answered.is_none();
+            if agent.is_greedy {
+                // Nobody knows what it is still at: what it has marked may count as finished before it reports.
+                for owed in &agent.owed {
+                    if let Owed::Job { serial: Some(serial), .. } = owed
+                        && let Some(message) = self.messages.get_mut(serial)
+                    {
+                        message.is_troubled = true;
+                    }
+                }
+            }
             agent.has_spoken = false;
             let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
             agent.is_waiting = has_asked && !parks;
@@ -311,6 +325,8 @@ impl Oracle {
         let channel = agent.channel.clone();
         self.mode.check_selected(&channel, &host);
         self.operators.check_feed(&self.config, number, &channel, &host);
+        let is_ending = serial.is_some_and(|serial| self.messages[&serial].is_ending);
+        assert!(!is_ending, "{number} is given to an agent, but was to end");
         let Order::Job { only, .. } = Order::parse(line) else {
             panic!("{line:?} is no job");
         };
@@ -327,6 +343,11 @@ impl Oracle {
         let agent = self.agents.get_mut(&id).expect("it was there above");
         agent.owed.push_back(job);
         agent.is_waiting = false;
+        if agent.is_greedy
+            && let Some(message) = serial.and_then(|serial| self.messages.get_mut(&serial))
+        {
+            message.is_troubled = true;
+        }
         let is_new_here = agent.at.as_ref().is_none_or(|(at, _)| *at != host);
         if is_new_here {
             agent.at = Some((host.clone(), era));
@@ -388,6 +409,16 @@ impl Oracle {
 
     fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
         self.totals.orders += 1;
+        if effect.unstored.is_none() {
+            let of_order = |message: &&mut Message| message.ending == Some(ticket);
+            // The mark or the note of one that has ended before may be lost; then it is there again.
+            let is_clear = |message: &&mut Message| {
+                let has_expired = message.recipients.values().any(|ledger| ledger.expired);
+                !message.is_troubled && !has_expired
+            };
+            let meant = self.messages.values_mut().filter(of_order).filter(is_clear);
+            meant.for_each(|message| message.is_ending = true);
+        }
         // One that says `#hungry` too often may go on with a job that nobody else knows it to have.
         let is_clear = !self.agents.values().any(|agent| agent.is_greedy);
         for number in self.operators.obeyed(ticket, effect) {
@@ -396,6 +427,21 @@ impl Oracle {
                 let is_meant = |ledger: &&mut Ledger| ledger.put_away_by == Some(ticket);
                 let put_away = message.recipients.values_mut().filter(is_meant);
                 put_away.for_each(|ledger| ledger.sealed = true);
+            }
+        }
+    }
+
+    /// Somebody orders that whole messages are to end. Those that are not in memory do not hear of it.
+    fn is_to_end(&mut self, ticket: OrderTicket, order: &zsched::scheduler::Order) {
+        use zsched::scheduler::Order::{Delete, Expire, Reroute};
+        let (Delete(targets) | Expire(targets) | Reroute(targets)) = order else {
+            return;
+        };
+        for target in targets.iter().filter(|target| target.is_whole) {
+            if self.book.path(target.number).is_some()
+                && let Some(message) = self.message_of(target.number)
+            {
+                message.ending = Some(ticket);
             }
         }
     }
@@ -504,8 +550,10 @@ impl Oracle {
                     None => panic!("{destination} is refused an agent, and nobody sees why"),
                 };
                 let why = refused.pending;
+                // New limits are looked at in steps.
+                let is_reviewing = core.next_wakeup().is_some_and(|wakeup| wakeup <= at.wall);
                 assert!(
-                    count >= limit,
+                    count >= limit || is_reviewing,
                     "{destination} is refused an agent for {why:?}, but {count} < {limit}"
                 );
             }
@@ -533,6 +581,8 @@ impl Observer for Oracle {
             to_do: 0,
             finished: 0,
             notes: BTreeMap::new(),
+            ending: None,
+            is_ending: false,
         };
         // A hold of the one that had the number before may be stored still, where the disk is full.
         self.operators.message_goes(number);
@@ -552,10 +602,13 @@ impl Observer for Oracle {
         if let Event::Ordered { ticket, order, .. } = event {
             self.operators.gives(*ticket, order);
             self.order = Some(*ticket);
+            self.is_to_end(*ticket, order);
         }
         self.mode.told(event);
         self.waits.told(event, &self.book);
-        self.book.told(event);
+        let lags = |agent| self.agents.get(agent).is_some_and(|agent: &Agent| agent.is_greedy);
+        let lags = matches!(event, Event::AgentSaid { agent, .. } if lags(agent));
+        self.book.told(event, lags);
         self.memory.told(event, &self.config);
         match event {
             Event::Arrived(arrival) => {
@@ -712,6 +765,7 @@ impl Observer for Oracle {
         self.agents.clear();
         let of_message = |message: &mut Message| {
             message.is_troubled = true;
+            message.ending = None;
             message.recipients.values_mut().for_each(|ledger| ledger.put_away_by = None);
         };
         self.operators.scheduler_ends();

@@ -197,7 +197,7 @@ fn time_of(second: u32) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{Destination, Fate, RestedVertex};
+    use crate::scheduler::{Destination, RestedVertex};
     use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
@@ -209,7 +209,7 @@ mod tests {
     fn rested(host: &str) -> Rested {
         let to = Destination::new(b"smtp", host.as_bytes());
         let vertices = [RestedVertex::new(&to, 1, true, 0)].into();
-        Rested { modified: NOW, recipients: 1, fate: Fate::Usual, vertices }
+        Rested { modified: NOW, recipients: 1, vertices }
     }
 
     fn numbers(outside: &mut Outside, now: Timestamp) -> Vec<u64> {

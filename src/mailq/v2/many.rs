@@ -72,6 +72,8 @@ pub struct Many {
     fetch: Fetch,
     search: Search,
     dry_run: bool,
+    /// Messages are meant as wholes.
+    is_whole: bool,
     /// Messages that are not in memory, so that nobody has looked at them.
     unseen: usize,
     /// What was changed, or would be.
@@ -89,9 +91,10 @@ impl Many {
         let waiting = around.elsewhere.waiting();
         let unseen = if number.is_some() { 0 } else { waiting.to_be_read + waiting.resting };
         let fetch = Fetch::new(number);
+        let is_whole = selection.means_whole_messages();
         let search = Search::new(selection, around.now, verb == Verb::Release);
         let (sum, last, ordered) = (Effect::default(), None, None);
-        Many { verb, fetch, search, dry_run, unseen, sum, last, ordered }
+        Many { verb, fetch, search, dry_run, is_whole, unseen, sum, last, ordered }
     }
 
     /// What has been changed so far.
@@ -133,7 +136,9 @@ impl Many {
         self.ordered = numbers.clone().min().zip(numbers.max());
         let mut ids: Vec<SpoolId> = found.iter().map(|found| found.id).collect();
         ids.dedup();
-        let targets: Vec<Target> = found.into_iter().map(|found| found.target).collect();
+        let is_whole = self.is_whole;
+        let target = |found: Selected| Target { is_whole, ..found.target };
+        let targets: Vec<Target> = found.into_iter().map(target).collect();
         match &self.verb {
             Verb::Retry => Order::Retry(targets),
             Verb::Expire => Order::Expire(targets),

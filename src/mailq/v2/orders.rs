@@ -66,7 +66,7 @@ impl Deed for KillMessage {
             return step;
         }
         let number = self.id.take().and_then(|id| around.scheduler.message_called(&id));
-        let order = |number| Order::Delete(vec![Target { number, destination: None }]);
+        let order = |number| Order::Delete(vec![Target::whole(number)]);
         next_order(number.map(order))
     }
 

@@ -58,6 +58,10 @@ impl Search {
         let count = if reads { READ_AT_A_TIME } else { LOOKED_AT };
         let mut found = around.scheduler.select(&self.selector, &mut self.cursor, count);
         found.retain(|found| self.selection.is_called(found));
+        if reads {
+            // What is not in memory has no destination to be looked for.
+            found.retain(|found| found.target.destination.is_some());
+        }
         if found.is_empty() {
             return Found::More;
         }

@@ -102,6 +102,12 @@ impl Selection {
         self.message.is_none() && self.older.is_none() && !self.addresses.are_given()
     }
 
+    /// Whether it makes no difference between the recipients of a message.
+    pub fn means_whole_messages(&self) -> bool {
+        self.destinations.as_ref().is_none_or(Destinations::are_all)
+            && self.addresses.recipient.is_none()
+    }
+
     /// What the core is asked for. What it finds must be called as it was said, too
     /// ([`is_called`](Self::is_called)), and the addresses must fit.
     pub fn selector(&self, now: Timestamp) -> Selector {

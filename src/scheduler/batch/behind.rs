@@ -82,7 +82,6 @@ impl Scheduler {
         let rested = Rested {
             modified: self.messages[message].modified,
             recipients: 0,
-            fate: partial.fate,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
         self.end_partial(message);

@@ -40,7 +40,6 @@ use super::message::MessageId;
 use super::rest::Recalled;
 use super::rested::{RestedVertex, Wanted};
 use super::ring::RingId;
-use super::vertex::{Fate, Place};
 use crate::spool::Arrival;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -92,12 +91,10 @@ struct Partial {
     /// What somebody has asked for.
     wanted: Vec<Wanted>,
     /// Who was finished without being in memory, as far as it matters: while the file was read, or if a note
-    /// was written.
+    /// was written. And who has expired.
     finals: BTreeSet<u32>,
     /// It is to be read from the beginning.
     begins_anew: bool,
-    /// What an operator has ordered for all of it.
-    fate: Fate,
     is_queued: bool,
 }
 
@@ -144,7 +141,6 @@ impl Scheduler {
             wanted: recalled.map(Recalled::wanted).unwrap_or_default(),
             finals: BTreeSet::new(),
             begins_anew: false,
-            fate: recalled.map_or(Fate::Usual, Recalled::fate),
             is_queued: false,
         };
         self.batches.partial.insert(message, partial);
@@ -165,7 +161,7 @@ impl Scheduler {
             }
         }
         self.expect_entries(message);
-        self.carry_out_fate(now, message);
+        self.carry_out_ending(now, message);
         self.look_at_batch(message);
     }
 
@@ -201,32 +197,13 @@ impl Scheduler {
         }
     }
 
-    /// An operator wants something done with a whole message, of which only some is in memory.
-    pub(super) fn decide_fate(&mut self, message: MessageId, fate: Fate) {
-        if !self.is_partial(message) {
-            return;
-        }
+    /// An operator wants a whole message to end: nothing of it is to be left behind.
+    pub(super) fn read_to_the_end(&mut self, message: MessageId) {
         if let Some(partial) = self.batches.partial.get_mut(&message) {
-            partial.fate = fate;
             // What was left behind in this pass is not forgotten.
             partial.begins_anew |= partial.left.is_some();
         }
         self.look_at_batch(message);
-    }
-
-    fn carry_out_fate(&mut self, now: Timestamp, message: MessageId) {
-        let Some(fate) = self.batches.partial.get(&message).map(|partial| partial.fate) else {
-            return;
-        };
-        if matches!(fate, Fate::Usual | Fate::OneMoreTry) {
-            return;
-        }
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            self.vertices[vertex].fate = fate;
-            if self.vertices[vertex].place != Place::Fed {
-                self.meet_fate(now, vertex);
-            }
-        }
     }
 
     /// A large message is to be read from the beginning: its file is not as we thought.

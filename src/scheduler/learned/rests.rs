@@ -4,7 +4,7 @@
 use super::super::Scheduler;
 use super::super::rest::{Recalled, Rests};
 use super::super::rested::{Rested, RestedVertex, TextNumber};
-use super::super::vertex::{Diagnosis, Fate};
+use super::super::vertex::Diagnosis;
 use super::Learned;
 use crate::spool::Arrival;
 use crate::time::Timestamp;
@@ -108,7 +108,7 @@ impl Scheduler {
         let (modified, mut vertices) = self.memory.as_mut()?.rests.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
-        let rested = Rested { modified, recipients: 0, fate: Fate::Usual, vertices };
+        let rested = Rested { modified, recipients: 0, vertices };
         (modified == arrival.modified).then(|| Recalled::of(rested))
     }
 }

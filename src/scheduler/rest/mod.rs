@@ -161,7 +161,6 @@ impl Scheduler {
         let rested = Rested {
             modified: self.messages[message].modified,
             recipients: self.messages[message].pending,
-            fate: Fate::Usual,
             vertices: known.into(),
         };
         self.rests.recipients += u64::from(rested.recipients);

@@ -2,11 +2,9 @@
 
 use super::super::Scheduler;
 use super::super::batch::Left;
-use super::super::message::MessageId;
 use super::super::rested::{Rested, RestedVertex, Wanted};
-use super::super::vertex::{Fate, VertexId};
+use super::super::vertex::VertexId;
 use crate::spool::Arrival;
-use crate::time::Timestamp;
 
 /// What is known of a message that comes back.
 pub(in super::super) struct Recalled {
@@ -48,11 +46,6 @@ impl Recalled {
     /// What somebody has asked for.
     pub fn wanted(&self) -> Vec<Wanted> {
         self.wanted.clone()
-    }
-
-    /// What an operator has ordered for all of it.
-    pub fn fate(&self) -> Fate {
-        self.rested.fate
     }
 }
 
@@ -111,23 +104,6 @@ impl Scheduler {
             _ if is_wanted => Recall::Wanted,
             0 => Recall::Unknown,
             _ => Recall::Tried,
-        }
-    }
-
-    /// What an operator has ordered for all of a message while it was in memory in part is carried out.
-    pub(in super::super) fn recall_fate(
-        &mut self,
-        now: Timestamp,
-        message: MessageId,
-        recalled: Option<&Recalled>,
-    ) {
-        let fate = recalled.map_or(Fate::Usual, Recalled::fate);
-        if matches!(fate, Fate::Usual | Fate::OneMoreTry) {
-            return;
-        }
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            self.vertices[vertex].fate = fate;
-            self.meet_fate(now, vertex);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Messages of which only some recipients are in memory.
 
 use super::*;
+use crate::scheduler::standing::Standing;
 use crate::spool::Portion;
+use crate::spool::note::Occasion;
 
 const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
                   PARAMmessage-recipient-minimum=1\n\
@@ -123,7 +125,7 @@ fn a_message_that_is_deleted_is_deleted_as_a_whole() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
     world.tell(Event::Arrived(first));
-    let order = Order::Delete(vec![Target { number: 1, destination: None }]);
+    let order = Order::Delete(vec![Target::whole(1)]);
     world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let notes = |world: &World| {
         let noted = world.done.iter().filter_map(|action| match action {
@@ -141,6 +143,39 @@ fn a_message_that_is_deleted_is_deleted_as_a_whole() {
     world.tell(Event::Noted { ticket: notes(&world)[1].0, outcome: Ok(false) });
     world.tell(Event::Tick);
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
+}
+
+/// Whether any of it is in memory or not, and in the life of another scheduler, too.
+#[test]
+fn the_end_of_a_large_message_outlives_the_scheduler() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200])], Some(300));
+    world.tell(Event::Arrived(first.clone()));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferred busy");
+    world.says(agent, "1/200\t\tok3 x");
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    assert_eq!((world.core.recipients(), asked(&mut world).len()), (0, 1));
+    let order = Order::Delete(vec![Target::whole(1)]);
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    let obeyed = |action: &Action| matches!(action, Action::Obeyed { .. });
+    assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
+    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    assert_eq!(orders.len(), 1);
+    let mut next = World::new(CF);
+    orders.into_iter().for_each(|order| next.tell(Event::Standing(order)));
+    next.tell(Event::Arrived(first));
+    next.tell(Event::InitialScanDone);
+    next.tell(Event::Tick);
+    more(&mut next, &[("a.test", &[300]), ("b.test", &[400])], None);
+    next.tell(Event::Tick);
+    assert_eq!(next.started.len(), 0, "nobody is delivered to");
+    let deletions = next.done.iter().filter_map(|action| match action {
+        Action::Note(note) if note.occasion == Occasion::Deletion => Some(note.offsets.len()),
+        _ => None,
+    });
+    assert_eq!(deletions.sum::<usize>(), 4);
 }
 
 #[test]

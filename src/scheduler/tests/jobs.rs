@@ -296,7 +296,7 @@ fn many_entries_join_their_jobs_in_steps() {
     }
     // Another one comes before that is over.
     world.tell(Event::Configured(Rc::new(config(&text(4)))));
-    let order = Order::Delete(vec![Target { number: 190, destination: None }]);
+    let order = Order::Delete(vec![Target::whole(190)]);
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
     assert!(!world.core.joining.is_empty());
     for _ in 0..500 {

@@ -29,7 +29,7 @@ fn hold(scope: Scope) -> Order {
 }
 
 fn whole(number: u64) -> Vec<Target> {
-    vec![Target { number, destination: None }]
+    vec![Target::whole(number)]
 }
 
 impl World {
@@ -185,6 +185,32 @@ fn orders_in_force_are_told_to_the_next_scheduler() {
     assert!(matches!(&next.why(3)[..], [Why::Held { .. }]));
 }
 
+/// An end that has to wait for an agent is an order in force until the message has left.
+#[test]
+fn the_end_of_a_message_that_an_agent_has_outlives_the_scheduler() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    world.newborn();
+    assert_eq!(world.order(Order::Delete(whole(1))).busy, 1);
+    world.order(Order::Delete(whole(2)));
+    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    assert_eq!(orders.len(), 1, "the other has ended at once: {orders:?}");
+    let mut next = World::new(ONE);
+    orders.into_iter().for_each(|order| next.tell(Event::Standing(order)));
+    next.messages(1..=1, "c/a.test");
+    next.tell(Event::InitialScanDone);
+    assert_eq!(next.core.totals().recipients, 0);
+    assert!(next.started.is_empty());
+    next.store(Ok(()));
+    assert_eq!(next.removed(), ["1*"]);
+    assert!(next.core.standing_orders().is_empty());
+    let is_kept = |action: &Action| matches!(action, Action::KeepStanding { ticket: None });
+    assert!(next.done.iter().any(is_kept));
+    // Another message with its number is none of its business.
+    next.message_of_age(1, &["c/a.test"], Duration::from_secs(5));
+    assert_eq!(next.core.totals().recipients, 1);
+}
+
 #[test]
 fn the_hold_of_a_message_ends_when_another_one_has_its_number() {
     let author = Author { name: "root".to_string(), since: START };
@@ -274,7 +300,9 @@ fn what_is_given_up_fails_and_its_sender_is_to_know() {
         by: "root".to_string(),
         order: Order::Expire([whole(1), whole(2)].concat()),
     });
-    let [Action::Note(note), Action::Statistics(end)] = &world.done[..2] else {
+    let [Action::KeepStanding { .. }, Action::Note(note), Action::Statistics(end)] =
+        &world.done[..3]
+    else {
         panic!("{:?}", world.done);
     };
     assert_eq!((end.state, note.occasion), ("expire", Occasion::Expiry));
@@ -292,7 +320,8 @@ fn what_is_given_up_fails_and_its_sender_is_to_know() {
 fn what_is_deleted_is_marked_before_the_order_counts_as_obeyed() {
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     world.message(1, &["c/a.test", "c/b.test"]);
-    let only = Target { number: 1, destination: Some(Destination::new(b"c", b"b.test")) };
+    let only =
+        Target { number: 1, destination: Some(Destination::new(b"c", b"b.test")), is_whole: false };
     world.tell(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
     let deletion = |action: &Action| {
         matches!(action, Action::Note(note)

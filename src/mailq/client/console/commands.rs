@@ -55,7 +55,7 @@ pub enum Command {
     Rings(Display),
     /// List agents
     Agents(Display),
-    /// List what is on hold, and limits that were set
+    /// List what is on hold, limits that were set, and messages that are to end
     Orders(Display),
     /// Show counters
     Counters(Display),

@@ -193,11 +193,11 @@ pub struct Message {
     pub text: Option<String>,
 }
 
-/// A hold, or a limit that was set: a line of `SHOW JSON ORDERS`.
+/// A hold, a limit that was set, or the end of a message: a line of `SHOW JSON ORDERS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Order {
-    /// `hold` or `limit`.
+    /// `hold` or `limit`; or how the message ends.
     pub kind: String,
     /// What it is about.
     pub scope: String,

@@ -385,7 +385,7 @@ fn print_agents<W: Write>(agents: &[Agent], paper: &mut Paper<W>) -> Result<(), 
 
 fn print_orders<W: Write>(orders: &[Order], paper: &mut Paper<W>) -> Result<(), Failure> {
     if orders.is_empty() {
-        return Ok(paper.line("Nothing is on hold, and no limit was set.")?);
+        return Ok(paper.line("Nothing is on hold, no limit was set, and no message is to end.")?);
     }
     let now = now();
     let mut table = Table::new(&[

@@ -91,7 +91,8 @@ impl MessagesText {
     /// What was found, as it is by now; nothing if it has gone.
     fn write_found(&mut self, around: &Surroundings<'_>, out: &mut Vec<u8>) {
         for found in self.found.by_ref().take(AT_A_TIME.min(self.left)) {
-            let entry = around.scheduler.entry(found.id.number, found.vertex);
+            let entry =
+                found.vertex.and_then(|vertex| around.scheduler.entry(found.id.number, vertex));
             if let Some(entry) = entry.filter(|entry| {
                 entry.id == found.id && Some(entry.destination) == found.target.destination.as_ref()
             }) {

@@ -1,14 +1,15 @@
-//! `SHOW JSON ORDERS`: one object for each hold, and each limit that was set.
+//! `SHOW JSON ORDERS`: one object for each hold, each limit that was set, and each message that is to end.
 
 use super::{AT_A_TIME, line, seconds};
 use crate::mailq::v2::answer::{Findings, Reply, Step, Surroundings, Text};
-use crate::scheduler::standing::{Hold, Scope, SetLimit};
+use crate::scheduler::Fate;
+use crate::scheduler::standing::{Ending, Hold, Scope, SetLimit};
 use serde::Serialize;
 
 /// An order in force.
 #[derive(Serialize)]
 pub struct Order {
-    /// `hold` or `limit`.
+    /// `hold` or `limit`; or how a message ends: `expire`, `delete` or `reroute`.
     kind: &'static str,
     /// What it is about, in the words of the request: `channel/host`, `ring=channel/host` or `id=…`.
     scope: String,
@@ -58,6 +59,25 @@ impl From<&SetLimit> for Order {
     }
 }
 
+impl From<&Ending> for Order {
+    fn from(ending: &Ending) -> Order {
+        Order {
+            kind: match ending.fate {
+                Fate::Expire => "expire",
+                Fate::Reroute => "reroute",
+                Fate::Usual | Fate::OneMoreTry | Fate::Delete => "delete",
+            },
+            scope: words(&Scope::Message(ending.message)),
+            by: ending.author.name.clone(),
+            since: seconds(ending.author.since),
+            reason: None,
+            limit: None,
+            value: None,
+            until: None,
+        }
+    }
+}
+
 /// A scope as a request has it.
 fn words(scope: &Scope) -> String {
     match scope {
@@ -84,6 +104,8 @@ enum Next {
     Message(u64),
     /// The limit of this index.
     Limit(usize),
+    /// Ends of messages from this number on.
+    Ending(u64),
 }
 
 impl Text for OrdersText {
@@ -109,10 +131,21 @@ impl Text for OrdersText {
             Next::Limit(index) => {
                 let some = standing.limits.iter().skip(index).take(AT_A_TIME);
                 some.for_each(|limit| line(out, &Order::from(limit)));
-                if index + AT_A_TIME >= standing.limits.len() {
-                    return Step::Over;
+                match index + AT_A_TIME < standing.limits.len() {
+                    true => Next::Limit(index + AT_A_TIME),
+                    false => Next::Ending(0),
                 }
-                Next::Limit(index + AT_A_TIME)
+            }
+            Next::Ending(number) => {
+                let mut last = None;
+                for (number, ending) in standing.endings.range(number..).take(AT_A_TIME) {
+                    line(out, &Order::from(ending));
+                    last = number.checked_add(1);
+                }
+                let Some(next) = last else {
+                    return Step::Over;
+                };
+                Next::Ending(next)
             }
         };
         Step::More

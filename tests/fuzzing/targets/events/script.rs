@@ -173,7 +173,7 @@ impl Script<'_> {
         let destination = (self.draw.below(2) == 0).then_some(one);
         let mut target = || {
             let number = 1 + self.draw.below(NUMBERS) as u64;
-            Target { number, destination: destination.clone() }
+            Target { number, destination: destination.clone(), is_whole: self.draw.below(2) == 0 }
         };
         vec![target(), target()]
     }
