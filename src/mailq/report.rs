@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 
 /// The column at which what is said of a thread begins.
 const DETAIL_COLUMN: usize = 32;
+/// So many messages are looked at in one turn for the age of threads, about.
+const MESSAGES_A_TURN: usize = 10_000;
 /// The distance of tab stops.
 const TAB_STOP: usize = 8;
 
@@ -33,9 +35,22 @@ pub enum Form {
     Threads,
 }
 
+/// How far a report is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more.
+    More,
+    /// There is more, but others come first: it took time to find.
+    Pause,
+    /// That was all.
+    Over,
+}
+
 /// A report that is being written, some at a time.
 pub struct ThreadReport {
     form: Form,
+    /// Messages that were looked at since the last pause.
+    looked_at: usize,
     rings: Option<VecDeque<RingId>>,
     current: Option<RingProgress>,
     is_over: bool,
@@ -49,26 +64,22 @@ struct RingProgress {
 impl ThreadReport {
     /// A report from the beginning.
     pub fn new(form: Form) -> ThreadReport {
-        ThreadReport { form, rings: None, current: None, is_over: false }
+        ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
     }
 
-    /// Writes the next bit of the report. Tells whether that was the last one. What has come or gone
-    /// since it was begun is shown as it is now.
+    /// Writes the next bit of the report. What has come or gone since it was begun is shown as it is now.
     pub fn write(
         &mut self,
         scheduler: &Scheduler,
         now: Timestamp,
         started: Timestamp,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Progress {
         if let Some(progress) = &mut self.current {
             match progress.threads.pop_front() {
                 Some(thread) => {
-                    let view = scheduler.thread_view(now, thread);
-                    match (view, self.form) {
-                        (None, _) => {}
-                        (Some(view), Form::Threads) => write_fields(&view, out),
-                        (Some(view), _) => write_thread(&view, out),
+                    if let Some(view) = scheduler.thread_view(now, thread) {
+                        return self.write_view(&view, out);
                     }
                 }
                 None => {
@@ -76,7 +87,7 @@ impl ThreadReport {
                     self.current = None;
                 }
             }
-            return false;
+            return Progress::More;
         }
         let with_rings = self.form != Form::Totals;
         let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
@@ -98,7 +109,20 @@ impl ThreadReport {
                 self.is_over = true;
             }
         }
-        self.is_over
+        if self.is_over { Progress::Over } else { Progress::More }
+    }
+
+    fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Progress {
+        match self.form {
+            Form::Threads => write_fields(view, out),
+            _ => write_thread(view, out),
+        }
+        self.looked_at += view.looked_at;
+        if self.looked_at < MESSAGES_A_TURN {
+            return Progress::More;
+        }
+        self.looked_at = 0;
+        Progress::Pause
     }
 
     fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {

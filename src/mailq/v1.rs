@@ -17,7 +17,7 @@
 //! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
 //! destination.
 
-use super::report::{Form, ThreadReport, push};
+use super::report::{Form, Progress, ThreadReport, push};
 use crate::scheduler::view::{Slot, Standing, Totals, VertexView};
 use crate::scheduler::{Destination, Scheduler};
 use crate::time::{ShortDuration, Timestamp};
@@ -108,7 +108,7 @@ impl Dump {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Writes on until `out` has `enough` bytes, or everything is written.
+    /// Writes on until `out` has `enough` bytes, or everything is written; or until others come first.
     pub fn write(
         &mut self,
         scheduler: &Scheduler,
@@ -117,11 +117,13 @@ impl Dump {
         enough: usize,
     ) {
         while out.len() < enough && !self.is_over() {
-            self.step(scheduler, now, out);
+            if self.step(scheduler, now, out) == Progress::Pause {
+                return;
+            }
         }
     }
 
-    fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) {
+    fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) -> Progress {
         match &mut self.stage {
             Stage::Greeting => {
                 out.extend_from_slice(GREETING.as_bytes());
@@ -146,12 +148,15 @@ impl Dump {
                 }
             }
             Stage::Report => {
-                if self.report.write(scheduler, now, self.started, out) {
+                let progress = self.report.write(scheduler, now, self.started, out);
+                if progress == Progress::Over {
                     self.stage = Stage::Over;
                 }
+                return progress;
             }
             Stage::Over => {}
         }
+        Progress::More
     }
 
     fn write_vertex(&mut self, vertex: &VertexView<'_>, out: &mut Vec<u8>) {

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// So many messages of a thread are looked at for the oldest: the others have come later, as a rule.
-const LOOKED_AT: usize = 10_000;
+pub(super) const LOOKED_AT: usize = 10_000;
 
 /// The queue in numbers.
 pub struct Summary {
@@ -273,7 +273,7 @@ impl Scheduler {
 
     /// When the oldest message of a thread was modified. Where there are many, some in front are looked at of
     /// each kind.
-    fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
+    pub(super) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
         let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
         let lists = [&thread.fed, &thread.due, &thread.waiting, &thread.held_back];
         let share = LOOKED_AT / lists.len();

@@ -6,6 +6,7 @@ use super::agent::{Agent, State};
 use super::destination::Destination;
 use super::message::MessageId;
 use super::ring::{Refusal, Ring};
+use super::survey::LOOKED_AT;
 use super::thread::Thread;
 use super::vertex::{Place, VertexId};
 use super::why::Why;
@@ -107,8 +108,10 @@ pub struct ThreadView<'s> {
     pub wakeup_in: Option<i64>,
     /// Why it has no agent although something is due.
     pub refusal: Option<Refused>,
-    /// Seconds since its oldest message came in; -1 if it has none.
+    /// Seconds since its oldest message came in, of those that were looked at; -1 if it has none.
     pub oldest: i64,
+    /// Messages that were looked at for that: of very many, some in front.
+    pub looked_at: usize,
 }
 
 /// Why a thread has no agent, in the words of MAILQ.
@@ -256,8 +259,7 @@ impl Scheduler {
     /// A thread, unless it is gone.
     pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
         let thread: &Thread = self.threads.get(thread)?;
-        let arrived = |vertex: VertexId| self.messages[self.vertices[vertex].message].modified;
-        let oldest = thread.vertices(&self.vertices).map(arrived).min();
+        let oldest = self.oldest_of(thread);
         let wakeup = thread.retry.wakeup.filter(|_| thread.agents.is_empty());
         Some(ThreadView {
             destination: &thread.destination,
@@ -270,6 +272,7 @@ impl Scheduler {
             wakeup_in: wakeup.map(|wakeup| wakeup.seconds_since(now)).filter(|left| *left > 0),
             refusal: self.refusal(thread),
             oldest: oldest.map_or(-1, |oldest| now.seconds_since(oldest)),
+            looked_at: thread.len().min(LOOKED_AT),
         })
     }
 

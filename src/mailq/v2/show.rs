@@ -1,7 +1,7 @@
 //! `SHOW SNMP`, `SHOW QUEUE …` and `SHOW WHY`.
 
 use super::answer::{Findings, Reply, Step, Surroundings, Text};
-use crate::mailq::report::{Form, ThreadReport};
+use crate::mailq::report::{Form, Progress, ThreadReport};
 use crate::mailq::why::{Pending, Subject, sentence};
 
 /// The thread report in one of its forms.
@@ -9,8 +9,11 @@ struct Report(ThreadReport);
 
 impl Text for Report {
     fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let is_over = self.0.write(around.scheduler, around.now, around.process.started, out);
-        if is_over { Step::Over } else { Step::More }
+        match self.0.write(around.scheduler, around.now, around.process.started, out) {
+            Progress::More => Step::More,
+            Progress::Pause => Step::Pause,
+            Progress::Over => Step::Over,
+        }
     }
 
     fn learn(&mut self, _findings: Findings) {}
