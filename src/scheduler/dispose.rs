@@ -61,74 +61,60 @@ impl Scheduler {
         effect
     }
 
-    pub(super) fn expire_targets(
+    /// Ends all recipients that are meant, or lets them end when their agents have ended the job.
+    pub(super) fn dispose(
         &mut self,
         now: Timestamp,
-        by: &Author,
-        targets: &[Target],
-    ) -> Effect {
-        let why = format!("was given up by {}", by.name);
-        self.dispose(targets, (Fate::Expire, by), |core, _, vertices| {
-            vertices.iter().for_each(|vertex| core.give_up(now, *vertex, &why));
-        })
-    }
-
-    pub(super) fn delete_targets(
-        &mut self,
-        now: Timestamp,
-        by: &Author,
-        targets: &[Target],
-    ) -> Effect {
-        self.dispose(targets, (Fate::Delete, by), |core, message, vertices| {
-            core.put_away(now, message, vertices, Occasion::Deletion);
-        })
-    }
-
-    pub(super) fn reroute_targets(
-        &mut self,
-        now: Timestamp,
-        by: &Author,
-        targets: &[Target],
-    ) -> Effect {
-        self.dispose(targets, (Fate::Reroute, by), |core, message, vertices| {
-            core.put_away(now, message, vertices, Occasion::Reroute);
-        })
-    }
-
-    /// Does something with all recipients that are meant, or lets it be done when their agents have ended
-    /// the job.
-    fn dispose(
-        &mut self,
         targets: &[Target],
         (fate, by): (Fate, &Author),
-        mut how: impl FnMut(&mut Scheduler, MessageId, &[VertexId]),
     ) -> Effect {
         let mut effect = Effect::default();
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.meant(targets, &mut effect) {
-            let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
-            let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
-                vertices.into_iter().partition(is_fed);
             let is_partial = self.messages[message].partial;
             let is_whole = whole.contains(&self.messages[message].name.number());
-            if is_whole && (is_partial || !fed.is_empty()) {
+            let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
+            effect.recipients += recipients;
+            effect.busy += busy;
+            if is_whole && (is_partial || busy > 0) {
                 self.order_ending(message, fate, by);
             }
             if is_whole && is_partial {
                 self.read_to_the_end(message);
             }
-            for vertex in fed {
-                self.vertices[vertex].fate = fate;
-                effect.busy += self.vertices[vertex].pending;
-            }
-            if !resting.is_empty() {
-                let recipients = resting.iter().map(|vertex| self.vertices[*vertex].pending);
-                effect.recipients += recipients.sum::<u32>();
-                how(self, message, &resting);
-            }
         }
         effect
+    }
+
+    /// Ends recipients of a message, those that agents have when these have ended the job. Tells how many are
+    /// ended now, and how many later.
+    pub(super) fn end_vertices(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        (fate, by): (Fate, &Author),
+    ) -> (u32, u32) {
+        let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
+        let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
+            vertices.iter().copied().partition(is_fed);
+        let count = |all: &[VertexId]| all.iter().map(|v| self.vertices[*v].pending).sum::<u32>();
+        let counts = (count(&resting), count(&fed));
+        for vertex in fed {
+            self.vertices[vertex].fate = fate;
+        }
+        match fate {
+            _ if resting.is_empty() => {}
+            Fate::Usual | Fate::OneMoreTry => {}
+            Fate::Expire => {
+                let why = format!("was given up by {}", by.name);
+                resting.iter().for_each(|vertex| self.give_up(now, *vertex, &why));
+            }
+            Fate::Delete => self.put_away(now, message, &resting, Occasion::Deletion),
+            Fate::Reroute => self.put_away(now, message, &resting, Occasion::Reroute),
+        }
+        counts
     }
 
     /// What targets mean: the vertices of each message. One that is named twice counts once.
@@ -179,6 +165,7 @@ impl Scheduler {
     ) {
         let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
+        self.are_final(message, &offsets);
         self.note(now, message, offsets, occasion, [].into(), [].into());
         let (state, verdict, text) = match occasion {
             Occasion::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),

@@ -5,29 +5,36 @@
 use super::Scheduler;
 use super::message::MessageId;
 use super::standing::{Author, Ending};
-use super::vertex::{Fate, Place};
+use super::vertex::Fate;
 use crate::time::Timestamp;
+
+/// So many ends are kept. One stays if its message leaves when nobody can store that any more.
+const MOST_ENDINGS: usize = 50_000;
 
 impl Scheduler {
     /// An operator wants a whole message to end, of which some cannot be ended yet.
     pub(super) fn order_ending(&mut self, message: MessageId, fate: Fate, author: &Author) {
         let id = self.messages[message].spool_id();
+        if self.standing.endings.len() >= MOST_ENDINGS {
+            self.standing.forget_oldest_ending();
+        }
         let ending = Ending { message: id, fate, author: author.clone() };
         self.standing.endings.insert(id.number, ending);
         self.keep_standing_orders();
     }
 
+    /// Whether somebody has ordered the end of a whole message.
+    pub(super) fn is_to_end(&self, message: MessageId) -> bool {
+        self.standing.ending_of(self.messages[message].spool_id()).is_some()
+    }
+
     /// Something of a message has come into memory: if its end was ordered before, it ends.
     pub(super) fn carry_out_ending(&mut self, now: Timestamp, message: MessageId) {
         let id = self.messages[message].spool_id();
-        let Some(fate) = self.standing.ending_of(id).map(|ending| ending.fate) else {
+        let Some(Ending { fate, author, .. }) = self.standing.ending_of(id).cloned() else {
             return;
         };
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            self.vertices[vertex].fate = fate;
-            if self.vertices[vertex].place != Place::Fed {
-                self.meet_fate(now, vertex);
-            }
-        }
+        let vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        self.end_vertices(now, message, &vertices, (fate, &author));
     }
 }

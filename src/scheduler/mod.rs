@@ -326,7 +326,9 @@ impl Scheduler {
         while left > 0
             && let Some(timer) = self.timers.pop_due(now)
         {
-            left -= usize::from(matches!(timer, Timer::Thread(_)));
+            if let Timer::Thread(thread) = timer {
+                left = left.saturating_sub(self.threads[thread].step_cost());
+            }
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),

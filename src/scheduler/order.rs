@@ -11,6 +11,7 @@ use super::agent::State;
 use super::destination::Destination;
 use super::standing::{Author, LimitName, Scope};
 use super::thread::ThreadId;
+use super::vertex::Fate;
 use crate::spool::SpoolId;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -171,9 +172,9 @@ impl Scheduler {
                 self.retry_threads(now, &turned)
             }
             Order::Retry(targets) => self.retry(now, &targets, &mut turned),
-            Order::Expire(targets) => self.expire_targets(now, &by, &targets),
-            Order::Delete(targets) => self.delete_targets(now, &by, &targets),
-            Order::Reroute(targets) => self.reroute_targets(now, &by, &targets),
+            Order::Expire(targets) => self.dispose(now, &targets, (Fate::Expire, &by)),
+            Order::Delete(targets) => self.dispose(now, &targets, (Fate::Delete, &by)),
+            Order::Reroute(targets) => self.dispose(now, &targets, (Fate::Reroute, &by)),
             Order::Set { scope, limit, value, until } => {
                 self.set_limit(now, scope, limit, value, until, by)
             }

@@ -19,6 +19,7 @@
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId, State};
+use super::joining::Joining;
 use super::ring::RingId;
 use super::thread::ThreadId;
 use super::timers::Timer;
@@ -35,6 +36,8 @@ impl Scheduler {
     pub(super) fn reconfigure(&mut self, now: Timestamp, config: Rc<Config>) {
         self.config = config;
         self.rings.retire_all();
+        // What was still to join jobs there will join those of its new ring.
+        self.joining = Joining::default();
         self.forget_starved();
         for (ring, agents) in self.agents_of_rings() {
             self.look_for_heir(now, ring, &agents);

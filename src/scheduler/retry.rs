@@ -58,6 +58,7 @@ impl Scheduler {
     /// Ends the wait of a thread: everything that waits becomes due.
     pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.lessons += 1;
+        self.settle(now, thread);
         self.resume_window(thread);
         self.threads[thread].retry.wake();
         self.make_waiting_due(now, thread);

@@ -174,6 +174,9 @@ impl Rings {
         self.by_key.clear();
         for ring in self.pool.iter_mut() {
             ring.is_retired = true;
+            if let Some(jobs) = &mut ring.jobs {
+                jobs.end_all();
+            }
             ring.refusal = Some(Refusal::Reloading);
         }
     }

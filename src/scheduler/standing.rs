@@ -239,6 +239,14 @@ impl StandingOrders {
         self.endings.get(&id.number).filter(|ending| ending.message == id)
     }
 
+    /// Makes room for another end.
+    pub(super) fn forget_oldest_ending(&mut self) {
+        let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
+        if let Some(number) = oldest.map(|(number, _)| *number) {
+            self.endings.remove(&number);
+        }
+    }
+
     /// Forgets what was ordered for a message, and for any other that had its number. Tells whether there was
     /// anything.
     pub(super) fn drop_message(&mut self, number: u64) -> bool {

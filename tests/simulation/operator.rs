@@ -303,9 +303,12 @@ fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched::scheduler::s
 }
 
 fn targets(random: &mut Rng, core: &Scheduler) -> Vec<Target> {
-    let whole = random.bool();
+    let (all, is_whole) = (random.bool(), random.bool());
     let selected = some_messages(random, core).into_iter().map(|selected| selected.target);
-    selected
-        .map(|t| Target { destination: t.destination.filter(|_| !whole), is_whole: whole, ..t })
-        .collect()
+    let target = |target: Target| Target {
+        destination: target.destination.filter(|_| !all),
+        is_whole,
+        ..target
+    };
+    selected.map(target).collect()
 }

@@ -437,7 +437,10 @@ impl Oracle {
         let (Delete(targets) | Expire(targets) | Reroute(targets)) = order else {
             return;
         };
-        for target in targets.iter().filter(|target| target.is_whole) {
+        // One destination after the other may be meant by several orders.
+        let is_all =
+            |target: &&zsched::scheduler::Target| target.is_whole && target.destination.is_none();
+        for target in targets.iter().filter(is_all) {
             if self.book.path(target.number).is_some()
                 && let Some(message) = self.message_of(target.number)
             {

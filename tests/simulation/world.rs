@@ -5,6 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched::config::{Config, Context, Zenv};
+use zsched::control_file;
 use zsched::control_file::compose::{Address, Draft, Group, Recipient};
 use zsched::scheduler::{Selection, Settings};
 use zsched::simulation::habits::Habits;
@@ -249,6 +250,10 @@ fn spoilt(text: Vec<u8>, random: &mut Rng) -> Vec<u8> {
         0 => Vec::new(),
         1 => b"i 99999999999\nthis is nothing\n".to_vec(),
         2 => [&b"@ 0xffff\n"[..], &text].concat(),
-        _ => (0..random.usize(0..300)).map(|_| random.u8(..)).collect(),
+        _ => {
+            let text: Vec<u8> = (0..random.usize(0..300)).map(|_| random.u8(..)).collect();
+            // Once in a while it asks for a host's mail (`T`), which is all that it takes.
+            if control_file::parse(text.clone()).is_ok() { Vec::new() } else { text }
+        }
     }
 }

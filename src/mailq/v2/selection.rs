@@ -102,10 +102,9 @@ impl Selection {
         self.message.is_none() && self.older.is_none() && !self.addresses.are_given()
     }
 
-    /// Whether it makes no difference between the recipients of a message.
+    /// Whether it makes no difference between the recipients of a message. They may have several senders.
     pub fn means_whole_messages(&self) -> bool {
-        self.destinations.as_ref().is_none_or(Destinations::are_all)
-            && self.addresses.recipient.is_none()
+        self.destinations.as_ref().is_none_or(Destinations::are_all) && !self.addresses.are_given()
     }
 
     /// What the core is asked for. What it finds must be called as it was said, too

@@ -5,6 +5,7 @@ use super::super::action::Action;
 use super::super::message::MessageId;
 use super::super::rested::{Rested, RestedVertex};
 use super::super::vertex::{Fate, Place, VertexId};
+use super::LOCKED_WAIT;
 use crate::time::Timestamp;
 
 /// Of so many destinations of a message it is kept that they were tried.
@@ -77,6 +78,8 @@ impl Scheduler {
                 self.end_partial(message);
                 return self.remove_if_complete(message);
             }
+            // Whoever was deferred ends when he is read again; those that others have locked are not read yet.
+            (false, Some(left)) if self.is_to_end(message) => Some(left.min(now + LOCKED_WAIT)),
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
         let rested = Rested {

@@ -82,7 +82,9 @@ impl Scheduler {
     fn go_on_with(&mut self, now: Timestamp, message: MessageId) -> bool {
         let message_ref = &self.messages[message];
         let partial = &self.batches.partial[&message];
-        if partial.reading.is_some() || message_ref.held || message_ref.removing {
+        // Of one that is held nothing is delivered, but it may be ordered to end.
+        let is_held = message_ref.held && !self.is_to_end(message);
+        if partial.reading.is_some() || is_held || message_ref.removing {
             return false;
         }
         let (unread, begins_anew) = (partial.unread, partial.begins_anew);

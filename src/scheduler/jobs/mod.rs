@@ -230,10 +230,14 @@ impl Jobs {
         }
     }
 
-    /// A thread leaves a ring that ends. All others are about to leave, too, so nothing is chosen any more,
-    /// and of what a job has left nobody keeps account.
-    pub fn forget(&mut self, thread: ThreadId) {
+    /// The ring ends: all threads are about to leave it, so nothing is chosen any more, and of what a job has left
+    /// nobody keeps account.
+    pub fn end_all(&mut self) {
         self.is_ending = true;
+    }
+
+    /// A thread leaves a ring that ends.
+    pub fn forget(&mut self, thread: ThreadId) {
         self.index.forget(thread);
     }
 

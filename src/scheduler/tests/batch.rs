@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::scheduler::standing::Standing;
-use crate::spool::Portion;
 use crate::spool::note::Occasion;
+use crate::spool::{Portion, SpoolId};
 
 const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
                   PARAMmessage-recipient-minimum=1\n\
@@ -176,6 +176,35 @@ fn the_end_of_a_large_message_outlives_the_scheduler() {
         _ => None,
     });
     assert_eq!(deletions.sum::<usize>(), 4);
+}
+
+/// What is held is not read on; but if it is to end, it is.
+#[test]
+fn a_large_message_that_is_held_can_be_deleted() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    let id = SpoolId { number: 1, modified: first.modified };
+    world.tell(Event::Arrived(first));
+    let order = |world: &mut World, order| {
+        world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+        world.tell(Event::Tick);
+    };
+    order(&mut world, Order::HoldMessages { messages: vec![id], reason: String::new() });
+    assert_eq!(asked(&mut world), []);
+    order(&mut world, Order::Delete(vec![Target::whole(1)]));
+    let deleted = |world: &World| {
+        let notes = world.done.iter().filter_map(|action| match action {
+            Action::Note(note) => Some((note.ticket, note.offsets.clone())),
+            _ => None,
+        });
+        notes.collect::<Vec<_>>()
+    };
+    world.tell(Event::Noted { ticket: deleted(&world)[0].0, outcome: Ok(false) });
+    world.tell(Event::Tick);
+    assert_eq!(asked(&mut world).len(), 1);
+    more(&mut world, &[("a.test", &[400]), ("b.test", &[500, 600])], None);
+    assert_eq!(deleted(&world)[1].1, [400, 500, 600], "at once");
+    assert_eq!(world.core.recipients(), 0);
 }
 
 #[test]
