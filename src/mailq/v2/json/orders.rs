@@ -5,6 +5,7 @@ use crate::mailq::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::scheduler::Fate;
 use crate::scheduler::standing::{Ending, Hold, Scope, SetLimit};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// An order in force.
 #[derive(Serialize)]
@@ -92,6 +93,25 @@ pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     Reply::Text(Box::new(OrdersText { next: Next::Hold(0) }))
 }
 
+/// Writes some from an index on. Returns where to go on.
+fn list<'s, T>(all: &'s [T], index: usize, out: &mut Vec<u8>) -> Option<usize>
+where
+    Order: From<&'s T>,
+{
+    all.iter().skip(index).take(AT_A_TIME).for_each(|one| line(out, &Order::from(one)));
+    Some(index + AT_A_TIME).filter(|next| *next < all.len())
+}
+
+/// The same from a number on.
+fn map<'s, T>(all: &'s BTreeMap<u64, T>, number: u64, out: &mut Vec<u8>) -> Option<u64>
+where
+    Order: From<&'s T>,
+{
+    let some = all.range(number..).take(AT_A_TIME);
+    some.clone().for_each(|(_, one)| line(out, &Order::from(one)));
+    some.last().and_then(|(number, _)| number.checked_add(1))
+}
+
 struct OrdersText {
     next: Next,
 }
@@ -111,43 +131,22 @@ enum Next {
 impl Text for OrdersText {
     fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
         let standing = around.scheduler.standing_orders();
-        self.next = match self.next {
+        let next = match self.next {
             Next::Hold(index) => {
-                let some = standing.holds.iter().skip(index).take(AT_A_TIME);
-                some.for_each(|hold| line(out, &Order::from(hold)));
-                match index + AT_A_TIME < standing.holds.len() {
-                    true => Next::Hold(index + AT_A_TIME),
-                    false => Next::Message(0),
-                }
+                Some(list(&standing.holds, index, out).map_or(Next::Message(0), Next::Hold))
             }
             Next::Message(number) => {
-                let mut last = None;
-                for (number, hold) in standing.messages.range(number..).take(AT_A_TIME) {
-                    line(out, &Order::from(hold));
-                    last = number.checked_add(1);
-                }
-                last.map_or(Next::Limit(0), Next::Message)
+                Some(map(&standing.messages, number, out).map_or(Next::Limit(0), Next::Message))
             }
             Next::Limit(index) => {
-                let some = standing.limits.iter().skip(index).take(AT_A_TIME);
-                some.for_each(|limit| line(out, &Order::from(limit)));
-                match index + AT_A_TIME < standing.limits.len() {
-                    true => Next::Limit(index + AT_A_TIME),
-                    false => Next::Ending(0),
-                }
+                Some(list(&standing.limits, index, out).map_or(Next::Ending(0), Next::Limit))
             }
-            Next::Ending(number) => {
-                let mut last = None;
-                for (number, ending) in standing.endings.range(number..).take(AT_A_TIME) {
-                    line(out, &Order::from(ending));
-                    last = number.checked_add(1);
-                }
-                let Some(next) = last else {
-                    return Step::Over;
-                };
-                Next::Ending(next)
-            }
+            Next::Ending(number) => map(&standing.endings, number, out).map(Next::Ending),
         };
+        let Some(next) = next else {
+            return Step::Over;
+        };
+        self.next = next;
         Step::More
     }
 
