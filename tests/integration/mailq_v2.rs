@@ -33,9 +33,12 @@ fn the_queue_is_shown_over_tcp() {
     assert_eq!(client.log_in("root", "wrong"), "-BAD USER OR PASSWORD\n");
     assert_eq!(client.log_in("far", "away"), "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n");
     assert_eq!(client.log_in("nobody", "nobody"), "+OK\n");
-    let threads = client.ask("SHOW QUEUE THREADS2");
-    let names: Vec<&str> = threads.lines().filter_map(|line| line.split('\t').next()).collect();
-    assert!(names.contains(&"c") && names.contains(&"q"), "{threads}");
+    until("both threads are shown", || {
+        let threads = client.ask("SHOW QUEUE THREADS2");
+        let is_shown =
+            |name: &str| threads.lines().any(|line| line.split('\t').next() == Some(name));
+        is_shown("c") && is_shown("q")
+    });
     until("the deferral is known", || client.ask("SHOW THREAD c a.test").contains("as told"));
     let thread = client.ask("SHOW THREAD c a.test");
     let [head, record] = thread.lines().collect::<Vec<&str>>()[..] else { panic!("{thread}") };
