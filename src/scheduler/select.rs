@@ -1,7 +1,7 @@
 //! Finding out which mail an operator means: some at a time, while the queue goes on changing.
 
 use super::Scheduler;
-use super::message::{Message, MessageId};
+use super::message::MessageId;
 use super::order::Target;
 use super::standing::Destinations;
 use super::vertex::{Place, VertexId};
@@ -119,37 +119,40 @@ impl Scheduler {
         self.messages.at_or_after(number)
     }
 
-    /// What is to be looked at of a message, in reverse.
-    fn vertices_meant(&self, selector: &Selector, message: MessageId) -> Vec<VertexId> {
+    /// Whether a message is meant, as far as it does not matter where its recipients go.
+    fn is_meant(&self, selector: &Selector, message: MessageId) -> bool {
         let message = &self.messages[message];
         let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
-        if message.removing || is_young || (selector.held && !message.held) {
+        !message.removing && !is_young && (message.held || !selector.held)
+    }
+
+    /// What is to be looked at of a message, in reverse.
+    fn vertices_meant(&self, selector: &Selector, message: MessageId) -> Vec<VertexId> {
+        if !self.is_meant(selector, message) {
             return Vec::new();
         }
-        let mut vertices = message.vertices.to_vec(&self.vertices);
+        let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
         vertices.reverse();
         vertices
     }
 
     /// A message that is meant, but of which nothing is in memory at the moment.
     fn unread_message(&self, selector: &Selector, message: MessageId) -> Option<Selected> {
-        let Message { ref vertices, ref name, partial, removing, held, modified, .. } =
-            self.messages[message];
-        let is_young = selector.older_than.is_some_and(|time| modified >= time);
-        let is_meant = selector.means_whole_messages() && (held || !selector.held);
-        if !partial || removing || is_young || !is_meant || !vertices.is_empty() {
+        let is_meant = selector.means_whole_messages() && self.is_meant(selector, message);
+        let message = &self.messages[message];
+        if !is_meant || !message.partial || !message.vertices.is_empty() {
             return None;
         }
         Some(Selected {
-            id: self.messages[message].spool_id(),
-            name: name.clone(),
+            id: message.spool_id(),
+            name: message.name.clone(),
             vertex: None,
-            target: Target { number: name.number(), destination: None, is_whole: false },
+            target: Target { number: message.name.number(), destination: None, is_whole: false },
             recipients: 0,
             is_busy: false,
             is_waiting: false,
-            is_held: held,
-            is_held_back: held,
+            is_held: message.held,
+            is_held_back: message.held,
         })
     }
 

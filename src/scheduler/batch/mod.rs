@@ -91,7 +91,7 @@ struct Partial {
     /// What somebody has asked for.
     wanted: Vec<Wanted>,
     /// Who was finished without being in memory, as far as it matters: while the file was read, or if a note
-    /// was written. And who has expired.
+    /// was written; and who was in memory, and was given up or put away there.
     finals: BTreeSet<u32>,
     /// It is to be read from the beginning.
     begins_anew: bool,
