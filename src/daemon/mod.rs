@@ -16,7 +16,8 @@
 //! | [`status_log`] | the lines of the status log, and who writes them |
 //! | [`watched`] | the core, and those who want to know what happens |
 //! | [`seldom`] | log lines that would come too often |
-//! | [`options`], [`pid_file`], [`logs`], [`tokens`] | what their names say |
+//! | [`spool_lock`] | which scheduler runs on the spool, and the pid file |
+//! | [`options`], [`logs`], [`tokens`] | what their names say |
 
 mod accounts;
 mod agents;
@@ -35,12 +36,12 @@ mod options;
 mod orders;
 mod outbox;
 mod perform;
-mod pid_file;
 mod pieces;
 mod quick_start;
 mod rendezvous;
 mod seldom;
 mod signals;
+mod spool_lock;
 mod start;
 mod status_log;
 mod tokens;
@@ -53,6 +54,7 @@ use crate::config::{Config, Context};
 use crate::scheduler::Event;
 use crate::spool::SpoolName;
 use crate::spool::scan::ScanLimits;
+use crate::sys::Signals;
 use crate::time::Timestamp;
 use agents::AgentProcesses;
 use clients::Clients;
@@ -65,10 +67,9 @@ use listen::{Audience, Listener, MailqPlace, NotifySocket};
 use logs::{LogFile, StatisticsLog};
 use mio::{Events, Poll};
 use orders::OrdersFile;
-use pid_file::PidFile;
 use rendezvous::Rendezvous;
 use seldom::Seldom;
-use signal_hook_mio::v1_0::Signals;
+use spool_lock::SpoolLock;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -125,7 +126,7 @@ pub struct Daemon {
     /// The end is to come when the last agent has ended.
     is_draining: bool,
     // It gives the spool back when it is dropped.
-    _pid_file: PidFile,
+    spool_lock: SpoolLock,
 }
 
 impl Daemon {
@@ -143,6 +144,7 @@ impl Daemon {
                 self.core.handle(now, Event::ClockSet(step));
                 self.intake.shift(step);
             }
+            self.take_signals(now);
             let unheard = std::mem::take(&mut self.again).into_iter();
             for source in unheard.chain(ready.iter().map(|event| Source::of(event.token()))) {
                 if self.hear(now, source) {
@@ -159,7 +161,11 @@ impl Daemon {
 
     /// How long to wait, if nothing happens.
     fn timeout(&self) -> Option<Duration> {
-        if !self.again.is_empty() || self.clients.have_room() || self.is_writing() {
+        if !self.again.is_empty()
+            || self.signals.are_pending()
+            || self.clients.have_room()
+            || self.is_writing()
+        {
             return Some(Duration::ZERO);
         }
         let now = Timestamp::now();

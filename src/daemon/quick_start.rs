@@ -1,7 +1,7 @@
 //! A place to try everything in: a spool, mailboxes and a configuration, made where there are none.
 
 use crate::config;
-use crate::spool::Spool;
+use crate::spool::{Spool, folder};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ pub struct Places {
 
 /// Makes what is missing under `folder`. What is there stays as it is.
 pub fn prepare(folder: &Path) -> io::Result<Places> {
-    fs::create_dir_all(folder)?;
+    folder::make_all(folder)?;
     let folder = folder.canonicalize()?;
     let (postoffice, mailboxes) = (folder.join("postoffice"), folder.join("mailboxes"));
     Spool::new(&postoffice).create()?;
-    fs::create_dir_all(&mailboxes)?;
+    folder::make_all(&mailboxes)?;
     let places = Places { zenv: folder.join("zmailer.conf"), config: folder.join("scheduler.cf") };
     let shown = folder.display();
     let zenv = format!(

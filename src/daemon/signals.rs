@@ -20,8 +20,7 @@ pub const ALL: [i32; 8] = [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, S
 
 impl Daemon {
     pub(super) fn take_signals(&mut self, now: Timestamp) {
-        let pending: Vec<i32> = self.signals.pending().collect();
-        for signal in pending {
+        for signal in self.signals.take() {
             match signal {
                 SIGCHLD => self.take_ends(now),
                 SIGHUP => self.reopen_logs(),
@@ -83,11 +82,13 @@ impl Daemon {
 
     fn end_by(&mut self, signal: &str) {
         log::info!("ending on {signal}");
+        self.spool_lock.mark_ending();
         self.is_ending = true;
     }
 
     fn drain(&mut self, now: Timestamp) {
         log::info!("ending on SIGQUIT, when all agents have ended");
+        self.spool_lock.mark_ending();
         self.is_draining = true;
         self.core.handle(now, Event::Drain);
     }

@@ -11,9 +11,9 @@ use super::learned::LearnedFile;
 use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
 use super::orders::OrdersFile;
-use super::pid_file::PidFile;
 use super::rendezvous::Rendezvous;
 use super::seldom::Seldom;
+use super::spool_lock::{Patience, SpoolLock};
 use super::status_log::{self, StatusLog};
 use super::tokens::Source;
 use super::watched::Watched;
@@ -25,12 +25,11 @@ use crate::recording::{Limits, Recorded, Recorder};
 use crate::scheduler::Settings;
 use crate::spool::scan::ScanLimits;
 use crate::spool::{HashLevel, Spool};
-use crate::sys::{self, ProcessPriority};
+use crate::sys::{self, ProcessPriority, Signals};
 use crate::time::Timestamp;
 use mio::{Interest, Poll, Waker};
-use signal_hook_mio::v1_0::Signals;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,6 +47,10 @@ const DEFAULT_LOGDIR: &str = "/var/log/mail";
 const MOST_DESCRIPTORS: u64 = 65_536;
 /// Descriptors that are not for agents: logs, sockets, files, MAILQ clients.
 const OWN_DESCRIPTORS: u64 = 300;
+/// Minimum number of agents that may run at a time, however few descriptors there are.
+const MIN_AGENTS: u64 = 10;
+/// Minimum number of descriptors the scheduler starts with: its own files and sockets, and ten agents.
+const MIN_DESCRIPTORS: u64 = 64;
 
 /// A reason not to start, in one or more lines.
 struct Refusal(String);
@@ -61,16 +64,21 @@ impl Refusal {
 /// Runs the scheduler that the options describe. Returns the exit status.
 pub fn main(options: Options) -> i32 {
     if options.version {
-        eprintln!("zsched scheduler {}", env!("CARGO_PKG_VERSION"));
+        say(format_args!("zsched scheduler {}", env!("CARGO_PKG_VERSION")));
         return 0;
     }
     match run(options) {
         Ok(()) => 0,
         Err(Refusal(reason)) => {
-            eprintln!("scheduler: {reason}");
+            say(format_args!("scheduler: {reason}"));
             1
         }
     }
+}
+
+/// Says something on standard error, which may be closed or a pipe that nobody reads.
+fn say(text: impl std::fmt::Display) {
+    writeln!(io::stderr(), "{text}").ok();
 }
 
 fn run(mut options: Options) -> Result<(), Refusal> {
@@ -85,7 +93,7 @@ fn run(mut options: Options) -> Result<(), Refusal> {
     let context = Context::of_this_process(zenv);
     let config = load_config(&config_path, &context, &note)?;
     for warning in check::warnings(&config, &context.zenv, &program_folders(&context.zenv)) {
-        eprintln!("{warning}");
+        say(warning);
     }
     if options.check {
         print!("{}", config.show());
@@ -126,15 +134,15 @@ fn load_config(path: &Path, context: &Context, note: &str) -> Result<Config, Ref
     let loaded = Config::load(path, context);
     let (Ok(Loaded { warnings: said, .. }) | Err(said)) = &loaded;
     if misses_variable(said) {
-        eprintln!("{note}");
+        say(note);
     }
     match loaded {
         Ok(loaded) => {
-            loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            loaded.warnings.iter().for_each(say);
             Ok(loaded.config)
         }
         Err(errors) => {
-            eprintln!("{}", in_lines(&errors));
+            say(in_lines(&errors));
             Err(Refusal(format!("{} cannot be used", path.display())))
         }
     }
@@ -214,15 +222,19 @@ impl Plan {
         if let Some(niceness) = self.config.scheduler_niceness {
             sys::set_priority(priority(niceness)).map_err(failed("sysnice"))?;
         }
-        let descriptors =
-            sys::raise_file_limit(MOST_DESCRIPTORS).map_err(failed("number of open files"))?;
-        sys::set_umask(0o022);
+        let limits = ProcessLimits::lift()?;
         let starter = match self.options.is_daemon() {
             true => Some(sys::daemonize().map_err(failed("cannot become a daemon"))?),
             false => None,
         };
-        let pid_file =
-            PidFile::take(&self.spool.pid_file()).map_err(|error| Refusal(error.to_string()))?;
+        let began = Instant::now();
+        let (lock_file, pid_file) = (self.spool.lock_file(), self.spool.pid_file());
+        let mut waited_for = None;
+        let spool_lock = SpoolLock::take(&lock_file, &pid_file, Patience::default(), |line| {
+            say(format_args!("scheduler: {line}"));
+            waited_for = Some(line.to_string());
+        })
+        .map_err(|error| Refusal(error.to_string()))?;
         let at = |path: &Path, error: io::Error| Refusal::because(path.display(), error);
         let open_statistics =
             |path: &Path| StatisticsLog::open(path).map_err(|error| at(path, error));
@@ -243,8 +255,12 @@ impl Plan {
         }
         let version = env!("CARGO_PKG_VERSION");
         log::info!("scheduler {version} started on {}", self.spool.postoffice().display());
+        if let Some(line) = waited_for {
+            log::info!("{line}: it took {:.1} s", began.elapsed().as_secs_f64());
+        }
+        limits.complaints.iter().for_each(|complaint| log::warn!("{complaint}"));
         let mut daemon = self
-            .build(pid_file, descriptors, log_file, statistics, status_log)
+            .build(spool_lock, limits.descriptors, log_file, statistics, status_log)
             .map_err(failed("cannot start"))?;
         daemon.limit_memory();
         daemon.recall(Timestamp::now());
@@ -257,7 +273,7 @@ impl Plan {
 
     fn build(
         self,
-        pid_file: PidFile,
+        spool_lock: SpoolLock,
         descriptors: u64,
         log_file: Option<LogFile>,
         statistics: Option<StatisticsLog>,
@@ -265,7 +281,7 @@ impl Plan {
     ) -> io::Result<Daemon> {
         let started = Timestamp::now();
         let poll = Poll::new()?;
-        let mut signals = Signals::new(signals::ALL)?;
+        let mut signals = Signals::catch(&signals::ALL)?;
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), Source::Files.token())?);
         let has_status_log = status_log.is_some();
@@ -331,7 +347,7 @@ impl Plan {
             is_foreground: !self.options.is_daemon(),
             is_ending: false,
             is_draining: false,
-            _pid_file: pid_file,
+            spool_lock,
         })
     }
 }
@@ -344,13 +360,60 @@ impl Plan {
     }
 }
 
+/// What the process may use, when all limits are as far up as they can be.
+struct ProcessLimits {
+    descriptors: u64,
+    /// What is left of limits that the scheduler should not have.
+    complaints: Vec<String>,
+}
+
+impl ProcessLimits {
+    fn lift() -> Result<ProcessLimits, Refusal> {
+        let failed = |what: &'static str| move |error: io::Error| Refusal::because(what, error);
+        let size = sys::lift_file_size_limit().map_err(failed("RLIMIT_FSIZE"))?;
+        let seconds = sys::lift_processor_limit().map_err(failed("RLIMIT_CPU"))?;
+        let descriptors =
+            sys::raise_file_limit(MOST_DESCRIPTORS).map_err(failed("RLIMIT_NOFILE"))?;
+        if descriptors < MIN_DESCRIPTORS {
+            return Err(Refusal(format!(
+                "only {descriptors} files can be open at a time (RLIMIT_NOFILE, ulimit -n): at least \
+                 {MIN_DESCRIPTORS} are needed, 1024 or more are recommended"
+            )));
+        }
+        let agents = max_agents(descriptors);
+        let few = (agents <= MIN_AGENTS).then(|| {
+            format!(
+                "only {descriptors} files can be open at a time (RLIMIT_NOFILE, ulimit -n): at most {agents} \
+                 agents run at a time, and MAILQ clients may be turned away"
+            )
+        });
+        let size = size.map(|size| {
+            format!(
+                "no file can be larger than {size} bytes (RLIMIT_FSIZE, ulimit -f): logs end there, and messages \
+                 whose control files reach it stay in the queue"
+            )
+        });
+        let seconds = seconds.map(|seconds| {
+            format!(
+                "the system ends the scheduler after {seconds} s of processor time (RLIMIT_CPU)"
+            )
+        });
+        let complaints = [few, size, seconds].into_iter().flatten().collect();
+        Ok(ProcessLimits { descriptors, complaints })
+    }
+}
+
+fn max_agents(descriptors: u64) -> u64 {
+    descriptors.saturating_sub(OWN_DESCRIPTORS).max(MIN_AGENTS)
+}
+
 fn core_settings(options: &Options, descriptors: u64) -> Settings {
     Settings {
         frozen: options.freeze,
         wait_for_initial_scan: options.synchronous,
         selection: options.selection.clone(),
         fork_rate: options.fork_rate,
-        max_agents: descriptors.saturating_sub(OWN_DESCRIPTORS).max(10) as usize,
+        max_agents: max_agents(descriptors) as usize,
         log_outcomes: options.verbose > 0,
         // Which entry of `retries` comes next shall differ from start to start.
         seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),

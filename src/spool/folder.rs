@@ -12,17 +12,32 @@ pub const OURS: u32 = 0o2750;
 /// Mode of a folder that everybody may put files into.
 pub const FOR_ALL: u32 = 0o3777;
 
-/// Makes a folder if it is not there. Tells whether it was not.
+/// Makes a folder if it is not there, and has its entry on disk before it returns: what is put into it and synced
+/// would be lost with it. Tells whether it was not there.
 pub fn make(path: &Path, mode: u32) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
             // Neither the mask nor mkdir(2) shall take anything away.
             fs::set_permissions(path, Permissions::from_mode(mode))?;
+            sync_entry(path)?;
             Ok(true)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Brings the entry of a folder that was made just now to disk.
+pub fn sync_entry(path: &Path) -> io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Makes a folder with all that are missing above it, and has all their entries on disk.
+pub fn make_all(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.is_dir()).collect();
+    fs::create_dir_all(path)?;
+    missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()).try_for_each(sync_entry)
 }
 
 /// Makes a folder below `top`, which may be two levels down. It gets the mode of `top`, and, if root makes
@@ -72,5 +87,16 @@ mod tests {
             assert_eq!(make_below(&top, below, true).expect("there already"), path);
             assert_eq!(make_below(&top, HashFolder::TOP, true).expect("nothing"), top);
         }
+    }
+
+    #[test]
+    fn missing_folders_are_made_with_all_above_them() {
+        let top = tempfile::tempdir().expect("a folder");
+        let deep = top.path().join("a/b/c");
+        make_all(&deep).expect("made");
+        assert!(deep.is_dir());
+        make_all(&deep).expect("there already");
+        fs::write(top.path().join("file"), "").expect("written");
+        make_all(&top.path().join("file/x")).expect_err("not below a file");
     }
 }

@@ -14,7 +14,7 @@
 mod arrival;
 mod doubt;
 mod error_address;
-mod folder;
+pub mod folder;
 mod id;
 mod lock;
 mod name;
@@ -72,7 +72,7 @@ impl Spool {
 
     /// Makes the folders that are missing. Those that are there keep their modes.
     pub fn create(&self) -> io::Result<()> {
-        std::fs::create_dir_all(&self.postoffice)?;
+        folder::make_all(&self.postoffice)?;
         for (name, mode) in FOLDERS {
             folder::make(&self.postoffice.join(name), mode)?;
         }
@@ -102,6 +102,11 @@ impl Spool {
     /// The file with the pid of the running scheduler.
     pub fn pid_file(&self) -> PathBuf {
         self.postoffice.join(".pid.scheduler")
+    }
+
+    /// The file whose lock says that a scheduler runs on the spool.
+    pub fn lock_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.lock")
     }
 
     /// What the scheduler has learned and no control file says.

@@ -4,16 +4,16 @@
 //! done before it becomes the agent. It is a process of its own by then, with one OS thread and hardly any
 //! memory, so everything may be done that any program may do.
 
-use super::launch::{ABSENT, BECOME_AGENT, REPORT};
+use super::dispositions::{ignore_signal, reset_dispositions, unblock_signals};
+use super::launch::{ABSENT, BECOME_AGENT, REPORT, VARIABLE};
 use super::limits::set_file_limit;
 use super::process::{ProcessPriority, set_priority};
 use super::succeeded;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
 /// The exit status of a process that did not become an agent. Nobody looks at it: the report counts.
@@ -43,7 +43,7 @@ pub fn become_agent() -> Option<i32> {
     Some(NO_AGENT)
 }
 
-/// What is to be done, in the order of the command line.
+/// What is to be done, in the order of the command line, and the agent's environment.
 struct Order {
     file_limit: u64,
     user: Option<u32>,
@@ -63,13 +63,9 @@ impl Order {
         let priority = optional(&words.next()?, parse_priority)?;
         let ignore_hangup = words.next()? == "ignore-hangup";
         let (folder, program) = (c_string(&words.next()?)?, c_string(&words.next()?)?);
-        let count = number(&words.next()?)?;
-        let mut texts = words.map(|word| c_string(&word)).collect::<Option<Vec<CString>>>()?;
-        if count > texts.len() {
-            return None;
-        }
-        let environment = texts.split_off(count);
+        let texts = words.map(|word| c_string(&word)).collect::<Option<Vec<CString>>>()?;
         let arguments = std::iter::once(program.clone()).chain(texts).collect();
+        let environment = std::env::vars_os().map(variable).collect::<Option<Vec<CString>>>()?;
         Some(Order {
             file_limit,
             user,
@@ -94,7 +90,7 @@ impl Order {
     fn prepare(&self) -> io::Result<()> {
         // SAFETY: the path is a C string that outlives the call.
         succeeded(unsafe { libc::chdir(self.folder.as_ptr()) })?;
-        ignore_signal(libc::SIGPIPE)?;
+        reset_dispositions()?;
         if self.ignore_hangup {
             ignore_signal(libc::SIGHUP)?;
         }
@@ -102,7 +98,7 @@ impl Order {
         self.priority.map_or(Ok(()), set_priority)?;
         become_user(self.user, self.group)?;
         // Whatever has come since the start comes now, and does what it would do to the agent.
-        take_signals()
+        unblock_signals()
     }
 }
 
@@ -129,6 +125,13 @@ fn c_string(word: &OsStr) -> Option<CString> {
     CString::new(word.as_bytes()).ok()
 }
 
+/// A variable of the agent, out of one of this process: without the mark before its name.
+fn variable((name, value): (OsString, OsString)) -> Option<CString> {
+    let name = name.into_vec();
+    let name = name.strip_prefix(VARIABLE.as_bytes())?;
+    CString::new([name, b"=", value.as_bytes()].concat()).ok()
+}
+
 fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |texts: &[CString]| {
         let texts = texts.iter().map(|text| text.as_ptr());
@@ -138,21 +141,6 @@ fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io
     // SAFETY: both lists end with a null pointer, and the strings they point to outlive the call.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     io::Error::last_os_error()
-}
-
-fn take_signals() -> io::Result<()> {
-    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills the set in before it is read; nobody asks for the former one.
-    succeeded(unsafe {
-        libc::sigemptyset(none.as_mut_ptr());
-        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut())
-    })
-}
-
-fn ignore_signal(signal: i32) -> io::Result<()> {
-    // SAFETY: SIG_IGN is a valid disposition, and this process has no handlers.
-    let former = unsafe { libc::signal(signal, libc::SIG_IGN) };
-    if former == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn become_user(user: Option<u32>, group: Option<u32>) -> io::Result<()> {

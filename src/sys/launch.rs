@@ -21,6 +21,9 @@ use std::ptr;
 pub(super) const BECOME_AGENT: &str = "--become-agent";
 /// What stands on it for something that is not given.
 pub(super) const ABSENT: &str = "-";
+/// What stands before each variable of the agent in that process' environment: the dynamic linker heeds none of
+/// them too early. They are not on the command line, which every user can read in `/proc`.
+pub(super) const VARIABLE: &str = "+";
 /// The descriptor on which it reports a failure: its pid and an error number, four bytes each, at once.
 pub(super) const REPORT: i32 = 3;
 /// This process' own program, even if there is another one of its name by now.
@@ -86,10 +89,8 @@ impl Launcher {
         if !child.program.as_os_str().as_bytes().contains(&b'/') {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
-        let words = child.command_line()?;
-        let mut arguments: Vec<*mut libc::c_char> =
-            words.iter().map(|word| word.as_ptr().cast_mut()).collect();
-        arguments.push(ptr::null_mut());
+        let (words, variables) = (child.command_line()?, child.variables()?);
+        let (arguments, environment) = (pointers(&words), pointers(&variables));
         let socket = child.socket.as_raw_fd();
         let report = (self.report.as_raw_fd(), REPORT);
         let targets = [(socket, 0), (socket, 1), (socket, 2), report];
@@ -104,7 +105,7 @@ impl Launcher {
                 &raw const actions.0,
                 &raw const attributes.0,
                 arguments.as_ptr(),
-                [ptr::null_mut()].as_ptr(),
+                environment.as_ptr(),
             )
         })?;
         u32::try_from(pid).map_err(|_| ErrorKind::InvalidData.into())
@@ -143,16 +144,26 @@ impl ChildProcess<'_> {
             CString::new(hangup)?,
             CString::new(self.folder.as_os_str().as_bytes())?,
             CString::new(self.program.as_os_str().as_bytes())?,
-            CString::new(self.arguments.len().to_string())?,
         ];
         for argument in self.arguments {
             words.push(CString::new(argument.as_bytes())?);
         }
-        for (name, value) in self.environment {
-            words.push(CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())?);
-        }
         Ok(words)
     }
+
+    /// The environment that it is started with.
+    fn variables(&self) -> io::Result<Vec<CString>> {
+        let marked = |(name, value): &(OsString, OsString)| {
+            let parts = [VARIABLE.as_bytes(), name.as_bytes(), b"=", value.as_bytes()];
+            Ok(CString::new(parts.concat())?)
+        };
+        self.environment.iter().map(marked).collect()
+    }
+}
+
+/// What a list of strings is to the system: pointers, a null pointer at the end.
+fn pointers(texts: &[CString]) -> Vec<*mut libc::c_char> {
+    texts.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
 }
 
 /// The result of a call that returns an error number.
@@ -253,9 +264,10 @@ mod tests {
         };
         let words = child.command_line().expect("no null bytes");
         let words: Vec<&str> = words.iter().map(|word| word.to_str().expect("UTF-8")).collect();
-        let expected = "scheduler --become-agent 32 - 7 relative:-3 ignore-hangup / /bin/agent 2 x";
-        assert_eq!(words[..11], expected.split(' ').collect::<Vec<&str>>());
-        assert_eq!(words[11..], ["", "A=b c"]);
+        let expected = "scheduler --become-agent 32 - 7 relative:-3 ignore-hangup / /bin/agent x";
+        assert_eq!(words[..10], expected.split(' ').collect::<Vec<&str>>());
+        assert_eq!(words[10..], [""], "variables are not on it: every user can read it");
+        assert_eq!(child.variables().expect("no null bytes"), [c"+A=b c".to_owned()]);
     }
 
     #[test]

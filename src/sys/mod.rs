@@ -7,12 +7,14 @@ mod descriptors;
 mod dispositions;
 mod host;
 mod identity;
+mod inherited;
 mod launch;
 mod limits;
 mod locks;
 mod peer;
 mod process;
 mod rename;
+mod signals;
 pub mod users;
 
 pub use as_agent::become_agent;
@@ -21,14 +23,16 @@ pub use descriptors::{close_inherited_on_exec, has_hung_up, let_writes_wait};
 pub use dispositions::is_ignored;
 pub use host::{FileSystem, file_system, load_averages, random_number};
 pub use identity::{Impersonation, host_name};
+pub use inherited::shed_inherited;
 pub use launch::{ChildProcess, Launcher};
-pub use limits::raise_file_limit;
+pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
 pub use locks::try_posix_lock;
 pub use peer::peer_user;
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
 pub use rename::rename_new;
+pub use signals::Signals;
 pub use users::{Account, find_account};
 
 /// The result of a call that returns 0, or -1 and an error number.

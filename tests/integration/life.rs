@@ -33,7 +33,7 @@ fn bad_options_are_refused_with_the_status_for_that() {
         assert!(!output.stderr.is_empty() && output.stdout.is_empty());
     }
     // With this, the scheduler starts itself when it needs a process that becomes an agent.
-    let by_hand = run(&["--become-agent", "32", "-", "-", "-", "-", "/", "/bin/true", "0"]);
+    let by_hand = run(&["--become-agent", "32", "-", "-", "-", "-", "/", "/bin/true"]);
     assert_eq!(by_hand.status.code(), Some(127));
     assert!(text(&by_hand.stderr).contains("of use to the scheduler only"));
     let version = run(&["-V"]);
@@ -94,13 +94,20 @@ fn what_keeps_it_from_starting_is_said_and_nothing_is_left() {
 fn a_second_scheduler_on_the_same_spool_is_refused() {
     let site = Site::new(COUNT);
     let mut daemon = site.start();
-    for options in [&["-i"][..], &["-d"]] {
-        let log = site.path("other-log").to_string_lossy().into_owned();
-        let second = site.run(&[options, &["-L", &log]].concat());
-        assert_eq!(second.status.code(), Some(1));
-        let reason = text(&second.stderr);
-        assert!(reason.contains(&format!("pid {}", daemon.pid())), "{reason}");
-    }
+    let log = site.path("other-log").to_string_lossy().into_owned();
+    std::thread::scope(|scope| {
+        for options in [["-i", "-L", &log], ["-d", "-L", &log]] {
+            let mut second = site.scheduler();
+            second.args(options).stdin(Stdio::null());
+            let pid = daemon.pid();
+            scope.spawn(move || {
+                let second = second.output().expect("it starts");
+                assert_eq!(second.status.code(), Some(1));
+                let reason = text(&second.stderr);
+                assert!(reason.contains(&format!("already: pid {pid}")), "{reason}");
+            });
+        }
+    });
     daemon.assert_runs();
     assert_eq!(site.read("postoffice/.pid.scheduler"), format!("{}\n", daemon.pid()));
     site.put(&["c a.test u"]);
@@ -110,6 +117,68 @@ fn a_second_scheduler_on_the_same_spool_is_refused() {
     assert!(site.path("postoffice/.pid.scheduler").exists());
     let daemon = site.start();
     assert_eq!(site.read("postoffice/.pid.scheduler"), format!("{}\n", daemon.pid()));
+}
+
+/// As scripts restart it: SIGTERM to the pid in the file, and a start at once.
+#[test]
+fn twenty_restarts_without_a_pause_leave_one_scheduler_running() {
+    let site = Site::new(COUNT);
+    let pid = || site.read("postoffice/.pid.scheduler").trim().parse::<u32>().expect("a pid");
+    let start = || {
+        let options = [&site.file_options()[..], &["-d".to_string()]].concat();
+        site.run(&options.iter().map(String::as_str).collect::<Vec<&str>>())
+    };
+    assert_eq!(start().status.code(), Some(0));
+    for round in 0..20 {
+        let former = pid();
+        site.put(&["c a.test u"]);
+        processes::signal(former, libc::SIGTERM);
+        let started = start();
+        assert_eq!(started.status.code(), Some(0), "{round}: {}", text(&started.stderr));
+        assert!(!processes::is_alive(former), "{round}: it holds the spool when the start returns");
+        assert!(pid() != former && processes::is_alive(pid()), "{round}");
+    }
+    until("it works", || site.is_empty() || site.events().count("count") >= 20);
+}
+
+/// It ends when its agents have ended, which takes its time; the next one waits meanwhile, and says so.
+#[test]
+fn a_former_scheduler_that_waits_for_agents_is_waited_for() {
+    let site = Site::new(COUNT);
+    let daemon = site.start();
+    site.put(&["c a.test wait!u"]);
+    until("the agent is at work", || site.events().count("take") == 1);
+    daemon.signal(libc::SIGQUIT);
+    until("it has heard of the end", || site.logged("ending on SIGQUIT") == 1);
+    let next = site.spawn_into("next", &[]);
+    let waits =
+        format!("waiting up to 60 s for the former scheduler, pid {}, to end", daemon.pid());
+    until("the next one waits", || site.read("next").contains(&waits));
+    assert_eq!(site.read("postoffice/.pid.scheduler"), format!("{}\n", daemon.pid()));
+    site.write("go", "");
+    assert_eq!(daemon.wait().code(), Some(0));
+    until("it takes the spool", || {
+        site.read("postoffice/.pid.scheduler") == format!("{}\n", next.pid())
+    });
+    until("and logs that it waited", || site.logged(&waits) == 1);
+    site.until_empty();
+}
+
+/// Everybody can open the pid file for reading, which is all that a lock needs.
+#[test]
+fn a_lock_on_the_pid_file_keeps_no_scheduler_from_starting() {
+    let site = Site::new(COUNT);
+    let first = site.start();
+    let file = fs::File::open(site.path("postoffice/.pid.scheduler")).expect("readable for all");
+    file.lock().expect("nobody holds a lock on it");
+    assert_eq!(first.end(libc::SIGTERM).code(), Some(0));
+    fs::write(site.path("postoffice/.pid.scheduler"), "1\n").expect("written");
+    let left = fs::File::open(site.path("postoffice/.pid.scheduler")).expect("readable for all");
+    left.lock().expect("nobody holds a lock on it");
+    let second = site.start();
+    assert_eq!(second.end(libc::SIGTERM).code(), Some(0));
+    let mode = fs::metadata(site.path("postoffice/.scheduler.lock")).expect("a lock file");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&mode) & 0o777, 0o600);
 }
 
 #[test]

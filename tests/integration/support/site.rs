@@ -129,9 +129,14 @@ impl Site {
 
     /// Starts the scheduler in the foreground.
     pub fn spawn(&self, options: &[&str]) -> Daemon<'_> {
+        self.spawn_into("output", options)
+    }
+
+    /// The same, with its standard output and error in this file.
+    pub fn spawn_into(&self, name: &str, options: &[&str]) -> Daemon<'_> {
         let mut command = self.scheduler();
         command.arg("-i").args(self.file_options()).args(options);
-        let output = || fs::File::create(self.path("output")).expect("a file for its output");
+        let output = || fs::File::create(self.path(name)).expect("a file for its output");
         command.stdin(Stdio::null()).stdout(output()).stderr(output());
         Daemon::new(self, command.spawn().expect("the scheduler starts"))
     }

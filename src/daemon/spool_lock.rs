@@ -1,0 +1,301 @@
+//! Which scheduler runs on a spool.
+//!
+//! A running scheduler holds a lock on `.scheduler.lock`, which ends with the process however it ends. The file is for
+//! its owner alone, so that nobody else can hold the lock. It says what the holder is up to:
+//!
+//! ```text
+//! 4711 ending         pid, and `ending` once a signal has asked for the end
+//! ```
+//!
+//! `.pid.scheduler` has the pid for everybody who wants to signal the scheduler. It is not locked: all may read it.
+
+use crate::sys;
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What the lock file says behind the pid of a scheduler that was told to end.
+const ENDING: &str = "ending";
+/// The longest text of a lock file, in bytes.
+const MAX_TEXT: usize = 64;
+
+/// The lock on a spool. The pid file is removed when this is dropped.
+pub struct SpoolLock {
+    pid_file: PathBuf,
+    lock: File,
+}
+
+/// Why the spool cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolLockError {
+    /// Another scheduler runs on it.
+    #[error("a scheduler is running on this spool already: pid {0}")]
+    Running(String),
+    /// Another scheduler was told to end, and goes on.
+    #[error("the former scheduler, pid {0}, has not ended within {1:?}; start again when it has")]
+    StillEnding(String, Duration),
+    /// A file cannot be made.
+    #[error("{0}: {1}")]
+    Failed(PathBuf, io::Error),
+}
+
+/// Maximum waiting times for a former scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For one that was told to end, and for one of another make, which does not show whether it was.
+    pub with_ending: Duration,
+    /// For one that has not said that it ends: it may be about to hear of the signal.
+    pub with_running: Duration,
+    /// For one that is gone. If it was killed just when it started an agent, a child has the lock until it becomes
+    /// the agent.
+    pub with_gone: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            with_ending: Duration::from_secs(60),
+            with_running: Duration::from_secs(3),
+            with_gone: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The time between two attempts to take a spool.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// A scheduler that is in the way.
+struct Former {
+    pid: String,
+    /// It was told to end, or may have been.
+    is_ending: bool,
+    patience: Duration,
+}
+
+impl SpoolLock {
+    /// Takes the spool, and writes the pid of this process. Waits for a former scheduler that is about to end;
+    /// `tell` is given one line about that as soon as it is known.
+    pub fn take(
+        lock_file: &Path,
+        pid_file: &Path,
+        patience: Patience,
+        mut tell: impl FnMut(&str),
+    ) -> Result<SpoolLock, SpoolLockError> {
+        let of = |path: &Path, error| SpoolLockError::Failed(path.to_path_buf(), error);
+        let lock = open(lock_file).map_err(|error| of(lock_file, error))?;
+        let began = Instant::now();
+        let mut is_told = false;
+        while let Some(former) =
+            former(&lock, pid_file, patience).map_err(|error| of(lock_file, error))?
+        {
+            if began.elapsed() >= former.patience {
+                return Err(match former.is_ending {
+                    true => SpoolLockError::StillEnding(former.pid, former.patience),
+                    false => SpoolLockError::Running(former.pid),
+                });
+            }
+            if former.is_ending && !is_told {
+                tell(&format!(
+                    "waiting up to {} s for the former scheduler, pid {}, to end",
+                    former.patience.as_secs(),
+                    former.pid
+                ));
+                is_told = true;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let taken = SpoolLock { pid_file: pid_file.to_path_buf(), lock };
+        let pid = std::process::id();
+        rewrite(&taken.lock, &format!("{pid}\n")).map_err(|error| of(lock_file, error))?;
+        write_pid_file(pid_file, pid).map_err(|error| of(pid_file, error))?;
+        Ok(taken)
+    }
+
+    /// Lets a scheduler that starts from now on wait for the end of this one.
+    pub fn mark_ending(&self) {
+        let text = format!("{} {ENDING}\n", std::process::id());
+        if let Err(error) = rewrite(&self.lock, &text) {
+            log::warn!("{}: the end cannot be announced: {error}", self.pid_file.display());
+        }
+    }
+}
+
+impl Drop for SpoolLock {
+    fn drop(&mut self) {
+        // The lock is held until after this.
+        if let Err(error) = fs::remove_file(&self.pid_file) {
+            log::warn!("{}: {error}", self.pid_file.display());
+        }
+    }
+}
+
+/// Opens the lock file; makes it if it is not there. Nobody else may open it: a lock needs no more than that.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Takes the lock. Returns the scheduler that is in the way, if there is one.
+fn former(lock: &File, pid_file: &Path, patience: Patience) -> io::Result<Option<Former>> {
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::WouldBlock) => {
+            let text = read(lock)?;
+            let (pid, word) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+            let (is_ending, patience) = match word {
+                ENDING => (true, patience.with_ending),
+                _ if is_gone(pid) => (false, patience.with_gone),
+                _ => (false, patience.with_running),
+            };
+            return Ok(Some(Former { pid: pid.to_string(), is_ending, patience }));
+        }
+    }
+    let pid = match fs::read_to_string(pid_file) {
+        Ok(text) => text.trim().to_string(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // It is no pid, then.
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let patience = patience.with_ending;
+    Ok(is_foreign_scheduler(&pid, pid_file).then_some(Former { pid, is_ending: true, patience }))
+}
+
+fn read(lock: &File) -> io::Result<String> {
+    let mut text = [0; MAX_TEXT];
+    let count = lock.read_at(&mut text, 0)?;
+    Ok(String::from_utf8_lossy(&text[..count]).into_owned())
+}
+
+fn rewrite(lock: &File, text: &str) -> io::Result<()> {
+    // Shorter texts follow longer ones only where nobody reads: at the start.
+    lock.write_all_at(text.as_bytes(), 0)?;
+    lock.set_len(text.len() as u64)
+}
+
+/// Writes the pid file under another name first, so that whoever reads it finds a whole number.
+fn write_pid_file(path: &Path, pid: u32) -> io::Result<()> {
+    let new = path.with_extension("scheduler.new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
+    writeln!(file, "{pid}")?;
+    fs::rename(new, path)
+}
+
+/// Whether a pid is that of nobody.
+fn is_gone(pid: &str) -> bool {
+    pid.parse().is_ok_and(|pid| !sys::process_exists(pid))
+}
+
+/// Whether a pid belongs to a scheduler of another make, which does not take our lock: going by the
+/// name of its program, and by its working folder, which is that of the control files.
+fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
+    let Ok(pid) = pid.parse::<u32>() else {
+        return false;
+    };
+    let program = fs::read_to_string(format!("/proc/{pid}/comm"));
+    if pid == std::process::id() || !program.is_ok_and(|name| name.trim() == "scheduler") {
+        return false;
+    }
+    let transport = pid_file.with_file_name("transport").canonicalize();
+    match (fs::read_link(format!("/proc/{pid}/cwd")), transport) {
+        (Ok(folder), Ok(transport)) => folder == transport,
+        // It has ended, but its parent has not taken notice.
+        (Err(error), _) => error.kind() != ErrorKind::NotFound,
+        (Ok(_), Err(_)) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// Little patience, since nobody ends here.
+    const LITTLE: Patience = Patience {
+        with_ending: Duration::from_millis(50),
+        with_running: Duration::from_millis(20),
+        with_gone: Duration::from_millis(20),
+    };
+
+    fn take(folder: &TempDir) -> (Result<SpoolLock, SpoolLockError>, Vec<String>) {
+        let (lock, pid) = (folder.path().join("lock"), folder.path().join(".pid.scheduler"));
+        let mut told = Vec::new();
+        let taken = SpoolLock::take(&lock, &pid, LITTLE, |line| told.push(line.to_string()));
+        (taken, told)
+    }
+
+    #[test]
+    fn a_spool_is_taken_once_and_given_back() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(".pid.scheduler");
+        let taken = take(&folder).0.expect("free");
+        let pid = std::process::id().to_string();
+        assert_eq!(fs::read_to_string(&path).expect("written"), format!("{pid}\n"));
+        assert_eq!(path.metadata().expect("it is there").mode() & 0o777, 0o644);
+        match take(&folder) {
+            (Err(SpoolLockError::Running(by)), told) => assert_eq!((by, told.len()), (pid, 0)),
+            (other, _) => panic!("taken twice: {:?}", other.is_ok()),
+        }
+        drop(taken);
+        assert!(!path.exists());
+        take(&folder).0.expect("free again");
+    }
+
+    #[test]
+    fn an_ending_scheduler_is_waited_for_and_then_named() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let taken = take(&folder).0.expect("free");
+        taken.mark_ending();
+        let (refused, told) = take(&folder);
+        assert!(matches!(refused, Err(SpoolLockError::StillEnding(_, _))));
+        let expected = format!("the former scheduler, pid {}, to end", std::process::id());
+        assert!(told.len() == 1 && told[0].ends_with(&expected), "{told:?}");
+        drop(taken);
+        take(&folder).0.expect("free again");
+    }
+
+    #[test]
+    fn a_lock_on_the_pid_file_is_no_obstacle() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        drop(take(&folder).0.expect("free"));
+        let path = folder.path().join(".pid.scheduler");
+        fs::write(&path, "1\n").expect("written");
+        let read_only = File::open(&path).expect("everybody can read it");
+        read_only.lock().expect("and so can lock it");
+        take(&folder).0.expect("free");
+        let lock = folder.path().join("lock").metadata().expect("a lock file");
+        assert_eq!(lock.mode() & 0o777, 0o600, "nobody else can lock this one");
+    }
+
+    #[test]
+    fn what_is_left_of_a_dead_scheduler_is_no_obstacle() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for left_over in ["", "1\n", "no number", "99999999\n"] {
+            fs::write(folder.path().join(".pid.scheduler"), left_over).expect("written");
+            let lock = folder.path().join("lock");
+            fs::write(&lock, format!("{left_over} ending\n")).expect("written");
+            fs::set_permissions(&lock, Permissions::from_mode(0o666)).expect("set");
+            let taken = take(&folder).0.expect("free");
+            let expected = format!("{}\n", std::process::id());
+            assert_eq!(fs::read_to_string(&lock).expect("written"), expected);
+            assert_eq!(lock.metadata().expect("it is there").mode() & 0o777, 0o600);
+            drop(taken);
+        }
+    }
+}

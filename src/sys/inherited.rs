@@ -1,0 +1,26 @@
+//! What a process inherits from its parent, put in order.
+
+use super::dispositions::{reset_dispositions, unblock_signals};
+use super::set_umask;
+use std::io;
+
+/// Frees the process from what its parent has left it: blocked and ignored signals, the umask, timers.
+///
+/// Must be called before any OS thread is started, since those inherit the signal mask. Descriptors 0 to 2 that
+/// are closed have been opened to `/dev/null` before `main`, by the runtime of the language.
+pub fn shed_inherited() -> io::Result<()> {
+    set_umask(0o022);
+    stop_timers();
+    reset_dispositions()?;
+    unblock_signals()
+}
+
+/// A timer outlives `execve`, and its signal may end the process.
+fn stop_timers() {
+    let none = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let off = libc::itimerval { it_interval: none, it_value: none };
+    for timer in [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF] {
+        // SAFETY: `off` is valid for reading, and nobody asks for the former value. It cannot fail.
+        unsafe { libc::setitimer(timer, &raw const off, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,120 @@
+//! Signals for an event loop.
+//!
+//! The handler sets a bit and writes to an eventfd. A write to an eventfd needs no memory and always signals
+//! readiness, unlike one to a pipe or socket; the bits can be asked for at any time, without a system call.
+
+use super::succeeded;
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use signal_hook::SigId;
+use signal_hook::low_level::{register, unregister};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Signals that the process catches, and those of them that came.
+pub struct Signals {
+    shared: Arc<Shared>,
+    handlers: Vec<SigId>,
+}
+
+struct Shared {
+    /// A bit for each signal number that came.
+    came: AtomicU64,
+    bell: OwnedFd,
+}
+
+impl Shared {
+    /// Notes a signal. Runs in a signal handler: it only stores and writes.
+    fn note(&self, signal: i32) {
+        self.came.fetch_or(1 << signal, Ordering::SeqCst);
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the descriptor is open as long as `self`, and the eight bytes are ours. A failure means that
+        // the counter is at its maximum: the descriptor is readable then.
+        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+}
+
+impl Signals {
+    /// Catches these signals from now on, in place of what they would do.
+    pub fn catch(signals: &[i32]) -> io::Result<Signals> {
+        // SAFETY: eventfd touches no memory of ours; the new descriptor is owned by the value made here.
+        let bell = unsafe {
+            let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            succeeded(bell.min(0))?;
+            OwnedFd::from_raw_fd(bell)
+        };
+        let shared = Arc::new(Shared { came: AtomicU64::new(0), bell });
+        let mut caught = Signals { shared, handlers: Vec::new() };
+        for &signal in signals {
+            let shared = caught.shared.clone();
+            // SAFETY: `note` calls nothing that is not async-signal-safe, and cannot panic: signals are below 64.
+            caught.handlers.push(unsafe { register(signal, move || shared.note(signal)) }?);
+        }
+        Ok(caught)
+    }
+
+    /// Whether a signal came that was not taken.
+    pub fn are_pending(&self) -> bool {
+        self.shared.came.load(Ordering::SeqCst) != 0
+    }
+
+    /// Takes the signals that came since the last call, each once, by number.
+    pub fn take(&self) -> impl Iterator<Item = i32> + use<> {
+        let came = self.shared.came.swap(0, Ordering::SeqCst);
+        (1..64).filter(move |signal| came & (1 << signal) != 0)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.handlers.drain(..).for_each(|handler| {
+            unregister(handler);
+        });
+    }
+}
+
+/// Each signal makes it readable anew; nobody needs to read.
+impl Source for Signals {
+    fn register(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        SourceFd(&self.shared.bell.as_raw_fd()).register(to, token, interests)
+    }
+
+    fn reregister(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        SourceFd(&self.shared.bell.as_raw_fd()).reregister(to, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.shared.bell.as_raw_fd()).deregister(registry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::send_signal;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn each_signal_wakes_the_loop_and_is_taken_once() {
+        // What these two do by default is nothing.
+        let mut signals = Signals::catch(&[libc::SIGURG, libc::SIGWINCH]).expect("caught");
+        let mut poll = mio::Poll::new().expect("a poll");
+        poll.registry().register(&mut signals, Token(7), Interest::READABLE).expect("registered");
+        let mut events = mio::Events::with_capacity(8);
+        for round in 0..3 {
+            for _ in 0..1000 {
+                send_signal(std::process::id(), libc::SIGWINCH).expect("sent");
+            }
+            let deadline = Some(Duration::from_secs(30));
+            poll.poll(&mut events, deadline).expect("polled");
+            assert!(events.iter().any(|event| event.token() == Token(7)), "round {round}");
+            assert!(signals.are_pending());
+            assert_eq!(signals.take().collect::<Vec<i32>>(), [libc::SIGWINCH]);
+        }
+        assert!(!signals.are_pending());
+        assert_eq!(signals.take().next(), None);
+    }
+}
