@@ -28,7 +28,7 @@ use zsched::scheduler::select::{Cursor, Selected, Selector};
 use zsched::scheduler::standing::{Destinations, LimitName, Scope};
 use zsched::scheduler::{Action, AgentId, Event, Order, Scheduler, Settings};
 use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
-use zsched::time::Timestamp;
+use zsched::time::{ClockStep, Timestamp};
 
 const CONFIGURATION: &str =
     "*/*\n\tmaxta=20 maxring=20 overfeed=150 expiry=3d command=\"discard -c $channel\"\n";
@@ -148,6 +148,11 @@ impl World {
         took
     }
 
+    fn perform_all(&mut self) {
+        let actions = self.actions();
+        self.perform(actions);
+    }
+
     fn actions(&mut self) -> Vec<Action> {
         std::iter::from_fn(|| self.core.poll()).collect()
     }
@@ -244,6 +249,15 @@ fn pauses(most: u64) {
     world.orders();
     let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
     shown("ETRN", took);
+    let turns: Vec<String> = (0..ORDERED).map(|host| format!("host{host}.example")).collect();
+    let (_, took) = timed(|| {
+        turns.iter().for_each(|host| world.core.handle(START, Event::Turn(host.as_bytes())));
+    });
+    shown(&format!("{ORDERED} control files that ask for hosts"), took);
+    world.perform_all();
+    let step = ClockStep::Forward(Duration::from_secs(5));
+    let later = START + Duration::from_secs(5);
+    world.turns_at(later, "the clock is set", Event::ClockSet(step));
     world.dump();
     world.views();
     let (length, took) =

@@ -61,6 +61,7 @@ impl Scheduler {
             return None;
         }
         core.config = config;
+        core.threads.restore_index();
         let diagnoses: Vec<Rc<Diagnosis>> = diagnoses.into_iter().map(Rc::new).collect();
         for (vertex, number) in core.vertices.iter_mut().zip(diagnosed) {
             if number > 0 {

@@ -10,18 +10,9 @@ use crate::time::{ClockStep, Timestamp};
 
 impl Scheduler {
     pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
-        self.timers.shift(step);
+        let threads = self.shift_threads(now, step);
+        self.timers.shift(step, threads);
         self.agents.values_mut().for_each(|agent| agent.shift(step));
-        let threads: Vec<ThreadId> = self.threads.iter().map(|(id, _)| id).collect();
-        for thread in threads {
-            let thread_ref = &mut self.threads[thread];
-            let shift = |time: &mut Option<Timestamp>| *time = time.map(|time| time + step);
-            shift(&mut thread_ref.timer);
-            shift(&mut thread_ref.retry.wakeup);
-            shift(&mut thread_ref.retry.planned);
-            thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
-            self.set_thread_timer(thread);
-        }
         self.shift_rests(step);
         self.shift_batches(step);
         for window in self.windows.iter_mut() {
@@ -34,6 +25,24 @@ impl Scheduler {
         let ends = self.standing.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
         self.serve_starved(now);
+    }
+
+    /// Moves the wake-ups of all threads, and has them looked at for expiry. Returns their timers.
+    fn shift_threads(&mut self, now: Timestamp, step: ClockStep) -> Vec<(Timestamp, ThreadId)> {
+        let mut timers = Vec::with_capacity(self.threads.len());
+        for place in 0..self.threads.pool().slots() {
+            let Some(id) = self.threads.pool().at(place) else {
+                continue;
+            };
+            let thread = &mut self.threads[id];
+            let shift = |time: &mut Option<Timestamp>| *time = time.map(|time| time + step);
+            shift(&mut thread.retry.wakeup);
+            shift(&mut thread.retry.planned);
+            thread.expiry_check = thread.expiry_check.map(|_| now);
+            thread.timer = thread.next_look();
+            timers.extend(thread.timer.map(|time| (time, id)));
+        }
+        timers
     }
 }
 

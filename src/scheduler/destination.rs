@@ -28,6 +28,11 @@ impl Destination {
         buffer
     }
 
+    /// A key behind all destinations of a channel, and before those of the next one.
+    pub fn end_of_channel(channel: &[u8]) -> Vec<u8> {
+        [channel, &[b'\n' + 1]].concat()
+    }
+
     /// Channel and host as one string of bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.joined

@@ -81,6 +81,8 @@ impl Scheduler {
             assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
             let unused = thread.is_empty() && thread.agents.is_empty();
             assert!(!unused, "{} is unused, but stays", thread.destination);
+            let mut of_host = self.threads.of_host(thread.destination.host());
+            assert!(of_host.any(|other| other == id), "{}: not found by host", thread.destination);
             self.check_wait(id);
         }
     }

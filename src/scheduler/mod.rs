@@ -383,10 +383,7 @@ impl Scheduler {
     /// Sets the timer of a thread to what comes first: its wake-up, or the next expiry.
     fn set_thread_timer(&mut self, thread: thread::ThreadId) {
         let thread_ref = &mut self.threads[thread];
-        let wanted = match (thread_ref.retry.wakeup, thread_ref.expiry_check) {
-            (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
-            (wakeup, check) => wakeup.or(check),
-        };
+        let wanted = thread_ref.next_look();
         let former = std::mem::replace(&mut thread_ref.timer, wanted);
         if former == wanted {
             return;

@@ -81,13 +81,18 @@ impl RestedVertex {
 }
 
 /// Which messages that rest are wanted before their time: those for a host. It may name a few others, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Wanted(u16);
 
 impl Wanted {
     /// Those for a host, in lower case, on any channel.
     pub fn of_host(host: &[u8]) -> Wanted {
         Wanted(hash_of_host(host))
+    }
+
+    /// What is wanted where these recipients are.
+    pub fn of_vertex(vertex: RestedVertex) -> Wanted {
+        Wanted((vertex.destination() >> 16) as u16)
     }
 
     /// Whether recipients are wanted.

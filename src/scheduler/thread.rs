@@ -11,7 +11,10 @@ use super::vertex::{InThread, Place, Vertex, VertexId};
 use super::window::WindowId;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::ops::Bound;
 
 /// So many vertices count as one thread more, where threads are dealt with in steps.
 const VERTICES_PER_THREAD: usize = 10;
@@ -150,6 +153,14 @@ impl Thread {
         1 + self.len() / VERTICES_PER_THREAD
     }
 
+    /// What comes first: its wake-up, or the next expiry.
+    pub fn next_look(&self) -> Option<Timestamp> {
+        match (self.retry.wakeup, self.expiry_check) {
+            (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
+            (wakeup, check) => wakeup.or(check),
+        }
+    }
+
     /// Whether nothing is queued for it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -200,6 +211,9 @@ impl Thread {
 pub struct Threads {
     pool: Pool<Thread>,
     by_destination: HashMap<Destination, ThreadId>,
+    // A checkpoint has it not: it follows from the rest.
+    #[serde(skip)]
+    by_host: ByHost,
     /// How many are held.
     held: usize,
     #[serde(skip)]
@@ -208,7 +222,13 @@ pub struct Threads {
 
 impl Threads {
     pub fn new() -> Threads {
-        Threads { pool: Pool::new(), by_destination: HashMap::new(), held: 0, key: Vec::new() }
+        Threads {
+            pool: Pool::new(),
+            by_destination: HashMap::new(),
+            by_host: ByHost::default(),
+            held: 0,
+            key: Vec::new(),
+        }
     }
 
     pub fn find(&mut self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
@@ -224,6 +244,7 @@ impl Threads {
     pub fn insert(&mut self, thread: Thread) -> ThreadId {
         let destination = thread.destination.clone();
         let id = self.pool.insert(thread);
+        self.by_host.insert(destination.host(), id);
         self.by_destination.insert(destination, id);
         id
     }
@@ -231,8 +252,29 @@ impl Threads {
     pub fn remove(&mut self, id: ThreadId) -> Thread {
         let thread = self.pool.remove(id);
         self.by_destination.remove(&thread.destination);
+        self.by_host.remove(thread.destination.host(), id);
         self.held -= usize::from(thread.held);
         thread
+    }
+
+    /// All threads of a host, on any channel, in the order of their ids.
+    pub fn of_host(&self, host: &[u8]) -> impl Iterator<Item = ThreadId> {
+        let candidates = self.by_host.candidates(host);
+        candidates.filter(move |id| self.pool[*id].destination.host() == host)
+    }
+
+    /// How many threads [`of_host`](Threads::of_host) looks at.
+    #[cfg(test)]
+    pub fn looked_at_for(&self, host: &[u8]) -> usize {
+        self.by_host.candidates(host).count()
+    }
+
+    /// Rebuilds what a checkpoint does not contain.
+    pub fn restore_index(&mut self) {
+        self.by_host = ByHost::default();
+        for (id, thread) in self.pool.iter() {
+            self.by_host.insert(thread.destination.host(), id);
+        }
     }
 
     /// Says whether one is held. Tells whether that has changed.
@@ -267,6 +309,39 @@ impl Threads {
     /// The same, for lists that change.
     pub fn pool_mut(&mut self) -> &mut Pool<Thread> {
         &mut self.pool
+    }
+}
+
+/// Index of threads by host: a set of hashes, as the names are in the threads already.
+///
+/// The hash has a random key, so hosts with equal hashes cannot be made up. No decision depends on it.
+#[derive(Default)]
+struct ByHost {
+    hasher: RandomState,
+    threads: BTreeSet<(u32, ThreadId)>,
+}
+
+impl ByHost {
+    fn hash(&self, host: &[u8]) -> u32 {
+        self.hasher.hash_one(host) as u32
+    }
+
+    fn insert(&mut self, host: &[u8], thread: ThreadId) {
+        self.threads.insert((self.hash(host), thread));
+    }
+
+    fn remove(&mut self, host: &[u8], thread: ThreadId) {
+        self.threads.remove(&(self.hash(host), thread));
+    }
+
+    /// Threads whose host has the hash of this one.
+    fn candidates(&self, host: &[u8]) -> impl Iterator<Item = ThreadId> {
+        let hash = self.hash(host);
+        let first = Bound::Included((hash, ThreadId::FIRST));
+        let end = hash
+            .checked_add(1)
+            .map_or(Bound::Unbounded, |next| Bound::Excluded((next, ThreadId::FIRST)));
+        self.threads.range((first, end)).map(|(_, thread)| *thread)
     }
 }
 

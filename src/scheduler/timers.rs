@@ -69,12 +69,14 @@ impl Timers {
         self.set.pop_first().map(|(_, timer)| timer)
     }
 
-    /// Moves all timers, because the clock was set.
-    pub fn shift(&mut self, step: ClockStep) {
-        self.set = std::mem::take(&mut self.set)
-            .into_iter()
-            .map(|(time, who)| (time + step, who))
-            .collect();
+    /// Moves all timers, because the clock was set; those of threads are given anew. The set is built at once,
+    /// which takes a tenth of the time that single changes would.
+    pub fn shift(&mut self, step: ClockStep, threads: Vec<(Timestamp, ThreadId)>) {
+        let others = std::mem::take(&mut self.set).into_iter();
+        let others = others.filter(|(_, timer)| !matches!(timer, Timer::Thread(_)));
+        let others = others.map(|(time, timer)| (time + step, timer));
+        let threads = threads.into_iter().map(|(time, thread)| (time, Timer::Thread(thread)));
+        self.set = others.chain(threads).collect();
     }
 
     pub fn contains(&self, time: Timestamp, timer: Timer) -> bool {

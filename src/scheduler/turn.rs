@@ -3,20 +3,17 @@
 use super::Scheduler;
 use super::thread::ThreadId;
 use crate::time::Timestamp;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 impl Scheduler {
-    /// Makes everything due that is queued for some hosts, on any channel, `queueonly` included. One look
-    /// at all threads, however many hosts there are. Returns those of them that nobody was at work on.
+    /// Makes everything due that is queued for some hosts, on any channel, `queueonly` included. Its cost is
+    /// that of the threads of these hosts. Returns those of them that no agent was at work on.
     pub(super) fn turn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
-        let hosts: HashSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
-        let of_hosts: Vec<ThreadId> = self
-            .threads
-            .iter()
-            .filter(|(_, thread)| hosts.contains(thread.destination.host()))
-            .map(|(id, _)| id)
-            .collect();
-        let first = hosts.iter().min().copied().unwrap_or_default();
+        let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
+        let of_hosts = hosts.iter().flat_map(|host| self.threads.of_host(host));
+        let mut of_hosts: Vec<ThreadId> = of_hosts.collect();
+        of_hosts.sort_unstable();
+        let first = hosts.first().copied().unwrap_or_default();
         let shown = match hosts.len() {
             1 => String::from_utf8_lossy(first).into_owned(),
             count => format!("{count} hosts"),

@@ -6,6 +6,7 @@ use crate::scheduler::{Rested, Wanted};
 use crate::spool::{HashFolder, SpoolName};
 use crate::time::{ClockStep, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
 /// So many names of files that are to be read are kept; the others are left to the next scan.
 const MOST_NAMES: usize = 2_000_000;
@@ -13,6 +14,8 @@ const MOST_NAMES: usize = 2_000_000;
 const MOST_LEARNED: usize = 1_000_000;
 /// Of so many files that are read one is a message that comes back, if there are both.
 const ONE_BACK_IN: u8 = 4;
+/// Messages and their destinations that are compared with the hosts asked for in one step.
+const MAX_COMPARED: usize = 2_000;
 /// A second that never comes.
 const NEVER: u32 = u32::MAX;
 
@@ -28,15 +31,25 @@ pub struct Outside {
     by_time: BTreeSet<(u32, u64)>,
     /// Those of them that are wanted now.
     wanted: VecDeque<(u64, Option<Wanted>)>,
+    /// Hosts asked for, with which the resting messages are being compared.
+    asked: BTreeSet<Wanted>,
+    /// Hosts asked for since that began; they have the next round.
+    asked_next: BTreeSet<Wanted>,
+    /// The number from which the comparison goes on.
+    compared: u64,
     /// Messages that were taken out to be read, with what is known of them.
     returning: HashMap<u64, (Rested, Vec<Wanted>)>,
     /// Names of resting messages that are not just their numbers.
     odd: HashMap<u64, SpoolName>,
+    /// Seconds by which the clock was set since the start. The times kept here are those of the first clock, so
+    /// that a step of the clock changes none of them.
+    shifted: i64,
     turn: u8,
 }
 
 /// A message that rests.
 struct Resting {
+    /// In seconds of the first clock.
     until: u32,
     folder: HashFolder,
     rested: Rested,
@@ -60,7 +73,7 @@ impl Outside {
     /// A message has left memory until a certain time; `None` is when it is wanted.
     pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, mut rested: Rested) {
         let number = name.number();
-        let until = until.map_or(NEVER, second_after);
+        let until = until.map_or(NEVER, |until| self.second_after(until));
         if self.resting.len() >= MOST_LEARNED {
             rested.vertices = Box::default();
         }
@@ -77,17 +90,34 @@ impl Outside {
         self.resting.range(from..).next().map(|(number, resting)| (*number, &resting.rested))
     }
 
-    /// Somebody asks for messages that rest. It takes a look at all of them.
+    /// Asks for the resting messages of some hosts. They are looked for in steps, however many requests there
+    /// are: those that come while others are looked for share the next round.
     pub fn awaken(&mut self, wanted: &[Wanted]) {
-        for (number, resting) in &self.resting {
-            let is_meant = |wanted: &&Wanted| {
-                let mut vertices = resting.rested.vertices.iter();
-                resting.rested.vertices.is_empty() || vertices.any(|vertex| wanted.means(*vertex))
-            };
-            let wanted = wanted.iter().filter(is_meant);
-            self.wanted.extend(wanted.map(|wanted| (*number, Some(*wanted))));
-        }
+        self.asked_next.extend(wanted);
         self.returning.values_mut().for_each(|(_, all)| all.extend(wanted));
+    }
+
+    /// Compares the next resting messages with the hosts asked for.
+    fn compare_on(&mut self) {
+        if self.asked.is_empty() {
+            self.asked = std::mem::take(&mut self.asked_next);
+            self.compared = 0;
+        }
+        let mut left = MAX_COMPARED;
+        for (number, resting) in self.resting.range(self.compared..) {
+            if left == 0 {
+                self.compared = *number;
+                return;
+            }
+            left = left.saturating_sub(1 + resting.rested.vertices.len());
+            let wanted = wanted_of(&resting.rested, &self.asked);
+            self.wanted.extend(wanted.map(|wanted| (*number, Some(wanted))));
+        }
+        self.asked.clear();
+    }
+
+    fn is_comparing(&self) -> bool {
+        !self.asked.is_empty() || !self.asked_next.is_empty()
     }
 
     /// Whether something could be read now, if there is room.
@@ -96,13 +126,14 @@ impl Outside {
     }
 
     fn has_back(&self, now: Timestamp) -> bool {
-        let is_due = |(until, _): &(u32, u64)| time_of(*until).is_some_and(|until| until <= now);
-        !self.wanted.is_empty() || self.by_time.first().is_some_and(is_due)
+        let is_due =
+            |(until, _): &(u32, u64)| self.time_of(*until).is_some_and(|until| until <= now);
+        !self.wanted.is_empty() || self.is_comparing() || self.by_time.first().is_some_and(is_due)
     }
 
     /// When the next message is to come back.
     pub fn next_back(&self) -> Option<Timestamp> {
-        time_of(self.by_time.first()?.0)
+        self.time_of(self.by_time.first()?.0)
     }
 
     /// The next file to be read. New ones come first, mostly.
@@ -111,7 +142,7 @@ impl Outside {
         let is_turn_of_back = self.fresh.is_empty() || self.turn + 1 >= ONE_BACK_IN;
         if has_back && is_turn_of_back {
             self.turn = 0;
-            if let Some(name) = self.next_of_back() {
+            if let Some(name) = self.next_of_back(now) {
                 return Some(name);
             }
         }
@@ -125,7 +156,10 @@ impl Outside {
         Some(name)
     }
 
-    fn next_of_back(&mut self) -> Option<SpoolName> {
+    fn next_of_back(&mut self, now: Timestamp) -> Option<SpoolName> {
+        if self.wanted.is_empty() && self.is_comparing() {
+            self.compare_on();
+        }
         while let Some((number, wanted)) = self.wanted.pop_front() {
             match self.returning.get_mut(&number) {
                 Some((_, all)) => all.extend(wanted),
@@ -136,14 +170,20 @@ impl Outside {
                 }
             }
         }
-        let (_, number) = *self.by_time.first()?;
+        let (until, number) = *self.by_time.first()?;
+        if self.time_of(until).is_none_or(|until| until > now) {
+            return None;
+        }
         self.take(number, None)
     }
 
     fn take(&mut self, number: u64, wanted: Option<Wanted>) -> Option<SpoolName> {
         let Resting { until, folder, rested } = self.resting.remove(&number)?;
         self.by_time.remove(&(until, number));
-        self.returning.insert(number, (rested, wanted.into_iter().collect()));
+        // A request that has not come to this message yet counts, too.
+        let asked = [&self.asked, &self.asked_next].into_iter();
+        let asked = asked.flat_map(|asked| wanted_of(&rested, asked)).chain(wanted).collect();
+        self.returning.insert(number, (rested, asked));
         let odd = self.odd.remove(&number);
         Some(odd.unwrap_or_else(|| SpoolName::plain(folder, number)))
     }
@@ -162,7 +202,7 @@ impl Outside {
         if self.fresh_numbers.contains(&number) {
             return Some(Whereabouts::InLine);
         }
-        self.resting.get(&number).map(|resting| Whereabouts::Rests(time_of(resting.until)))
+        self.resting.get(&number).map(|resting| Whereabouts::Rests(self.time_of(resting.until)))
     }
 
     /// What is known of a message that was read again.
@@ -172,10 +212,27 @@ impl Outside {
 
     /// The clock was set.
     pub fn shift(&mut self, step: ClockStep) {
-        for resting in self.resting.values_mut() {
-            resting.until = time_of(resting.until).map_or(NEVER, |time| second_after(time + step));
-        }
-        self.by_time = self.resting.iter().map(|(number, r)| (r.until, *number)).collect();
+        let seconds = |by: Duration| i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
+        self.shifted = match step {
+            // A part of a second makes it later, not earlier.
+            ClockStep::Forward(by) => {
+                self.shifted.saturating_add(seconds(by) + i64::from(by.subsec_nanos() > 0))
+            }
+            ClockStep::Back(by) => self.shifted.saturating_sub(seconds(by)),
+        };
+    }
+
+    /// The whole second at or after a time, as it is kept.
+    fn second_after(&self, time: Timestamp) -> u32 {
+        let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
+        let second = second.saturating_sub(self.shifted).max(0);
+        u32::try_from(second).unwrap_or(NEVER).min(NEVER - 1)
+    }
+
+    /// The time of a second that is kept.
+    fn time_of(&self, second: u32) -> Option<Timestamp> {
+        let is_time = second != NEVER;
+        is_time.then(|| Timestamp::from_seconds(i64::from(second).saturating_add(self.shifted)))
     }
 
     /// How many there are.
@@ -184,21 +241,21 @@ impl Outside {
     }
 }
 
-/// The whole second at or after a time.
-fn second_after(time: Timestamp) -> u32 {
-    let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
-    u32::try_from(second.max(0)).unwrap_or(NEVER).min(NEVER - 1)
-}
-
-fn time_of(second: u32) -> Option<Timestamp> {
-    (second != NEVER).then(|| Timestamp::from_seconds(i64::from(second)))
+/// Those of the hosts asked for that a message has recipients at: all of them if it is not known.
+fn wanted_of(rested: &Rested, asked: &BTreeSet<Wanted>) -> impl Iterator<Item = Wanted> {
+    let of_vertices = rested.vertices.iter().map(|vertex| Wanted::of_vertex(*vertex));
+    let found: BTreeSet<Wanted> = match rested.vertices.is_empty() {
+        true => asked.clone(),
+        false if asked.is_empty() => BTreeSet::new(),
+        false => of_vertices.filter(|wanted| asked.contains(wanted)).collect(),
+    };
+    found.into_iter()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scheduler::{Destination, RestedVertex};
-    use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
 
@@ -244,6 +301,37 @@ mod tests {
         assert_eq!(wanted, [Wanted::of_host(b"c.x")]);
         outside.shift(ClockStep::Back(Duration::from_secs(15)));
         assert_eq!(numbers(&mut outside, at(5)), [1]);
+    }
+
+    #[test]
+    fn hosts_asked_for_are_compared_in_steps() {
+        let mut outside = Outside::default();
+        let count = 3 * MAX_COMPARED as u64;
+        (1..=count).for_each(|number| outside.rest(name(number), None, rested("a.x")));
+        outside.rest(name(count + 1), None, rested("b.x"));
+        // However many ask, it is one round.
+        (0..500).for_each(|_| outside.awaken(&[Wanted::of_host(b"b.x")]));
+        let mut steps = 0;
+        let found = loop {
+            steps += 1;
+            assert!(outside.has_something(NOW) && steps < 100, "step {steps}");
+            if let Some(found) = outside.next(NOW) {
+                break found;
+            }
+        };
+        assert_eq!((found.number(), steps), (count + 1, 7));
+        assert!(!outside.has_something(NOW));
+    }
+
+    #[test]
+    fn message_that_is_read_before_its_comparison_is_wanted() {
+        let mut outside = Outside::default();
+        outside.rest(name(1), None, rested("a.x"));
+        outside.rest(name(2), None, rested("a.x"));
+        outside.awaken(&[Wanted::of_host(b"a.x")]);
+        assert_eq!(outside.fetch(2), Some(name(2)));
+        assert_eq!(outside.recall(2).expect("known").1, [Wanted::of_host(b"a.x")]);
+        assert_eq!(numbers(&mut outside, NOW), [1]);
     }
 
     #[test]

@@ -226,11 +226,7 @@ impl Scheduler {
             return;
         }
         let hosts: Vec<&[u8]> = hosts.collect();
-        for (to, kept) in &mut self.rests.threads {
-            if hosts.contains(&to.host()) {
-                kept.wake();
-            }
-        }
+        hosts.iter().for_each(|host| self.rests.wake_host(host));
         let wanted = hosts.into_iter().map(Wanted::of_host).collect();
         self.act(Action::Awaken(wanted));
     }

@@ -126,6 +126,21 @@ impl Scheduler {
 }
 
 impl Rests {
+    /// Wakes the threads of a host. The map is ordered by channel, of which there are few: one look-up for each.
+    pub(super) fn wake_host(&mut self, host: &[u8]) {
+        let mut key = Vec::new();
+        let mut from = Vec::new();
+        while let Some((first, _)) =
+            self.threads.range::<[u8], _>((Bound::Included(&*from), Bound::Unbounded)).next()
+        {
+            let channel = first.channel().to_vec();
+            if let Some(kept) = self.threads.get_mut(Destination::key(&channel, host, &mut key)) {
+                kept.wake();
+            }
+            from = Destination::end_of_channel(&channel);
+        }
+    }
+
     fn forget_old_threads(&mut self, now: Timestamp) {
         if self.threads.len() >= self.look_at_threads {
             self.threads.retain(|_, kept| kept.until + KEPT_FOR > now);

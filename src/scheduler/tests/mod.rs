@@ -14,6 +14,7 @@ mod reload;
 mod rest;
 mod resting_threads;
 mod status;
+mod turn;
 mod windows;
 
 use super::*;
