@@ -148,9 +148,7 @@ impl Config {
 
     /// Reads a configuration file. On failure everything that is wrong with it, warnings too.
     pub fn load(path: &Path, context: &Context) -> Result<Loaded, Vec<Diagnostic>> {
-        let text = read(path).map_err(|error| {
-            vec![Diagnostic::of_file(path, format!("the file cannot be read: {error}"))]
-        })?;
+        let text = read(path).map_err(|error| vec![error])?;
         Config::parse(path, &text, context)
     }
 
@@ -202,8 +200,13 @@ impl Config {
     }
 }
 
-/// The contents of a file, or a little more of it than we take.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads the text of a configuration file, or a little more of it than we take.
+pub fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {
+    let failed = |error| Diagnostic::of_file(path, format!("the file cannot be read: {error}"));
+    contents(path).map_err(failed)
+}
+
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a pipe would wait for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));

@@ -8,6 +8,7 @@
 //! | [`start`], [`quick_start`] | from the command line to a running loop |
 //! | this one | the loop |
 //! | [`hear`], [`signals`] | each source of readiness, listened to |
+//! | [`reload`], [`account_names`] | the configuration, read again by a worker; the users and groups it names |
 //! | [`perform`] | each action, carried out |
 //! | [`agents`], [`lines`], [`outbox`] | agent processes and the bytes exchanged with them |
 //! | [`files`], [`intake`] | the helper threads, and which control files they are to read |
@@ -19,6 +20,7 @@
 //! | [`spool_lock`] | which scheduler runs on the spool, and the pid file |
 //! | [`options`], [`logs`], [`tokens`] | what their names say |
 
+mod account_names;
 mod accounts;
 mod agents;
 mod check;
@@ -38,6 +40,7 @@ mod outbox;
 mod perform;
 mod pieces;
 mod quick_start;
+mod reload;
 mod rendezvous;
 mod seldom;
 mod signals;
@@ -52,6 +55,7 @@ pub use start::main;
 
 use crate::config::{Config, Context};
 use crate::scheduler::Event;
+use crate::scheduler::standing::Standing;
 use crate::spool::SpoolName;
 use crate::spool::scan::ScanLimits;
 use crate::sys::Signals;
@@ -65,14 +69,16 @@ use intake::{Intake, Room};
 use learned::LearnedFile;
 use listen::{Audience, Listener, MailqPlace, NotifySocket};
 use logs::{LogFile, StatisticsLog};
-use mio::{Events, Poll};
+use mio::{Events, Poll, Waker};
 use orders::OrdersFile;
+use reload::Reloads;
 use rendezvous::Rendezvous;
 use seldom::Seldom;
 use spool_lock::SpoolLock;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokens::Source;
 use watched::Watched;
@@ -83,6 +89,8 @@ const READ_A_TURN: usize = 256;
 /// A running scheduler.
 pub struct Daemon {
     poll: Poll,
+    /// Wakes the loop from a worker.
+    waker: Arc<Waker>,
     clock: Clock,
     core: Watched,
     signals: Signals,
@@ -99,6 +107,8 @@ pub struct Daemon {
     control_path: PathBuf,
     /// When to try again to open what could not be opened.
     open_again: Option<Instant>,
+    /// Readings of the configuration.
+    reloads: Reloads,
     /// Sources that had more to give than their share of the last turn.
     again: Vec<Source>,
     /// Names of new control files that the present scan has come upon.
@@ -197,6 +207,7 @@ impl Daemon {
             self.end_loading(now);
         }
         self.take_late_ends(now);
+        self.end_reload(now);
         self.agents.kill_the_silent();
         self.open_missing_sockets();
         self.serve_clients(now);
@@ -229,8 +240,8 @@ impl Daemon {
     }
 
     /// Tells the core what the former scheduler has learned, and what it was ordered. Before anything else.
-    fn recall(&mut self, now: Timestamp) {
-        for order in self.orders.read(now) {
+    fn recall(&mut self, now: Timestamp, orders: Vec<Standing>) {
+        for order in orders {
             self.core.handle(now, Event::Standing(order));
         }
         let core = &mut self.core;
@@ -251,6 +262,7 @@ impl Daemon {
     fn end(mut self) -> io::Result<()> {
         let now = Timestamp::now();
         self.perform_all(now);
+        self.orders.finish(&mut self.files);
         self.learned.finish(&self.core, &self.intake);
         self.core.finish(now);
         self.files.finish();

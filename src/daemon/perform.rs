@@ -17,7 +17,7 @@ impl Daemon {
         while let Some(action) = self.core.poll(now) {
             self.perform(now, action);
         }
-        self.orders.write_on(&self.core, &mut self.files);
+        self.orders.write_on(&mut self.files);
         self.agents.send_all();
         self.files.send();
         if let Some(statistics) = &mut self.statistics
@@ -53,7 +53,7 @@ impl Daemon {
             Action::Rest { name, until, rested } => self.intake.rest(name, until, *rested),
             Action::ReadMore { name, portion } => self.files.read_more(name, portion),
             Action::Awaken(wanted) => self.intake.awaken(&wanted),
-            Action::KeepStanding { ticket } => self.orders.keep(ticket),
+            Action::KeepStanding { ticket, changes } => self.orders.keep(ticket, changes),
             Action::Obeyed { ticket, effect } => self.clients.obeyed(ticket, &effect),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
@@ -74,10 +74,7 @@ impl Daemon {
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Inquire(inquiry) => self.inquiries.ask(client, inquiry),
-                Demand::Do(chore) => {
-                    let outcome = self.do_chore(now, &chore);
-                    self.clients.done(client, outcome);
-                }
+                Demand::Do(chore) => self.do_chore(client, &chore),
                 Demand::Obey { by, order } => {
                     let ticket = self.clients.order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
@@ -86,9 +83,9 @@ impl Daemon {
         }
     }
 
-    fn do_chore(&mut self, now: Timestamp, chore: &Chore) -> Result<(), String> {
+    fn do_chore(&mut self, client: usize, chore: &Chore) {
         match chore {
-            Chore::Reload => self.reload(now),
+            Chore::Reload => self.begin_reload(Some(client)),
             Chore::Load(number) => {
                 let under_way = self.intake.under_way();
                 let capacity = self.core.capacity();
@@ -96,12 +93,12 @@ impl Daemon {
                 if let Some(name) = self.intake.fetch(*number, batch) {
                     self.files.read_soon(name, batch);
                 }
-                Ok(())
+                self.clients.done(client, Ok(()));
             }
             Chore::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);
-                Ok(())
+                self.clients.done(client, Ok(()));
             }
         }
     }

@@ -1,19 +1,13 @@
 //! What signals ask for.
 
+use super::Daemon;
 use super::hear::tell_core;
-use super::{Daemon, accounts, check};
-use crate::config::{Config, Diagnostic};
 use crate::scheduler::{AgentId, Event};
 use crate::sys::{self, ChildEnd};
 use crate::time::Timestamp;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
-use std::path::PathBuf;
-use std::rc::Rc;
-
-/// So many errors of a configuration are told to whoever has asked for it; the log has all.
-const MOST_TOLD: usize = 20;
 
 /// The signals that are listened to.
 pub const ALL: [i32; 8] = [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
@@ -27,8 +21,7 @@ impl Daemon {
                 SIGTERM => self.end_by("SIGTERM"),
                 SIGINT if self.is_foreground => self.end_by("SIGINT"),
                 SIGQUIT => self.drain(now),
-                // What is wrong has been logged.
-                SIGUSR1 => drop(self.reload(now)),
+                SIGUSR1 => self.begin_reload(None),
                 SIGUSR2 => self.rendezvous.begin(),
                 // "Check pending work": look into the spool now instead of at the next scan.
                 SIGALRM => self.intake.scan_now(),
@@ -108,62 +101,6 @@ impl Daemon {
         log::info!("logs reopened");
     }
 
-    /// Reads the configuration again. It takes effect as a whole, or not at all; all errors are logged, and `Err`
-    /// has those of them that are worth a look at once, with TABs between them.
-    pub(super) fn reload(&mut self, now: Timestamp) -> Result<(), String> {
-        match Config::load(&self.config_path, &self.context) {
-            Ok(loaded) => {
-                loaded.warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
-                let programs = self.agents.programs();
-                let missing = check::warnings(&loaded.config, &self.context.zenv, programs);
-                missing.iter().for_each(|warning| log::warn!("{warning}"));
-                self.report_unchangeable(&loaded.config);
-                self.change_accounts(&loaded.config);
-                self.config = Rc::new(loaded.config);
-                self.limit_memory();
-                self.core.handle(now, Event::Configured(self.config.clone()));
-                log::info!("{}: in force from now on", self.config_path.display());
-                Ok(())
-            }
-            Err(errors) => {
-                errors.iter().for_each(|error| log::error!("{}", error.in_one_line()));
-                let path = self.config_path.display();
-                log::error!("{path}: not usable; the former configuration stays in force");
-                Err(told(&errors))
-            }
-        }
-    }
-
-    /// As many messages as the configuration says may be in memory.
-    pub(super) fn limit_memory(&mut self) {
-        let limits = self.config.parameters.memory();
-        self.intake.set_limit(limits.map(|limits| limits.messages));
-    }
-
-    /// The accounts may be in another file now. A login that was demanded once is demanded for ever.
-    fn change_accounts(&mut self, new: &Config) {
-        let path = &new.parameters.auth_file;
-        if !self.clients.speaks_version_2() && accounts::demand_login(path.as_deref(), None) {
-            log::info!("MAILQ version 2 is spoken from now on");
-            self.clients.speak_version_2();
-        }
-        self.clients.accounts().change(&new.parameters);
-    }
-
-    /// Sockets stay where they are for as long as the scheduler runs.
-    fn report_unchangeable(&self, new: &Config) {
-        let (old, new) = (&self.config.parameters, &new.parameters);
-        let sockets = |parameters: &crate::config::Parameters| {
-            let notify: Option<PathBuf> = parameters.notify_socket.clone();
-            (parameters.mailq_socket.clone(), notify)
-        };
-        if sockets(old) != sockets(new) {
-            log::warn!(
-                "new values of PARAMmailqsock and PARAMnotifysock take effect at the next start"
-            );
-        }
-    }
-
     /// What was there at the start is loaded.
     pub(super) fn end_loading(&mut self, now: Timestamp) {
         self.is_loading = false;
@@ -182,15 +119,4 @@ impl Daemon {
             );
         }
     }
-}
-
-/// The first errors, each without control characters, with TABs between them.
-fn told(errors: &[Diagnostic]) -> String {
-    let blanks = |text: String| text.replace(char::is_control, " ");
-    let first = errors.iter().take(MOST_TOLD);
-    let mut told: Vec<String> = first.map(|error| blanks(error.in_one_line())).collect();
-    if let more @ 1.. = errors.len().saturating_sub(MOST_TOLD) {
-        told.push(format!("and {more} more, see the log"));
-    }
-    told.join("\t")
 }

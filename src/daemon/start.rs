@@ -10,14 +10,15 @@ use super::intake::Intake;
 use super::learned::LearnedFile;
 use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
-use super::orders::OrdersFile;
+use super::orders::{Journal, OrdersFile};
+use super::reload::Reloads;
 use super::rendezvous::Rendezvous;
 use super::seldom::Seldom;
 use super::spool_lock::{Patience, SpoolLock};
 use super::status_log::{self, StatusLog};
 use super::tokens::Source;
 use super::watched::Watched;
-use super::{Daemon, check, quick_start, signals};
+use super::{Daemon, account_names, check, quick_start, signals};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
 use crate::mailq::v2::events::Watch;
 use crate::processes;
@@ -90,7 +91,7 @@ fn run(mut options: Options) -> Result<(), Refusal> {
     }
     let (zenv, note) = read_zenv(options.zenv.as_deref())?;
     let config_path = absolute(&config_path(&options, &zenv))?;
-    let context = Context::of_this_process(zenv);
+    let context = account_names::known(&Context::of_this_process(zenv));
     let config = load_config(&config_path, &context, &note)?;
     for warning in check::warnings(&config, &context.zenv, &program_folders(&context.zenv)) {
         say(warning);
@@ -259,11 +260,13 @@ impl Plan {
             log::info!("{line}: it took {:.1} s", began.elapsed().as_secs_f64());
         }
         limits.complaints.iter().for_each(|complaint| log::warn!("{complaint}"));
+        let journal = Journal::open(self.spool.orders_file(), Timestamp::now());
+        let orders = journal.orders();
         let mut daemon = self
-            .build(spool_lock, limits.descriptors, log_file, statistics, status_log)
+            .build(spool_lock, limits.descriptors, log_file, statistics, status_log, journal)
             .map_err(failed("cannot start"))?;
         daemon.limit_memory();
-        daemon.recall(Timestamp::now());
+        daemon.recall(Timestamp::now(), orders);
         daemon.open_missing_sockets();
         if let Some(starter) = starter {
             starter.report_ready().map_err(failed("cannot report"))?;
@@ -278,6 +281,7 @@ impl Plan {
         log_file: Option<LogFile>,
         statistics: Option<StatisticsLog>,
         status_log: Option<(PathBuf, File)>,
+        journal: Journal,
     ) -> io::Result<Daemon> {
         let started = Timestamp::now();
         let poll = Poll::new()?;
@@ -286,7 +290,7 @@ impl Plan {
         let waker = Arc::new(Waker::new(poll.registry(), Source::Files.token())?);
         let has_status_log = status_log.is_some();
         let status_log = status_log.map(|(path, file)| StatusLog::start(path, file)).transpose()?;
-        let files = Files::start(&self.spool, self.level, waker.clone(), status_log)?;
+        let files = Files::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
         let recorder = self.recorder()?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
@@ -315,6 +319,8 @@ impl Plan {
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
         Ok(Daemon {
             poll,
+            waker: waker.clone(),
+            reloads: Reloads::default(),
             clock: Clock::new(),
             core: Watched::new(core, watch.clone()),
             signals,
@@ -340,7 +346,7 @@ impl Plan {
             log_file,
             statistics,
             rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
-            orders: OrdersFile::new(self.spool.orders_file()),
+            orders: OrdersFile::default(),
             learned: LearnedFile::new(self.spool.learned_file(), waker),
             turned_away: Seldom::default(),
             statistics_failed: Seldom::default(),

@@ -110,7 +110,7 @@ impl Digest {
                 self.number(17);
                 self.bytes(format!("{wanted:?}").as_bytes());
             }
-            Action::KeepStanding { ticket } => {
+            Action::KeepStanding { ticket, .. } => {
                 self.number(14);
                 self.number(ticket.unwrap_or_default());
             }

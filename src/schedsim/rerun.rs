@@ -197,7 +197,7 @@ impl Rerun<'_> {
             Action::Remove { name, .. } => self.plan_in(DISK, Due::Removed(name.number())),
             Action::Note(note) => self.plan_in(DISK, Due::Noted(note.ticket)),
             Action::ReadAgain(name) => self.plan_in(DISK, Due::Reread(name.number())),
-            Action::KeepStanding { ticket } => {
+            Action::KeepStanding { ticket, .. } => {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
             // There is room for everything: nobody says that there is none.

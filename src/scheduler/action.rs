@@ -2,6 +2,7 @@
 //! tells the outcome.
 
 use super::agent::AgentId;
+use super::change::Change;
 use super::destination::Destination;
 use super::order::{Effect, OrderTicket};
 use super::rested::{Rested, Wanted};
@@ -81,10 +82,13 @@ pub enum Action {
     },
     /// Read messages again that rest on disk: somebody wants them now.
     Awaken(Vec<Wanted>),
-    /// Store the orders in force: [`super::Scheduler::standing_orders`]. Answered by `StandingKept`.
+    /// Store changes of the orders in force, and those that could not be stored before. Answered by
+    /// `StandingKept`.
     KeepStanding {
         /// The order that waits for it.
         ticket: Option<OrderTicket>,
+        /// What has changed, in this order.
+        changes: Vec<Change>,
     },
     /// Tell whoever gave an order what it has changed.
     Obeyed {

@@ -3,6 +3,7 @@
 //! is carried out on whatever comes of the message.
 
 use super::Scheduler;
+use super::change::Change;
 use super::message::MessageId;
 use super::standing::{Author, Ending};
 use super::vertex::Fate;
@@ -19,7 +20,7 @@ impl Scheduler {
             self.standing.forget_oldest_ending();
         }
         let ending = Ending { message: id, fate, author: author.clone() };
-        self.standing.endings.insert(id.number, ending);
+        self.standing.change(Change::Ending(ending));
         self.keep_standing_orders();
     }
 

@@ -8,6 +8,7 @@
 //! What is released is tried at least once, whatever its age.
 
 use super::Scheduler;
+use super::change::Change;
 use super::message::MessageId;
 use super::order::{Effect, OrderRefusal};
 use super::standing::{Author, Hold, MOST_HELD_MESSAGES, MOST_STANDING, Scope};
@@ -37,7 +38,7 @@ impl Scheduler {
         if self.standing.holds.len() >= MOST_STANDING {
             return Effect::refused(OrderRefusal::TooMany);
         }
-        self.standing.holds.push(Hold { scope, author, reason });
+        self.standing.change(Change::Hold(Hold { scope, author, reason }));
         self.keep_standing_orders();
         self.review(now);
         Effect::default()
@@ -78,7 +79,7 @@ impl Scheduler {
         let mut all = Effect::default();
         for id in messages {
             if self.standing.hold_of_message(*id).is_some() {
-                self.standing.messages.remove(&id.number);
+                self.standing.change(Change::Released(Scope::Message(*id)));
                 let message = self.message_of(*id);
                 all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
             }
@@ -99,7 +100,7 @@ impl Scheduler {
         if self.standing.messages.len() >= MOST_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
-        self.standing.messages.insert(id.number, hold);
+        self.standing.change(Change::Hold(hold));
         self.messages[message].held = true;
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
@@ -121,17 +122,16 @@ impl Scheduler {
             if self.standing.hold_of_message(*id).is_none() {
                 return Effect::refused(OrderRefusal::NotFound);
             }
-            self.standing.messages.remove(&id.number);
+            self.standing.change(Change::Released(scope.clone()));
             self.keep_standing_orders();
             return self
                 .message_of(*id)
                 .map_or(Effect::default(), |message| self.release_message(now, message));
         }
-        let before = self.standing.holds.len();
-        self.standing.holds.retain(|hold| hold.scope != *scope);
-        if self.standing.holds.len() == before {
+        if !self.standing.holds.iter().any(|hold| hold.scope == *scope) {
             return Effect::refused(OrderRefusal::NotFound);
         }
+        self.standing.change(Change::Released(scope.clone()));
         self.keep_standing_orders();
         self.review(now);
         Effect::default()
@@ -142,7 +142,7 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         let messages = std::mem::take(&mut self.standing.messages);
-        self.standing.holds.clear();
+        self.standing.change(Change::Cleared {});
         self.keep_standing_orders();
         self.review(now);
         let mut effect = Effect::default();

@@ -2,6 +2,7 @@
 //! or until somebody says otherwise.
 
 use super::Scheduler;
+use super::change::Change;
 use super::order::{Effect, OrderRefusal};
 use super::ring::RingId;
 use super::standing::{Author, LimitName, MOST_STANDING, Scope, SetLimit, StandingOrders};
@@ -43,14 +44,15 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::BadValue);
         }
         let is_same = |set: &SetLimit| set.scope == scope && set.limit == limit;
-        self.standing.limits.retain(|set| !is_same(set));
-        if self.standing.limits.len() >= MOST_STANDING {
+        let others = self.standing.limits.iter().filter(|set| !is_same(set)).count();
+        if others >= MOST_STANDING {
             return Effect::refused(OrderRefusal::TooMany);
         }
         if let Some(until) = until {
             self.timers.add(until, Timer::Limits);
         }
-        self.standing.limits.push(SetLimit { scope, limit, value, until, author });
+        let set = SetLimit { scope, limit, value, until, author };
+        self.standing.change(Change::Limit(set));
         self.keep_standing_orders();
         self.look_at_limits(now);
         Effect::default()
@@ -62,11 +64,11 @@ impl Scheduler {
         scope: &Scope,
         limit: LimitName,
     ) -> Effect {
-        let before = self.standing.limits.len();
-        self.standing.limits.retain(|set| set.scope != *scope || set.limit != limit);
-        if self.standing.limits.len() == before {
+        let is_it = |set: &SetLimit| set.scope == *scope && set.limit == limit;
+        if !self.standing.limits.iter().any(is_it) {
             return Effect::refused(OrderRefusal::NotFound);
         }
+        self.standing.change(Change::Unset { scope: scope.clone(), limit });
         self.keep_standing_orders();
         self.look_at_limits(now);
         Effect::default()
@@ -80,8 +82,8 @@ impl Scheduler {
         if over.is_empty() {
             return;
         }
-        self.standing.limits.retain(|set| !is_over(set));
         for set in over {
+            self.standing.change(Change::Unset { scope: set.scope.clone(), limit: set.limit });
             let (scope, keyword) = (&set.scope, set.limit.keyword());
             let text = format!("{scope}: {keyword} is again what the configuration says");
             self.log(log::Level::Info, text);

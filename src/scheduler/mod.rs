@@ -30,7 +30,7 @@
 //! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`joining`], [`clock`] | the rarer events, one each |
 //! | [`batch`] | when more is read of a message that is in memory in part |
 //! | [`rest`] | what leaves memory while others wait for room |
-//! | [`learned`], [`standing`] | nothing: what outlives the scheduler |
+//! | [`learned`], [`standing`], [`change`] | nothing: what outlives the scheduler |
 //! | [`status`] | nothing: what the status log is told |
 //! | [`remark`] | how much of what agents do wrong is logged |
 //! | [`view`], [`records`], [`survey`], [`entries`], [`why`], [`rank`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
@@ -43,6 +43,7 @@ mod agent_end;
 mod arrive;
 mod assign;
 mod batch;
+pub mod change;
 mod checkpoint;
 mod clock;
 mod contact;
@@ -337,7 +338,7 @@ impl Scheduler {
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),
-                Timer::KeepOrders => self.act(Action::KeepStanding { ticket: None }),
+                Timer::KeepOrders => self.store_again(),
                 Timer::Sweep => is_swept = true,
                 Timer::Review => is_reviewed = true,
                 Timer::Rest => is_to_rest = true,

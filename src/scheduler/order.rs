@@ -249,7 +249,8 @@ impl Scheduler {
     /// What is in force has changed: it is to be stored, before the present order counts as obeyed.
     pub(super) fn keep_standing_orders(&mut self) {
         let ticket = self.add_part();
-        self.act(Action::KeepStanding { ticket });
+        let changes = std::mem::take(&mut self.standing.changes);
+        self.act(Action::KeepStanding { ticket, changes });
     }
 
     pub(super) fn part_of_order_done(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {

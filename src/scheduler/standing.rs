@@ -3,6 +3,8 @@
 //! tells it before the first message.
 
 use super::Scheduler;
+use super::action::Action;
+use super::change::Change;
 use super::destination::Destination;
 use super::ring::Ring;
 use super::timers::Timer;
@@ -217,6 +219,9 @@ pub struct StandingOrders {
     pub limits: Vec<SetLimit>,
     /// Messages that are to end, by their number.
     pub endings: BTreeMap<u64, Ending>,
+    // Empty between two events.
+    #[serde(skip)]
+    pub(super) changes: Vec<Change>,
 }
 
 impl StandingOrders {
@@ -243,15 +248,18 @@ impl StandingOrders {
     pub(super) fn forget_oldest_ending(&mut self) {
         let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
         if let Some(number) = oldest.map(|(number, _)| *number) {
-            self.endings.remove(&number);
+            self.change(Change::Forgotten(number));
         }
     }
 
     /// Forgets what was ordered for a message, and for any other that had its number. Tells whether there was
     /// anything.
     pub(super) fn drop_message(&mut self, number: u64) -> bool {
-        let was_held = self.messages.remove(&number).is_some();
-        self.endings.remove(&number).is_some() || was_held
+        let is_known = self.messages.contains_key(&number) || self.endings.contains_key(&number);
+        if is_known {
+            self.change(Change::Dropped(number));
+        }
+        is_known
     }
 
     /// All of them.
@@ -314,23 +322,15 @@ impl Scheduler {
 
     /// Takes in an order that the former scheduler was given. Told before anything arrives.
     pub(super) fn remember_order(&mut self, order: Standing) {
-        match order {
-            Standing::Hold(hold) => match hold.scope {
-                Scope::Message(id) => {
-                    self.standing.messages.insert(id.number, hold);
-                }
-                _ => self.standing.holds.push(hold),
-            },
-            Standing::Limit(limit) => {
-                if let Some(until) = limit.until {
-                    self.timers.add(until, Timer::Limits);
-                }
-                self.standing.limits.push(limit);
-            }
-            Standing::Ending(ending) => {
-                self.standing.endings.insert(ending.message.number, ending);
-            }
+        if let Standing::Limit(SetLimit { until: Some(until), .. }) = order {
+            self.timers.add(until, Timer::Limits);
         }
+        self.standing.apply(order.into());
+    }
+
+    /// What could not be stored is to be tried again.
+    pub(super) fn store_again(&mut self) {
+        self.act(Action::KeepStanding { ticket: None, changes: Vec::new() });
     }
 
     /// The shell has stored the orders in force, or could not.

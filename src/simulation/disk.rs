@@ -7,7 +7,8 @@ use super::memory_file::MemoryFile;
 use super::parsed::ParsedFiles;
 use crate::agent::library::parsed::Parsed;
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, mark};
-use crate::scheduler::standing::Standing;
+use crate::scheduler::change::Change;
+use crate::scheduler::standing::{Standing, StandingOrders};
 use crate::scheduler::{Note, OrderTicket};
 use crate::spool::note::{self, Remark};
 use crate::spool::read::{self, Found};
@@ -37,7 +38,9 @@ pub struct Disk {
     messages: BTreeMap<u64, Files>,
     level: HashLevel,
     postman: Vec<Rc<MemoryFile>>,
-    orders: Vec<Standing>,
+    orders: StandingOrders,
+    /// Changes of the orders in force that could not be stored yet.
+    unstored: Vec<Change>,
     /// How it fails now.
     pub faults: DiskFaults,
     serial: u64,
@@ -96,8 +99,8 @@ pub enum WriteRequest {
     Remove(SpoolName, bool),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
-    /// Store the orders in force.
-    KeepOrders(Option<OrderTicket>, Vec<Standing>),
+    /// Store changes of the orders in force.
+    KeepOrders(Option<OrderTicket>, Vec<Change>),
 }
 
 /// How a message left the spool.
@@ -124,7 +127,8 @@ impl Disk {
             messages: BTreeMap::new(),
             level,
             postman: Vec::new(),
-            orders: Vec::new(),
+            orders: StandingOrders::default(),
+            unstored: Vec::new(),
             faults: DiskFaults::default(),
             serial: 0,
             doubts: Vec::new(),
@@ -341,19 +345,21 @@ impl Disk {
         Ok((on_disk, !lines.is_empty()))
     }
 
-    /// Puts the orders in force in the place of those that are stored.
-    pub fn keep_orders(&mut self, orders: Vec<Standing>) -> io::Result<()> {
+    /// Stores changes of the orders in force, and those that could not be stored before.
+    pub fn keep_orders(&mut self, changes: Vec<Change>) -> io::Result<()> {
+        self.unstored.extend(changes);
         self.fails()?;
         if self.faults.is_full {
             return Err(ErrorKind::StorageFull.into());
         }
-        self.orders = orders;
+        self.unstored.drain(..).for_each(|change| self.orders.apply(change));
         Ok(())
     }
 
-    /// The orders that are stored.
-    pub fn orders(&self) -> &[Standing] {
-        &self.orders
+    /// The orders that are stored. What could not be stored is forgotten: the scheduler starts anew.
+    pub fn take_orders(&mut self) -> Vec<Standing> {
+        self.unstored.clear();
+        self.orders.iter().collect()
     }
 
     /// The first half of what [`note`](Self::note) does: the scheduler is killed before the second.

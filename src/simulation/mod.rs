@@ -221,7 +221,10 @@ impl<O: Observer> Simulation<O> {
         let at = self.at();
         self.observer.started(at, &self.config, &settings);
         self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
-        for order in self.disk.orders().to_vec() {
+        for order in self.disk.take_orders() {
+            if let Some(shell) = &mut self.shell {
+                shell.orders.apply(order.clone().into());
+            }
             self.tell(Event::Standing(order));
         }
         for learned in self.learned.clone() {

@@ -8,6 +8,8 @@ use super::{Delays, Happening, Setup, Simulation, Written};
 use crate::agent::library::Scope;
 use crate::config::Config;
 use crate::daemon::intake::{Intake, Known, Room, Verdict};
+use crate::scheduler::change::Change;
+use crate::scheduler::standing::StandingOrders;
 use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
 use crate::spool::read::Found;
 use crate::spool::{Portion, SpoolName};
@@ -46,6 +48,8 @@ pub struct Shell {
     /// When the writer is.
     writer_free: Timestamp,
     to_write: VecDeque<WriteRequest>,
+    /// The orders in force, as the core has told their changes.
+    pub(super) orders: StandingOrders,
 }
 
 impl Shell {
@@ -64,6 +68,17 @@ impl Shell {
             reader_free: Timestamp::EPOCH,
             writer_free: Timestamp::EPOCH,
             to_write: VecDeque::new(),
+            orders: StandingOrders::default(),
+        }
+    }
+
+    /// Takes in changes of the orders in force. With the last of them they are those of the core.
+    fn take_changes(&mut self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.orders.apply(change.clone()));
+        let has_more = |action: &Action| matches!(action, Action::KeepStanding { .. });
+        if !self.core.decided().iter().any(has_more) {
+            let is_all = self.orders.iter().eq(self.core.standing_orders().iter());
+            assert!(is_all, "changes of the orders in force are not told: {changes:?}");
         }
     }
 
@@ -232,11 +247,11 @@ impl<O: Observer> Simulation<O> {
                     shell.intake.awaken(&wanted);
                 }
             }
-            Action::KeepStanding { ticket } => {
-                if let Some(shell) = &self.shell {
-                    let orders = shell.core.standing_orders().iter().collect();
-                    self.request_write(WriteRequest::KeepOrders(ticket, orders));
+            Action::KeepStanding { ticket, changes } => {
+                if let Some(shell) = &mut self.shell {
+                    shell.take_changes(&changes);
                 }
+                self.request_write(WriteRequest::KeepOrders(ticket, changes));
             }
             Action::Obeyed { .. } | Action::Statistics(_) | Action::Status(_) | Action::Log(..) => {
             }
@@ -404,8 +419,8 @@ impl<O: Observer> Simulation<O> {
                 let outcome = removed.map(|_| ()).map_err(|error| error.kind());
                 Written::Removed { number: name.number(), outcome }
             }
-            WriteRequest::KeepOrders(ticket, orders) => {
-                let outcome = self.disk.keep_orders(orders).map_err(|error| error.kind());
+            WriteRequest::KeepOrders(ticket, changes) => {
+                let outcome = self.disk.keep_orders(changes).map_err(|error| error.kind());
                 Written::Kept { ticket, outcome }
             }
             WriteRequest::ClearLocks(name, pid) => return self.clear_locks(&name, pid),
@@ -455,7 +470,7 @@ impl<O: Observer> Simulation<O> {
                     self.observer.left(at, name.number(), &Left::Removed(file));
                 }
             }
-            // A file takes the place of another at once, or not at all.
+            // Changes are stored together, or not at all.
             Some(WriteRequest::KeepOrders(..) | WriteRequest::ClearLocks(..)) | None => {}
         }
     }

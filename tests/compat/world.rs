@@ -109,7 +109,7 @@ impl World {
             // There is room for everything.
             Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
             Action::Statistics(statistics) => self.statistics.push(statistics),
-            Action::KeepStanding { ticket } => {
+            Action::KeepStanding { ticket, .. } => {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
             Action::Obeyed { ticket, effect } => self.obeyed.push((ticket, effect)),

@@ -1,7 +1,7 @@
 //! Orders of operators when something is wrong: kills, full disks, clients that go away, users who may not,
 //! requests that make no sense.
 
-use crate::support::{Client, Site, allow, hold_for, is_root, not_run, until, until_within};
+use crate::support::{Client, Site, allow, hold_for, is_root, not_run, say, until, until_within};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -105,6 +105,56 @@ fn holds_and_limits_survive_a_kill() {
     // The kill may have come when what was released had just been delivered: between the removal of its
     // two files, of which the message then stays.
     until("no control file is left", || site.files("transport").is_empty());
+}
+
+/// The scheduler is killed at any moment while orders come one after the other. Each that was answered is in
+/// force after the next start, and none that was undone.
+#[test]
+fn orders_that_were_answered_survive_kills_at_any_moment() {
+    let seed = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    say(&format!("orders and kills: ZSCHED_SEED={seed}"));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let site = Site::new(CLAUSES);
+    // The answered orders, and the one that was given last, which may be in force or not.
+    let (mut held, mut last) = (std::collections::BTreeSet::new(), None);
+    for _ in 0..12 {
+        let daemon = site.start();
+        let mut client = control(&site);
+        let in_force = client.ask("SHOW JSON ORDERS");
+        let is_in_force = |number: &u32| in_force.contains(&format!("\"q/h{number}.test\""));
+        if let Some(number) = last.take() {
+            held.remove(&number);
+            held.extend(is_in_force(&number).then_some(number));
+        }
+        let lost: Vec<&u32> = held.iter().filter(|number| !is_in_force(number)).collect();
+        assert!(lost.is_empty(), "{lost:?} of {} are lost: {in_force}", held.len());
+        let count = in_force.lines().filter(|line| line.contains(".test")).count();
+        assert_eq!(count, held.len(), "{in_force}");
+        for _ in 0..random.usize(5..60) {
+            let number = random.u32(0..100);
+            let is_held = held.contains(&number);
+            let verb = if is_held { "RELEASE" } else { "HOLD" };
+            client.order(&format!("{verb} q/h{number}.test"));
+            if is_held {
+                held.remove(&number)
+            } else {
+                held.insert(number)
+            };
+        }
+        // One more, with the kill at any moment of it.
+        let number = random.u32(100..200);
+        client.say(&format!("HOLD q/h{number}.test\n"));
+        last = Some(number);
+        std::thread::sleep(Duration::from_micros(random.u64(0..3000)));
+        daemon.kill();
+        if random.bool() {
+            // As if the kill had come in the middle of a write.
+            let path = site.path("postoffice/.scheduler.orders");
+            let file = std::fs::File::options().append(true).open(path).expect("it is there");
+            (&file).write_all(b"{\"hold\":{\"scope\":{\"destinations\":\"q").expect("written");
+        }
+    }
 }
 
 /// A small file system of its own, for the whole spool.

@@ -13,6 +13,7 @@ mod writer;
 
 pub use writer::WriteRequest;
 
+use super::orders::Journal;
 use super::status_log::{Composer, StatusLog};
 use crate::scheduler::{NoteTicket, StatusRecord};
 use crate::spool::read::Found;
@@ -127,6 +128,7 @@ impl Files {
         level: HashLevel,
         waker: Arc<Waker>,
         status_log: Option<StatusLog>,
+        orders: Journal,
     ) -> io::Result<Files> {
         let (sender, results) = sync_channel(PORTIONS);
         let bell = Arc::new(Bell { waker, has_rung: AtomicBool::new(false) });
@@ -143,7 +145,9 @@ impl Files {
         start("reader", move || reads.run())?;
         let (spool, list) = (spool.clone(), duplicates.clone());
         let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
-        let writer = start("writer", move || writer::run(&spool, &writes, &put, &list, composer))?;
+        let writer = start("writer", move || {
+            writer::run(&spool, &writes, &put, &list, composer, orders);
+        })?;
         Ok(Files {
             results,
             portion: Vec::new().into_iter(),

@@ -3,9 +3,9 @@
 use super::duplicates::Duplicates;
 use super::notes::{self, NoteRequest};
 use super::{Done, Results};
-use crate::daemon::orders;
+use crate::daemon::orders::Journal;
 use crate::daemon::status_log::{Composer, StatusRequest};
-use crate::scheduler::standing::Standing;
+use crate::scheduler::change::Change;
 use crate::spool::remove::{self, Reason};
 use crate::spool::{Doubt, Spool, SpoolName, read};
 use std::io;
@@ -18,8 +18,8 @@ pub enum WriteRequest {
     Note(Box<NoteRequest>),
     /// Take a message out of the spool; aside if a report is owed.
     Remove(SpoolName, bool),
-    /// Store the orders in force in this file.
-    KeepOrders(PathBuf, Vec<Standing>),
+    /// Store changes of the orders in force.
+    KeepOrders(Vec<Change>),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
     /// Compose lines of the status log.
@@ -33,12 +33,14 @@ pub fn run(
     put: &Results,
     duplicates: &Duplicates,
     composer: Option<Composer>,
+    orders: Journal,
 ) {
     let mut writer = Writer {
         spool,
         put,
         duplicates,
         composer,
+        orders,
         notes: Vec::new(),
         lines: Vec::new(),
         portion: Vec::new(),
@@ -58,6 +60,7 @@ struct Writer<'t> {
     put: &'t Results,
     duplicates: &'t Duplicates,
     composer: Option<Composer>,
+    orders: Journal,
     /// Notes that are written together, when something else is to be done.
     notes: Vec<NoteRequest>,
     /// Lines of the status log, which come after them.
@@ -79,9 +82,7 @@ impl Writer<'_> {
                 let removed = take_out(self.spool, &name, aside);
                 Done::Removed(name, removed)
             }
-            WriteRequest::KeepOrders(path, orders) => {
-                Done::OrdersKept(orders::write(&path, &orders))
-            }
+            WriteRequest::KeepOrders(changes) => Done::OrdersKept(self.orders.store(changes)),
             WriteRequest::ClearLocks(name, pid) => {
                 let tell = &mut |doubt: &Doubt| self.duplicates.tell(doubt);
                 match read::clear_locks(self.spool, &name, pid, tell) {

@@ -47,7 +47,7 @@ impl World {
     fn store(&mut self, outcome: Result<(), std::io::ErrorKind>) {
         for action in std::mem::take(&mut self.done) {
             match action {
-                Action::KeepStanding { ticket } => {
+                Action::KeepStanding { ticket, .. } => {
                     self.tell(Event::StandingKept { ticket, outcome });
                 }
                 Action::Note(note) => {
@@ -204,7 +204,7 @@ fn the_end_of_a_message_that_an_agent_has_outlives_the_scheduler() {
     next.store(Ok(()));
     assert_eq!(next.removed(), ["1*"]);
     assert!(next.core.standing_orders().is_empty());
-    let is_kept = |action: &Action| matches!(action, Action::KeepStanding { ticket: None });
+    let is_kept = |action: &Action| matches!(action, Action::KeepStanding { ticket: None, .. });
     assert!(next.done.iter().any(is_kept));
     // Another message with its number is none of its business.
     next.message_of_age(1, &["c/a.test"], Duration::from_secs(5));
@@ -222,7 +222,7 @@ fn the_hold_of_a_message_ends_when_another_one_has_its_number() {
     assert_eq!(world.core.standing_orders().len(), 1, "it may still come");
     world.message(5, &["c/a.test"]);
     assert!(world.core.standing_orders().is_empty());
-    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None }]));
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None, .. }]));
     assert_eq!(world.started.len(), 1);
 }
 
@@ -239,7 +239,7 @@ fn what_cannot_be_stored_is_in_force_and_says_so() {
     assert_eq!(effect.unstored, Some(std::io::ErrorKind::StorageFull));
     world.done.clear();
     world.pass_seconds(31);
-    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None }]), "again");
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None, .. }]), "again");
     world.message(1, &["c/a.test"]);
     assert!(world.started.is_empty());
 }
@@ -253,7 +253,7 @@ fn messages_that_are_held_but_not_stored_are_stored_with_the_next_order() {
     world.store(Err(std::io::ErrorKind::StorageFull));
     world.done.clear();
     world.tell(Event::Ordered { ticket: 2, by: "root".to_string(), order });
-    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: Some(2) }]), "not yet");
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: Some(2), .. }]), "not yet");
     world.store(Err(std::io::ErrorKind::StorageFull));
     let unstored = |action: &Action| matches!(action, Action::Obeyed { ticket: 2, effect } if effect.unstored.is_some());
     assert!(world.done.iter().any(unstored), "{:?}", world.done);

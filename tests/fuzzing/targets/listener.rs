@@ -107,7 +107,7 @@ impl Listener {
                     let ticket = note.ticket;
                     self.core.handle(NOW, Event::Noted { ticket, outcome: Ok(true) });
                 }
-                Action::KeepStanding { ticket } => {
+                Action::KeepStanding { ticket, .. } => {
                     self.core.handle(NOW, Event::StandingKept { ticket, outcome: Ok(()) });
                 }
                 Action::Obeyed { effect, .. } => found = Some(effect),

@@ -220,7 +220,7 @@ impl World {
                 assert!(!self.model.removals.contains(&number), "{name} is removed twice");
                 self.model.removals.push(number);
             }
-            Action::KeepStanding { ticket } => self.model.to_keep.push(ticket),
+            Action::KeepStanding { ticket, .. } => self.model.to_keep.push(ticket),
             Action::Obeyed { ticket, .. } => {
                 let was_given = self.model.orders.remove(&ticket);
                 assert!(was_given, "order {ticket} is obeyed, but nobody gave it");

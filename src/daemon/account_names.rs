@@ -1,0 +1,65 @@
+//! Users and groups that the configuration names, as the system's databases had them last.
+//!
+//! Such a look-up may ask a server that does not answer, so the loop makes none: what looks a name up anew is
+//! the reading of the configuration at the start and in the worker of a reload; whatever reads the same text
+//! again finds the answers here.
+
+use crate::config::Context;
+use crate::sys::users;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// Ids by name; `None` for a name that is unknown.
+type Ids = HashMap<String, Option<u32>>;
+
+static USERS: Mutex<Option<Ids>> = Mutex::new(None);
+static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
+
+/// The context of the loop: names that were looked up before are not looked up again.
+pub fn known(context: &Context) -> Context {
+    let user_id = |name: &str| find(&USERS, name, users::user_id, false);
+    let group_id = |name: &str| find(&GROUPS, name, users::group_id, false);
+    Context { user_id, group_id, ..context.clone() }
+}
+
+/// The context of what may wait: each name is looked up.
+pub fn looked_up(context: &Context) -> Context {
+    let user_id = |name: &str| find(&USERS, name, users::user_id, true);
+    let group_id = |name: &str| find(&GROUPS, name, users::group_id, true);
+    Context { user_id, group_id, ..context.clone() }
+}
+
+fn find(
+    known: &Mutex<Option<Ids>>,
+    name: &str,
+    look_up: fn(&str) -> Option<u32>,
+    is_anew: bool,
+) -> Option<u32> {
+    // No lock is held during a look-up, and a map of answers is good whatever has become of its last user.
+    let lock = || known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let answer = lock().as_ref().and_then(|ids| ids.get(name).copied());
+    if let Some(id) = answer.filter(|_| !is_anew) {
+        return id;
+    }
+    let id = look_up(name);
+    lock().get_or_insert_default().insert(name.to_string(), id);
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn name_is_looked_up_once_until_it_is_to_be_looked_up_anew() {
+        static NAMES: Mutex<Option<Ids>> = Mutex::new(None);
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let look_up = |_: &str| Some(COUNT.fetch_add(1, Ordering::Relaxed));
+        let ids = [false, false, true, false].map(|is_anew| find(&NAMES, "mail", look_up, is_anew));
+        assert_eq!(ids, [Some(0), Some(0), Some(1), Some(1)]);
+        let unknown = |_: &str| None;
+        assert_eq!(find(&NAMES, "mail", unknown, true), None, "it has been removed");
+        assert_eq!(find(&NAMES, "mail", look_up, false), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! The journal: what comes back after ends of all kinds.
+
+use super::*;
+use crate::scheduler::standing::{LimitName, SetLimit};
+use crate::spool::SpoolId;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
+
+fn author() -> Author {
+    Author { name: "root".to_string(), since: NOW }
+}
+
+fn message(number: u64) -> Scope {
+    Scope::Message(SpoolId { number, modified: NOW })
+}
+
+fn hold(scope: Scope) -> Change {
+    Change::Hold(Hold { scope, author: author(), reason: "a\nreason".to_string() })
+}
+
+fn destinations(pattern: &str) -> Scope {
+    Scope::Destinations(Destinations::parse(pattern).expect("a pattern"))
+}
+
+fn shown(path: &Path) -> Vec<String> {
+    let orders = Journal::open(path.to_path_buf(), NOW).orders();
+    orders.iter().map(|order| serde_json::to_string(order).expect("JSON")).collect()
+}
+
+fn is_all_held(path: &Path) -> bool {
+    let orders = Journal::open(path.to_path_buf(), NOW).orders();
+    matches!(&orders[..], [Standing::Hold(hold)] if hold.scope.to_string() == "*/*")
+}
+
+#[test]
+fn changes_of_all_kinds_come_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    let mut journal = Journal::open(path.clone(), NOW);
+    let ring = Scope::Ring("smtp/*".to_string());
+    let limit = |value| {
+        let (scope, limit) = (ring.clone(), LimitName::MaxRing);
+        Change::Limit(SetLimit { scope, limit, value, until: None, author: author() })
+    };
+    let unset = Change::Unset { scope: ring.clone(), limit: LimitName::MaxRing };
+    for (changes, left) in [
+        (vec![hold(destinations("smtp/*")), limit(5)], 2),
+        (vec![limit(7)], 2),
+        ((1..=5).map(|number| hold(message(number))).collect(), 7),
+        (vec![Change::Released(message(2)), Change::Dropped(3), unset], 4),
+        (vec![Change::Released(destinations("smtp/*"))], 3),
+        (vec![], 3),
+        (vec![Change::Cleared {}, hold(ring.clone())], 1),
+    ] {
+        journal.store(changes).expect("stored");
+        let orders = shown(&path);
+        assert_eq!(orders.len(), left, "{orders:?}");
+        let expected: Vec<String> =
+            journal.orders().iter().map(|o| serde_json::to_string(o).expect("JSON")).collect();
+        assert_eq!(orders, expected);
+    }
+}
+
+#[test]
+fn an_order_costs_a_line_and_not_the_whole_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    let mut journal = Journal::open(path.clone(), NOW);
+    let (mut written, mut before) = (0, 0);
+    for first in (0..20_000).step_by(500) {
+        let changes = (first..first + 500).map(|number| hold(message(number))).collect();
+        journal.store(changes).expect("stored");
+        let size = fs::metadata(&path).expect("it is there").len();
+        // A file that was written anew counts as a whole.
+        written += if journal.appended == 0 { size } else { size - before };
+        before = size;
+    }
+    assert!(written < 4 * before, "{written} bytes for a file of {before}");
+    assert_eq!(journal.orders().len(), 20_000);
+    // What comes and goes does not make it grow for ever.
+    for round in 0..5000 {
+        let change = if round % 2 == 0 { hold(message(1)) } else { Change::Released(message(1)) };
+        journal.store(vec![change]).expect("stored");
+    }
+    assert!(fs::metadata(&path).expect("it is there").len() < 3 * before);
+}
+
+/// A kill leaves the beginning of what was being appended: the former orders are in force.
+#[test]
+fn a_torn_end_is_dropped_and_everything_answered_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    let mut journal = Journal::open(path.clone(), NOW);
+    journal.store(vec![hold(message(1))]).expect("stored");
+    let before = fs::read(&path).expect("read");
+    journal.store(vec![hold(message(2)), Change::Released(message(1))]).expect("stored");
+    let whole = fs::read(&path).expect("read");
+    assert!(whole.starts_with(&before), "it is appended");
+    for cut in before.len()..whole.len() {
+        fs::write(&path, &whole[..cut]).expect("written");
+        let orders = shown(&path);
+        assert!(orders.len() == 1 && orders[0].contains("\"message\":[1,"), "{cut}: {orders:?}");
+        // The same with zeros in the place of what was lost.
+        let mut text = whole[..cut].to_vec();
+        text.resize(whole.len(), 0);
+        fs::write(&path, text).expect("written");
+        assert_eq!(shown(&path), orders, "{cut}");
+    }
+    // It is written anew before anything is appended.
+    fs::write(&path, &whole[..whole.len() - 3]).expect("written");
+    let mut journal = Journal::open(path.clone(), NOW);
+    journal.store(vec![hold(message(3))]).expect("stored");
+    assert_eq!(shown(&path).len(), 2);
+}
+
+#[test]
+fn a_damaged_file_holds_everything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    let mut journal = Journal::open(path.clone(), NOW);
+    journal.store(vec![hold(message(1))]).expect("stored");
+    let first = fs::read(&path).expect("read");
+    for cut in 0..first.len() {
+        fs::write(&path, &first[..cut]).expect("written");
+        assert!(is_all_held(&path), "cut at {cut}");
+    }
+    fs::write(&path, &first).expect("written");
+    journal.store(vec![hold(message(2))]).expect("stored");
+    let whole = fs::read(&path).expect("read");
+    for place in 0..whole.len() {
+        let mut text = whole.clone();
+        text[place] = b'\n';
+        if text != whole {
+            fs::write(&path, text).expect("written");
+            let is_in_last_line = place == whole.len() - 1;
+            assert!(is_all_held(&path) || is_in_last_line, "a line end at {place}");
+        }
+    }
+    assert!(folder.path().join("orders.damaged").exists());
+}
+
+#[test]
+fn a_file_of_version_1_is_read_and_written_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    let order = serde_json::to_string(&hold(destinations("smtp/*.test"))).expect("JSON");
+    let whole = format!("{{\"zsched-orders\":1}}\n{order}\n{{\"end\":1}}\n");
+    fs::write(&path, &whole).expect("written");
+    assert_eq!(shown(&path), std::slice::from_ref(&order));
+    assert_eq!(fs::read_to_string(&path).expect("read"), whole, "reading changes nothing");
+    Journal::open(path.clone(), NOW).store(vec![hold(message(7))]).expect("stored");
+    let text = fs::read_to_string(&path).expect("read");
+    assert!(text.starts_with("{\"zsched-orders\":2}\n") && text.contains(&order), "{text}");
+    assert_eq!(shown(&path).len(), 2);
+    for cut in 0..whole.len() - 1 {
+        fs::write(&path, &whole[..cut]).expect("written");
+        assert!(is_all_held(&path), "cut at {cut}");
+    }
+}
+
+/// A kill while the file is written anew leaves the old one, and perhaps a new one beside it.
+#[test]
+fn a_half_written_new_file_does_not_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    Journal::open(path.clone(), NOW).store(vec![hold(message(1))]).expect("stored");
+    fs::write(folder.path().join("orders.new"), "{\"zsched-orders\":2}\n{\"ho").expect("written");
+    assert_eq!(shown(&path).len(), 1);
+    Journal::open(path.clone(), NOW).store(vec![hold(message(2))]).expect("stored");
+    assert_eq!(shown(&path).len(), 2);
+    assert!(!folder.path().join("orders.new").exists());
+}
+
+/// What could not be appended is stored with the next change, as a whole.
+#[test]
+fn changes_that_could_not_be_stored_are_stored_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sub").join("orders");
+    let mut journal = Journal::open(path.clone(), NOW);
+    assert!(journal.store(vec![hold(message(1))]).is_err(), "there is no such folder");
+    fs::create_dir(folder.path().join("sub")).expect("made");
+    journal.store(Vec::new()).expect("stored");
+    assert_eq!(shown(&path).len(), 1);
+}
