@@ -93,7 +93,7 @@ impl Daemon {
                 if let Some(name) = self.intake.fetch(*number, batch) {
                     self.files.read_soon(name, batch);
                 }
-                self.clients.done(client, Ok(()));
+                self.clients.await_message(client, *number);
             }
             Chore::Log(level) => {
                 self.level_after_load = *level;

@@ -67,6 +67,11 @@ impl ThreadReport {
         ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
     }
 
+    /// Whether it has a part for each thread.
+    pub fn is_long(&self) -> bool {
+        matches!(self.form, Form::Full | Form::Threads)
+    }
+
     /// Writes the next bit of the report. What has come or gone since it was begun is shown as it is now.
     pub fn write(
         &mut self,

@@ -1,5 +1,5 @@
 //! What operators have ordered until further notice: what is held, and limits that are not those of the
-//! configuration. It outlives the scheduler: the shell keeps it in a file (`daemon/orders.rs`), and
+//! configuration. It outlives the scheduler: the shell keeps it in a file (`daemon/orders/`), and
 //! tells it before the first message.
 
 use super::Scheduler;

@@ -1,6 +1,8 @@
 //! One client: what it says, what it is sent, and how long it may take.
 
 use super::ClientSettings;
+use super::logins::{Admission, Logins};
+use super::turn::{Class, Kind};
 use crate::daemon::listen::Stream;
 use crate::daemon::outbox::Outbox;
 use crate::mailq::v1::Dump;
@@ -29,6 +31,8 @@ pub const HEARD_A_TURN: usize = 16 * 1024;
 /// A connected client.
 pub struct Client {
     stream: Stream,
+    /// It has come over the control socket.
+    is_privileged: bool,
     pub outbox: Outbox,
     /// It takes nothing more for now; an event will tell when it does.
     pub is_stalled: bool,
@@ -63,19 +67,19 @@ pub struct Conversation {
     pub session: Session,
     /// It may have said something that was not read yet.
     speaks: bool,
-    /// Others must be served before its next request is looked at.
-    pub is_held: bool,
+    /// When its attempt to log in is checked, if it has to wait for that.
+    pub log_in_at: Option<Instant>,
 }
 
 impl Conversation {
     pub fn new(session: Session) -> Conversation {
-        Conversation { session, speaks: true, is_held: false }
+        Conversation { session, speaks: true, log_in_at: None }
     }
 
-    /// Whether something can be done without waiting for anybody.
-    fn can_go_on(&self) -> bool {
+    /// Whether something can be done without waiting for anything.
+    fn can_go_on(&self, now: Instant) -> bool {
         let session = &self.session;
-        let may_begin = session.has_request() && !self.is_held;
+        let may_begin = session.has_request() && self.log_in_at.is_none_or(|at| at <= now);
         (self.speaks && session.room() > 0)
             || (!session.is_waiting() && (session.is_answering() || may_begin))
             || (session.is_over() && !session.is_waiting())
@@ -83,12 +87,13 @@ impl Conversation {
 }
 
 impl Client {
-    pub fn new(stream: Stream, task: Task, greeting: &str) -> Client {
+    pub fn new(stream: Stream, task: Task, greeting: &str, is_privileged: bool) -> Client {
         let mut outbox = Outbox::default();
         outbox.push(greeting.as_bytes());
         let now = Instant::now();
         Client {
             stream,
+            is_privileged,
             outbox,
             is_stalled: false,
             said: 0,
@@ -97,6 +102,14 @@ impl Client {
             progress: now,
             begun: None,
             is_served: false,
+        }
+    }
+
+    /// When its attempt to log in is checked, if it waits for that.
+    pub fn log_in_at(&self) -> Option<Instant> {
+        match &self.task {
+            Task::Session(conversation) => conversation.log_in_at,
+            _ => None,
         }
     }
 
@@ -122,6 +135,34 @@ impl Client {
         }
     }
 
+    /// How urgent it is.
+    pub fn class(&self) -> Class {
+        match &self.task {
+            Task::Session(_) if self.is_privileged => Class::Prompt,
+            Task::Session(conversation) if conversation.session.is_writing_long() => Class::Long,
+            Task::Session(_) => Class::Prompt,
+            Task::Dump(_) | Task::Line | Task::Done => Class::Anonymous,
+        }
+    }
+
+    /// Its kind of long answers.
+    pub fn kind(&self) -> Kind {
+        match &self.task {
+            Task::Session(_) if self.is_privileged => Kind::Control,
+            Task::Session(_) => Kind::Long,
+            Task::Dump(_) | Task::Line | Task::Done => Kind::Anonymous,
+        }
+    }
+
+    /// Whether a long answer is being written for it.
+    pub fn is_writing_long(&self) -> bool {
+        match &self.task {
+            Task::Dump(_) => true,
+            Task::Session(conversation) => conversation.session.is_writing_long(),
+            Task::Line | Task::Done => false,
+        }
+    }
+
     /// Whether something is being done for it.
     fn is_obeyed(&self) -> bool {
         matches!(&self.task, Task::Session(conversation) if conversation.session.is_doing())
@@ -136,7 +177,7 @@ impl Client {
     pub fn is_in_line(&self) -> bool {
         match &self.task {
             Task::Line => true,
-            Task::Session(conversation) => conversation.is_held,
+            Task::Session(conversation) => conversation.session.is_in_line(),
             Task::Dump(_) | Task::Done => false,
         }
     }
@@ -180,9 +221,10 @@ impl Client {
         &mut self,
         around: &mut Surroundings<'_>,
         slots: usize,
+        logins: &mut Logins,
     ) -> io::Result<(usize, Option<Demand>)> {
         let before = self.outbox.len();
-        let demand = self.work(around, slots)?;
+        let demand = self.work(around, slots, logins)?;
         let written = self.outbox.len().saturating_sub(before);
         let taken = self.outbox.flush(&mut self.stream);
         around.tally.write_errors += u64::from(taken.is_err());
@@ -200,7 +242,12 @@ impl Client {
     }
 
     /// Goes on with what it came for, as far as there is room in the outbox.
-    fn work(&mut self, around: &mut Surroundings<'_>, slots: usize) -> io::Result<Option<Demand>> {
+    fn work(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        slots: usize,
+        logins: &mut Logins,
+    ) -> io::Result<Option<Demand>> {
         let before = self.outbox.len();
         let buffer = self.outbox.buffer();
         let enough = buffer.len() + BUFFERED.saturating_sub(before);
@@ -211,7 +258,7 @@ impl Client {
                 dump.is_over()
             }
             Task::Session(conversation) => {
-                let Conversation { session, speaks, is_held } = &mut **conversation;
+                let Conversation { session, speaks, log_in_at } = &mut **conversation;
                 if *speaks {
                     let heard = hear(&mut self.stream, session);
                     around.tally.read_errors += u64::from(heard.is_err());
@@ -219,16 +266,16 @@ impl Client {
                     self.progress = Instant::now();
                 }
                 let was_answering = session.is_answering();
-                *is_held = slots == 0 && !was_answering && session.has_request();
+                session.line_up(slots == 0);
                 let may_have_gone = session.is_amid_deed() && !session.is_waiting();
                 if may_have_gone && self.stream.is_abandoned(session.has_ended()) {
                     around.remarks.extend(session.abandon());
-                } else if !*is_held {
+                } else if may_go_on(session, log_in_at, around, logins, buffer) {
                     demand = session.go_on(around, buffer, enough);
                 }
                 if session.is_streaming() {
                     self.begun = None;
-                } else if !was_answering {
+                } else if !was_answering || self.begun.is_none() {
                     self.begun = session.is_writing().then(Instant::now);
                 }
                 // What is done for it may take hours, if it goes on.
@@ -249,10 +296,10 @@ impl Client {
     }
 
     /// Whether there is something to be written for it, or sent, that it may take.
-    pub fn can_go_on(&self) -> bool {
+    pub fn can_go_on(&self, now: Instant) -> bool {
         let has_more = match &self.task {
             Task::Dump(_) => true,
-            Task::Session(conversation) => conversation.can_go_on(),
+            Task::Session(conversation) => conversation.can_go_on(now),
             Task::Done => !self.is_served,
             Task::Line => false,
         };
@@ -285,7 +332,7 @@ impl Client {
                 let present = match self.is_stalled {
                     true => patience,
                     // What it waits for may take as long as an answer.
-                    false if conversation.is_held => return Duration::MAX,
+                    false if conversation.session.is_in_line() => return Duration::MAX,
                     false if self.is_answered() || self.is_obeyed() => TIME_FOR_ANSWER,
                     false => TIME_TO_ASK,
                 };
@@ -295,6 +342,32 @@ impl Client {
         };
         self.begun.map_or(left, |begun| left.min(since(begun, TIME_FOR_ANSWER)))
     }
+}
+
+/// Whether a session may be answered now: an attempt to log in may have to wait, or be refused.
+fn may_go_on(
+    session: &mut Session,
+    log_in_at: &mut Option<Instant>,
+    around: &mut Surroundings<'_>,
+    logins: &mut Logins,
+    out: &mut Vec<u8>,
+) -> bool {
+    if !session.is_about_to_log_in() {
+        return true;
+    }
+    let now = Instant::now();
+    if let Some(at) = *log_in_at {
+        // It has waited for its turn.
+        let has_come = at <= now;
+        log_in_at.take_if(|_| has_come);
+        return has_come;
+    }
+    match logins.admit(session.peer(), now) {
+        Admission::Now => return true,
+        Admission::At(turn) => *log_in_at = Some(turn),
+        Admission::Refused(wait) => session.refuse_login(around, wait.as_secs() + 1, out),
+    }
+    false
 }
 
 /// Hears what a client says, as far as there is room for it. Tells whether there may be more.

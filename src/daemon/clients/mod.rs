@@ -3,12 +3,14 @@
 //! What a client is sent is written into a bounded buffer, and on from there only as it reads. A
 //! client that takes nothing for a while loses its connection, as does one that takes for ever, does not
 //! log in, or talks where nobody listens. Nothing it does is waited for. Where the queue is so large that
-//! dumps and answers cost much memory, so many are written at a time as fit into some; who comes later
-//! waits in line.
+//! dumps and answers cost much memory, so many are written at a time as fit into some; those that come later
+//! wait in line. Short answers never do ([`turn`]).
 
 mod client;
+mod logins;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use super::accounts::Accounts;
 use super::listen::{Audience, Stream};
@@ -26,11 +28,13 @@ use crate::sys;
 use crate::sys::users;
 use crate::time::Timestamp;
 use client::{BUFFERED, Client, Conversation, Task};
+use logins::Logins;
 use mio::{Registry, Token};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use turn::{Class, Slots};
 
 /// How long a client may take nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,20 +44,13 @@ const PATIENCE_IN_DEMAND: Duration = Duration::from_secs(10);
 const MOST_CLIENTS: usize = 200;
 /// How many more there may be over the control socket: its owner gets in when all the others are taken.
 const MORE_FOR_CONTROL: usize = 20;
-/// How much is written for all clients in one turn of the loop, in bytes.
-const SHARE_OF_TURN: usize = 256 * 1024;
-
 /// Why other hosts are told nothing.
 const NEEDS_TRUST: &str = "version 1 has no logins (PARAMauthfile, or PARAMmailq-trust-network=1)";
 /// For sessions that need none: nobody logs in.
 const NO_SECRET: Secret = [0; 32];
 
-/// How long that may take.
-const TIME_OF_TURN: Duration = Duration::from_millis(10);
-/// How much memory the dumps that are being written may take together, in bytes.
-const MEMORY_FOR_DUMPS: usize = 64 * 1024 * 1024;
-/// So many dumps are written at a time, whatever they take.
-const FEWEST_DUMPS: usize = 4;
+/// Maximum time that an order waits for a message that is read for it.
+const TIME_TO_FETCH: Duration = Duration::from_secs(10);
 /// How often it is found out how many there may be.
 const COUNT_AGAIN: Duration = Duration::from_secs(1);
 
@@ -74,10 +71,10 @@ pub struct Clients {
     accounts: Accounts,
     clients: BTreeMap<usize, Client>,
     next: usize,
-    /// Who is served first in the next turn, so that all get their share.
-    first: usize,
-    /// How many dumps may be written at a time, and when that was found out.
-    most_dumps: Option<(usize, Instant)>,
+    /// The client of each class that is served first in the next turn, so that all get their share.
+    first: [usize; Class::ALL.len()],
+    /// How many long answers may be written at a time, and when that was found out.
+    most_slots: Option<(Slots, Instant)>,
     tally: Tally,
     process: Process,
     /// Known to nobody else; made for the first one who needs it.
@@ -90,9 +87,13 @@ pub struct Clients {
     /// Orders that are not obeyed yet, and whose they are.
     orders: BTreeMap<OrderTicket, usize>,
     last_order: OrderTicket,
+    /// Messages that are read for clients, and how long these wait.
+    fetches: BTreeMap<usize, (u64, Instant)>,
     remarks: Vec<Remark>,
-    /// Logins that were refused.
+    /// Clients from where nobody may log in.
     refused: Seldom,
+    /// Logins that have failed.
+    logins: Logins,
 }
 
 impl Clients {
@@ -107,15 +108,17 @@ impl Clients {
             accounts,
             clients: BTreeMap::new(),
             next: 0,
-            first: 0,
-            most_dumps: None,
+            first: [0; Class::ALL.len()],
+            most_slots: None,
             tally: Tally::default(),
             challenges: 0,
             demands: Vec::new(),
             orders: BTreeMap::new(),
             last_order: 0,
+            fetches: BTreeMap::new(),
             remarks: Vec::new(),
             refused: Seldom::default(),
+            logins: Logins::default(),
         }
     }
 
@@ -169,7 +172,8 @@ impl Clients {
             Audience::Mailq => self.open_dump(&stream)?,
         };
         stream.register(registry, token(self.next))?;
-        self.clients.insert(self.next, Client::new(stream, task, &greeting));
+        let is_privileged = audience == Audience::Control;
+        self.clients.insert(self.next, Client::new(stream, task, &greeting, is_privileged));
         self.next += 1;
         Ok(())
     }
@@ -232,6 +236,7 @@ impl Clients {
     }
 
     fn remove(&mut self, number: usize) {
+        self.fetches.remove(&number);
         if let Some(mut client) = self.clients.remove(&number) {
             self.remarks.extend(client.abandon());
         }
@@ -250,6 +255,28 @@ impl Clients {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
             conversation.session.done(outcome);
+        }
+    }
+
+    /// A message is being read for a client, whose session waits for it.
+    pub fn await_message(&mut self, client: usize, number: u64) {
+        self.fetches.insert(client, (number, Instant::now() + TIME_TO_FETCH));
+    }
+
+    /// Lets sessions go on whose messages are there, will not come, or take too long.
+    fn end_fetches(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere) {
+        if self.fetches.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let is_over = |(number, until): &(u64, Instant)| {
+            let is_there = scheduler.spool_id(*number).is_some();
+            is_there || *until <= now || elsewhere.whereabouts(*number).is_none()
+        };
+        let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));
+        for client in fetches.map(|(client, _)| *client).collect::<Vec<usize>>() {
+            self.fetches.remove(&client);
+            self.done(client, Ok(()));
         }
     }
 
@@ -275,33 +302,41 @@ impl Clients {
     }
 
     /// How many dumps and long answers may be begun.
-    fn slots(&mut self, scheduler: &Scheduler) -> usize {
-        let answered = self.clients.values().filter(|client| client.is_answered()).count();
-        self.most_dumps(scheduler).saturating_sub(answered)
+    fn slots(&mut self, scheduler: &Scheduler) -> Slots {
+        let mut under_way = Slots::default();
+        for client in self.clients.values().filter(|client| client.is_writing_long()) {
+            *under_way.of(client.kind()) += 1;
+        }
+        self.most_slots(scheduler).left(under_way)
     }
 
-    /// Begins dumps for those in line, and lets sessions go on, as far as there may be more.
+    /// Begins dumps for those in line, and lets long answers begin, as far as there may be more.
     fn admit(&mut self, scheduler: &Scheduler) {
         if !self.clients.values().any(Client::is_in_line) {
             return;
         }
-        let slots = self.slots(scheduler);
-        for client in self.clients.values_mut().filter(|client| client.is_in_line()).take(slots) {
+        let mut slots = self.slots(scheduler);
+        for client in self.clients.values_mut().filter(|client| client.is_in_line()) {
+            let left = slots.of(client.kind());
+            if *left == 0 {
+                continue;
+            }
+            *left -= 1;
             match &mut client.task {
-                Task::Session(conversation) => conversation.is_held = false,
+                Task::Session(conversation) => conversation.session.line_up(false),
                 _ => client.begin_dump(&self.settings),
             }
         }
     }
 
-    fn most_dumps(&mut self, scheduler: &Scheduler) -> usize {
-        if let Some((most, counted)) = self.most_dumps
+    fn most_slots(&mut self, scheduler: &Scheduler) -> Slots {
+        if let Some((most, counted)) = self.most_slots
             && counted.elapsed() < COUNT_AGAIN
         {
             return most;
         }
-        let most = most_dumps(Dump::memory(&scheduler.totals()));
-        self.most_dumps = Some((most, Instant::now()));
+        let most = Slots::of_memory(Dump::memory(&scheduler.totals()) + 2 * BUFFERED);
+        self.most_slots = Some((most, Instant::now()));
         most
     }
 
@@ -311,48 +346,72 @@ impl Clients {
         if is_line { PATIENCE_IN_DEMAND } else { PATIENCE }
     }
 
-    /// Writes on for all clients that have room, within the share of one turn.
+    /// Writes on for all clients that have room, within the shares of one turn.
     pub fn serve(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
+        self.end_fetches(scheduler, elsewhere);
         self.write_on(scheduler, elsewhere, now);
         // Some may have made room.
         self.admit(scheduler);
+        self.log_remarks();
+    }
+
+    fn log_remarks(&mut self) {
+        let now = Instant::now();
         for remark in self.remarks.drain(..) {
             match remark {
                 Remark::LoggedIn(text) => log::debug!("{text}"),
                 Remark::Notable(text) => log::info!("{text}"),
                 Remark::Refused(text) => {
-                    if let Some(more) = self.refused.occasion(Instant::now()) {
+                    if let Some(more) = self.refused.occasion(now) {
                         log::warn!("{text}{more}");
                     }
                 }
+                Remark::LoginFailed(peer, text) => {
+                    self.logins
+                        .failed(&peer, text, now)
+                        .iter()
+                        .for_each(|text| log::warn!("{text}"));
+                }
             }
         }
+        self.logins.reports(now).iter().for_each(|line| log::warn!("{line}"));
     }
 
     fn write_on(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
         if self.clients.is_empty() {
             return;
         }
-        let patience = self.patience();
-        let mut slots = self.slots(scheduler);
-        let (mut left, begun) = (SHARE_OF_TURN, Instant::now());
         let is_session = |client: &&Client| matches!(client.task, Task::Session(_));
         self.tally.parallel = self.clients.values().filter(is_session).count() as u64;
-        let later = self.clients.range(self.first..);
-        let order: Vec<usize> =
-            later.chain(self.clients.range(..self.first)).map(|(number, _)| *number).collect();
-        for number in order {
-            self.first = number;
-            if left == 0 || begun.elapsed() > TIME_OF_TURN {
-                return;
-            }
-            let (written, is_over) =
-                self.serve_one(number, (scheduler, elsewhere), (now, begun), patience, &mut slots);
-            left = left.saturating_sub(written);
-            if is_over {
-                self.remove(number);
+        let patience = self.patience();
+        let mut slots = self.slots(scheduler);
+        for (class, place) in Class::ALL.into_iter().zip(0..) {
+            let (share, begun) = (class.share(), Instant::now());
+            let mut left = share.bytes;
+            for number in self.of_class(class, self.first[place]) {
+                self.first[place] = number;
+                if left == 0 || begun.elapsed() > share.time {
+                    break;
+                }
+                let (written, is_over) = self.serve_one(
+                    number,
+                    (scheduler, elsewhere),
+                    (now, begun),
+                    patience,
+                    &mut slots,
+                );
+                left = left.saturating_sub(written);
+                if is_over {
+                    self.remove(number);
+                }
             }
         }
+    }
+
+    /// The clients of a class in the order in which they are served, from one of them on.
+    fn of_class(&self, class: Class, first: usize) -> Vec<usize> {
+        let all = self.clients.range(first..).chain(self.clients.range(..first));
+        all.filter(|(_, client)| client.class() == class).map(|(number, _)| *number).collect()
     }
 
     /// Writes on for one client. Tells how many bytes, and whether its connection is to be closed.
@@ -362,11 +421,11 @@ impl Clients {
         (scheduler, elsewhere): (&Scheduler, &dyn Elsewhere),
         (now, turn): (Timestamp, Instant),
         patience: Duration,
-        slots: &mut usize,
+        slots: &mut Slots,
     ) -> (usize, bool) {
         let client = self.clients.get_mut(&number).expect("it was there a moment ago");
         // No event tells of little room. One that takes a little at a time gets its due at the last moment.
-        if !client.can_go_on() && !client.time_left(patience, turn).is_zero() {
+        if !client.can_go_on(turn) && !client.time_left(patience, turn).is_zero() {
             return (0, false);
         }
         let accounts = &mut self.accounts;
@@ -381,11 +440,11 @@ impl Clients {
             tally: &mut self.tally,
             remarks: &mut self.remarks,
         };
-        let was_answered = client.is_answered();
-        let served = client.serve(&mut around, *slots);
-        match (was_answered, client.is_answered()) {
-            (false, true) => *slots = slots.saturating_sub(1),
-            (true, false) => *slots += 1,
+        let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
+        let served = client.serve(&mut around, *left, &mut self.logins);
+        match (was_long, client.is_writing_long()) {
+            (false, true) => *left = left.saturating_sub(1),
+            (true, false) => *left += 1,
             _ => {}
         }
         let Ok((written, demand)) = served else {
@@ -401,13 +460,20 @@ impl Clients {
 
     /// Whether more can be written for somebody at once.
     pub fn have_room(&self) -> bool {
-        self.clients.values().any(Client::can_go_on)
+        let now = Instant::now();
+        self.clients.values().any(|client| client.can_go_on(now))
     }
 
-    /// How long until a client has run out of time.
+    /// How long until a client has run out of time, or has waited long enough.
     pub fn until_timeout(&self) -> Option<Duration> {
         let (patience, now) = (self.patience(), Instant::now());
-        self.clients.values().map(|client| client.time_left(patience, now)).min()
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let left = self.clients.values().map(|client| {
+            let log_in_at = client.log_in_at().map_or(Duration::MAX, until);
+            client.time_left(patience, now).min(log_in_at)
+        });
+        let fetches = self.fetches.values().map(|(_, end)| until(*end));
+        left.chain(fetches).chain(self.logins.until_report(now)).min()
     }
 }
 
@@ -429,10 +495,4 @@ fn open_control(stream: &Stream) -> io::Result<(Task, String)> {
         }
         _ => Ok((Task::Done, format!("{greeting}{NO_ACCESS}"))),
     }
-}
-
-/// How many dumps that take so much memory may be written at a time.
-fn most_dumps(memory: usize) -> usize {
-    (MEMORY_FOR_DUMPS / (memory + 2 * BUFFERED))
-        .clamp(FEWEST_DUMPS, MOST_CLIENTS + MORE_FOR_CONTROL)
 }

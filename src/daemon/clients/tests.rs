@@ -3,7 +3,10 @@
 use super::client::{HEARD_A_TURN, MOST_SAID, TIME_FOR_ANSWER, TIME_TO_LOG_IN};
 use super::*;
 use crate::config::{Config, Context, Parameters, Zenv};
-use crate::scheduler::Settings;
+use crate::mailq::v2::Chore;
+use crate::mailq::v2::elsewhere::{Waiting, Whereabouts};
+use crate::scheduler::{Event, Order, Settings, Target};
+use crate::spool::{Arrival, Group, HashFolder, SpoolName};
 use mio::Poll;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +32,9 @@ impl World {
         let settings = ClientSettings { started: NOW, with_vertices: true, speak_version_2: false };
         let mut clients =
             Clients::new(settings, Accounts::new(&Parameters::default()), Rc::default());
-        clients.most_dumps = Some((most_dumps, Instant::now() + Duration::from_secs(3600)));
+        let most =
+            Slots { control: most_dumps, long: most_dumps, anonymous: most_dumps.div_ceil(2) };
+        clients.most_slots = Some((most, Instant::now() + Duration::from_secs(3600)));
         let core = Scheduler::new(Settings::default(), config);
         World { poll: Poll::new().expect("a poll"), core, clients }
     }
@@ -70,12 +75,16 @@ impl World {
     }
 
     fn connect(&mut self) -> UnixStream {
+        self.connect_as(Audience::Mailq)
+    }
+
+    fn connect_as(&mut self, audience: Audience) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         ours.set_nonblocking(true).expect("set");
         theirs.set_nonblocking(true).expect("set");
         let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
         let registry = self.poll.registry();
-        let welcomed = self.clients.welcome(stream, Audience::Mailq, registry, Token);
+        let welcomed = self.clients.welcome(stream, audience, registry, Token);
         welcomed.expect("there is room");
         theirs
     }
@@ -97,9 +106,13 @@ fn has_something(stream: &mut UnixStream) -> bool {
 
 #[test]
 fn dumps_of_a_large_queue_are_written_some_at_a_time() {
-    assert_eq!(most_dumps(0), MOST_CLIENTS + MORE_FOR_CONTROL);
-    assert_eq!(most_dumps(4_000_000), 16, "a million vertices for a few hosts");
-    assert_eq!(most_dumps(usize::MAX / 2), FEWEST_DUMPS);
+    let all = |memory| Slots::of_memory(memory).long;
+    assert_eq!(all(2 * BUFFERED), MOST_CLIENTS + MORE_FOR_CONTROL);
+    assert_eq!(all(4_000_000 + 2 * BUFFERED), 16, "a million vertices for a few hosts");
+    assert_eq!(all(usize::MAX / 2), 4);
+    let anonymous = |memory| Slots::of_memory(memory).anonymous;
+    let found = [2 * BUFFERED, 2_000_000, usize::MAX / 2].map(anonymous);
+    assert_eq!(found, [128, 8, 2], "a quarter of the memory");
 
     let mut world = World::new(1);
     let (mut first, mut second) = (world.connect(), world.connect());
@@ -230,25 +243,166 @@ fn strangers_have_little_time_and_make_way() {
     assert!(left(&world, 0) > TIME_TO_LOG_IN, "and has more time");
 }
 
-/// Who has begun an answer that it does not take holds up others for a short time only, and costs no more
-/// than its share.
+/// A client that does not take its long answer holds up other long answers for a short time only, and nothing
+/// that is short.
 #[test]
-fn long_answers_are_written_some_at_a_time() {
+fn long_answers_are_written_some_at_a_time_and_short_ones_at_once() {
     let (mut world, _folder) = World::with_accounts(1, "root:sekret:ALL:\n");
     let (mut first, mut second) = (world.log_in("sekret"), world.log_in("sekret"));
-    // Something is to be found out before there is an answer.
-    assert_eq!(world.ask(&mut first, "SHOW COUNTERS\n"), "+OK until LF.LF\n");
+    // Something is to be found out before there is an answer: addresses of this host.
+    world.core.handle(NOW, Event::Arrived(arrival(7)));
+    assert!(world.ask(&mut first, "SHOW THREAD c h\n").starts_with("+OK until LF.LF\n"));
     assert_eq!(world.clients.take_demands().len(), 1);
-    assert_eq!(world.ask(&mut second, "SHOW SNMP\n"), "", "it is in line");
+    let begun = world.ask(&mut second, "SHOW QUEUE THREADS\n");
+    assert_eq!(begun, "+OK until LF.LF\n", "the text itself is in line");
     assert_eq!(world.clients.patience(), PATIENCE_IN_DEMAND);
-    assert!(!world.clients.have_room(), "nobody can go on, and nobody is tried over and over");
-    world.clients.learn(0, Findings::Host(Default::default()));
+    assert!(!world.clients.have_room(), "no client can go on, and none is tried over and over");
+    let mut third = world.log_in("sekret");
+    let answer = world.ask(&mut third, "SHOW SNMP\n");
+    assert!(answer.starts_with("+OK until LF.LF\nKids: "), "{answer}");
+    world.clients.remove(0);
+    world.serve();
     assert!(world.clients.have_room());
     world.serve();
-    assert!(heard(&mut first).ends_with("\n.\n"));
-    world.serve();
-    assert!(heard(&mut second).starts_with("+OK until LF.LF\nKids: "));
+    assert!(heard(&mut second).ends_with("\n.\n"));
     assert!(!world.clients.have_room());
+}
+
+/// Everything over the control socket is answered, whatever others have asked for and do not take.
+#[test]
+fn control_socket_waits_for_no_dump() {
+    let mut world = World::new(4);
+    (1..=2000).for_each(|number| world.core.handle(NOW, Event::Arrived(arrival(number))));
+    let mut readers: Vec<UnixStream> = (0..MOST_CLIENTS - 1).map(|_| world.connect()).collect();
+    // Their dumps are begun, and they take nothing.
+    (0..20).for_each(|_| world.serve());
+    let dumps = world.clients.clients.values().filter(|client| client.is_answered()).count();
+    assert_eq!(dumps, 2, "of all that are in line");
+    let mut operator = world.connect_as(Audience::Control);
+    let answer = world.ask(&mut operator, "SHOW SNMP\n");
+    assert!(answer.contains("\nKids: "), "{answer}");
+    let answer = world.ask(&mut operator, "SHOW QUEUE THREADS\n");
+    assert!(answer.starts_with("+OK until LF.LF\n"), "{answer}");
+    (0..3).for_each(|_| world.serve());
+    assert!(!world.clients.clients.values().last().expect("it is there").is_in_line());
+    // And a dump that is taken makes way for the next.
+    let is_over = |heard: &str| heard.contains("Kids: ");
+    let mut all = String::new();
+    while !is_over(&all) {
+        let new = heard(&mut readers[0]);
+        all += &new;
+        world.clients.listen(0);
+        world.serve();
+    }
+}
+
+#[test]
+fn shares_of_a_turn_go_to_urgent_clients_first() {
+    assert_eq!(Class::ALL, [Class::Prompt, Class::Long, Class::Anonymous]);
+    let bytes: usize = Class::ALL.iter().map(|class| class.share().bytes).sum();
+    let time: Duration = Class::ALL.iter().map(|class| class.share().time).sum();
+    assert_eq!((bytes, time), (256 * 1024, Duration::from_millis(10)));
+    let anonymous = Class::Anonymous.share();
+    assert!(8 * anonymous.bytes <= bytes && 8 * anonymous.time <= time);
+    let slots = |control, long, anonymous| Slots { control, long, anonymous };
+    for (under_way, left) in [
+        (slots(0, 0, 0), slots(16, 16, 4)),
+        (slots(0, 0, 4), slots(16, 12, 0)),
+        (slots(20, 14, 0), slots(0, 2, 2)),
+        (slots(1, 12, 4), slots(15, 0, 0)),
+    ] {
+        assert_eq!(slots(16, 16, 4).left(under_way), left, "{under_way:?}");
+    }
+}
+
+/// Guesses of one address are slowed down; each counts, in the log a few lines stand for all.
+#[test]
+fn failed_logins_are_slowed_down_and_counted() {
+    let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
+    let digest = "0".repeat(32);
+    let mut answered = 0;
+    let mut guessers: Vec<UnixStream> = (0..20).map(|_| world.connect()).collect();
+    for theirs in &mut guessers {
+        world.serve();
+        heard(theirs);
+        if !world.ask(theirs, &format!("AUTH root {digest}\n")).is_empty() {
+            answered += 1;
+        }
+    }
+    // Three are free, the fourth is checked at once, and a fifth waits for its turn. Those whose turn would be
+    // too late are refused.
+    assert!((4..20).contains(&answered), "{answered}");
+    assert!(world.clients.clients.values().any(|client| client.log_in_at().is_some()));
+    assert!(!world.clients.have_room(), "no client is tried over and over");
+    assert!(world.clients.until_timeout().expect("there are clients") < TIME_TO_LOG_IN);
+    assert!(world.clients.tally.refused_logins >= answered);
+    // The turn of those that wait has come.
+    for client in world.clients.clients.values_mut() {
+        if let Some(conversation) = client.conversation()
+            && conversation.log_in_at.is_some()
+        {
+            conversation.log_in_at = Some(Instant::now());
+        }
+    }
+    while world.clients.have_room() {
+        world.serve();
+    }
+    assert_eq!(world.clients.tally.refused_logins, 20);
+}
+
+/// An order about a message that is being read waits for it, and the loop does not go round meanwhile.
+#[test]
+fn order_waits_for_the_message_that_is_read_for_it() {
+    let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
+    let mut theirs = world.log_in("sekret");
+    let elsewhere = OnDisk(Some(Whereabouts::Read));
+    theirs.write_all(b"KILL MSG 7\n").expect("said");
+    world.clients.listen(0);
+    world.clients.serve(&world.core, &elsewhere, NOW);
+    assert_eq!(world.clients.take_demands(), [(0, Demand::Do(Chore::Load(7)))]);
+    world.clients.await_message(0, 7);
+    for _ in 0..3 {
+        world.clients.serve(&world.core, &elsewhere, NOW);
+        assert!(!world.clients.have_room(), "it waits");
+    }
+    assert!(world.clients.until_timeout().expect("a client") <= TIME_TO_FETCH);
+    world.core.handle(NOW, Event::Arrived(arrival(7)));
+    world.clients.serve(&world.core, &OnDisk(None), NOW);
+    let demands = world.clients.take_demands();
+    let [(0, Demand::Obey { order, .. })] = &demands[..] else { panic!("{demands:?}") };
+    assert_eq!(*order, Order::Delete(vec![Target::whole(7)]));
+}
+
+/// Messages of which all are in the same place.
+struct OnDisk(Option<Whereabouts>);
+
+impl Elsewhere for OnDisk {
+    fn waiting(&self) -> Waiting {
+        Waiting::default()
+    }
+
+    fn whereabouts(&self, _number: u64) -> Option<Whereabouts> {
+        self.0
+    }
+}
+
+fn arrival(number: u64) -> Arrival {
+    Arrival {
+        name: SpoolName::plain(HashFolder::TOP, number),
+        modified: NOW,
+        created: NOW,
+        priority: 5,
+        owes_report: false,
+        leftover: None,
+        turns: Vec::new(),
+        recipients: 1,
+        failed: 0,
+        groups: vec![Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] }],
+        locked: Vec::new(),
+        unread: None,
+        unread_at_most: 0,
+        is_part: false,
+    }
 }
 
 /// Requests that are sent together are answered in order, whatever has to be waited for.

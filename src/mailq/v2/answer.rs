@@ -5,6 +5,7 @@ use super::events::{Feed, Watch};
 use super::selection::Addresses;
 use super::tally::Tally;
 use super::words::Wrong;
+use crate::mailq::acl::Peer;
 use crate::mailq::auth_file::AuthFile;
 use crate::mailq::scram::Secret;
 use crate::scheduler::{Effect, Order, Scheduler};
@@ -55,6 +56,8 @@ pub enum Remark {
     Notable(String),
     /// It was refused: this may come as often as somebody likes.
     Refused(String),
+    /// It has failed to log in, or was not let try: this may come as often, too.
+    LoginFailed(Peer, String),
 }
 
 /// The answer to a request.
@@ -117,7 +120,8 @@ pub enum Chore {
     Reload,
     /// To log as much as this from now on.
     Log(log::LevelFilter),
-    /// To read the message of this number, which is not in memory.
+    /// To read the message of this number, which is not in memory. Done when it is there, or is not to be
+    /// waited for any longer.
     Load(u64),
 }
 
@@ -128,6 +132,11 @@ pub trait Text {
 
     /// Takes what was found out, as [`Step::Needs`] has asked.
     fn learn(&mut self, findings: Findings);
+
+    /// Whether its length or its memory grows with the queue. Only some of these are written at a time.
+    fn is_long(&self) -> bool {
+        false
+    }
 }
 
 /// How far a text is.

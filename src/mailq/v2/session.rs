@@ -27,6 +27,8 @@ pub struct Session {
     has_ended: bool,
     is_over: bool,
     under_way: UnderWay,
+    /// A long answer may not be begun: others come first.
+    must_line_up: bool,
     /// Lines of a text that have no dots in front yet.
     lines: Vec<u8>,
 }
@@ -43,6 +45,8 @@ enum Standing {
 enum UnderWay {
     Nothing,
     Text(Box<dyn Text>),
+    /// A long text that has not been begun.
+    InLine(Box<dyn Text>),
     /// What happens.
     Stream(Rc<Feed>),
     /// A text, when something has been found out.
@@ -92,6 +96,7 @@ impl Session {
             has_ended: false,
             is_over: false,
             under_way: UnderWay::Nothing,
+            must_line_up: false,
             lines: Vec::new(),
         }
     }
@@ -142,6 +147,7 @@ impl Session {
     pub fn is_waiting(&self) -> bool {
         match &self.under_way {
             UnderWay::Inquiry(_) | UnderWay::Pending(_) => true,
+            UnderWay::InLine(_) => self.must_line_up,
             UnderWay::Stream(feed) => !feed.has_something() && !self.ends_stream(),
             _ => false,
         }
@@ -160,6 +166,52 @@ impl Session {
     /// Whether a text is under way: something of any length, that takes memory until it is taken.
     pub fn is_writing(&self) -> bool {
         matches!(self.under_way, UnderWay::Text(_) | UnderWay::Inquiry(_))
+    }
+
+    /// Whether a long text is under way, in line or not.
+    pub fn is_writing_long(&self) -> bool {
+        matches!(&self.under_way, UnderWay::Text(text) | UnderWay::Inquiry(text) if text.is_long())
+    }
+
+    /// Whether a long text waits for others.
+    pub fn is_in_line(&self) -> bool {
+        matches!(self.under_way, UnderWay::InLine(_))
+    }
+
+    /// Whether a long text is to wait before it begins, until this is said to be over. Everything else is
+    /// answered all the same.
+    pub fn line_up(&mut self, must_line_up: bool) {
+        self.must_line_up = must_line_up;
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether the next request is an attempt to log in.
+    pub fn is_about_to_log_in(&self) -> bool {
+        let Standing::Stranger(stranger) = &self.standing else {
+            return false;
+        };
+        let Some(end) = self.next_line_end().filter(|_| !self.is_answering()) else {
+            return false;
+        };
+        stranger.takes_for_login(&cleaned(&self.heard[..end]))
+    }
+
+    /// Refuses the attempt to log in that is the next request, unread, and ends the session.
+    pub fn refuse_login(&mut self, around: &mut Surroundings<'_>, seconds: u64, out: &mut Vec<u8>) {
+        self.next_line();
+        self.is_over = true;
+        around.tally.requests += 1;
+        around.tally.auth += 1;
+        around.tally.refused_logins += 1;
+        let text = format!("MAILQ: a login of {} is not checked: too many have failed", self.peer);
+        around.remarks.push(Remark::LoginFailed(self.peer, text));
+        let answer =
+            format!("-TOO MANY FAILED LOGINS FROM YOUR ADDRESS; TRY AGAIN IN {seconds} S\n");
+        out.extend_from_slice(answer.as_bytes());
     }
 
     /// Whether something is being done for the client.
@@ -209,6 +261,7 @@ impl Session {
             let may_begin = !std::mem::replace(&mut has_begun, true) && self.has_request();
             let step = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
                 UnderWay::Text(text) => self.write_text(text, around, out),
+                UnderWay::InLine(text) if !self.must_line_up => self.write_text(text, around, out),
                 UnderWay::Deed(doing) => self.go_on_with(doing, around, out),
                 UnderWay::Stream(feed) => self.tell_on(feed, out, enough),
                 UnderWay::Nothing if may_begin => {
@@ -382,7 +435,10 @@ impl Session {
                 Reply::Text(text) => {
                     out.extend_from_slice(UNTIL_DOT.as_bytes());
                     out.push(b'\n');
-                    self.under_way = UnderWay::Text(text);
+                    self.under_way = match text.is_long() {
+                        true => UnderWay::InLine(text),
+                        false => UnderWay::Text(text),
+                    };
                 }
                 Reply::Wrong(wrong) => {
                     out.extend_from_slice(format!("-{}\n", wrong.what).as_bytes());
@@ -413,11 +469,17 @@ impl Session {
     /// long.
     fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.next_line_end()?;
-        let mut line: Vec<u8> = self.heard.drain(..=end).take(end).collect();
-        line.retain(|byte| *byte != b'\r');
-        line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
+        let line = cleaned(&self.heard[..end]);
+        self.heard.drain(..=end);
         Some(line)
     }
+}
+
+/// A request without CR, up to the first NUL.
+fn cleaned(line: &[u8]) -> Vec<u8> {
+    let mut line: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\r').collect();
+    line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
+    line
 }
 
 /// Tells those who want to know that somebody has ordered something.

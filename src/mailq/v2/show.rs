@@ -17,6 +17,10 @@ impl Text for Report {
     }
 
     fn learn(&mut self, _findings: Findings) {}
+
+    fn is_long(&self) -> bool {
+        self.0.is_long()
+    }
 }
 
 fn report(form: Form) -> Reply {

@@ -101,6 +101,10 @@ impl Text for ThreadText {
             self.known = asked.into_iter().zip(addresses).collect();
         }
     }
+
+    fn is_long(&self) -> bool {
+        true
+    }
 }
 
 impl Current {

@@ -52,6 +52,11 @@ impl Stranger {
         self.failures >= MOST_FAILURES
     }
 
+    /// Whether a line is the beginning of an attempt to log in.
+    pub fn takes_for_login(&self, line: &[u8]) -> bool {
+        self.exchange.is_none() && matches!(Words::of(line).verb, b"AUTH" | b"AUTH2")
+    }
+
     /// Answers a line.
     pub fn answer(
         &mut self,
@@ -151,7 +156,7 @@ impl Stranger {
         self.failures += 1;
         around.tally.refused_logins += 1;
         let text = format!("MAILQ: a login of {} as {:?} has failed", self.peer, shown(user));
-        around.remarks.push(Remark::Refused(text));
+        around.remarks.push(Remark::LoginFailed(self.peer, text));
     }
 }
 

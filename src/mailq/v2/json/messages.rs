@@ -128,4 +128,8 @@ impl Text for MessagesText {
     fn learn(&mut self, findings: Findings) {
         self.search.learn(findings);
     }
+
+    fn is_long(&self) -> bool {
+        true
+    }
 }

@@ -230,4 +230,8 @@ impl Text for ThreadsText {
     }
 
     fn learn(&mut self, _findings: Findings) {}
+
+    fn is_long(&self) -> bool {
+        true
+    }
 }
