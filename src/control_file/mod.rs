@@ -89,6 +89,8 @@ pub struct ControlFile {
     pub recipients: Vec<Recipient>,
     /// `m` blocks, in file order.
     pub headers: Vec<HeaderBlock>,
+    /// Offset of the `m` or `M` block that no empty line ends before the end of the file.
+    pub block_without_end: Option<u32>,
     /// `d` lines, in file order.
     pub diagnostics: Vec<DiagnosticLine>,
     /// Lines nobody can deliver, but that must not be lost: `X` alternatives, and recipients that
@@ -140,8 +142,6 @@ pub struct HeaderBlock {
     pub offset: u32,
     /// The headers, last line end included, without the empty line that ends the block.
     pub text: Span,
-    /// The file ended before the block did.
-    pub truncated: bool,
 }
 
 /// A `d` line: a diagnostic that is, or was, owed to the sender.

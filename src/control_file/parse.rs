@@ -41,8 +41,6 @@ struct Line {
     offset: usize,
     /// Where the value ends: before the line end, or behind the last header of a block.
     end: usize,
-    /// The file ended before the block did.
-    truncated: bool,
 }
 
 impl Line {
@@ -100,6 +98,7 @@ impl Reader {
                 senders: Vec::new(),
                 recipients: Vec::new(),
                 headers: Vec::new(),
+                block_without_end: None,
                 diagnostics: Vec::new(),
                 undeliverable: Vec::new(),
             },
@@ -118,12 +117,15 @@ impl Reader {
             let block = memmem::find(&text[offset + 1..], b"\n\n").map(|at| offset + 1 + at);
             let end = block.map_or(text.len(), |at| at + 1);
             self.position = block.map_or(text.len(), |at| at + 2);
-            return Some(Line { id, tag: b'\n', offset, end, truncated: block.is_none() });
+            if block.is_none() {
+                self.file.block_without_end = Some(offset as u32);
+            }
+            return Some(Line { id, tag: b'\n', offset, end });
         }
         let end = memchr(b'\n', &text[offset..]).map_or(text.len(), |at| offset + at);
         let tag = if offset + 1 < end { text[offset + 1] } else { b'\n' };
         self.position = end + 1;
-        Some(Line { id, tag, offset, end, truncated: false })
+        Some(Line { id, tag, offset, end })
     }
 
     fn take_field(&mut self, line: Line) -> Result<(), ControlFileError> {
@@ -262,11 +264,7 @@ impl Reader {
 
     fn take_headers(&mut self, line: Line) {
         let index = self.file.headers.len() as u32;
-        self.file.headers.push(HeaderBlock {
-            offset: line.offset as u32,
-            text: line.value(),
-            truncated: line.truncated,
-        });
+        self.file.headers.push(HeaderBlock { offset: line.offset as u32, text: line.value() });
         for recipient in &mut self.file.recipients[self.with_headers..] {
             recipient.headers = Some(index);
         }

@@ -289,6 +289,7 @@ impl Disk {
         }
         let text = on_disk.text().clone();
         let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
+        read::check_headers(&file).map_err(Problem::Malformed)?;
         let received = files.check_message(name, &file).map_err(Problem::Malformed)?;
         let is_dead = |field| owner_among(field, &is_alive) == LockOwner::Dead;
         let received = received.unwrap_or(files.changed);

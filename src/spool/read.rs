@@ -354,6 +354,7 @@ fn examine_parts(
             NoPart::Malformed(error) => Problem::Malformed(error),
         })?;
         let mut file = part.file;
+        check_headers(&file).map_err(Problem::Malformed)?;
         if all.is_none() {
             received = check_message(spool, name, &file)?;
         }
@@ -396,6 +397,7 @@ fn parse_and_clear(
 ) -> Result<(ControlFile, Option<Timestamp>), Problem> {
     let path = spool.control_file(name);
     let mut file = control_file::parse(contents(&path, look)?).map_err(Problem::Malformed)?;
+    check_headers(&file).map_err(Problem::Malformed)?;
     let received = check_message(spool, name, &file)?;
     clear_dead_locks(&path, (name, received.unwrap_or(look.changed)), &mut file, tell)?;
     Ok((file, received))
@@ -422,6 +424,14 @@ pub(crate) fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), Con
             Err(error_in_name(file, format!("the i line says {shown}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// Agents refuse a file whose headers have no end; what follows them may be missing, too.
+pub(crate) fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
+    match file.block_without_end {
+        Some(offset) => Err(ControlFileError::new(offset as usize, "the headers have no end")),
+        None => Ok(()),
     }
 }
 

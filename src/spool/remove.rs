@@ -24,11 +24,16 @@ pub enum Reason {
 }
 
 impl Reason {
-    fn suffix(self) -> &'static str {
+    /// What the names of its files begin with: the cron job of the original deletes `postman/[0-9]*`.
+    fn prefix(self) -> &'static str {
         match self {
             Reason::OwedReport => "owed-report",
             Reason::Malformed => "malformed",
         }
+    }
+
+    fn name_of(self, name: &SpoolName) -> String {
+        format!("{}:{}", self.prefix(), name.base())
     }
 }
 
@@ -63,15 +68,16 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     control_file::contents(&mut file, size)
 }
 
-/// Moves both files of a message to `postman/`, as `<name>:<reason>` (the control file) and
-/// `<name>:<reason>:message`. Returns where the control file is now.
+/// Moves both files of a message to `postman/`, as `<reason>:<name>` (the control file) and
+/// `<reason>:<name>:message`. Returns where the control file is now. The time of the message file's last
+/// change, which is that of its arrival, stays.
 ///
 /// The message gets its second name before the control file moves, and loses the first one after:
 /// a crash in between leaves a message in the queue as it was, or a needless second name.
 pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let postman = spool.postman();
     folder::make(&postman, folder::OURS)?;
-    let wanted = postman.join(format!("{}:{}", name.base(), reason.suffix()));
+    let wanted = postman.join(reason.name_of(name));
     let original = spool.message_file(name);
     let (control, message) = free_names(&wanted)
         .map(|control| (control.clone(), message_of(control)))
@@ -93,7 +99,7 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
 /// Hides a control file from all scans where it is, for when it cannot be moved to `postman/`.
 pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let control = spool.control_file(name);
-    let hidden = control.with_file_name(format!(".{}:{}", name.base(), reason.suffix()));
+    let hidden = control.with_file_name(format!(".{}", reason.name_of(name)));
     let hidden = free_names(&hidden).next().expect("numbers do not end");
     fs::rename(&control, &hidden)?;
     Ok(hidden)
@@ -123,5 +129,33 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+    use std::time::{Duration, SystemTime};
+
+    /// The original's cron job deletes what begins with a digit in `postman/` and is a week old.
+    #[test]
+    fn file_moved_aside_keeps_its_time_under_a_name_without_leading_digit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
+        let arrival = SystemTime::now() - Duration::from_secs(30 * 86_400);
+        for path in [spool.control_file(&name), spool.message_file(&name)] {
+            fs::write(&path, "x").expect("written");
+            let file = File::options().write(true).open(&path).expect("opened");
+            file.set_modified(arrival).expect("set");
+        }
+        let control = move_aside(&spool, &name, Reason::OwedReport).expect("moved");
+        assert_eq!(control, spool.postman().join("owed-report:4711"));
+        for path in [control.clone(), message_of(control)] {
+            let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
+            assert_eq!(modified.expect("a time"), arrival, "{}", path.display());
+        }
     }
 }

@@ -101,13 +101,13 @@ fn what_the_original_deletes_is_moved_aside() {
             ("two lines", Deleted, "@ 0x00000007\no 40\n".to_string()),
         ],
         expect![[r#"
-            unknown format bit (Deleted): refused: offset 0: unknown format bits in 0x00000008; postman/1:malformed postman/1:malformed:message
-            no i line (Deleted): refused: offset 0: no i line; postman/1:malformed postman/1:malformed:message
+            unknown format bit (Deleted): refused: offset 0: unknown format bits in 0x00000008; postman/malformed:1 postman/malformed:1:message
+            no i line (Deleted): refused: offset 0: no i line; postman/malformed:1 postman/malformed:1:message
             no l line (Deleted): loaded c/a.test [54]; queue/1 transport/1
-            no message file (Deleted): refused: offset 13: there is no message file; postman/1:malformed
-            the i line names another file (Deleted): refused: offset 13: the i line says 9999; postman/1:malformed postman/1:malformed:message
-            an empty file (Deleted): refused: offset 0: the file is empty; postman/1:malformed postman/1:malformed:message
-            two lines (Deleted): refused: offset 0: no i line; postman/1:malformed postman/1:malformed:message
+            no message file (Deleted): refused: offset 13: there is no message file; postman/malformed:1
+            the i line names another file (Deleted): refused: offset 13: the i line says 9999; postman/malformed:1 postman/malformed:1:message
+            an empty file (Deleted): refused: offset 0: the file is empty; postman/malformed:1 postman/malformed:1:message
+            two lines (Deleted): refused: offset 0: no i line; postman/malformed:1 postman/malformed:1:message
         "#]],
     );
 }
@@ -123,9 +123,9 @@ fn what_the_original_takes_for_finished_is_kept() {
             ("all delivered", Removed, with("r  ", "r+ ")),
         ],
         expect![[r#"
-            no recipient (Removed): refused: offset 0: no recipient; postman/1:malformed postman/1:malformed:message
-            only an alternative (Removed): refused: offset 67: an X line; postman/1:malformed postman/1:malformed:message
-            only a disabled recipient (Removed): refused: offset 67: recipient has an unknown tag; postman/1:malformed postman/1:malformed:message
+            no recipient (Removed): refused: offset 0: no recipient; postman/malformed:1 postman/malformed:1:message
+            only an alternative (Removed): refused: offset 67: an X line; postman/malformed:1 postman/malformed:1:message
+            only a disabled recipient (Removed): refused: offset 67: recipient has an unknown tag; postman/malformed:1 postman/malformed:1:message
             all delivered (Removed): loaded ; queue/1 transport/1
         "#]],
     );
@@ -150,7 +150,7 @@ fn what_the_original_takes_is_taken() {
                 Loaded,
                 with(recipient, &format!("{recipient}X 1 c b.test u1@x 0\n")),
             ),
-            // The only one that we do not take: the original calls the host 0.
+            // What we do not take: agents refuse headers without an end, and the original calls the host 0.
             ("no user", Loaded, with("c a.test u1@x 0", "c 0")),
         ],
         expect![[r#"
@@ -159,12 +159,12 @@ fn what_the_original_takes_is_taken() {
             no o line (Loaded): loaded c/a.test [62]; queue/1 transport/1
             unknown letters (Loaded): loaded c/a.test [77]; queue/1 transport/1
             no header block (Loaded): loaded c/a.test [67]; queue/1 transport/1
-            no end of the header block (Loaded): loaded c/a.test [67]; queue/1 transport/1
+            no end of the header block (Loaded): refused: offset 95: the headers have no end; postman/malformed:1 postman/malformed:1:message
             no columns (Loaded): loaded c/a.test [54]; queue/1 transport/1
             capitals (Loaded): loaded c/a.test [67]; queue/1 transport/1
             a host in quotes (Loaded): loaded c/"a b.test" [67]; queue/1 transport/1
             an alternative, too (Loaded): loaded c/a.test [67], and lines nobody delivers; queue/1 transport/1
-            no user (Loaded): refused: offset 67: recipient has no user; postman/1:malformed postman/1:malformed:message
+            no user (Loaded): refused: offset 67: recipient has no user; postman/malformed:1 postman/malformed:1:message
         "#]],
     );
 }

@@ -21,7 +21,7 @@ fn control_file_of(size: usize, name: &str, recipients: &[&str]) -> String {
 
 /// The failure was noted, and is where somebody sees it.
 fn assert_noted(site: &Site, name: &str) {
-    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
     assert!(control.contains("\nr-          c "), "{control}");
     let notes: Vec<&str> = control.lines().filter(|line| line.starts_with('d')).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
@@ -129,10 +129,10 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
     until("no control file is left", || site.files("transport").is_empty());
     let postman = site.files("postman");
     for name in ["101", "102"] {
-        assert!(postman.contains(&format!("{name}:owed-report")), "{name}: {postman:?}");
-        let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+        assert!(postman.contains(&format!("owed-report:{name}")), "{name}: {postman:?}");
+        let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
         assert!(control.contains("\nr-          c a.test u "), "{control}");
-        let message = site.read(&format!("postoffice/postman/{name}:owed-report:message"));
+        let message = site.read(&format!("postoffice/postman/owed-report:{name}:message"));
         assert!(message.contains("This is the body."), "{message}");
     }
     drop(disk);

@@ -44,9 +44,9 @@ fn spoilt() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 fn until_aside(site: &Site, name: &str, control: &[u8]) {
     until(&format!("{name} is moved aside"), || {
         !site.files("transport").contains(&name.to_string())
-            && site.files("postman").contains(&format!("{name}:malformed"))
+            && site.files("postman").contains(&format!("malformed:{name}"))
     });
-    let aside = fs::read(site.path(&format!("postoffice/postman/{name}:malformed")));
+    let aside = fs::read(site.path(&format!("postoffice/postman/malformed:{name}")));
     assert_eq!(aside.expect("readable"), control, "{name}");
 }
 
@@ -61,14 +61,14 @@ fn spoilt_files_are_moved_aside_with_their_messages() {
     let daemon = site.start();
     for (name, control, reason) in &all {
         until_aside(&site, name, control);
-        let message = site.read(&format!("postoffice/postman/{name}:malformed:message"));
+        let message = site.read(&format!("postoffice/postman/malformed:{name}:message"));
         assert!(message.contains("This is the body."), "{name}: {message}");
         let begin = format!("{name}: malformed control file, ");
         until("the log says so", || site.logged(&begin) == 1);
         let log = site.log();
         let line = log.lines().find(|line| line.contains(&begin)).expect("counted");
         assert!(line.contains(reason) && line.contains("offset "), "{line}");
-        assert!(line.contains(&format!("postman/{name}:malformed")), "{line}");
+        assert!(line.contains(&format!("postman/malformed:{name}")), "{line}");
     }
     site.until_empty();
     assert_eq!(site.events().count("count"), 1, "the good one was delivered");
@@ -78,7 +78,7 @@ fn spoilt_files_are_moved_aside_with_their_messages() {
     site.put_file("101", b"");
     site.notify("NEW 101");
     until("it is moved aside, too", || {
-        site.files("postman").contains(&"101:malformed.2".to_string())
+        site.files("postman").contains(&"malformed:101.2".to_string())
     });
     assert_eq!(site.files("postman").len(), 2 * all.len() + 2);
 }
@@ -104,7 +104,7 @@ fn one_bad_recipient_does_not_stand_in_the_way_of_others() {
         let line =
             log.lines().find(|line| line.contains(&format!("S{name}")) && line.contains("deliver"));
         assert!(line.is_some_and(|line| line.contains("offset 54: recipient ") && line.contains(reason)), "{log}");
-        let kept = site.read(&format!("postoffice/postman/{name}:owed-report"));
+        let kept = site.read(&format!("postoffice/postman/owed-report:{name}"));
         assert!(kept.contains("r+          c a.test v 0"), "{kept}");
     }
 }
@@ -125,9 +125,9 @@ fn a_message_that_is_no_file_or_is_missing_makes_the_control_file_useless() {
         assert_eq!(site.logged(&format!("{name}: malformed control file, offset 13: {reason}")), 1);
     }
     daemon.scan();
-    assert_eq!(site.files("postman"), ["201:malformed"]);
+    assert_eq!(site.files("postman"), ["malformed:201"]);
     // A folder cannot go with its control file, which is hidden where it is.
-    assert_eq!(site.files("transport"), [".202:malformed"]);
+    assert_eq!(site.files("transport"), [".malformed:202"]);
     assert!(queue.join("202").is_dir(), "what is in the queue stays");
     assert_eq!(site.logged("malformed"), 2, "{}", site.log());
     assert_eq!(site.events().0.len(), 0);
@@ -172,7 +172,7 @@ fn a_file_of_an_absurd_size_is_not_read() {
     for name in ["221", "222"] {
         let reason = "malformed control file, offset 0: the file is larger than 256 MiB";
         until("the log says so", || site.logged(&format!("{name}: {reason}")) == 1);
-        assert!(site.files("postman").contains(&format!("{name}:malformed:message")));
+        assert!(site.files("postman").contains(&format!("malformed:{name}:message")));
     }
     site.until_empty();
     daemon.assert_runs();
@@ -216,7 +216,7 @@ fn where_nothing_can_be_moved_aside_the_file_is_hidden() {
     let daemon = site.start();
     until("all are hidden", || site.files("transport").iter().all(|name| name.starts_with('.')));
     for (name, control, _) in &spoilt {
-        let hidden = site.path(&format!("postoffice/transport/.{name}:malformed"));
+        let hidden = site.path(&format!("postoffice/transport/.malformed:{name}"));
         assert_eq!(&fs::read(hidden).expect("hidden"), control, "{name}");
         assert_eq!(site.logged(&format!("{name}: malformed control file, ")), 1);
     }
@@ -292,8 +292,8 @@ fn what_cannot_even_be_hidden_stays_and_is_not_read_for_ever() {
     };
     // The file was hidden when the scheduler came; now it is there again, in a closed folder.
     let folder = site.path("postoffice/transport/A");
-    until("it is hidden", || folder.join(".501:malformed").exists());
-    fs::rename(folder.join(".501:malformed"), folder.join("501")).expect("back again");
+    until("it is hidden", || folder.join(".malformed:501").exists());
+    fs::rename(folder.join(".malformed:501"), folder.join("501")).expect("back again");
     if is_root() {
         for name in ["A", "A/501"] {
             let path = site.path("postoffice/transport").join(name);
@@ -321,12 +321,12 @@ fn what_a_crash_has_left_in_postman_is_no_obstacle() {
     let site = Site::new(COUNT);
     site.put_file("601", b"");
     let message = site.path("postoffice/queue/601");
-    fs::hard_link(&message, site.path("postoffice/postman/601:malformed:message")).expect("a link");
+    fs::hard_link(&message, site.path("postoffice/postman/malformed:601:message")).expect("a link");
     let _daemon = site.start();
     site.until_empty();
     let postman = site.files("postman");
     let aside = postman.iter().find(|name| {
-        name.starts_with("601:malformed") && postman.contains(&format!("{name}:message"))
+        name.starts_with("malformed:601") && postman.contains(&format!("{name}:message"))
     });
     let aside = aside.unwrap_or_else(|| panic!("no pair: {postman:?}"));
     assert_eq!(site.read(&format!("postoffice/postman/{aside}")), "");

@@ -192,9 +192,9 @@ fn mail_is_given_up() {
     assert!(note.contains("was given up by"), "{note}");
     assert_eq!(client.foreseen(&format!("EXPIRE id={name}"))["recipients"], 1);
     until("it is where somebody sees it", || {
-        site.files("postman").contains(&format!("{name}:owed-report"))
+        site.files("postman").contains(&format!("owed-report:{name}"))
     });
-    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
     assert_eq!(control.lines().filter(|line| line.starts_with("r-")).count(), 2, "{control}");
     assert_eq!(control.lines().filter(|line| line.starts_with('d')).count(), 2, "{control}");
     assert!(transport(&other).contains("\nr  "), "nothing has become of the other one");

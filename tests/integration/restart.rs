@@ -225,7 +225,7 @@ fn kills_while_files_are_moved_aside_lose_nothing() {
     assert!(kills > 3, "too few kills to mean anything: {kills}");
     let (postman, transport) = (site.files("postman"), site.files("transport"));
     for number in numbers {
-        let aside = format!("{number}:malformed");
+        let aside = format!("malformed:{number}");
         // The remains of a kill may have been in its way; then it has another name, or is hidden.
         let is_it = |name: &&String| name.starts_with(&aside) && !name.ends_with(":message");
         let (control, message) = match postman.iter().find(is_it) {

@@ -134,7 +134,7 @@ fn the_expired_are_noted_and_kept_for_the_postmaster() {
     let name = site.put(&["c a.test deferred!1", "c b.test 2"]);
     let never = site.put(&["c d.test deferred!3 | NOTIFY=NEVER"]);
     until("they have left", || site.is_empty());
-    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
     assert!(control.contains("\nr-          c a.test deferred!1 "), "{control}");
     assert!(control.contains("\nr+          c b.test 2 "), "{control}");
     let notes: Vec<&str> = control.lines().filter(|line| line.starts_with("d ")).collect();
@@ -146,7 +146,7 @@ fn the_expired_are_noted_and_kept_for_the_postmaster() {
         notes[0].contains("expired after ") && notes[0].contains("problem was:\ras told: deferred")
     );
     assert!(
-        site.read(&format!("postoffice/postman/{name}:owed-report:message")).contains("This is")
+        site.read(&format!("postoffice/postman/owed-report:{name}:message")).contains("This is")
     );
     assert_eq!(site.files("postman").len(), 2, "{never} is owed nothing");
     let statistics = site.read("statistics");
@@ -175,7 +175,7 @@ fn the_untried_expire_later() {
     let age: i64 = statistics.split(' ').nth(2).expect("a time").parse().expect("seconds");
     assert!((3..12).contains(&age), "{statistics}");
     until("it has left", || !site.files("transport").contains(&name.path()));
-    let control = site.read(&format!("postoffice/postman/{name}:owed-report"));
+    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
     assert!(control.contains("\texpired after "), "{control}");
     // Without expiry2, it is a day.
     assert_eq!(site.files("transport"), [other.path()]);

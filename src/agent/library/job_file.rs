@@ -186,7 +186,7 @@ fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
 
 /// Every recipient needs a whole block of headers behind it.
 fn is_truncated(control: &ControlFile) -> bool {
-    control.headers.iter().any(|block| block.truncated)
+    control.block_without_end.is_some()
         || control.recipients.iter().any(|recipient| recipient.headers.is_none())
 }
 

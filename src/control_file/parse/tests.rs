@@ -111,14 +111,14 @@ fn header_blocks_end_at_the_first_empty_line_or_the_end() {
     let start = "i 1\nl x\ns l - a 0\nr           c h u1 0\nm\n";
     let whole = file(&format!("{start}A: 1\n\tmore\n\nd 1:2:3::4\t\t\n"));
     assert_eq!(whole.get(whole.headers[0].text), b"A: 1\n\tmore\n");
-    assert!(!whole.headers[0].truncated);
+    assert_eq!(whole.block_without_end, None);
     assert_eq!(whole.diagnostics.len(), 1);
     let empty = file(&format!("{start}\nd 1:2:3::4\t\t\n"));
     assert_eq!(empty.get(empty.headers[0].text), b"");
     assert_eq!(empty.diagnostics.len(), 1);
     let cut = file(&format!("{start}A: 1\n\tmore"));
     assert_eq!(cut.get(cut.headers[0].text), b"A: 1\n\tmore");
-    assert!(cut.headers[0].truncated);
+    assert_eq!(cut.block_without_end, Some(cut.headers[0].offset));
 }
 
 #[test]
