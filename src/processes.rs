@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// How far a process' start, known in clock ticks and whole seconds, may be from the truth.
@@ -102,6 +102,19 @@ fn boot_time() -> Option<Timestamp> {
 
 fn earliest(known: &AtomicI64, seconds: i64) -> i64 {
     known.fetch_min(seconds, Ordering::Relaxed).min(seconds)
+}
+
+/// The pid of the scheduler that ran on the spool before; 0 is unknown.
+static FORMER_SCHEDULER: AtomicU32 = AtomicU32::new(0);
+
+/// Makes note of the scheduler that ran on the spool before. Nothing was delivered under its locks.
+pub fn remember_former_scheduler(pid: u32) {
+    FORMER_SCHEDULER.store(pid, Ordering::Relaxed);
+}
+
+/// The scheduler that ran on the spool before, if its pid is known.
+pub fn former_scheduler() -> Option<u32> {
+    Some(FORMER_SCHEDULER.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
 }
 
 #[cfg(test)]

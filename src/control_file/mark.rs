@@ -73,6 +73,39 @@ pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::
     Ok(Tag::Pending)
 }
 
+/// Writes a final tag to the recipient at `offset`, which had the tag `was` and `lock` in its pid column when
+/// it was read, and blanks the column. Returns the tag that the line has now: if it is not as it was then,
+/// another process has changed it, and nothing is written. Where there is no pid column, only the tag is
+/// written.
+pub fn finish(
+    file: &impl FileExt,
+    offset: u32,
+    was: Tag,
+    lock: Option<PidField>,
+    tag: Tag,
+) -> io::Result<Tag> {
+    let position = u64::from(offset) + 1;
+    let mut found = [0; 1 + PidField::WIDTH];
+    file.read_exact_at(&mut found, position)?;
+    let is_same_lock = was != Tag::Locked || lock.is_none_or(|lock| found[1..] == lock.0);
+    if found[0] != was.byte() || !is_same_lock {
+        return Ok(Tag::from_byte(found[0]));
+    }
+    let has_column = has_pid_column(found[1]) || (was == Tag::Locked && lock.is_some());
+    found = [b' '; 1 + PidField::WIDTH];
+    found[0] = tag.byte();
+    file.write_all_at(if has_column { &found } else { &found[..1] }, position)?;
+    Ok(tag)
+}
+
+/// The tag of the line at `offset`, and what is in the pid column, if there is one.
+pub fn read_tag(file: &impl FileExt, offset: u32) -> io::Result<(Tag, PidField)> {
+    let mut found = [0; 1 + PidField::WIDTH];
+    file.read_exact_at(&mut found, u64::from(offset) + 1)?;
+    let [tag, lock @ ..] = found;
+    Ok((Tag::from_byte(tag), PidField(lock)))
+}
+
 /// Appends whole lines to a control file, and returns only when they are on disk.
 ///
 /// One `write`, as agents append too. If it fails or falls short (a full disk), or the lines cannot be

@@ -48,6 +48,7 @@ mod spool_lock;
 mod start;
 mod status_log;
 mod tokens;
+mod unfinished;
 mod watched;
 
 pub use options::Options;

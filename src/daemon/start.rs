@@ -18,7 +18,7 @@ use super::spool_lock::{Patience, SpoolLock};
 use super::status_log::{self, StatusLog};
 use super::tokens::Source;
 use super::watched::Watched;
-use super::{Daemon, account_names, check, quick_start, signals};
+use super::{Daemon, account_names, check, quick_start, signals, unfinished};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
 use crate::mailq::v2::events::Watch;
 use crate::processes;
@@ -228,6 +228,7 @@ impl Plan {
             true => Some(sys::daemonize().map_err(failed("cannot become a daemon"))?),
             false => None,
         };
+        unfinished::remember_former_scheduler(&self.spool);
         let began = Instant::now();
         let (lock_file, pid_file) = (self.spool.lock_file(), self.spool.pid_file());
         let mut waited_for = None;
@@ -260,6 +261,9 @@ impl Plan {
             log::info!("{line}: it took {:.1} s", began.elapsed().as_secs_f64());
         }
         limits.complaints.iter().for_each(|complaint| log::warn!("{complaint}"));
+        unfinished::finish_removals(&self.spool);
+        unfinished::finish_outbox(&self.spool, self.level)
+            .map_err(|error| at(&self.spool.outbox(), error))?;
         let journal = Journal::open(self.spool.orders_file(), Timestamp::now());
         let orders = journal.orders();
         let mut daemon = self

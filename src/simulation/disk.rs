@@ -4,23 +4,30 @@
 //! Of each number there is one message at a time, wherever its two files are.
 
 use super::memory_file::MemoryFile;
+use super::outbox::{Boxed, OpenFile, OpenOutbox, Steps};
 use super::parsed::ParsedFiles;
 use crate::agent::library::parsed::Parsed;
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use crate::scheduler::change::Change;
 use crate::scheduler::standing::{Standing, StandingOrders};
 use crate::scheduler::{Note, OrderTicket};
+use crate::spool::ending::Locker;
 use crate::spool::note::{self, Remark};
+use crate::spool::outbox::{self, Identity};
 use crate::spool::read::{self, Found};
 use crate::spool::remove;
 use crate::spool::{
     Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, SpoolName, owner_among,
 };
 use crate::time::Timestamp;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
+
+/// The pid of all schedulers. No agent has it.
+const SCHEDULER: u32 = 998;
 
 /// How a disk fails. Changes of tags in place never do: they need no room.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +48,9 @@ pub struct Disk {
     orders: StandingOrders,
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<Change>,
+    outbox: RefCell<Boxed>,
+    /// The message that was being removed when the scheduler was killed.
+    removal: Option<u64>,
     /// How it fails now.
     pub faults: DiskFaults,
     serial: u64,
@@ -68,6 +78,15 @@ enum Problem {
     Gone,
     Failed(io::Error),
     Malformed(ControlFileError),
+}
+
+/// Who holds a lock. Those of the scheduler itself count while it has the message in memory.
+fn owner(field: PidField, is_loaded: bool, is_alive: impl Fn(u32) -> bool) -> LockOwner {
+    match field.pid() {
+        Some(SCHEDULER) if is_loaded => LockOwner::Alive(SCHEDULER),
+        Some(SCHEDULER) => LockOwner::FormerScheduler,
+        _ => owner_among(field, is_alive),
+    }
 }
 
 impl Files {
@@ -129,6 +148,8 @@ impl Disk {
             postman: Vec::new(),
             orders: StandingOrders::default(),
             unstored: Vec::new(),
+            outbox: RefCell::default(),
+            removal: None,
             faults: DiskFaults::default(),
             serial: 0,
             doubts: Vec::new(),
@@ -205,7 +226,7 @@ impl Disk {
             Ok(name) => name,
             Err(error) => return Found::Failed(error),
         };
-        match self.parse(&name, is_alive) {
+        match self.parse(&name, false, is_alive) {
             Ok((file, mut arrival)) => {
                 if let Some(at_most) = at_most {
                     arrival.cut(Portion { from: 0, at_most });
@@ -223,7 +244,7 @@ impl Disk {
         portion: Option<Portion>,
         is_alive: impl Fn(u32) -> bool,
     ) -> Found {
-        match self.parse(name, is_alive) {
+        match self.parse(name, true, is_alive) {
             Ok((_, mut arrival)) => {
                 portion.into_iter().for_each(|portion| arrival.cut(portion));
                 Found::Arrival(arrival)
@@ -279,6 +300,7 @@ impl Disk {
     fn parse(
         &mut self,
         name: &SpoolName,
+        is_loaded: bool,
         is_alive: impl Fn(u32) -> bool,
     ) -> Result<(ControlFile, Arrival), Problem> {
         let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
@@ -291,11 +313,11 @@ impl Disk {
         let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
         read::check_headers(&file).map_err(Problem::Malformed)?;
         let received = files.check_message(name, &file).map_err(Problem::Malformed)?;
-        let is_dead = |field| owner_among(field, &is_alive) == LockOwner::Dead;
+        let owner = |field| owner(field, is_loaded, &is_alive);
         let received = received.unwrap_or(files.changed);
         let (doubts, serial) = (&mut self.doubts, on_disk.serial());
         let tell = &mut |doubt: &Doubt| note_doubt(doubts, serial, doubt);
-        read::unlock_dead(&**on_disk, (name, received), &mut file, is_dead, tell)
+        read::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)
             .map_err(Problem::Failed)?;
         let arrival = Arrival::new(name.clone(), &file, received, files.changed);
         Ok((file, arrival))
@@ -324,13 +346,27 @@ impl Disk {
         Ok(())
     }
 
-    /// Appends diagnostics, as `spool::note::write` does. Returns the control file, and whether there
-    /// were any lines.
-    pub fn note(&mut self, note: &Note) -> io::Result<(Rc<MemoryFile>, bool)> {
-        self.fails()?;
+    /// Carries a note out, as `spool::note::write` does. Returns the control file, and whether there were any
+    /// lines.
+    pub fn note(
+        &mut self,
+        note: &Note,
+        is_alive: impl Fn(u32) -> bool,
+    ) -> io::Result<(Rc<MemoryFile>, bool)> {
+        self.note_until(note, is_alive, None)
+    }
+
+    /// The same, up to a step of it before which the scheduler is killed.
+    pub fn note_until(
+        &mut self,
+        note: &Note,
+        is_alive: impl Fn(u32) -> bool,
+        last_step: Option<u32>,
+    ) -> io::Result<(Rc<MemoryFile>, bool)> {
         let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
-        let parsed = self.parsed(&on_disk);
-        let parsed = parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        let steps = Steps::new(self.faults, last_step, self.random.u64(..));
+        let owner = |field| owner(field, false, &is_alive);
+        let locker = Locker { pid: SCHEDULER, owner: &owner };
         let remark = Remark {
             offsets: &note.offsets,
             occasion: note.occasion,
@@ -338,12 +374,52 @@ impl Disk {
             notary: &note.notary,
             message: &note.message,
         };
-        let lines = note::lines(&parsed.control, &remark);
-        if !lines.is_empty() {
-            self.append(&on_disk, &lines)?;
+        let file = OpenFile { file: on_disk.clone(), steps: &steps };
+        let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
+        let identity = self.identity(&note.name, &on_disk);
+        if note.occasion == note::Occasion::Reroute {
+            outbox::resume(&file, &outbox, &identity)?;
         }
-        note::mark_ended(&*on_disk, &remark)?;
-        Ok((on_disk, !lines.is_empty()))
+        let parsed = control_file::parse(on_disk.text().clone());
+        let parsed = parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        let candidates = note::candidates(&parsed, &remark);
+        if note.occasion != note::Occasion::Reroute {
+            let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
+            return Ok((on_disk, has_lines));
+        }
+        let (taken, is_busy) = locker.take_all(&file, candidates.iter())?;
+        let mut kinds: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        for recipient in taken.iter().filter_map(|one| parsed.recipient_at(one.candidate.offset)) {
+            let kind = (recipient.sender, recipient.headers);
+            kinds.entry(kind).or_default().push(recipient.offset);
+        }
+        let submissions = kinds.into_values().map(|lines| (lines, ())).collect();
+        outbox::hand_over(&file, &outbox, &identity, submissions)?;
+        if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok((on_disk, false)) }
+    }
+
+    fn identity(&self, name: &SpoolName, file: &MemoryFile) -> Identity {
+        Identity { name: name.clone(), control: file.serial(), modified: Timestamp::EPOCH }
+    }
+
+    /// Finishes what a scheduler that was killed has left in the outbox.
+    pub fn recover_outbox(&mut self) -> io::Result<()> {
+        let steps = Steps::new(self.faults, None, self.random.u64(..));
+        let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
+        let messages = &self.messages;
+        outbox::recover(&outbox, |message| {
+            let files = messages.get(&message.name.number());
+            let control = files.and_then(|files| files.control.as_ref()).map(|(_, file)| file);
+            let same = control.filter(|file| file.serial() == message.control);
+            Ok(same.map(|file| OpenFile { file: file.clone(), steps: &steps }))
+        })?;
+        outbox.publish_ready();
+        Ok(())
+    }
+
+    /// Recipients that the router was given since this was last asked, by their files.
+    pub fn take_rerouted(&mut self) -> Vec<(u64, u32)> {
+        std::mem::take(&mut self.outbox.borrow_mut().published)
     }
 
     /// Stores changes of the orders in force, and those that could not be stored before.
@@ -361,17 +437,6 @@ impl Disk {
     pub fn take_orders(&mut self) -> Vec<Standing> {
         self.unstored.clear();
         self.orders.iter().collect()
-    }
-
-    /// The first half of what [`note`](Self::note) does: the scheduler is killed before the second.
-    pub fn half_note(&mut self, note: &Note) {
-        let occasion = match note.occasion {
-            note::Occasion::Expiry => note::Occasion::Failure,
-            note::Occasion::Deletion | note::Occasion::Reroute => return,
-            other => other,
-        };
-        // A kill has no answer, whatever became of the write.
-        self.note(&Note { occasion, ..note.clone() }).ok();
     }
 
     /// Appends whole lines to a control file, as agents and the scheduler do.
@@ -410,7 +475,24 @@ impl Disk {
         if aside && remove::has_something_to_see(file.text().clone()) {
             return None;
         }
-        files.control.take().map(|(_, file)| file)
+        let control = files.control.take().map(|(_, file)| file);
+        self.removal = Some(name.number());
+        control
+    }
+
+    /// Finishes the removal that a scheduler which was killed had listed.
+    pub fn finish_removal(&mut self) {
+        let is_left = |files: &Files| files.control.is_none();
+        if let Some(number) = self.removal.take()
+            && self.messages.get(&number).is_some_and(is_left)
+        {
+            self.messages.remove(&number);
+        }
+    }
+
+    /// Message files without a control file.
+    pub fn orphans(&self) -> usize {
+        self.messages.values().filter(|files| files.control.is_none()).count()
     }
 
     fn move_aside(&mut self, name: &SpoolName) -> io::Result<Left> {
@@ -436,12 +518,13 @@ impl Disk {
         let Ok(mut file) = control_file::parse(on_disk.text().clone()) else {
             return Ok(());
         };
-        let is_dead = |field: PidField| {
-            field.pid() == Some(dead) || owner_among(field, &is_alive) == LockOwner::Dead
+        let owner = |field: PidField| match field.pid() {
+            Some(pid) if pid == dead => LockOwner::Dead,
+            _ => owner(field, true, &is_alive),
         };
         let (doubts, serial) = (&mut self.doubts, on_disk.serial());
         let tell = &mut |doubt: &Doubt| note_doubt(doubts, serial, doubt);
-        read::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, is_dead, tell)
+        read::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, owner, tell)
     }
 
     /// Recipients that were found to be left locked since this was last asked, by their files.

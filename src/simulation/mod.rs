@@ -11,7 +11,7 @@
 //! | [`shell`] | a running scheduler: the core, and what the daemon does around it |
 //! | [`agent`], [`habits`] | agents, and what they do wrong |
 //! | [`hosts`] | where they deliver to |
-//! | [`disk`], [`memory_file`], [`parsed`] | the spool |
+//! | [`disk`], [`memory_file`], [`outbox`], [`parsed`] | the spool |
 //! | [`agenda`], [`clock`] | virtual time |
 //! | [`observer`] | who watches |
 //!
@@ -27,6 +27,7 @@ pub mod habits;
 pub mod hosts;
 pub mod memory_file;
 pub mod observer;
+mod outbox;
 pub mod parsed;
 mod shell;
 
@@ -214,6 +215,13 @@ impl<O: Observer> Simulation<O> {
     /// Starts a scheduler, if none runs.
     pub fn start(&mut self) {
         if self.shell.is_some() {
+            return;
+        }
+        self.disk.finish_removal();
+        let recovered = self.disk.recover_outbox();
+        self.tell_rerouted();
+        if recovered.is_err() {
+            // It does not start.
             return;
         }
         self.lives += 1;

@@ -37,6 +37,8 @@ pub trait Observer {
     /// The scheduler has found a recipient locked by an agent that is dead, and tells so before it clears the
     /// lock.
     fn doubted(&mut self, _at: At, _serial: u64, _offset: u32) {}
+    /// The router was given a recipient of a file.
+    fn rerouted(&mut self, _at: At, _serial: u64, _offset: u32) {}
     /// The scheduler has appended diagnostics to a control file.
     fn noted(&mut self, _at: At, _file: &MemoryFile) {}
     /// A message has left the spool.

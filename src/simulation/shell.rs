@@ -404,10 +404,12 @@ impl<O: Observer> Simulation<O> {
         let at = self.at();
         let event = match request {
             WriteRequest::Note(note) => {
-                let noted = self.disk.note(&note);
-                if let Ok((file, true)) = &noted {
+                let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
+                let noted = self.disk.note(&note, is_alive);
+                if let Some(file) = self.disk.control_file(&note.name) {
                     self.observer.noted(at, file);
                 }
+                self.tell_rerouted();
                 let outcome = noted.map(|(_, wrote)| wrote).map_err(|error| error.kind());
                 Written::Noted { ticket: note.ticket, outcome }
             }
@@ -443,6 +445,13 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
+    pub(super) fn tell_rerouted(&mut self) {
+        let at = self.at();
+        for (serial, offset) in self.disk.take_rerouted() {
+            self.observer.rerouted(at, serial, offset);
+        }
+    }
+
     pub(super) fn hear_written(&mut self, written: &Written) {
         match *written {
             Written::Kept { ticket, outcome } => self.tell(Event::StandingKept { ticket, outcome }),
@@ -464,7 +473,16 @@ impl<O: Observer> Simulation<O> {
         let at = self.at();
         self.disk.half_settle();
         match shell.to_write.pop_front() {
-            Some(WriteRequest::Note(note)) => self.disk.half_note(&note),
+            Some(WriteRequest::Note(note)) => {
+                // A kill has no answer, whatever became of the writes.
+                let last_step = self.random.u32(0..6 + 3 * note.offsets.len() as u32);
+                let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
+                self.disk.note_until(&note, is_alive, Some(last_step)).ok();
+                if let Some(file) = self.disk.control_file(&note.name) {
+                    self.observer.noted(at, file);
+                }
+                self.tell_rerouted();
+            }
             Some(WriteRequest::Remove(name, aside)) => {
                 if let Some(file) = self.disk.half_remove(&name, aside) {
                     self.observer.left(at, name.number(), &Left::Removed(file));

@@ -1,7 +1,7 @@
 //! Who holds the lock that a `~` in a control file stands for, and is he still alive?
 
 use crate::control_file::PidField;
-use crate::processes::Process;
+use crate::processes::{self, Process};
 use crate::time::Timestamp;
 
 /// The state of the process that a lock names.
@@ -9,8 +9,39 @@ use crate::time::Timestamp;
 pub enum LockOwner {
     /// Nobody can hold this lock any more: it may be cleared.
     Dead,
+    /// The same, and it was a scheduler's, which delivers nothing.
+    FormerScheduler,
     /// A process that may hold it is alive.
     Alive(u32),
+}
+
+impl LockOwner {
+    /// Whether the lock may be cleared.
+    pub fn is_gone(self) -> bool {
+        !matches!(self, LockOwner::Alive(_))
+    }
+}
+
+/// The largest pid that a lock has room for.
+const MAX_WHOLE_PID: u32 = 999_999;
+
+/// Whether a lock is certainly that of a process: a longer pid has its first digits in common with others.
+pub(crate) fn is_of(field: PidField, pid: u32) -> bool {
+    pid <= MAX_WHOLE_PID && field == PidField::of(pid)
+}
+
+/// Finds out who holds a lock in a control file that is not loaded: not this process, which locks recipients
+/// of loaded messages only. A scheduler in a container often has the pid of its predecessor.
+pub(crate) fn owner_at_load(field: PidField, modified: Timestamp) -> LockOwner {
+    let us = std::process::id();
+    let owner = owner_among(field, |pid| pid != us && may_hold(pid, modified));
+    if is_of(field, us) { LockOwner::FormerScheduler } else { of_former_scheduler(field, owner) }
+}
+
+/// Tells the lock of the former scheduler from those of dead agents.
+fn of_former_scheduler(field: PidField, owner: LockOwner) -> LockOwner {
+    let former = processes::former_scheduler().is_some_and(|pid| is_of(field, pid));
+    if former && owner.is_gone() { LockOwner::FormerScheduler } else { owner }
 }
 
 /// Finds out who holds a lock in a control file that was last `modified` at the given time.
@@ -18,7 +49,7 @@ pub enum LockOwner {
 /// A pid can have been given to another process since. Six digits may be the beginning of a longer
 /// pid, so all of these are asked for.
 pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
-    owner_among(field, |pid| may_hold(pid, modified))
+    of_former_scheduler(field, owner_among(field, |pid| may_hold(pid, modified)))
 }
 
 /// The same, where `may_hold` tells of a process whether it can be the one.

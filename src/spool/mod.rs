@@ -12,15 +12,19 @@
 //! delivered again without its message ([`remove`]).
 
 mod arrival;
+mod decided;
 mod doubt;
+pub(crate) mod ending;
 mod error_address;
 pub mod folder;
 mod id;
 mod lock;
 mod name;
 pub mod note;
+pub mod outbox;
 pub mod part;
 pub mod read;
+pub mod removals;
 pub mod remove;
 pub mod replace;
 mod reroute;
@@ -33,8 +37,8 @@ pub use arrival::{Arrival, Group, Portion};
 pub use doubt::{Doubt, Doubtful, Tell};
 pub use error_address::error_address;
 pub use id::SpoolId;
-pub(crate) use lock::owner_among;
 pub use lock::{LockOwner, owner_of};
+pub(crate) use lock::{owner_among, owner_at_load};
 pub use name::{HashFolder, HashLevel, SpoolName};
 
 use std::io;
@@ -99,6 +103,16 @@ impl Spool {
         self.postoffice.join(POSTMAN)
     }
 
+    /// Where the router takes submissions from.
+    pub fn router(&self) -> PathBuf {
+        self.postoffice.join("router")
+    }
+
+    /// Submissions of ours on their way to the router.
+    pub fn outbox(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.outbox")
+    }
+
     /// The file with the pid of the running scheduler.
     pub fn pid_file(&self) -> PathBuf {
         self.postoffice.join(".pid.scheduler")
@@ -117,6 +131,16 @@ impl Spool {
     /// The file of the orders in force.
     pub fn orders_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.orders")
+    }
+
+    /// The messages that the writer is about to take out of the spool.
+    pub fn removals_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.removals")
+    }
+
+    /// The malformed message that the reader is about to move aside.
+    pub fn removals_of_reader_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.removals.reader")
     }
 
     /// Who may have been delivered to twice.

@@ -94,11 +94,16 @@ impl SpoolName {
     /// The name for a path below `transport/`, as the notify socket gives it: `4711`, `F/4711`,
     /// `Z/F/4711`. There the first digit may not be a zero.
     pub fn from_notified(path: &[u8]) -> Option<SpoolName> {
+        SpoolName::from_path(path).filter(|name| !name.base().starts_with('0'))
+    }
+
+    /// The name for a path below `transport/`.
+    pub(crate) fn from_path(path: &[u8]) -> Option<SpoolName> {
         let mut folder = HashFolder::TOP;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
-                return if part.starts_with(b"0") { None } else { SpoolName::new(folder, part) };
+                return SpoolName::new(folder, part);
             }
             folder = folder.below(part)?;
         }

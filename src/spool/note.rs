@@ -1,18 +1,19 @@
 //! Writing into a control file what became of recipients, where agents leave that to the scheduler.
 
+use super::ending::{Candidate, Locker, OpenControlFile};
+use super::outbox::OnDisk;
 use super::part::{self, NoPart};
 use super::reroute::reroute;
-use super::{Spool, SpoolName};
+use super::{Spool, SpoolName, decided, owner_at_load};
 use crate::control_file::diagnostic::Diagnostic;
 use crate::control_file::notify::{Events, Notify};
-use crate::control_file::{self, ControlFile, Recipient, Tag, mark};
+use crate::control_file::{self, ControlFile, Recipient, Tag};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::collections::{HashMap, HashSet};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 
 /// What is to be noted, for each of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +47,6 @@ pub enum Occasion {
 }
 
 impl Occasion {
-    /// Whether the mark is all there is to show for it. It must not be lost with the power: what was
-    /// deleted would be there again.
-    fn is_of_operator(self) -> bool {
-        matches!(self, Occasion::Deletion | Occasion::Reroute)
-    }
-
     fn is_wanted(self, events: Events) -> bool {
         match self {
             Occasion::Success => events.success,
@@ -61,54 +56,106 @@ impl Occasion {
     }
 }
 
-/// Appends a `d` line for each recipient whose sender wants to hear of it. Tells whether there was
-/// any. When it returns, the lines are on disk.
+/// Writes what became of recipients. Those that no agent has ended are ended here ([`ending`](super::ending)).
+/// Tells whether a `d` line was written for a sender who wants to hear of it. When it returns, that is on disk.
 pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result<bool> {
     let path = spool.control_file(name);
-    let mut on_disk = OpenOptions::new().read(true).write(true).open(&path)?;
-    let size = on_disk.metadata()?.len();
-    if size > control_file::LARGE && remark.occasion != Occasion::Reroute {
-        let lines = lines_of_large(&on_disk, remark)?;
-        return finish(&path, &on_disk, &lines, remark);
-    }
-    let file = control_file::parse(control_file::contents(&mut on_disk, size)?)
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+    let metadata = file.metadata()?;
+    let modified = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
+    let owner = |field| owner_at_load(field, modified);
+    let locker = Locker { pid: std::process::id(), owner: &owner };
+    let mut on_disk = OnDisk { file, path };
     if remark.occasion == Occasion::Reroute {
-        reroute(spool, name, &file, remark.offsets)?;
+        reroute(spool, name, &mut on_disk, remark.offsets, &locker)?;
+        return Ok(false);
     }
-    finish(&path, &on_disk, &lines(&file, remark), remark)
+    let candidates = match metadata.len() {
+        size if size > control_file::LARGE => candidates_of_large(&on_disk, size, remark)?,
+        size => {
+            let file = control_file::parse(control_file::contents(&mut on_disk.file, size)?)
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            candidates(&file, remark)
+        }
+    };
+    conclude(&on_disk, &candidates, remark.occasion, &locker)
 }
 
-fn finish(path: &Path, on_disk: &File, lines: &[u8], remark: &Remark<'_>) -> io::Result<bool> {
-    if !lines.is_empty() {
-        mark::append_lines(path, lines)?;
-    }
-    mark_ended(on_disk, remark)?;
-    if remark.occasion.is_of_operator() {
-        on_disk.sync_data()?;
-    }
-    Ok(!lines.is_empty())
+/// Carries a remark out. Tells whether anything was noted.
+pub(crate) fn conclude(
+    on_disk: &impl OpenControlFile,
+    candidates: &[Candidate],
+    occasion: Occasion,
+    locker: &Locker<'_>,
+) -> io::Result<bool> {
+    let tag = match occasion {
+        Occasion::Success | Occasion::Failure => {
+            let lines: Vec<u8> = candidates.iter().flat_map(|one| &one.line).copied().collect();
+            if !lines.is_empty() {
+                on_disk.append(&lines)?;
+            }
+            return Ok(!lines.is_empty());
+        }
+        Occasion::Expiry => Tag::Failed,
+        Occasion::Deletion | Occasion::Reroute => Tag::Done,
+    };
+    locker.end(on_disk, candidates, tag)
 }
 
-/// The same lines of a file that is too large to be read as a whole. Where the headers are they do not say.
-fn lines_of_large(on_disk: &File, remark: &Remark<'_>) -> io::Result<Vec<u8>> {
-    let mut lines = Vec::new();
+/// The recipients that a remark is about, and their `d` lines.
+pub(crate) fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
+    let verdicts = match remark.occasion {
+        Occasion::Success | Occasion::Failure => HashMap::new(),
+        _ => decided::verdicts(file),
+    };
+    let recipients = remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset));
+    recipients.map(|recipient| candidate(file, recipient, None, (remark, &verdicts))).collect()
+}
+
+/// The same of a file that is too large to be read as a whole. Where the headers are the lines do not say.
+fn candidates_of_large(
+    on_disk: &OnDisk,
+    size: u64,
+    remark: &Remark<'_>,
+) -> io::Result<Vec<Candidate>> {
+    let verdicts = match remark.occasion {
+        Occasion::Success | Occasion::Failure => HashMap::new(),
+        _ => decided::verdicts_of_large(on_disk, size)?,
+    };
+    let mut candidates = Vec::new();
     for offset in remark.offsets {
         let part = part::read(on_disk, *offset, 1).map_err(|error| match error {
             NoPart::Failed(error) => error,
             NoPart::Malformed(error) => io::Error::new(ErrorKind::InvalidData, error),
         })?;
-        let Some(recipient) = part.file.recipient_at(*offset) else {
-            continue;
-        };
-        if remark.occasion.is_wanted(events(&part.file, recipient)) {
-            let mut line = line(&part.file, recipient, remark);
-            line.headers = None;
-            line.notify = line.notify.map(|at| (u64::from(at) + part.shift) as u32);
-            line.write_to(&mut lines);
-        }
+        let recipient = part.file.recipient_at(*offset);
+        let with_line = |r| candidate(&part.file, r, Some(part.shift), (remark, &verdicts));
+        candidates.extend(recipient.map(with_line));
     }
-    Ok(lines)
+    Ok(candidates)
+}
+
+/// A recipient, and its `d` line if its sender wants one. One that is decided on has its line. With `shift` it
+/// was read from that much further behind in the file.
+fn candidate(
+    file: &ControlFile,
+    recipient: &Recipient,
+    shift: Option<u64>,
+    (remark, verdicts): (&Remark<'_>, &HashMap<u32, Tag>),
+) -> Candidate {
+    let Recipient { offset, tag, lock, .. } = *recipient;
+    let mut text = Vec::new();
+    let is_wanted = remark.occasion.is_wanted(events(file, recipient));
+    let decided = verdicts.get(&offset).copied();
+    if is_wanted && decided.is_none() {
+        let mut line = line(file, recipient, remark);
+        if let Some(shift) = shift {
+            line.headers = None;
+            line.notify = line.notify.map(|at| (u64::from(at) + shift) as u32);
+        }
+        line.write_to(&mut text);
+    }
+    Candidate { offset, tag, lock, line: text, decided }
 }
 
 /// The `d` lines that a remark comes to, for those recipients whose senders want to hear of it.
@@ -120,19 +167,6 @@ pub(crate) fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
         }
     }
     lines
-}
-
-/// Marks recipients that no agent has marked, because it was not an agent that ended them.
-pub(crate) fn mark_ended(file: &impl FileExt, remark: &Remark<'_>) -> io::Result<()> {
-    let tag = match remark.occasion {
-        Occasion::Success | Occasion::Failure => return Ok(()),
-        Occasion::Expiry => Tag::Failed,
-        Occasion::Deletion | Occasion::Reroute => Tag::Done,
-    };
-    remark
-        .offsets
-        .iter()
-        .try_for_each(|offset| mark::change_tag(file, *offset, Tag::Pending, tag, 0).map(|_| ()))
 }
 
 fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> Diagnostic<'a> {

@@ -1,10 +1,11 @@
 //! Reading a control file that was found in the spool.
 
 use super::part::{self, NoPart};
+use super::removals::RemovalList;
 use super::remove::{self, Reason};
 use super::{
-    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, Spool, SpoolName, Tell, folder,
-    owner_of,
+    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, Spool, SpoolName, Tell, decided,
+    folder, owner_at_load, owner_of,
 };
 use crate::control_file::{self, ControlFile, ControlFileError, PidField, Tag, mark};
 use crate::sys;
@@ -98,11 +99,10 @@ pub fn read_looked_at(
         Err(error) => return Found::Failed(error),
     };
     let portion = at_most.map(|at_most| Portion { from: 0, at_most });
-    match examine(spool, &name, look, portion, tell) {
+    match examine(spool, &name, look, portion, (owner_at_load, tell)) {
         Ok(arrival) => Found::Arrival(arrival),
         Err(problem) => problem.found(|| {
-            remove::move_aside(spool, &name, Reason::Malformed)
-                .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
+            set_aside(spool, &name).or_else(|_| remove::hide(spool, &name, Reason::Malformed))
         }),
     }
 }
@@ -115,9 +115,9 @@ pub fn read_more(spool: &Spool, name: SpoolName, portion: Portion, tell: Tell<'_
         Ok(None) => return Found::Nothing,
         Err(error) => return Found::Failed(error),
     };
-    match examine(spool, &name, &look, Some(portion), tell) {
+    match examine(spool, &name, &look, Some(portion), (owner_of, tell)) {
         Ok(arrival) => Found::Arrival(arrival),
-        Err(problem) => problem.found(|| remove::move_aside(spool, &name, Reason::Malformed)),
+        Err(problem) => problem.found(|| set_aside(spool, &name)),
     }
 }
 
@@ -129,10 +129,19 @@ pub fn read_again(spool: &Spool, name: SpoolName, tell: Tell<'_>) -> Found {
         Ok(None) => return Found::Nothing,
         Err(error) => return Found::Failed(error),
     };
-    match parse_and_clear(spool, &name, &look, tell) {
+    match parse_and_clear(spool, &name, &look, (owner_of, tell)) {
         Ok((file, received)) => Found::Arrival(arrival(name, &file, &look, received)),
-        Err(problem) => problem.found(|| remove::move_aside(spool, &name, Reason::Malformed)),
+        Err(problem) => problem.found(|| set_aside(spool, &name)),
     }
+}
+
+/// Moves a malformed message to `postman/`. It is listed first: a kill may leave its message file in `queue/`.
+fn set_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
+    let mut removals = RemovalList::new(spool.removals_of_reader_file());
+    if let Err(error) = removals.write(spool, std::iter::once(name)) {
+        log::warn!("{}: {error}", removals.path().display());
+    }
+    remove::move_aside(spool, name, Reason::Malformed)
 }
 
 /// Clears the locks that dead processes hold in a control file, among them the given one, after `tell`
@@ -152,10 +161,9 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -
     let Ok(mut parsed) = control_file::parse(text) else {
         return Ok(());
     };
-    let is_dead =
-        |field: PidField| field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead;
+    let owner = |field| owner_after_death(field, dead, modified);
     let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
-    unlock_dead(&file, (name, received), &mut parsed, is_dead, tell)
+    unlock_dead(&file, (name, received), &mut parsed, owner, tell)
 }
 
 fn clear_locks_in_parts(
@@ -166,8 +174,9 @@ fn clear_locks_in_parts(
     dead: u32,
     tell: Tell<'_>,
 ) -> io::Result<()> {
-    let is_dead =
-        |field: PidField| field.pid() == Some(dead) || owner_of(field, modified) == LockOwner::Dead;
+    let owner = |field| owner_after_death(field, dead, modified);
+    let size = file.metadata()?.len();
+    decided::complete_large(file, size, |field| owner(field).is_gone())?;
     let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
     let mut from = Some(0);
     while let Some(at) = from {
@@ -177,31 +186,42 @@ fn clear_locks_in_parts(
             // Whoever reads it next will find out.
             Err(NoPart::Malformed(_)) => return Ok(()),
         };
-        unlock_dead(file, (name, received), &mut part.file, is_dead, &mut *tell)?;
+        unlock_dead(file, (name, received), &mut part.file, owner, &mut *tell)?;
         from = part.next;
     }
     Ok(())
 }
 
-/// Takes the locks of dead processes off, on disk and in what was read of it, after `tell` was told: a
-/// crash in between shall not hide anything. Locks without a pid are nobody's. The message has a name, and
-/// was received at a certain time.
+/// Who holds a lock when a certain process has died.
+fn owner_after_death(field: PidField, dead: u32, modified: Timestamp) -> LockOwner {
+    if field.pid() == Some(dead) { LockOwner::Dead } else { owner_of(field, modified) }
+}
+
+/// Completes the tags of recipients that a `d` line decides on, and takes the locks of dead processes off the
+/// others, on disk and in what was read of it, after `tell` was told: a crash in between shall not hide
+/// anything. Locks without a pid are nobody's. The message has a name, and was received at a certain time.
 pub(crate) fn unlock_dead(
     on_disk: &impl FileExt,
     message: (&SpoolName, Timestamp),
     file: &mut ControlFile,
-    is_dead: impl Fn(PidField) -> bool,
+    owner: impl Fn(PidField) -> LockOwner,
     tell: Tell<'_>,
 ) -> io::Result<()> {
-    let is_dead = |recipient: &control_file::Recipient| {
-        recipient.tag == Tag::Locked && recipient.lock.is_none_or(&is_dead)
-    };
-    let places = 0..file.recipients.len();
-    let dead: Vec<usize> = places.filter(|place| is_dead(&file.recipients[*place])).collect();
-    if !dead.is_empty() {
-        tell(&Doubt::about(message.0, message.1, file, &dead));
+    let incomplete = decided::incomplete(file, |field| owner(field).is_gone());
+    decided::complete(on_disk, file, &incomplete)?;
+    let owner =
+        |recipient: &control_file::Recipient| recipient.lock.map_or(LockOwner::Dead, &owner);
+    let locked = file.recipients.iter().enumerate().filter(|(_, r)| r.tag == Tag::Locked);
+    let gone: Vec<(usize, LockOwner)> = locked
+        .map(|(place, recipient)| (place, owner(recipient)))
+        .filter(|(_, owner)| owner.is_gone())
+        .collect();
+    let of_agents = gone.iter().filter(|(_, owner)| *owner == LockOwner::Dead);
+    let doubtful: Vec<usize> = of_agents.map(|(place, _)| *place).collect();
+    if !doubtful.is_empty() {
+        tell(&Doubt::about(message.0, message.1, file, &doubtful));
     }
-    for place in dead {
+    for (place, _) in gone {
         let recipient = &mut file.recipients[place];
         recipient.tag = mark::unlock(on_disk, recipient.offset, recipient.lock)?;
     }
@@ -213,6 +233,9 @@ pub(crate) fn holder(file: &ControlFile) -> Option<u32> {
     let locked = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked)?;
     Some(locked.lock.and_then(|field| field.pid()).unwrap_or_default())
 }
+
+/// Finds out who holds a lock in a file that was last changed at a certain time.
+type OwnerOf = fn(PidField, Timestamp) -> LockOwner;
 
 enum Problem {
     Gone,
@@ -317,12 +340,12 @@ fn examine(
     name: &SpoolName,
     look: &Look,
     portion: Option<Portion>,
-    tell: Tell<'_>,
+    (owner, tell): (OwnerOf, Tell<'_>),
 ) -> Result<Arrival, Problem> {
     if let Some(portion) = portion.filter(|_| look.size > SMALL) {
-        return examine_parts(spool, name, look, portion, tell);
+        return examine_parts(spool, name, look, portion, (owner, tell));
     }
-    let (file, received) = parse_and_clear(spool, name, look, tell)?;
+    let (file, received) = parse_and_clear(spool, name, look, (owner, tell))?;
     let is_beginning = portion.is_none_or(|portion| portion.from == 0);
     if let Some(pid) = holder(&file).filter(|_| is_beginning) {
         return Err(Problem::Locked(pid));
@@ -340,10 +363,11 @@ fn examine_parts(
     name: &SpoolName,
     look: &Look,
     portion: Portion,
-    tell: Tell<'_>,
+    (owner, tell): (OwnerOf, Tell<'_>),
 ) -> Result<Arrival, Problem> {
     let path = spool.control_file(name);
     let on_disk = open(&path)?;
+    complete_large(&path, owner)?;
     let (mut all, mut from): (Option<Arrival>, _) = (None, portion.from);
     let mut received = None;
     loop {
@@ -358,8 +382,8 @@ fn examine_parts(
         if all.is_none() {
             received = check_message(spool, name, &file)?;
         }
-        let tell = &mut *tell;
-        clear_dead_locks(&path, (name, received.unwrap_or(look.changed)), &mut file, tell)?;
+        let message = (name, received.unwrap_or(look.changed));
+        clear_dead_locks(&path, message, &mut file, (owner, &mut *tell))?;
         if let Some(pid) = holder(&file).filter(|_| portion.from == 0) {
             return Err(Problem::Locked(pid));
         }
@@ -382,6 +406,14 @@ fn examine_parts(
     }
 }
 
+/// Completes the tags that the `d` lines at the end of a large file decide on.
+fn complete_large(path: &Path, owner: OwnerOf) -> io::Result<()> {
+    let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
+    let metadata = on_disk.metadata()?;
+    let modified = modified(&metadata);
+    decided::complete_large(&on_disk, metadata.len(), |field| owner(field, modified).is_gone())
+}
+
 fn open(path: &Path) -> io::Result<File> {
     // It may have been replaced by something else meanwhile; that must not hold us up.
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
@@ -393,13 +425,14 @@ fn parse_and_clear(
     spool: &Spool,
     name: &SpoolName,
     look: &Look,
-    tell: Tell<'_>,
+    (owner, tell): (OwnerOf, Tell<'_>),
 ) -> Result<(ControlFile, Option<Timestamp>), Problem> {
     let path = spool.control_file(name);
     let mut file = control_file::parse(contents(&path, look)?).map_err(Problem::Malformed)?;
     check_headers(&file).map_err(Problem::Malformed)?;
     let received = check_message(spool, name, &file)?;
-    clear_dead_locks(&path, (name, received.unwrap_or(look.changed)), &mut file, tell)?;
+    let message = (name, received.unwrap_or(look.changed));
+    clear_dead_locks(&path, message, &mut file, (owner, tell))?;
     Ok((file, received))
 }
 
@@ -474,7 +507,7 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Clears the locks of dead processes, in the file too.
+/// Completes what is decided, and clears the locks of dead processes, in the file too.
 ///
 /// How old the locks may be is asked only now: the look at the file, a long scan ago, may have been
 /// before an agent of an earlier scheduler took a recipient.
@@ -482,22 +515,25 @@ fn clear_dead_locks(
     path: &Path,
     message: (&SpoolName, Timestamp),
     file: &mut ControlFile,
-    tell: Tell<'_>,
+    (owner, tell): (OwnerOf, Tell<'_>),
 ) -> io::Result<()> {
-    if file.recipients.iter().all(|recipient| recipient.tag != Tag::Locked) {
+    let is_locked = |recipient: &control_file::Recipient| recipient.tag == Tag::Locked;
+    let has_locks = file.recipients.iter().any(is_locked);
+    if !has_locks && decided::incomplete(file, |_| false).is_empty() {
         return Ok(());
     }
     let modified = modified(&fs::symlink_metadata(path)?);
-    let is_dead = |recipient: &control_file::Recipient| {
-        let owner = recipient.lock.map(|field| owner_of(field, modified));
-        recipient.tag == Tag::Locked && owner.is_none_or(|owner| owner == LockOwner::Dead)
+    let is_gone = |field| owner(field, modified).is_gone();
+    let is_free = |recipient: &control_file::Recipient| {
+        is_locked(recipient) && recipient.lock.is_none_or(is_gone)
     };
-    if !file.recipients.iter().any(is_dead) {
+    let has_work =
+        file.recipients.iter().any(is_free) || !decided::incomplete(file, |_| false).is_empty();
+    if !has_work {
         return Ok(());
     }
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
-    let is_dead = |field| owner_of(field, modified) == LockOwner::Dead;
-    unlock_dead(&on_disk, message, file, is_dead, tell)
+    unlock_dead(&on_disk, message, file, |field| owner(field, modified), tell)
 }
 
 fn arrival(

@@ -1,48 +1,70 @@
 //! Giving recipients of a queued message back to the router, because an operator wants it.
 
+use super::ending::{Candidate, Locker};
+use super::outbox::{self, Draft, Identity, OnDisk, OutboxFolder};
 use super::resubmit::Submission;
 use super::{Spool, SpoolName};
-use crate::control_file::{ControlFile, Recipient, Tag};
+use crate::control_file::{self, ControlFile, Recipient};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 
 /// Recipients that get the same: offsets of their sender and their headers.
 type Kind = (Option<u32>, Option<u32>);
 
-/// Hands over those of the recipients at `offsets` that are still pending: one submission for all that
-/// have sender and headers in common. When it returns, the router has them all; an error may mean that
-/// it has some, which it will get again.
-pub fn reroute(
+/// Hands over those of the recipients at `offsets` that have not ended, and marks them as done: one submission
+/// for all that have sender and headers in common. Whenever it ends, either the router gets a recipient
+/// or it stays in the message ([`outbox`]); after an error it can be tried again.
+///
+/// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them.
+pub(super) fn reroute(
     spool: &Spool,
     name: &SpoolName,
-    file: &ControlFile,
+    on_disk: &mut OnDisk,
     offsets: &[u32],
+    locker: &Locker<'_>,
 ) -> io::Result<()> {
+    let outbox = OutboxFolder::open(spool)?;
+    let identity = Identity::of(spool, name, &on_disk.file)?;
+    outbox::resume(on_disk, &outbox, &identity)?;
+    let size = on_disk.file.metadata()?.len();
+    let file = control_file::parse(control_file::contents(&mut on_disk.file, size)?)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let message = File::open(spool.message_file(name))?;
+    let metadata = message.metadata()?;
+    let body_offset = file.body_offset.ok_or(ErrorKind::InvalidData)?;
+    let candidates = candidates(&file, offsets);
+    let (taken, is_busy) = locker.take_all(on_disk, candidates.iter())?;
     let mut kinds: BTreeMap<Kind, Vec<&Recipient>> = BTreeMap::new();
-    let recipients = offsets.iter().filter_map(|offset| file.recipient_at(*offset));
-    for recipient in recipients.filter(|recipient| recipient.tag == Tag::Pending) {
+    for recipient in taken.iter().filter_map(|taken| file.recipient_at(taken.candidate.offset)) {
         kinds.entry((recipient.sender, recipient.headers)).or_default().push(recipient);
     }
-    kinds.values().try_for_each(|recipients| hand_over(spool, name, file, recipients))
+    let owner = (metadata.uid(), metadata.gid());
+    let submissions = kinds.values().filter_map(|recipients| {
+        let lines = recipients.iter().map(|recipient| recipient.offset).collect();
+        let submission = submission(&file, recipients)?;
+        Some((lines, Draft { submission, message: &message, body_offset, owner }))
+    });
+    outbox::hand_over(on_disk, &outbox, &identity, submissions.collect())?;
+    if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(()) }
 }
 
-fn hand_over(
-    spool: &Spool,
-    name: &SpoolName,
-    file: &ControlFile,
-    recipients: &[&Recipient],
-) -> io::Result<()> {
-    let Some(first) = recipients.first() else {
-        return Ok(());
+fn candidates(file: &ControlFile, offsets: &[u32]) -> Vec<Candidate> {
+    let candidate = |recipient: &Recipient| Candidate {
+        offset: recipient.offset,
+        tag: recipient.tag,
+        lock: recipient.lock,
+        line: Vec::new(),
+        decided: None,
     };
-    let body_offset = file.body_offset.ok_or(ErrorKind::InvalidData)?;
-    let mut message = File::open(spool.message_file(name))?;
-    let metadata = message.metadata()?;
-    message.seek(SeekFrom::Start(body_offset))?;
+    offsets.iter().filter_map(|offset| file.recipient_at(*offset)).map(candidate).collect()
+}
+
+fn submission<'f>(file: &'f ControlFile, recipients: &[&Recipient]) -> Option<Submission<'f>> {
+    let first = recipients.first()?;
     let wishes = |recipient: &Recipient| recipient.notify.map(|notify| file.get(notify.value));
-    let submission = Submission {
+    Some(Submission {
         file,
         sender: file.sender_address(first),
         recipients: recipients
@@ -50,7 +72,5 @@ fn hand_over(
             .map(|recipient| (wishes(recipient), file.get(recipient.quad.user)))
             .collect(),
         headers: file.headers_of(first).map_or(&[], |block| file.get(block.text)),
-    };
-    let owner = (metadata.uid(), metadata.gid());
-    submission.hand_over(spool.postoffice(), &mut message, owner).map(|_| ())
+    })
 }

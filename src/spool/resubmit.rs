@@ -47,16 +47,26 @@ impl Submission<'_> {
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("resubmit:{}:{count}", std::process::id());
         let scratch = Scratch::create(postoffice.join("public").join(name))?;
-        let mut writer = BufWriter::new(scratch.file());
+        self.write_to(scratch.file(), body, owner)?;
+        move_to(scratch, &postoffice.join("router"))
+    }
+
+    /// Writes the submission into a file that is to belong to `owner`, and syncs it.
+    pub(super) fn write_to(
+        &self,
+        file: &File,
+        body: &mut impl Read,
+        owner: (u32, u32),
+    ) -> io::Result<()> {
+        let mut writer = BufWriter::new(file);
         writer.write_all(&self.envelope())?;
         writer.write_all(self.headers)?;
         writer.write_all(b"\n")?;
         io::copy(body, &mut writer)?;
         writer.flush()?;
         drop(writer);
-        give_to(scratch.file(), owner)?;
-        scratch.file().sync_all()?;
-        move_to(scratch, &postoffice.join("router"))
+        give_to(file, owner)?;
+        file.sync_all()
     }
 
     fn envelope(&self) -> Vec<u8> {

@@ -102,9 +102,8 @@ fn holds_and_limits_survive_a_kill() {
     let mut client = control(&site);
     client.order("RETRY */*");
     until("all is delivered", || site.events().count("count") >= 3);
-    // The kill may have come when what was released had just been delivered: between the removal of its
-    // two files, of which the message then stays.
-    until("no control file is left", || site.files("transport").is_empty());
+    // The kill may have come between the removal of the two files of what was released.
+    until("nothing is left", || site.is_empty());
 }
 
 /// The scheduler is killed at any moment while orders come one after the other. Each that was answered is in

@@ -230,6 +230,7 @@ impl Life {
         let core = self.world.core().expect("nobody kills it any more");
         let totals = core.totals();
         assert_eq!((totals.messages, totals.threads), (0, 0), "the core knows of something more");
+        assert_eq!(self.world.disk.orphans(), 0, "message files without control files");
     }
 
     fn is_over(&self) -> bool {

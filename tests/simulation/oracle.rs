@@ -73,6 +73,7 @@ pub struct Totals {
     pub delivered_twice: u64,
     pub failed: u64,
     pub expired: u64,
+    pub rerouted: u64,
     pub messages: u64,
     pub removed: u64,
     pub aside: u64,
@@ -99,6 +100,7 @@ impl Totals {
         self.delivered_twice += other.delivered_twice;
         self.failed += other.failed;
         self.expired += other.expired;
+        self.rerouted += other.rerouted;
         self.messages += other.messages;
         self.removed += other.removed;
         self.aside += other.aside;
@@ -147,6 +149,10 @@ struct Ledger {
     put_away_by: Option<OrderTicket>,
     /// The operator was told that this is stored.
     sealed: bool,
+    /// How often the router was given it.
+    rerouted: u32,
+    /// It is in the control file that it has expired.
+    noted_expired: bool,
 }
 
 struct Agent {
@@ -722,6 +728,32 @@ impl Observer for Oracle {
             "file {serial} offset {offset}: twice, and nobody says so"
         );
         self.totals.delivered_twice += u64::from(deliveries > 1);
+        self.ledger(file, offset).check_never_both(serial, offset);
+    }
+
+    fn rerouted(&mut self, at: At, serial: u64, offset: u32) {
+        self.trace.add(at, || format!("rerouted file {serial} offset {offset}"));
+        self.totals.rerouted += 1;
+        let message = self.messages.get_mut(&serial).expect("each file was submitted");
+        let ledger = message.recipients.get_mut(&offset).expect("a recipient");
+        ledger.rerouted += 1;
+        ledger.check_never_both(serial, offset);
+    }
+
+    fn noted(&mut self, at: At, file: &MemoryFile) {
+        let serial = file.serial();
+        self.trace.add(at, || format!("noted in file {serial}"));
+        let message = self.messages.get_mut(&serial).expect("each file was submitted");
+        if !message.recipients.values().any(|ledger| ledger.expired && !ledger.noted_expired) {
+            return;
+        }
+        for offset in expired_offsets(file.text().as_slice()) {
+            let ledger = message.recipients.get_mut(&offset).filter(|ledger| ledger.expired);
+            if let Some(ledger) = ledger {
+                ledger.noted_expired = true;
+                ledger.check_never_both(serial, offset);
+            }
+        }
     }
 
     fn abandoned(&mut self, at: At, file: &MemoryFile, offset: u32, secret: bool) {
@@ -812,6 +844,20 @@ impl Observer for Oracle {
 }
 
 impl Ledger {
+    /// A recipient is delivered to, or given to the router, or reported as failed because it expired: never two
+    /// of these, but for deliveries that an agent has told nobody of.
+    fn check_never_both(&self, serial: u64, offset: u32) {
+        let is_delivered = self.deliveries > self.unmarked;
+        let ends = [
+            (is_delivered, "delivered"),
+            (self.rerouted > 0, "given to the router"),
+            (self.noted_expired, "noted as failed"),
+        ];
+        let ends: Vec<&str> = ends.iter().filter(|end| end.0).map(|end| end.1).collect();
+        assert!(ends.len() <= 1, "file {serial} offset {offset}: never both: {ends:?}");
+        assert!(self.rerouted <= 1, "file {serial} offset {offset}: given to the router twice");
+    }
+
     fn new(wishes: Events) -> Ledger {
         Ledger { wishes: Some(wishes), ..Ledger::default() }
     }
@@ -824,11 +870,21 @@ fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {
 
 /// Offsets of the recipients that the `d` lines of a control file are about.
 fn noted_offsets(text: &[u8]) -> Vec<u32> {
+    offsets_of_lines(text, |_| true)
+}
+
+/// Offsets of the recipients that have expired by the `d` lines of a control file.
+fn expired_offsets(text: &[u8]) -> Vec<u32> {
+    offsets_of_lines(text, |line| line.notary.windows(5).any(|status| status == b"5.4.7"))
+}
+
+fn offsets_of_lines(text: &[u8], is_meant: impl Fn(&Diagnostic<'_>) -> bool) -> Vec<u32> {
     let Ok(file) = control_file::parse(text.to_vec()) else {
         return Vec::new();
     };
     let parsed = file.diagnostics.iter().map(|line| file.get(line.value));
-    parsed.filter_map(|value| Some(Diagnostic::parse(value)?.recipient)).collect()
+    let meant = parsed.filter_map(Diagnostic::parse).filter(is_meant);
+    meant.map(|diagnostic| diagnostic.recipient).collect()
 }
 
 fn shown(event: &Event<'_>) -> String {

@@ -15,6 +15,7 @@ pub use writer::WriteRequest;
 
 use super::orders::Journal;
 use super::status_log::{Composer, StatusLog};
+use super::unfinished;
 use crate::scheduler::{NoteTicket, StatusRecord};
 use crate::spool::read::Found;
 use crate::spool::scan::{ScanEnd, ScanLimits};
@@ -76,6 +77,7 @@ pub struct Files {
     to_write: Vec<WriteRequest>,
     duplicates: Arc<Duplicates>,
     writer: Option<thread::JoinHandle<()>>,
+    spool: Spool,
     status_log: Option<StatusLog>,
 }
 
@@ -143,10 +145,10 @@ impl Files {
         let mut reads =
             Reader::new(spool.clone(), level, reader.clone(), put.clone(), duplicates.clone());
         start("reader", move || reads.run())?;
-        let (spool, list) = (spool.clone(), duplicates.clone());
+        let (of_writer, list) = (spool.clone(), duplicates.clone());
         let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
         let writer = start("writer", move || {
-            writer::run(&spool, &writes, &put, &list, composer, orders);
+            writer::run(&of_writer, &writes, &put, &list, composer, orders);
         })?;
         Ok(Files {
             results,
@@ -159,6 +161,7 @@ impl Files {
             to_write: Vec::new(),
             duplicates,
             writer: Some(writer),
+            spool: spool.clone(),
             status_log,
         })
     }
@@ -253,6 +256,7 @@ impl Files {
             // The writer may be waiting for room.
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
+        unfinished::tell_what_is_left(&self.spool);
         if let Some(log) = self.status_log.take() {
             log.finish();
         }

@@ -6,6 +6,7 @@ use super::{Done, Results};
 use crate::daemon::orders::Journal;
 use crate::daemon::status_log::{Composer, StatusRequest};
 use crate::scheduler::change::Change;
+use crate::spool::removals::RemovalList;
 use crate::spool::remove::{self, Reason};
 use crate::spool::{Doubt, Spool, SpoolName, read};
 use std::io;
@@ -26,6 +27,16 @@ pub enum WriteRequest {
     Status(StatusRequest),
 }
 
+impl WriteRequest {
+    /// The message that is to be taken out of the spool.
+    fn removed(&self) -> Option<&SpoolName> {
+        match self {
+            WriteRequest::Remove(name, _) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// Does what it is asked to, until there is nobody to ask and everything is done.
 pub fn run(
     spool: &Spool,
@@ -37,6 +48,8 @@ pub fn run(
 ) {
     let mut writer = Writer {
         spool,
+        removals: RemovalList::new(spool.removals_file()),
+        can_list: true,
         put,
         duplicates,
         composer,
@@ -46,6 +59,7 @@ pub fn run(
         portion: Vec::new(),
     };
     for batch in requests {
+        writer.list_removals(&batch);
         batch.into_iter().for_each(|request| writer.take(request));
         writer.write_notes();
         put.put_rest(&mut writer.portion);
@@ -57,6 +71,10 @@ pub fn run(
 
 struct Writer<'t> {
     spool: &'t Spool,
+    /// The removals of the present batch.
+    removals: RemovalList,
+    /// They could be listed last time.
+    can_list: bool,
     put: &'t Results,
     duplicates: &'t Duplicates,
     composer: Option<Composer>,
@@ -70,6 +88,21 @@ struct Writer<'t> {
 }
 
 impl Writer<'_> {
+    /// Lists what is about to be removed. Where that cannot be done, messages leave all the same: a full disk
+    /// needs the room.
+    fn list_removals(&mut self, batch: &[WriteRequest]) {
+        let mut names = batch.iter().filter_map(WriteRequest::removed).peekable();
+        if names.peek().is_none() {
+            return;
+        }
+        let listed = self.removals.write(self.spool, names);
+        if let (Err(error), true) = (&listed, self.can_list) {
+            let path = self.removals.path().display();
+            log::error!("{path}: {error}: a kill may leave message files in queue/");
+        }
+        self.can_list = listed.is_ok();
+    }
+
     fn take(&mut self, request: WriteRequest) {
         let done = match request {
             WriteRequest::Note(request) => return self.notes.push(*request),

@@ -1,0 +1,80 @@
+//! What the former scheduler has left unfinished in the spool: removals, and submissions to the router.
+
+use crate::processes;
+use crate::spool::outbox::{self, Recovered};
+use crate::spool::{HashLevel, Spool, removals};
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+/// How long to wait after submissions could not be published.
+const PUBLISH_AGAIN: Duration = Duration::from_secs(30);
+
+/// Makes note of the scheduler that ran on the spool before, by the pid file that it has left.
+pub fn remember_former_scheduler(spool: &Spool) {
+    let text = fs::read_to_string(spool.pid_file()).unwrap_or_default();
+    if let Ok(pid) = text.trim().parse() {
+        processes::remember_former_scheduler(pid);
+    }
+}
+
+/// Removes the message files whose control files the former scheduler has removed.
+pub fn finish_removals(spool: &Spool) {
+    for list in [spool.removals_file(), spool.removals_of_reader_file()] {
+        match removals::finish(spool, &list) {
+            Ok(0) => {}
+            Ok(count) => {
+                log::info!("{count} message files are removed that the former scheduler has left")
+            }
+            Err(error) => log::error!("{}: cannot finish removals: {error}", list.display()),
+        }
+    }
+}
+
+/// Finishes what the former scheduler was giving back to the router. Before that no mail may be read.
+pub fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
+    let recovered = outbox::recover_folder(spool, level)?;
+    let Recovered { published, discarded, aside, ready } = recovered;
+    if recovered != Recovered::default() {
+        log::warn!(
+            "outbox of the former scheduler: {published} submissions published, {discarded} discarded, {aside} moved \
+             to postman/, {ready} to be published later"
+        );
+    }
+    if ready > 0 {
+        let spool = spool.clone();
+        thread::Builder::new().name("outbox".to_string()).spawn(move || publish_later(&spool))?;
+    }
+    Ok(())
+}
+
+/// Publishes what is ready, which may take until somebody has mended `router/`.
+fn publish_later(spool: &Spool) {
+    loop {
+        match outbox::publish_ready(spool) {
+            Ok((0, _)) => return,
+            Ok((left, reason)) => {
+                let reason = reason.map_or(String::new(), |error| format!(": {error}"));
+                let wait = PUBLISH_AGAIN.as_secs();
+                log::error!(
+                    "{left} submissions cannot be given to the router{reason}; again in {wait} s"
+                );
+            }
+            Err(error) => log::error!("{}: {error}", spool.outbox().display()),
+        }
+        thread::sleep(PUBLISH_AGAIN);
+    }
+}
+
+/// Tells at the end whether something is left: the original does not know the outbox.
+pub fn tell_what_is_left(spool: &Spool) {
+    match outbox::waiting(spool) {
+        Ok(0) => {}
+        Ok(count) => log::error!(
+            "{count} submissions are left in {}: start this scheduler again before another one",
+            spool.outbox().display()
+        ),
+        Err(error) => log::error!("{}: {error}", spool.outbox().display()),
+    }
+}

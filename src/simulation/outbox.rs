@@ -1,0 +1,182 @@
+//! The outbox of the simulated spool, and the steps of what the scheduler writes: it may be killed between any
+//! two of them.
+
+use super::disk::DiskFaults;
+use super::memory_file::MemoryFile;
+use crate::control_file::mark;
+use crate::spool::ending::OpenControlFile;
+use crate::spool::outbox::{Entry, Identity, Outbox};
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+/// What one deed of the scheduler does to the disk, step by step.
+pub struct Steps {
+    faults: DiskFaults,
+    /// How many more steps there are before the scheduler is killed.
+    left: Cell<Option<u32>>,
+    random: RefCell<fastrand::Rng>,
+}
+
+impl Steps {
+    /// A deed that is cut short behind its last step, if there is one.
+    pub fn new(faults: DiskFaults, last: Option<u32>, seed: u64) -> Steps {
+        let random = RefCell::new(fastrand::Rng::with_seed(seed));
+        Steps { faults, left: Cell::new(last), random }
+    }
+
+    /// A step that cannot fail. An error is the kill.
+    fn step(&self) -> io::Result<()> {
+        match self.left.get() {
+            Some(0) => Err(ErrorKind::Interrupted.into()),
+            left => {
+                self.left.set(left.map(|left| left - 1));
+                Ok(())
+            }
+        }
+    }
+
+    /// A step that may fail.
+    fn try_step(&self) -> io::Result<()> {
+        self.step()?;
+        let fails = self.faults.writes > 0.0 && self.random.borrow_mut().f64() < self.faults.writes;
+        if fails { Err(ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+
+    fn needs_room(&self) -> io::Result<()> {
+        if self.faults.is_full { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+/// A control file that the scheduler writes to.
+pub struct OpenFile<'s> {
+    pub file: Rc<MemoryFile>,
+    pub steps: &'s Steps,
+}
+
+impl FileExt for OpenFile<'_> {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, position)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        // An interrupted write would be tried again.
+        self.steps.step().map_err(|_| ErrorKind::BrokenPipe)?;
+        self.file.write_at(bytes, position)
+    }
+}
+
+impl OpenControlFile for OpenFile<'_> {
+    fn append(&self, lines: &[u8]) -> io::Result<()> {
+        self.steps.needs_room()?;
+        let length = self.file.text().len() as u64;
+        let lines = mark::after_whole_line(&*self.file, length, lines)?;
+        if self.steps.left.get() == Some(0) {
+            // The kill comes in the midst of it.
+            let written = self.steps.random.borrow_mut().usize(0..=lines.len());
+            self.file.append(&lines[..written]);
+        }
+        self.steps.try_step()?;
+        self.file.append(&lines);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.steps.try_step()
+    }
+}
+
+/// What is in the outbox.
+#[derive(Default)]
+pub struct Boxed {
+    entries: Vec<Entry>,
+    ready: Vec<Entry>,
+    ids: u64,
+    /// Recipients that the router was given, by their files, until somebody asks.
+    pub published: Vec<(u64, u32)>,
+}
+
+impl Boxed {
+    fn remove(&mut self, entry: &Entry) {
+        self.entries.retain(|one| one.id != entry.id);
+    }
+
+    fn publish(&mut self, entry: &Entry) {
+        let serial = entry.message.control;
+        self.published.extend(entry.lines.iter().map(|line| (serial, *line)));
+    }
+}
+
+/// The outbox, as the scheduler uses it.
+pub struct OpenOutbox<'s> {
+    pub outbox: &'s RefCell<Boxed>,
+    pub steps: &'s Steps,
+}
+
+impl OpenOutbox<'_> {
+    /// Publishes what is ready, as far as that can be done now.
+    pub fn publish_ready(&self) {
+        let mut outbox = self.outbox.borrow_mut();
+        for entry in std::mem::take(&mut outbox.ready) {
+            match self.steps.try_step() {
+                Ok(()) => outbox.publish(&entry),
+                Err(_) => outbox.ready.push(entry),
+            }
+        }
+    }
+}
+
+impl Outbox for OpenOutbox<'_> {
+    type Draft = ();
+
+    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>> {
+        let outbox = self.outbox.borrow();
+        let is_meant = |entry: &&Entry| message.is_none_or(|message| *message == entry.message);
+        Ok(outbox.entries.iter().filter(is_meant).cloned().collect())
+    }
+
+    fn add(&self, message: &Identity, lines: Vec<u32>, (): &()) -> io::Result<Entry> {
+        self.steps.needs_room()?;
+        self.steps.try_step()?;
+        let mut outbox = self.outbox.borrow_mut();
+        outbox.ids += 1;
+        let entry = Entry { id: outbox.ids, message: message.clone(), lines };
+        outbox.entries.push(entry.clone());
+        Ok(entry)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.steps.try_step()
+    }
+
+    fn publish(&self, entry: &Entry) -> io::Result<()> {
+        self.steps.try_step()?;
+        let mut outbox = self.outbox.borrow_mut();
+        outbox.remove(entry);
+        outbox.publish(entry);
+        Ok(())
+    }
+
+    fn forget(&self, _entry: &Entry) {}
+
+    fn discard(&self, entry: &Entry) -> io::Result<()> {
+        self.steps.try_step()?;
+        self.outbox.borrow_mut().remove(entry);
+        Ok(())
+    }
+
+    fn keep_ready(&self, entry: &Entry) -> io::Result<()> {
+        self.steps.try_step()?;
+        let mut outbox = self.outbox.borrow_mut();
+        outbox.remove(entry);
+        outbox.ready.push(entry.clone());
+        Ok(())
+    }
+
+    fn set_aside(&self, entry: &Entry) -> io::Result<()> {
+        self.steps.try_step()?;
+        self.outbox.borrow_mut().remove(entry);
+        Ok(())
+    }
+}

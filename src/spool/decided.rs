@@ -1,0 +1,220 @@
+//! Recipients that a `d` line says the end of, while their tag does not: a crash came between line and tag.
+//!
+//! Whoever ends a recipient brings the line to the disk before it writes the tag. So the line is the
+//! decision: such a recipient is finished, and its tag is completed before anything else is done with it.
+
+use crate::control_file::diagnostic::{Diagnostic, NOTARY_SEPARATOR};
+use crate::control_file::{ControlFile, PidField, Tag, mark};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+/// Bytes of the end of a large file that are read at a time.
+const PIECE: u64 = 256 * 1024;
+
+/// The tag that a `d` line decides on, unless it is about a delay.
+///
+/// The action is the second field of the notary data; a line without fields is about a failure, as in
+/// ZMailer's `notaryreport`.
+fn verdict(diagnostic: &Diagnostic<'_>) -> Option<Tag> {
+    let action = diagnostic.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1);
+    match action.map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"failed") => Some(Tag::Failed),
+        Some(b"delivered" | b"relayed" | b"expanded") => Some(Tag::Done),
+        Some(_) => None,
+    }
+}
+
+/// Recipients that the `d` lines of a control file decide on: their offsets, and their final tags.
+pub(crate) fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
+    let of_line = |value| {
+        let diagnostic = Diagnostic::parse(file.get(value))?;
+        Some((diagnostic.recipient, verdict(&diagnostic)?))
+    };
+    file.diagnostics.iter().filter_map(|line| of_line(line.value)).collect()
+}
+
+/// Recipients of a file, by their places, whose tag is to be completed, and how. `is_free` tells of a lock
+/// that no process holds any more.
+pub(crate) fn incomplete(
+    file: &ControlFile,
+    is_free: impl Fn(PidField) -> bool,
+) -> Vec<(usize, Tag)> {
+    if file.diagnostics.is_empty() {
+        return Vec::new();
+    }
+    let verdicts = verdicts(file);
+    let is_open = |tag, lock: Option<PidField>| match tag {
+        Tag::Pending => true,
+        Tag::Locked => lock.is_none_or(&is_free),
+        _ => false,
+    };
+    let open = file.recipients.iter().enumerate().filter(|(_, r)| is_open(r.tag, r.lock));
+    open.filter_map(|(place, r)| Some((place, *verdicts.get(&r.offset)?))).collect()
+}
+
+/// Completes the tags of recipients that are decided on, on disk and in what was read of the file.
+pub(crate) fn complete(
+    on_disk: &impl FileExt,
+    file: &mut ControlFile,
+    incomplete: &[(usize, Tag)],
+) -> io::Result<()> {
+    for (place, tag) in incomplete {
+        let recipient = &mut file.recipients[*place];
+        recipient.tag =
+            mark::finish(on_disk, recipient.offset, recipient.tag, recipient.lock, *tag)?;
+    }
+    Ok(())
+}
+
+/// The same for a file that is too large to be read as a whole: only the `d` lines at its end are, and the
+/// tags that they decide on.
+pub(crate) fn complete_large(
+    on_disk: &impl FileExt,
+    size: u64,
+    is_free: impl Fn(PidField) -> bool,
+) -> io::Result<()> {
+    for (offset, tag) in verdicts_of_large(on_disk, size)? {
+        let mut head = [0; 2 + PidField::WIDTH];
+        match on_disk.read_exact_at(&mut head, offset.into()) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
+            other => other?,
+        }
+        let [b'r', was, lock @ ..] = head else {
+            continue;
+        };
+        let (was, lock) = (Tag::from_byte(was), PidField(lock));
+        let is_open = was == Tag::Pending || (was == Tag::Locked && is_free(lock));
+        if is_open {
+            mark::finish(on_disk, offset, was, Some(lock).filter(|_| was == Tag::Locked), tag)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the `d` lines at the end of a file decide. They are all of the lines behind the last one that is none.
+pub(crate) fn verdicts_of_large(
+    on_disk: &impl FileExt,
+    size: u64,
+) -> io::Result<HashMap<u32, Tag>> {
+    let mut verdicts = HashMap::new();
+    // The piece that is looked at ends here, in front of a line that was looked at.
+    let mut end = size;
+    let mut length = PIECE;
+    while end > 0 {
+        let start = end.saturating_sub(length);
+        let mut piece = vec![0; (end - start) as usize];
+        on_disk.read_exact_at(&mut piece, start)?;
+        // Its first line may have begun before it.
+        let from = match start {
+            0 => 0,
+            _ => memchr::memchr(b'\n', &piece).map_or(piece.len(), |at| at + 1),
+        };
+        if from == piece.len() && start > 0 {
+            length *= 2;
+            if length > crate::control_file::LARGEST {
+                return Ok(verdicts);
+            }
+            continue;
+        }
+        let is_last = !collect(&piece[from..], &mut verdicts);
+        if is_last {
+            break;
+        }
+        (end, length) = (start + from as u64, PIECE);
+        if start == 0 {
+            break;
+        }
+    }
+    Ok(verdicts)
+}
+
+/// Adds what the lines at the end of a piece decide. Tells whether all lines of it are `d` lines.
+fn collect(piece: &[u8], verdicts: &mut HashMap<u32, Tag>) -> bool {
+    let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+    for line in text.rsplit(|byte| *byte == b'\n') {
+        let value = match line {
+            [b'd', b' ' | b'+', value @ ..] => value,
+            [b'd', ..] => continue,
+            _ => return false,
+        };
+        if let Some(diagnostic) = Diagnostic::parse(value)
+            && let Some(tag) = verdict(&diagnostic)
+        {
+            // The last line about a recipient counts, as where all of the file is read.
+            verdicts.entry(diagnostic.recipient).or_insert(tag);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control_file::parse;
+    use crate::simulation::memory_file::MemoryFile;
+
+    const HEAD: &str = "@ 7\ni 1\nl x\ns l - a 0\n";
+
+    fn lines(count: usize) -> String {
+        // One that reports a delay decides nothing.
+        let action = |n: usize| ["failed", "delivered", "delayed", "relayed"][n % 4];
+        let offset = |n: usize| HEAD.len() + n * RECIPIENT.len();
+        let line = |n| format!("d {}:1:-1::5\t\u{3}\u{1}{}\u{1}x\ttext\n", offset(n), action(n));
+        (0..count).map(line).collect()
+    }
+
+    const RECIPIENT: &str = "r           c h u 0\n";
+
+    fn file(count: usize, lines: &str) -> MemoryFile {
+        let text = format!("{HEAD}{}m\nd: like a line\n\n{lines}", RECIPIENT.repeat(count));
+        MemoryFile::new(1, text.into_bytes())
+    }
+
+    fn tags(file: &MemoryFile) -> String {
+        let parsed = parse(file.text().clone()).expect("a control file");
+        parsed.recipients.iter().map(|recipient| char::from(recipient.tag.byte())).collect()
+    }
+
+    #[test]
+    fn final_line_decides_on_pending_and_on_dead_recipients() {
+        for (tag, is_free, expected) in
+            [("r   ", false, "-+ +"), ("r~  ", true, "-+~+"), ("r~  ", false, "~~~~")]
+        {
+            let text = file(4, &lines(4)).text().clone();
+            let text = String::from_utf8(text).expect("text").replace("r   ", tag);
+            for is_large in [false, true] {
+                let on_disk = MemoryFile::new(1, text.clone().into_bytes());
+                if is_large {
+                    complete_large(&on_disk, text.len() as u64, |_| is_free).expect("done");
+                } else {
+                    let mut parsed = parse(text.clone().into_bytes()).expect("a control file");
+                    let todo = incomplete(&parsed, |_| is_free);
+                    complete(&on_disk, &mut parsed, &todo).expect("done");
+                }
+                assert_eq!(tags(&on_disk), expected, "{tag:?} {is_free} {is_large}");
+            }
+        }
+    }
+
+    #[test]
+    fn line_cut_short_decides_nothing() {
+        let mut text = lines(2);
+        text.truncate(text.rfind('\t').expect("a tab"));
+        let on_disk = file(2, &text);
+        let size = on_disk.text().len() as u64;
+        complete_large(&on_disk, size, |_| true).expect("done");
+        assert_eq!(tags(&on_disk), "- ");
+        let parsed = parse(file(2, &text).text().clone()).expect("a control file");
+        assert_eq!(incomplete(&parsed, |_| true), [(0, Tag::Failed)]);
+    }
+
+    #[test]
+    fn many_lines_are_found_piece_by_piece() {
+        let on_disk = file(20_000, &lines(20_000));
+        let size = on_disk.text().len() as u64;
+        assert!(size > 3 * PIECE);
+        complete_large(&on_disk, size, |_| true).expect("done");
+        assert_eq!(tags(&on_disk), "-+ +".repeat(5_000));
+    }
+}

@@ -1,0 +1,403 @@
+//! The outbox on a disk: the folder `.scheduler.outbox` of POSTOFFICE.
+//!
+//! ```text
+//! new:<pid>:<count>       a submission that is being written
+//! <id>.draft              a submission
+//! <number>:<id>.lines     the lines of the message of this number whose place it takes
+//! <id>.ready              a submission that is to be published whatever becomes of its message
+//! ```
+
+use super::{Entry, Identity, Outbox, Outcome};
+use crate::control_file::mark;
+use crate::spool::ending::OpenControlFile;
+use crate::spool::resubmit::Submission;
+use crate::spool::scratch::Scratch;
+use crate::spool::{HashFolder, HashLevel, Spool, SpoolName, folder};
+use crate::sys;
+use crate::time::Timestamp;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Mode of the folder: nobody else is to see or change what is on its way.
+const MODE: u32 = 0o700;
+/// The first line of a list of lines.
+const TITLE: &str = "zsched outbox 1";
+
+/// The outbox of a spool.
+pub(in crate::spool) struct OutboxFolder<'s> {
+    spool: &'s Spool,
+    path: PathBuf,
+}
+
+/// What the outbox of a spool had in it at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Submissions that were given to the router.
+    pub published: usize,
+    /// Submissions that were not decided on: their recipients are tried as before.
+    pub discarded: usize,
+    /// Submissions whose messages are gone: they are in `postman/`.
+    pub aside: usize,
+    /// Submissions that the router cannot be given now.
+    pub ready: usize,
+}
+
+/// Finishes what the former scheduler has left in the outbox, before any mail is read.
+pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<Recovered> {
+    let outbox = OutboxFolder::at(spool);
+    if outbox.names()?.is_empty() {
+        return Ok(Recovered::default());
+    }
+    outbox.remove_remains()?;
+    let Outcome { published, discarded, aside, .. } =
+        super::recover(&outbox, |message| open_control_file(spool, level, message))?;
+    // What could not be published is among what is ready.
+    let ready = outbox.ready()?.len();
+    Ok(Recovered { published, discarded, aside, ready })
+}
+
+/// Publishes what is ready. Tells how much of it could not be, and the last reason.
+pub fn publish_ready(spool: &Spool) -> io::Result<(usize, Option<io::Error>)> {
+    let outbox = OutboxFolder::at(spool);
+    let (mut left, mut reason) = (0, None);
+    for (id, path) in outbox.ready()? {
+        if let Err(error) = outbox.move_to_router(&path, id) {
+            (left, reason) = (left + 1, Some(error));
+        }
+    }
+    Ok((left, reason))
+}
+
+/// How many submissions are on their way.
+pub fn waiting(spool: &Spool) -> io::Result<usize> {
+    let names = OutboxFolder::at(spool).names()?;
+    let is_submission = |name: &&String| name.ends_with(".draft") || name.ends_with(".ready");
+    Ok(names.iter().filter(is_submission).count())
+}
+
+/// A control file on disk.
+pub(in crate::spool) struct OnDisk {
+    pub file: File,
+    pub path: PathBuf,
+}
+
+impl FileExt for OnDisk {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, position)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, position)
+    }
+}
+
+impl OpenControlFile for OnDisk {
+    fn append(&self, lines: &[u8]) -> io::Result<()> {
+        mark::append_lines(&self.path, lines)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn alone<T>(&self, deed: impl FnOnce() -> T) -> T {
+        let is_alone = mark::hold_briefly(&self.file);
+        let result = deed();
+        if is_alone && let Err(error) = self.file.unlock() {
+            log::warn!("{}: cannot be unlocked: {error}", self.path.display());
+        }
+        result
+    }
+}
+
+impl Identity {
+    /// The identity of a message whose control file is open.
+    pub fn of(spool: &Spool, name: &SpoolName, control: &File) -> io::Result<Identity> {
+        let message = fs::metadata(spool.message_file(name))?;
+        let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
+        Ok(Identity { name: name.clone(), control: control.metadata()?.ino(), modified })
+    }
+}
+
+/// Opens the control file of a message that may have been moved down into a letter folder since.
+fn open_control_file(
+    spool: &Spool,
+    level: HashLevel,
+    message: &Identity,
+) -> io::Result<Option<OnDisk>> {
+    let name = &message.name;
+    let folders = [name.folder(), HashFolder::of(name.number(), level), HashFolder::TOP];
+    for name in folders.map(|folder| name.in_folder(folder)) {
+        let path = spool.control_file(&name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        let of_message = |folder| fs::metadata(spool.message_file(&name.in_folder(folder)));
+        // A move may have been cut short between the control file and the message file.
+        let times = [of_message(name.folder()), of_message(HashFolder::TOP)];
+        let is_message = |metadata: &fs::Metadata| {
+            Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec()) == message.modified
+        };
+        let is_same_message = times.iter().flatten().any(is_message);
+        if is_same_message && file.metadata()?.ino() == message.control {
+            return Ok(Some(OnDisk { file, path }));
+        }
+    }
+    Ok(None)
+}
+
+impl<'s> OutboxFolder<'s> {
+    fn at(spool: &'s Spool) -> OutboxFolder<'s> {
+        OutboxFolder { spool, path: spool.outbox() }
+    }
+
+    /// The outbox of a spool, which is made if it is not there. What is in it can only be moved to `router/`
+    /// within a file system.
+    pub fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
+        let outbox = OutboxFolder::at(spool);
+        folder::make(&outbox.path, MODE)?;
+        let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
+        if device(&outbox.path)? != device(&spool.router())? {
+            let reason = "router/ is on another file system than POSTOFFICE";
+            return Err(io::Error::new(ErrorKind::CrossesDevices, reason));
+        }
+        Ok(outbox)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn draft(&self, id: u64) -> PathBuf {
+        self.path.join(format!("{id}.draft"))
+    }
+
+    fn list(&self, entry: &Entry) -> PathBuf {
+        self.path.join(format!("{}:{}.lines", entry.message.name.number(), entry.id))
+    }
+
+    /// Submissions that are ready, by their ids.
+    fn ready(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let id = |name: &String| name.strip_suffix(".ready").and_then(|id| id.parse().ok());
+        let names = self.names()?;
+        Ok(names.iter().filter_map(|name| Some((id(name)?, self.path.join(name)))).collect())
+    }
+
+    /// Removes what was never an entry, and what is left of those that are published: submissions without
+    /// lines, lines without a submission.
+    fn remove_remains(&self) -> io::Result<()> {
+        let names = self.names()?;
+        let list = |name: &String| Some(list_name(name)?.1);
+        let is_listed =
+            |id: &str| names.iter().filter_map(list).any(|listed| id.parse() == Ok(listed));
+        for name in &names {
+            let is_remains = match (name.strip_suffix(".draft"), list(name)) {
+                (Some(id), _) => !is_listed(id),
+                (None, Some(id)) => !names.contains(&format!("{id}.draft")),
+                (None, None) => name.starts_with("new:"),
+            };
+            if is_remains {
+                fs::remove_file(self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a submission that no power failure takes away again. Returns its id.
+    fn write_draft(&self, draft: &Draft<'_>) -> io::Result<u64> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("new:{}:{count}", std::process::id());
+        let mut scratch = Scratch::create(self.path.join(name))?;
+        let mut body = draft.message.try_clone()?;
+        body.seek(SeekFrom::Start(draft.body_offset))?;
+        draft.submission.write_to(scratch.file(), &mut body, draft.owner)?;
+        let id = scratch.number()?;
+        scratch.rename(self.draft(id))?;
+        scratch.keep();
+        Ok(id)
+    }
+
+    fn write_list(&self, entry: &Entry) -> io::Result<()> {
+        let path = self.list(entry);
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(entry.to_text().as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Moves a submission to `router/`. Nothing there is replaced: the number is ours alone, but a file under a
+    /// wrong name may be in the way.
+    fn move_to_router(&self, path: &Path, id: u64) -> io::Result<()> {
+        let folder = self.spool.router();
+        let to = folder.join(id.to_string());
+        match sys::rename_new(path, &to) {
+            // A link and a removal are two steps, between which the router may take the one and a crash leave
+            // the other.
+            Err(error) if error.kind() == ErrorKind::Unsupported => match to.symlink_metadata() {
+                Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
+                Err(error) if error.kind() == ErrorKind::NotFound => fs::rename(path, &to)?,
+                Err(error) => return Err(error),
+            },
+            other => other?,
+        }
+        // The router has it now. A failure here, and a crash on top of it, could still undo the move; to hand
+        // it over again, as long as the failure lasts, would be worse.
+        File::open(folder).and_then(|folder| folder.sync_all()).ok();
+        Ok(())
+    }
+}
+
+/// The message number and the id in the name of a list.
+fn list_name(name: &str) -> Option<(u64, u64)> {
+    let (number, id) = name.strip_suffix(".lines")?.split_once(':')?;
+    Some((number.parse().ok()?, id.parse().ok()?))
+}
+
+/// What a submission is made of.
+pub(in crate::spool) struct Draft<'d> {
+    pub submission: Submission<'d>,
+    /// The message file, and where its body begins.
+    pub message: &'d File,
+    pub body_offset: u64,
+    /// User and group that the submission is to belong to.
+    pub owner: (u32, u32),
+}
+
+impl<'s> Outbox for OutboxFolder<'s> {
+    type Draft = Draft<'s>;
+
+    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for name in self.names()? {
+            let Some((number, id)) = list_name(&name) else {
+                continue;
+            };
+            if message.is_some_and(|message| message.name.number() != number) {
+                continue;
+            }
+            let text = match fs::read(self.path.join(&name)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            let is_there = match self.draft(id).symlink_metadata() {
+                Ok(_) => true,
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            match Entry::parse(&text, id) {
+                Some(entry) if is_there && message.is_none_or(|of| *of == entry.message) => {
+                    entries.push(entry);
+                }
+                Some(_) => {}
+                // It was not written to its end, and so no tag was.
+                None => {
+                    remove_if_there(&self.draft(id))?;
+                    remove_if_there(&self.path.join(&name))?;
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    fn add(&self, message: &Identity, lines: Vec<u32>, draft: &Draft<'s>) -> io::Result<Entry> {
+        let entry = Entry { id: self.write_draft(draft)?, message: message.clone(), lines };
+        if let Err(error) = self.write_list(&entry) {
+            self.discard(&entry)?;
+            return Err(error);
+        }
+        Ok(entry)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn publish(&self, entry: &Entry) -> io::Result<()> {
+        self.move_to_router(&self.draft(entry.id), entry.id)
+    }
+
+    fn forget(&self, entry: &Entry) {
+        // A list without a submission is removed at the next start.
+        fs::remove_file(self.list(entry)).ok();
+    }
+
+    fn discard(&self, entry: &Entry) -> io::Result<()> {
+        remove_if_there(&self.draft(entry.id))?;
+        remove_if_there(&self.list(entry))
+    }
+
+    fn keep_ready(&self, entry: &Entry) -> io::Result<()> {
+        fs::rename(self.draft(entry.id), self.path.join(format!("{}.ready", entry.id)))?;
+        self.sync()?;
+        self.forget(entry);
+        Ok(())
+    }
+
+    fn set_aside(&self, entry: &Entry) -> io::Result<()> {
+        let postman = self.spool.postman();
+        folder::make(&postman, folder::OURS)?;
+        let to = postman.join(format!("reroute:{}:{}", entry.message.name.base(), entry.id));
+        sys::rename_new(&self.draft(entry.id), &to)?;
+        self.forget(entry);
+        log::error!(
+            "{}: was being given back to the router, and its control file is gone; see {}",
+            entry.message.name,
+            to.display()
+        );
+        Ok(())
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+impl Entry {
+    /// The text of the list of lines.
+    fn to_text(&self) -> String {
+        let Identity { name, control, modified } = &self.message;
+        let (seconds, nanoseconds) = (modified.seconds(), modified.subsec_nanoseconds());
+        let mut text = format!("{TITLE}\nmessage {name} {control} {seconds} {nanoseconds}\n");
+        for line in &self.lines {
+            // A String takes everything.
+            writeln!(text, "line {line}").ok();
+        }
+        text + "end\n"
+    }
+
+    /// Reads such a text. `None` if it is not whole.
+    fn parse(text: &[u8], id: u64) -> Option<Entry> {
+        let text = std::str::from_utf8(text).ok()?.strip_suffix("end\n")?;
+        let mut all = text.lines();
+        if all.next()? != TITLE {
+            return None;
+        }
+        let mut words = all.next()?.strip_prefix("message ")?.split(' ');
+        let name = SpoolName::from_path(words.next()?.as_bytes())?;
+        let control = words.next()?.parse().ok()?;
+        let (seconds, nanoseconds) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let modified = Timestamp::from_parts(seconds, nanoseconds);
+        let line = |line: &str| line.strip_prefix("line ")?.parse().ok();
+        let lines = all.map(line).collect::<Option<Vec<u32>>>()?;
+        Some(Entry { id, message: Identity { name, control, modified }, lines })
+    }
+}

@@ -1,0 +1,240 @@
+//! The outbox on a disk, with a crash between any two steps.
+
+use super::super::ending::{Candidate, Locker, OpenControlFile};
+use super::super::resubmit::Submission;
+use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_at_load};
+use super::*;
+use crate::control_file::{self, PidField};
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+
+const TEXT: &str = "@ 0x00000007\ni 4711\no 7\nl x\ns local - a 0\n\
+                    r           c h u1 0\nr           c h u2 0\nm\nA: 1\n\n\
+                    s local - b 0\nr           c h u3 0\nm\nA: 2\n\n";
+
+/// So many more steps are carried out.
+struct Steps(Cell<u32>);
+
+impl Steps {
+    fn step(&self) -> io::Result<()> {
+        let left = self.0.get().checked_sub(1).ok_or(ErrorKind::BrokenPipe)?;
+        self.0.set(left);
+        Ok(())
+    }
+}
+
+struct CutFile<'s>(OnDisk, &'s Steps);
+
+impl FileExt for CutFile<'_> {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        self.1.step()?;
+        self.0.write_at(bytes, position)
+    }
+}
+
+impl OpenControlFile for CutFile<'_> {
+    fn append(&self, lines: &[u8]) -> io::Result<()> {
+        self.1.step()?;
+        self.0.append(lines)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.1.step()?;
+        self.0.sync()
+    }
+}
+
+struct CutOutbox<'s>(OutboxFolder<'s>, &'s Steps);
+
+impl<'s> Outbox for CutOutbox<'s> {
+    type Draft = Draft<'s>;
+
+    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>> {
+        self.0.entries(message)
+    }
+
+    fn add(&self, message: &Identity, lines: Vec<u32>, draft: &Draft<'s>) -> io::Result<Entry> {
+        self.1.step()?;
+        self.0.add(message, lines, draft)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.1.step()?;
+        self.0.sync()
+    }
+
+    fn publish(&self, entry: &Entry) -> io::Result<()> {
+        self.1.step()?;
+        self.0.publish(entry)
+    }
+
+    fn forget(&self, entry: &Entry) {
+        if self.1.step().is_ok() {
+            self.0.forget(entry);
+        }
+    }
+
+    fn discard(&self, entry: &Entry) -> io::Result<()> {
+        self.1.step()?;
+        self.0.discard(entry)
+    }
+
+    fn keep_ready(&self, entry: &Entry) -> io::Result<()> {
+        self.1.step()?;
+        self.0.keep_ready(entry)
+    }
+
+    fn set_aside(&self, entry: &Entry) -> io::Result<()> {
+        self.1.step()?;
+        self.0.set_aside(entry)
+    }
+}
+
+fn spool() -> (tempfile::TempDir, Spool, SpoolName) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spool = Spool::new(folder.path());
+    spool.create().expect("a spool");
+    let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
+    fs::write(spool.control_file(&name), TEXT).expect("a control file");
+    fs::write(spool.message_file(&name), "A: 1\n\nbody\n").expect("a message");
+    (folder, spool, name)
+}
+
+fn on_disk(spool: &Spool, name: &SpoolName) -> OnDisk {
+    let path = spool.control_file(name);
+    let file = OpenOptions::new().read(true).write(true).open(&path).expect("opened");
+    OnDisk { file, path }
+}
+
+/// Gives all recipients back to the router, as far as the steps go.
+fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
+    let file = CutFile(on_disk(spool, name), steps);
+    let outbox = CutOutbox(OutboxFolder::open(spool)?, steps);
+    let identity = Identity::of(spool, name, &file.0.file)?;
+    resume(&file, &outbox, &identity)?;
+    let parsed = control_file::parse(fs::read(spool.control_file(name))?).expect("a file");
+    let candidate = |r: &control_file::Recipient| Candidate {
+        offset: r.offset,
+        tag: r.tag,
+        lock: r.lock,
+        line: Vec::new(),
+        decided: None,
+    };
+    let candidates: Vec<Candidate> = parsed.recipients.iter().map(candidate).collect();
+    let owner = |field: PidField| owner_at_load(field, Timestamp::now());
+    let locker = Locker { pid: std::process::id(), owner: &owner };
+    let (taken, _) = locker.take_all(&file, candidates.iter())?;
+    let message = File::open(spool.message_file(name))?;
+    let of = |headers| {
+        let lines: Vec<u32> = taken.iter().map(|one| one.candidate.offset).collect();
+        let is_of = |line: &u32| parsed.recipient_at(*line).is_some_and(|r| r.headers == headers);
+        let lines: Vec<u32> = lines.into_iter().filter(is_of).collect();
+        let submission =
+            Submission { file: &parsed, sender: None, recipients: vec![], headers: b"" };
+        let draft = Draft { submission, message: &message, body_offset: 6, owner: (0, 0) };
+        (!lines.is_empty()).then_some((lines, draft))
+    };
+    hand_over(&file, &outbox, &identity, [of(Some(0)), of(Some(1))].into_iter().flatten().collect())
+}
+
+/// How many submissions the router has, the tags of all recipients, and what is left in the outbox.
+fn state(spool: &Spool, name: &SpoolName) -> (usize, String, usize) {
+    let count = |path| fs::read_dir(path).map_or(0, Iterator::count);
+    let text = fs::read(spool.control_file(name)).expect("a control file");
+    let parsed = control_file::parse(text).expect("a control file");
+    let tags = parsed.recipients.iter().map(|r| char::from(r.tag.byte())).collect();
+    (count(spool.router()), tags, count(spool.outbox()))
+}
+
+#[test]
+fn crash_between_any_two_steps_leaves_each_recipient_in_one_place() {
+    let mut seen = std::collections::BTreeSet::new();
+    for count in 0.. {
+        let (_folder, spool, name) = spool();
+        let steps = Steps(Cell::new(count));
+        let result = reroute(&spool, &name, &steps);
+        let recovered = recover_folder(&spool, HashLevel::Flat).expect("recovered");
+        assert_eq!((recovered.aside, recovered.ready), (0, 0));
+        let (router, tags, left) = state(&spool, &name);
+        assert_eq!(left, 0, "step {count}: nothing stays in the outbox");
+        let of_first = tags.starts_with("++");
+        let submissions = usize::from(of_first) + usize::from(tags.ends_with('+'));
+        assert_eq!(router, submissions, "step {count}: {tags:?}");
+        assert!(of_first || !tags[..2].contains('+'), "step {count}: {tags:?}");
+        seen.insert(tags);
+        if result.is_ok() {
+            assert_eq!(router, 2);
+            assert!(count > 10, "only {count} steps");
+            break;
+        }
+    }
+    assert!(seen.len() > 2, "{seen:?}");
+}
+
+#[test]
+fn error_at_any_step_is_mended_by_the_next_attempt() {
+    for count in 0.. {
+        let (_folder, spool, name) = spool();
+        let is_over = reroute(&spool, &name, &Steps(Cell::new(count))).is_ok();
+        reroute(&spool, &name, &Steps(Cell::new(1000))).expect("the second attempt");
+        let (router, tags, _) = state(&spool, &name);
+        assert_eq!((router, tags.as_str()), (2, "+++"), "step {count}");
+        if is_over {
+            break;
+        }
+    }
+}
+
+#[test]
+fn entry_of_a_message_that_is_gone_is_kept_for_a_person() {
+    let (_folder, spool, name) = spool();
+    // Locks, submissions, the folder: then all is ready, and no tag is written.
+    reroute(&spool, &name, &Steps(Cell::new(6))).expect_err("cut short");
+    fs::remove_file(spool.control_file(&name)).expect("removed");
+    fs::write(spool.control_file(&name), TEXT).expect("another one of this number");
+    let keep = OpenOptions::new().read(true).open(spool.control_file(&name)).expect("opened");
+    let recovered = recover_folder(&spool, HashLevel::Flat).expect("recovered");
+    let is_same_inode = recovered.aside == 0;
+    drop(keep);
+    // The file system may have given the inode away again; then the message is the same by all we know.
+    let in_postman = fs::read_dir(spool.postman()).expect("listed").count();
+    assert_eq!((recovered.aside, in_postman), if is_same_inode { (0, 0) } else { (2, 2) });
+    assert_eq!(state(&spool, &name).0, 0, "the router gets nothing");
+}
+
+#[test]
+fn submission_that_cannot_be_published_waits_without_its_message() {
+    let (_folder, spool, name) = spool();
+    fs::remove_dir(spool.router()).expect("removed");
+    fs::write(spool.router(), "in the way").expect("written");
+    reroute(&spool, &name, &Steps(Cell::new(1000))).expect_err("not published");
+    let recovered = recover_folder(&spool, HashLevel::Flat).expect("recovered");
+    assert_eq!(recovered.ready, 2, "{recovered:?}");
+    assert_eq!(state(&spool, &name).1, "+++");
+    fs::remove_file(spool.control_file(&name)).expect("removed");
+    assert_eq!(waiting(&spool).expect("counted"), 2);
+    assert_eq!(publish_ready(&spool).expect("tried").0, 2);
+    fs::remove_file(spool.router()).expect("removed");
+    fs::create_dir(spool.router()).expect("made");
+    assert_eq!(publish_ready(&spool).expect("published").0, 0);
+    let names = fs::read_dir(spool.router()).expect("listed").map(|entry| entry.expect("an entry"));
+    for entry in names {
+        use std::os::unix::fs::MetadataExt;
+        let number = entry.metadata().expect("a file").ino().to_string();
+        assert_eq!(entry.file_name().to_string_lossy(), number, "its own inode");
+    }
+    assert_eq!(waiting(&spool).expect("counted"), 0);
+}
+
+#[test]
+fn lock_of_this_process_is_free_to_its_next_attempt_only() {
+    let field = PidField::of(std::process::id());
+    let now = Timestamp::now();
+    assert_eq!(owner_at_load(field, now), LockOwner::FormerScheduler);
+    assert_eq!(crate::spool::owner_of(field, now), LockOwner::Alive(std::process::id()));
+}

@@ -1,0 +1,230 @@
+//! The list of messages that are about to leave the spool: a kill between the removal of the control file and
+//! that of the message file shall leave no message file for ever.
+//!
+//! ```text
+//! F/4711 1184322 1795259643 7001500     name; inode, and time of the last change (s, ns) of the message file
+//! end
+//! ```
+//!
+//! It is written before each batch of removals, in place: what follows `end` is of earlier batches. It is not
+//! synced: a kill loses nothing that was written. After a power failure message files may be left over.
+
+use super::{HashFolder, Spool, SpoolName};
+use std::fmt::Write as _;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Size of a new list, in bytes: what is written in place needs no room on a full disk.
+const SIZE: usize = 64 * 1024;
+/// The last line.
+const END: &str = "end";
+
+/// A list in a file that stays open.
+pub struct RemovalList {
+    path: PathBuf,
+    file: Option<File>,
+    text: String,
+}
+
+impl RemovalList {
+    /// A list in this file, which is not looked at yet.
+    pub fn new(path: PathBuf) -> RemovalList {
+        RemovalList { path, file: None, text: String::new() }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lists messages that are about to be taken out of the spool, those of the last batch no more. Those whose
+    /// message file cannot be looked at are left out.
+    pub fn write<'n>(
+        &mut self,
+        spool: &Spool,
+        names: impl Iterator<Item = &'n SpoolName>,
+    ) -> io::Result<()> {
+        self.text.clear();
+        for name in names {
+            if let Ok(metadata) = fs::symlink_metadata(spool.message_file(name)) {
+                let (inode, seconds, nanoseconds) = identity(&metadata);
+                // A String takes everything.
+                writeln!(self.text, "{name} {inode} {seconds} {nanoseconds}").ok();
+            }
+        }
+        self.text.push_str(END);
+        self.text.push('\n');
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => open(&self.path)?,
+        };
+        file.write_all_at(self.text.as_bytes(), 0)?;
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "this is no regular file"));
+    }
+    if metadata.len() == 0 {
+        file.write_all(&[b'\n'; SIZE])?;
+    }
+    Ok(file)
+}
+
+/// Inode and time of the last change in seconds and nanoseconds: no other file of the name has both.
+fn identity(metadata: &Metadata) -> (u64, i64, i64) {
+    (metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// Removes the message files that a killed scheduler has listed and not removed. Tells how many there were.
+///
+/// Inode numbers come again, and a router puts the message file into `queue/` before its control file gets
+/// its name. So the message file must be the listed one, without a control file, be it hidden.
+pub fn finish(spool: &Spool, list: &Path) -> io::Result<usize> {
+    let text = match fs::read(list) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        other => other?,
+    };
+    let text = String::from_utf8_lossy(&text);
+    let mut count = 0;
+    for line in text.lines().take_while(|line| *line != END) {
+        if let Some((name, listed)) = parse(line) {
+            count += usize::from(finish_one(spool, &name, listed)?);
+        }
+    }
+    Ok(count)
+}
+
+fn finish_one(spool: &Spool, name: &SpoolName, listed: (u64, i64, i64)) -> io::Result<bool> {
+    let path = spool.message_file(name);
+    let is_listed = match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        other => other.map(|found| found.is_file() && identity(&found) == listed)?,
+    };
+    if !is_listed || has_control_file(spool, name)? {
+        return Ok(false);
+    }
+    fs::remove_file(path).map(|()| true)
+}
+
+/// Whether there is a control file for a message file, or one in the making: in its folder or at the top.
+pub fn has_control_file(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
+    for name in [name.clone(), name.in_folder(HashFolder::TOP)] {
+        let path = spool.control_file(&name);
+        let hidden = path.with_file_name(format!(".{}", name.base()));
+        for path in [path, hidden] {
+            match fs::symlink_metadata(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                other => return other.map(|_| true),
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn parse(line: &str) -> Option<(SpoolName, (u64, i64, i64))> {
+    let mut words = line.split(' ');
+    let name = SpoolName::from_path(words.next()?.as_bytes())?;
+    let inode = words.next()?.parse().ok()?;
+    let (seconds, nanoseconds) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    words.next().is_none().then_some((name, (inode, seconds, nanoseconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashLevel;
+    use std::time::{Duration, SystemTime};
+
+    struct Place {
+        _folder: tempfile::TempDir,
+        spool: Spool,
+        names: Vec<SpoolName>,
+        list: PathBuf,
+    }
+
+    /// A spool with messages that are listed, and have lost their control files.
+    fn killed() -> Place {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let below = HashFolder::of(4711, HashLevel::Twice);
+        let of = |folder, base: &str| SpoolName::new(folder, base.as_bytes()).expect("a name");
+        let names = vec![of(HashFolder::TOP, "1"), of(below, "4711"), of(HashFolder::TOP, "7-odd")];
+        for name in &names {
+            fs::create_dir_all(spool.message_file(name).parent().expect("a folder")).expect("made");
+            fs::create_dir_all(spool.control_file(name).parent().expect("a folder")).expect("made");
+            fs::write(spool.message_file(name), "x").expect("written");
+        }
+        let list = folder.path().join(".scheduler.removals");
+        let mut removals = RemovalList::new(list.clone());
+        removals.write(&spool, names.iter().cycle().take(100)).expect("a longer batch before");
+        removals.write(&spool, names.iter()).expect("listed");
+        Place { _folder: folder, spool, names, list }
+    }
+
+    fn left(place: &Place) -> Vec<String> {
+        let is_left = |name: &&SpoolName| place.spool.message_file(name).exists();
+        place.names.iter().filter(is_left).map(SpoolName::path).collect()
+    }
+
+    #[test]
+    fn listed_message_files_without_control_file_are_removed() {
+        let place = killed();
+        assert_eq!(finish(&place.spool, &place.list).expect("finished"), 3);
+        assert_eq!(left(&place), [""; 0]);
+        assert_eq!(finish(&place.spool, &place.list).expect("finished before"), 0);
+    }
+
+    #[test]
+    fn message_with_a_control_file_stays_also_while_that_is_hidden() {
+        for is_hidden in [false, true] {
+            let place = killed();
+            let name = &place.names[1];
+            let control = place.spool.control_file(name);
+            let hidden = control.with_file_name(".4711");
+            fs::write(if is_hidden { hidden } else { control }, "x").expect("written");
+            let at_top = place.spool.control_file(&place.names[0]).with_file_name(".1");
+            fs::write(at_top, "x").expect("written");
+            assert_eq!(finish(&place.spool, &place.list).expect("finished"), 1);
+            assert_eq!(left(&place), ["1", "Z/F/4711"]);
+        }
+    }
+
+    #[test]
+    fn other_file_of_a_listed_name_stays() {
+        let place = killed();
+        let path = place.spool.message_file(&place.names[0]);
+        let later = SystemTime::now() + Duration::from_nanos(100);
+        let file = File::options().write(true).open(&path).expect("opened");
+        file.set_modified(later).expect("changed");
+        let other = place.spool.message_file(&place.names[2]);
+        let modified = fs::metadata(&other).and_then(|found| found.modified()).expect("a time");
+        fs::rename(&other, other.with_file_name("kept")).expect("moved");
+        fs::write(&other, "x").expect("written");
+        let file = File::options().write(true).open(&other).expect("opened");
+        file.set_modified(modified).expect("as the other one");
+        assert_eq!(finish(&place.spool, &place.list).expect("finished"), 1);
+        assert_eq!(left(&place), ["1", "7-odd"]);
+    }
+
+    #[test]
+    fn damaged_list_removes_nothing_else() {
+        let place = killed();
+        let text = fs::read_to_string(&place.list).expect("a list");
+        let second = text.lines().nth(1).expect("a line");
+        fs::write(&place.list, format!("\0\n1 2\n../queue/1 1 1 1\n{second}\n7-odd"))
+            .expect("written");
+        assert_eq!(finish(&place.spool, &place.list).expect("finished"), 1);
+        assert_eq!(left(&place), ["1", "7-odd"]);
+    }
+}
