@@ -21,6 +21,7 @@ mod id;
 mod lock;
 mod name;
 pub mod note;
+pub mod orphans;
 pub mod outbox;
 pub mod part;
 pub mod read;

@@ -7,6 +7,7 @@
 use super::console::{Command, check_in_vain};
 use super::credentials::Credentials;
 use super::failure::Failure;
+use super::installation::Installation;
 use crate::command_line;
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
@@ -97,6 +98,13 @@ pub struct Reach {
     /// Print a list of the options, and exit
     #[arg(long, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,
+}
+
+impl Reach {
+    /// Whether the scheduler of the installation is asked, and runs on this host.
+    pub fn is_local(&self, installation: &Installation) -> bool {
+        self.server.is_none() && self.port.is_none() && installation.mail_server().is_none()
+    }
 }
 
 /// What is shown where there is no command: the options of the original.

@@ -12,7 +12,11 @@ use super::words::{count, read_span, span};
 use crate::mailq::client::console::model::Thread;
 use crate::mailq::client::dial::Scheduler;
 use crate::mailq::client::failure::Failure;
+use crate::spool::Spool;
+use crate::spool::orphans::{self, Orphans};
+use crate::time::Timestamp;
 use clap::Args;
+use std::time::Duration;
 
 /// The most destinations that are counted, where only some of them matter.
 const MOST_THREADS: usize = 1_000_000;
@@ -69,6 +73,26 @@ pub struct Measures {
     pub agents: Option<u64>,
     /// What is odd about the scheduler itself.
     pub remarks: Vec<&'static str>,
+    /// Message files without a control file, if the spool can be looked at.
+    pub orphans: Orphans,
+}
+
+/// How far `queue/` is looked through for orphans.
+const ORPHAN_LIMITS: orphans::Limits =
+    orphans::Limits { files: 200_000, time: Duration::from_secs(2) };
+
+/// Looks for message files without a control file. Where the user may not look there are none.
+pub fn find_orphans(spool: &Spool) -> Orphans {
+    orphans::look(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
+}
+
+/// The orphans in words, with as many names as are known.
+fn shown(orphans: &Orphans) -> String {
+    let names: Vec<String> = orphans.names.iter().map(ToString::to_string).collect();
+    let more = if names.len() < orphans.count { ", ..." } else { "" };
+    let at_least = if orphans.is_cut { "at least " } else { "" };
+    let files = count(orphans.count as u64, "message file");
+    format!("{at_least}{files} without control file in queue/ ({}{more})", names.join(", "))
 }
 
 /// Measures all of the queue, or part of it.
@@ -94,6 +118,7 @@ pub fn measure(scheduler: &mut Scheduler, selection: &Selection) -> Result<Measu
         oldest: summary.oldest,
         agents: Some(summary.agents),
         remarks: remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect(),
+        orphans: Orphans::default(),
     })
 }
 
@@ -129,6 +154,10 @@ impl Thresholds {
             troubles.push(format!("more than {most} messages"));
         }
         state = state.max(verdict);
+        if measures.orphans.count > 0 {
+            troubles.push(shown(&measures.orphans));
+            state = state.max(State::Warning);
+        }
         let mut line = format!("MAILQ {} - ", state.word());
         if !troubles.is_empty() {
             line.push_str(&format!("{}; ", troubles.join(", ")));
@@ -202,6 +231,7 @@ pub fn of_failure(failure: &Failure) -> (State, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spool::{HashFolder, SpoolName};
 
     #[test]
     fn verdicts() {
@@ -217,6 +247,7 @@ mod tests {
             oldest,
             agents: Some(2),
             remarks: Vec::new(),
+            orphans: Orphans::default(),
         };
         for (measures, state, line) in [
             (
@@ -247,6 +278,18 @@ mod tests {
         ] {
             assert_eq!(thresholds.judge(&measures), (state, line.to_string()));
         }
+    }
+
+    #[test]
+    fn orphans_are_named_with_a_warning() {
+        let name = |base: &[u8]| SpoolName::new(HashFolder::TOP, base).expect("a name");
+        let orphans = Orphans { count: 3, names: vec![name(b"1"), name(b"4711")], is_cut: false };
+        let measures = Measures { orphans, ..Measures::default() };
+        let (state, line) = Thresholds::default().judge(&measures);
+        assert_eq!(state, State::Warning);
+        let start =
+            "MAILQ WARNING - 3 message files without control file in queue/ (1, 4711, ...); 0 ";
+        assert!(line.starts_with(start), "{line}");
     }
 
     #[test]

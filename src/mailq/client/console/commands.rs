@@ -81,6 +81,8 @@ pub enum Command {
     ///
     /// The exit status is 0 if all is well, 1 for a warning, 2 if it is critical or there is no scheduler, 3 if
     /// nobody knows, as with a command line that cannot be used. The line has performance data, as programs that watch systems read it.
+    /// On the host of the scheduler it names message files in queue/ that have had no control file for ten minutes.
+    /// The first 200,000 files are looked at, for two seconds.
     Check(Check),
     /// Put something on hold: it is not tried any more until it is released
     ///

@@ -234,13 +234,16 @@ pub fn check_in_vain(failure: &Failure) -> i32 {
 
 /// Programs that watch systems read one line of standard output, and the exit status, whatever happens.
 fn run_check(check: &Check, reach: &Reach) -> io::Result<i32> {
-    let measured = Installation::read(reach.zenv.as_deref())
-        .and_then(|installation| source::open(reach, &installation))
-        .and_then(|mut scheduler| {
-            let measured = check::measure(&mut scheduler, &check.selection);
-            scheduler.leave();
-            measured
-        });
+    let measured = Installation::read(reach.zenv.as_deref()).and_then(|installation| {
+        let mut scheduler = source::open(reach, &installation)?;
+        let measured = check::measure(&mut scheduler, &check.selection);
+        scheduler.leave();
+        let mut measures = measured?;
+        if reach.is_local(&installation) && check.selection.is_everything() {
+            measures.orphans = check::find_orphans(installation.spool());
+        }
+        Ok(measures)
+    });
     let (state, line): (State, String) = match measured {
         Ok(measures) => check.thresholds.judge(&measures),
         Err(failure) => check::of_failure(&failure),

@@ -1,0 +1,126 @@
+//! Message files without a control file: what a power failure, or a program that died, has left in `queue/`.
+//!
+//! They are only named. Whether one may be deleted a person decides: it may be all that is left of a message.
+
+use super::removals::has_control_file;
+use super::{HashFolder, Spool, SpoolName};
+use crate::time::Timestamp;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// Maximum number of orphans that are named.
+const MAX_NAMED: usize = 10;
+/// A router names the message file first, and a scheduler removes it last: a younger one is no orphan yet.
+const MIN_AGE: Duration = Duration::from_secs(600);
+
+/// How far to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Maximum number of files.
+    pub files: usize,
+    /// Maximum time.
+    pub time: Duration,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// Their number.
+    pub count: usize,
+    /// Some of them.
+    pub names: Vec<SpoolName>,
+    /// A limit was met: there may be more.
+    pub is_cut: bool,
+}
+
+/// Looks for message files without a control file, without changing anything.
+pub fn look(spool: &Spool, limits: Limits, now: Timestamp) -> io::Result<Orphans> {
+    let begun = Instant::now();
+    let (mut suspects, mut files, mut is_cut) = (Vec::new(), 0, false);
+    let mut folders = vec![HashFolder::TOP];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(spool.queue().join(folder.to_string()))? {
+            let base = entry?.file_name();
+            folders.extend(folder.below(base.as_bytes()));
+            let Some(name) = SpoolName::new(folder, base.as_bytes()) else {
+                continue;
+            };
+            files += 1;
+            if files > limits.files || begun.elapsed() > limits.time {
+                is_cut = true;
+                folders.clear();
+                break;
+            }
+            if !has_control_file(spool, &name)? {
+                suspects.push(name);
+            }
+        }
+    }
+    let mut orphans = Orphans { is_cut, ..Orphans::default() };
+    for name in suspects {
+        // Its message may have left meanwhile.
+        if is_old(spool, &name, now)? && !has_control_file(spool, &name)? {
+            orphans.count += 1;
+            if orphans.names.len() < MAX_NAMED {
+                orphans.names.push(name);
+            }
+        }
+    }
+    Ok(orphans)
+}
+
+/// Whether a message file is there, and has had its name for a while.
+fn is_old(spool: &Spool, name: &SpoolName, now: Timestamp) -> io::Result<bool> {
+    let metadata = match fs::symlink_metadata(spool.message_file(name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        other => other?,
+    };
+    let changed = Timestamp::from_parts(metadata.ctime(), metadata.ctime_nsec());
+    Ok(metadata.is_file() && now.since(changed) >= MIN_AGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashLevel;
+
+    const ALL: Limits = Limits { files: usize::MAX, time: Duration::MAX };
+
+    #[test]
+    fn message_files_without_control_file_are_named_when_they_are_old() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let below = HashFolder::of(4711, HashLevel::Twice);
+        let of = |folder, base: &str| SpoolName::new(folder, base.as_bytes()).expect("a name");
+        let all = [
+            (HashFolder::TOP, "1"),
+            (HashFolder::TOP, "2"),
+            (HashFolder::TOP, "3"),
+            (below, "4711"),
+        ];
+        for (folder, base) in all {
+            let path = spool.message_file(&of(folder, base));
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, "x").expect("written");
+        }
+        fs::write(spool.transport().join("1"), "x").expect("a control file");
+        fs::write(spool.transport().join(".2"), "x").expect("one in the making");
+        let now = Timestamp::now();
+        assert_eq!(look(&spool, ALL, now).expect("looked"), Orphans::default());
+        let later = now + MIN_AGE + Duration::from_secs(5);
+        let found = look(&spool, ALL, later).expect("looked");
+        let mut names: Vec<String> = found.names.iter().map(SpoolName::path).collect();
+        names.sort();
+        assert_eq!(
+            (found.count, found.is_cut, names),
+            (2, false, vec!["3".into(), "Z/F/4711".into()])
+        );
+        assert_eq!(spool.queue().read_dir().expect("listed").count(), 4, "nothing is removed");
+        let some = look(&spool, Limits { files: 2, ..ALL }, later).expect("looked");
+        assert!(some.is_cut && some.count <= 2, "{some:?}");
+    }
+}
