@@ -185,16 +185,25 @@ fn rewrite(lock: &File, text: &str) -> io::Result<()> {
     lock.set_len(text.len() as u64)
 }
 
-/// Writes the pid file under another name first, so that whoever reads it finds a whole number.
+/// Writes the pid file under another name first, so that whoever reads it finds a whole number. On a full disk there is
+/// still room in the file that a killed scheduler has left.
 fn write_pid_file(path: &Path, pid: u32) -> io::Result<()> {
     let new = path.with_extension("scheduler.new");
-    match fs::remove_file(&new) {
+    let replaced = create_new(&new, pid).and_then(|()| fs::rename(&new, path));
+    replaced.or_else(|error| {
+        fs::remove_file(&new).ok();
+        let left = OpenOptions::new().write(true).open(path).map_err(|_| error)?;
+        rewrite(&left, &format!("{pid}\n"))
+    })
+}
+
+fn create_new(path: &Path, pid: u32) -> io::Result<()> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-    writeln!(file, "{pid}")?;
-    fs::rename(new, path)
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    writeln!(file, "{pid}")
 }
 
 /// Whether a pid is that of nobody.

@@ -1,6 +1,6 @@
 //! No room on the disk: nothing is lost, and everything goes on when there is room again.
 
-use crate::support::{Daemon, Site, control_file, is_root, not_run, until, until_within};
+use crate::support::{Site, control_file, is_root, not_run, until, until_within};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -36,14 +36,12 @@ fn a_note_that_does_not_fit_is_written_when_there_is_room() {
     const SIZE: usize = 512 * 64;
     let site = Site::new(ALARM);
     site.write("go", "");
-    let mut command = Command::new("sh");
-    // The signal that goes with the limit would end us; the error is what we want.
-    command.args(["-c", "trap '' XFSZ; ulimit -S -f 64; exec \"$@\"", "sh"]);
-    let scheduler = site.scheduler();
-    command.arg(scheduler.get_program()).args(scheduler.get_args()).arg("-i");
-    command.args(site.file_options()).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut daemon = Daemon::new(&site, command.spawn().expect("sh starts"));
-    until("it is there", || site.logged("has been looked through") == 1);
+    let daemon = site.start();
+    let limit = |size: &str| {
+        let arguments = [format!("--pid={}", daemon.pid()), format!("--fsize={size}:")];
+        assert!(Command::new("prlimit").args(arguments).status().expect("it starts").success());
+    };
+    limit(&SIZE.to_string());
     let text = control_file_of(SIZE - 20, "101", &["c a.test u"]);
     site.put_file("101", text.as_bytes());
     site.notify("NEW 101");
@@ -54,11 +52,7 @@ fn a_note_that_does_not_fit_is_written_when_there_is_room() {
     // Others are served meanwhile.
     site.put(&["d a.test u"]);
     until("others are delivered", || site.events().of("count").any(|event| event.agent == "d"));
-    daemon.assert_runs();
-    let raised = Command::new("prlimit")
-        .args([format!("--pid={}", daemon.pid()), "--fsize=unlimited:".to_string()])
-        .status();
-    assert!(raised.expect("prlimit starts").success());
+    limit("unlimited");
     until_within(Duration::from_secs(50), "it has left the queue", || site.is_empty());
     assert_noted(&site, "101");
 }
