@@ -10,6 +10,7 @@ pub mod config;
 pub mod control_file;
 pub mod daemon;
 pub mod mailq;
+pub mod printable;
 pub mod processes;
 pub mod recording;
 pub mod schedsim;

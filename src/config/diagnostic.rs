@@ -8,6 +8,7 @@
 //!
 //! Everything wrong is collected, up to a bound, and comes out in the order of the file.
 
+use crate::printable::{self, is_printable};
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
@@ -221,7 +222,7 @@ impl<'a> Report<'a> {
         let rest = &self.text[start..];
         let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
         let line = String::from_utf8_lossy(line);
-        let printable = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+        let printable = |c: char| if is_printable(c) || c == '\t' { c } else { '\u{fffd}' };
         let skipped = column.saturating_sub(EXCERPT_REACH);
         let shown: String =
             line.trim_end().chars().skip(skipped).take(2 * EXCERPT_REACH).map(printable).collect();
@@ -231,17 +232,11 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A word from the file as messages show it: in back quotes, not too long, without control characters.
+/// A word from the file as messages show it: in back quotes, not too long, printable.
 pub(super) fn quote(text: &str) -> String {
-    let mut quoted: String = text.chars().take(LONGEST_QUOTE).flat_map(escape_control).collect();
-    if text.chars().nth(LONGEST_QUOTE).is_some() {
-        quoted.push('…');
-    }
-    format!("`{quoted}`")
-}
-
-fn escape_control(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+    let start: String = text.chars().take(LONGEST_QUOTE).collect();
+    let rest = if text.chars().nth(LONGEST_QUOTE).is_some() { "…" } else { "" };
+    format!("`{}{rest}`", printable::line(&start))
 }
 
 /// The candidate that `word` is most likely a misspelling of, if any is near enough.
@@ -330,7 +325,7 @@ mod tests {
 
     #[test]
     fn words_of_the_file_cannot_disturb_the_terminal() {
-        assert_eq!(quote("a\u{1b}[2Jb\n"), "`a\\u{1b}[2Jb\\n`");
+        assert_eq!(quote("a\u{1b}[2Jb\n"), "`a^[[2Jb^J`");
         assert_eq!(quote(&"x".repeat(1000)).chars().count(), LONGEST_QUOTE + 3);
     }
 

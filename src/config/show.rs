@@ -17,6 +17,7 @@ use super::keywords::{Keyword, keywords};
 use super::parameters::parameters;
 use super::select::WrittenClause;
 use super::value::Value;
+use crate::printable;
 
 /// The column that comments about the source of a value begin in, in characters.
 const SOURCE_COLUMN: usize = 48;
@@ -153,10 +154,9 @@ fn push_line(out: &mut String, text: &str, source: &str) {
     let blanks = SOURCE_COLUMN.saturating_sub(width).max(1);
     out.push_str(text);
     if !source.is_empty() {
-        let source: String = source.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         out.push_str(&" ".repeat(blanks));
         out.push_str("# ");
-        out.push_str(&source);
+        out.push_str(&printable::line(source));
     }
     out.push('\n');
 }

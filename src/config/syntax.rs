@@ -384,8 +384,8 @@ mod tests {
                 setting x@37 Some("1@40")
                 pattern ��@42
                 cf:2:2: error: this is not UTF-8
-                cf:2:16: error: the control character `\u{0}` here
-                cf:2:21: error: the control character `\u{1b}` here
+                cf:2:16: error: the control character `^@` here
+                cf:2:21: error: the control character `^[` here
                 cf:3:1: error: this is not UTF-8
             "#]],
         );

@@ -1,5 +1,6 @@
 //! The log and the statistics log.
 
+use crate::printable;
 use crate::scheduler::Statistics;
 use crate::sys;
 use crate::time::Timestamp;
@@ -9,17 +10,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Begins to log to standard error, line by line: time stamp, level where it is not the usual one,
-/// text. `verbosity` is how often `-v` was given.
+/// printable text. `verbosity` is how often `-v` was given.
 pub fn start(verbosity: u8) {
     env_logger::Builder::new()
         // How much it is can change at any time, so it is not for the logger to say.
         .filter_module(env!("CARGO_PKG_NAME"), LevelFilter::Trace)
         .format(|out, record| {
             let now = jiff::Zoned::now().strftime("%Y%m%d%H%M%S");
+            let text = record.args().to_string();
+            let text = printable::line(&text);
             match record.level() {
-                log::Level::Error => writeln!(out, "{now} error: {}", record.args()),
-                log::Level::Warn => writeln!(out, "{now} warning: {}", record.args()),
-                _ => writeln!(out, "{now} {}", record.args()),
+                log::Level::Error => writeln!(out, "{now} error: {text}"),
+                log::Level::Warn => writeln!(out, "{now} warning: {text}"),
+                _ => writeln!(out, "{now} {text}"),
             }
         })
         .write_style(env_logger::WriteStyle::Never)
@@ -84,12 +87,10 @@ impl StatisticsLog {
         let Statistics { spool_id, created, state, destination } = record;
         let before = created.seconds_since(spool_id.modified);
         let here = now.seconds_since(*created);
-        let line = format!("{spool_id} {before} {here} {state} ");
+        let channel = printable::line(destination.channel());
+        let host = printable::line(destination.host());
+        let line = format!("{spool_id} {before} {here} {state} {channel}/{host}\n");
         self.lines.extend_from_slice(line.as_bytes());
-        self.lines.extend_from_slice(destination.channel());
-        self.lines.push(b'/');
-        self.lines.extend_from_slice(destination.host());
-        self.lines.push(b'\n');
     }
 
     /// Writes all lines that were added.

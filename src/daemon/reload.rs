@@ -6,6 +6,7 @@
 
 use super::{Daemon, account_names, accounts, check};
 use crate::config::{self, Config, Context, Diagnostic};
+use crate::printable;
 use crate::scheduler::Event;
 use crate::time::Timestamp;
 use mio::Waker;
@@ -171,10 +172,11 @@ fn in_lines(errors: &[Diagnostic]) -> Vec<String> {
     errors.iter().map(Diagnostic::in_one_line).collect()
 }
 
-/// The first errors, each without control characters, with TABs between them.
+/// The first errors in printable form, with TABs between them.
 fn told(errors: &[String]) -> String {
     let first = errors.iter().take(MOST_TOLD);
-    let mut told: Vec<String> = first.map(|error| error.replace(char::is_control, " ")).collect();
+    let one_line = |error: &String| printable::line(error).replace('\t', " ");
+    let mut told: Vec<String> = first.map(one_line).collect();
     if let more @ 1.. = errors.len().saturating_sub(MOST_TOLD) {
         told.push(format!("and {more} more, see the log"));
     }

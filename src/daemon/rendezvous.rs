@@ -5,12 +5,13 @@
 
 use super::pieces::{PIECE, Pieces, ToWrite};
 use crate::mailq::v1::Dump;
+use crate::printable::PrintableWriter;
 use crate::scheduler::Scheduler;
 use crate::sys;
 use crate::time::Timestamp;
 use mio::Waker;
 use std::fs::{FileTimes, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,7 +110,9 @@ fn write(path: &Path, pieces: &ToWrite) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
     sys::let_writes_wait(&file)?;
-    pieces.write_all(&mut file)?;
+    let mut printable = PrintableWriter::new(&mut file);
+    pieces.write_all(&mut printable)?;
+    printable.flush()?;
     let a_second_ago = SystemTime::now() - Duration::from_secs(1);
     file.set_times(FileTimes::new().set_accessed(a_second_ago).set_modified(a_second_ago))
 }

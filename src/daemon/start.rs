@@ -21,6 +21,7 @@ use super::watched::Watched;
 use super::{Daemon, account_names, check, quick_start, signals, unfinished};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
 use crate::mailq::v2::events::Watch;
+use crate::printable::{self, print_to_stderr as say};
 use crate::processes;
 use crate::recording::{Limits, Recorded, Recorder};
 use crate::scheduler::Settings;
@@ -30,7 +31,7 @@ use crate::sys::{self, ProcessPriority, Signals};
 use crate::time::Timestamp;
 use mio::{Interest, Poll, Waker};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,11 +78,6 @@ pub fn main(options: Options) -> i32 {
     }
 }
 
-/// Says something on standard error, which may be closed or a pipe that nobody reads.
-fn say(text: impl std::fmt::Display) {
-    writeln!(io::stderr(), "{text}").ok();
-}
-
 fn run(mut options: Options) -> Result<(), Refusal> {
     if let Some(folder) = options.quick_start.clone() {
         let places = quick_start::prepare(&folder)
@@ -97,7 +93,7 @@ fn run(mut options: Options) -> Result<(), Refusal> {
         say(warning);
     }
     if options.check {
-        print!("{}", config.show());
+        print!("{}", printable::lines(&config.show()));
         return Ok(());
     }
     let plan = Plan::new(options, config_path, context, config)?;

@@ -1,6 +1,7 @@
 //! Why something waits, in one sentence for each thing that is waited for: with the name of the limit,
 //! and the file and line that set it.
 
+use crate::printable;
 use crate::scheduler::entries::VertexId;
 use crate::scheduler::standing::{Author, Hold, Scope};
 use crate::scheduler::why::{Limit, Origin, Wait, Why};
@@ -119,7 +120,8 @@ pub fn sentence(
         _ => String::new(),
     };
     let rank = wait.rank.as_ref().map_or(String::new(), |rank| rank::clauses(rank));
-    format!("{who} {}{rank} ({tries}{text})", predicate(scheduler, now, &wait.why, is_one))
+    let why = predicate(scheduler, now, &wait.why, is_one);
+    printable::line(&format!("{who} {why}{rank} ({tries}{text})")).into_owned()
 }
 
 /// What it does, and why.
@@ -264,9 +266,7 @@ pub fn clock(time: Timestamp, now: Timestamp) -> String {
     time.strftime(format).to_string()
 }
 
-/// Text of an agent on one line, with nothing in it that a terminal would obey.
+/// Printable text of an agent on one line.
 fn one_line(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let visible = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    visible.collect::<String>().trim().to_string()
+    printable::line(text).trim().to_string()
 }

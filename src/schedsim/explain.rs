@@ -2,6 +2,7 @@
 
 use super::Trouble;
 use super::life::{Life, Moment, Wanted};
+use crate::printable;
 use crate::recording::{Recording, Replay, moment};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -94,5 +95,5 @@ fn write_json(moment: &Moment, out: &mut impl Write) -> io::Result<()> {
         "pid": moment.pid,
         "text": moment.text,
     });
-    writeln!(out, "{value}")
+    writeln!(out, "{}", printable::json(&value.to_string()))
 }

@@ -17,6 +17,7 @@ pub mod run;
 mod tally;
 mod what_if;
 
+use crate::printable::{self, PrintableWriter};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 
@@ -41,7 +42,7 @@ pub enum Command {
 
 /// Does what the options say. Returns the exit status.
 pub fn main(options: Options) -> i32 {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = PrintableWriter::new(io::BufWriter::new(io::stdout().lock()));
     let result = match &options.command {
         Command::Replay(options) => replay::run(options, &mut out),
         Command::Explain(options) => explain::run(options, &mut out),
@@ -55,7 +56,7 @@ pub fn main(options: Options) -> i32 {
         Err(trouble) => {
             // What was found out until then comes first. If it cannot be printed, this can still be.
             drop(out.flush());
-            eprintln!("schedsim: {trouble}");
+            printable::complain("schedsim", trouble);
             1
         }
     }

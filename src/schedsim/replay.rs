@@ -1,6 +1,7 @@
 //! `schedsim replay`: has the core decide again, and verifies each decision.
 
 use super::Trouble;
+use crate::printable;
 use crate::recording::{Ending, Failure, Observer, Played, Recording, Replay, Told, moment};
 use crate::scheduler::{Action, Event, Scheduler};
 use crate::time::LongDuration;
@@ -110,7 +111,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), Trouble> 
             "removals": counts.removals,
             "ending": ending(played.ending),
         });
-        writeln!(out, "{value}")?;
+        writeln!(out, "{}", printable::json(&value.to_string()))?;
     } else {
         let (begun, last) = (moment(header.begun), moment(played.last));
         let long = LongDuration(span.as_secs() as i64);

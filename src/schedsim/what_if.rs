@@ -8,6 +8,7 @@ use super::Trouble;
 use super::behaviour::Behaviour;
 use super::rerun;
 use super::tally::Tally;
+use crate::printable;
 use crate::recording::{Failure, Observer, Recording, Replay, Told};
 use crate::scheduler::{Action, Event, Scheduler};
 use std::io::Write;
@@ -71,7 +72,8 @@ pub fn run(path: &Path, other: &Path, json: bool, out: &mut impl Write) -> Resul
             (name.to_string(), serde_json::Value::Object(values.collect()))
         });
         let object: serde_json::Map<String, serde_json::Value> = object.collect();
-        writeln!(out, "{}", serde_json::Value::Object(object))?;
+        let object = serde_json::Value::Object(object).to_string();
+        writeln!(out, "{}", printable::json(&object))?;
     } else {
         write_table(path, other, source.file(), &columns, out)?;
     }

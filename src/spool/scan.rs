@@ -1,6 +1,7 @@
 //! Looking for control files in the spool's folders.
 
 use super::{HashFolder, Spool, SpoolName};
+use crate::printable;
 use std::fs::{self, ReadDir};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -102,8 +103,7 @@ impl Entries<'_> {
             _ => false,
         };
         if is_meant && self.end.passed_over.len() < MOST_PASSED_OVER {
-            let name = String::from_utf8_lossy(name);
-            self.end.passed_over.push(format!("{}{}", self.folder, name.escape_debug()));
+            self.end.passed_over.push(format!("{}{}", self.folder, printable::line(name)));
         }
     }
 }

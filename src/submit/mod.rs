@@ -11,6 +11,7 @@ pub use options::Options;
 use crate::command_line::USAGE;
 use crate::config::Zenv;
 use crate::control_file::compose::{Address, Group, Recipient};
+use crate::printable;
 use crate::spool::submit::Submitter;
 use crate::spool::{HashLevel, Spool, SpoolName};
 use crate::sys;
@@ -58,7 +59,7 @@ pub fn main(options: &Options) -> i32 {
 
 /// Tells whoever reads standard error. Nobody has to.
 fn say(text: &str) {
-    drop(writeln!(io::stderr(), "submit: {text}"));
+    printable::complain("submit", text);
 }
 
 fn run(options: &Options) -> Result<(), Failure> {

@@ -153,7 +153,7 @@ fn whatever_has_another_name_is_left_alone() {
     assert!(Path::new(&transport.join("123")).is_dir());
     assert_eq!(site.logged("error"), 0, "{}", site.log());
     // Somebody may have meant something by these.
-    for name in ["5 6", "5\\n", "A/B/C"] {
+    for name in ["5 6", "5^J", "A/B/C"] {
         let line = format!("transport/{name} is passed over: ");
         assert_eq!(site.logged(&line), 1, "{name:?}: {}", site.log());
     }

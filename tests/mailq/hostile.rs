@@ -1,8 +1,14 @@
 //! Servers that mean us harm, or are broken.
 
-use super::support::{Server, Site, recorded};
+use super::played::{control, json};
+use super::support::{Run, Server, Site, recorded, run};
+use super::terminal::on_terminal;
+use serde_json::Value;
 use std::fs;
 use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use zsched::printable::is_printable;
 
 /// A queue of one message of this file and text.
 fn one_message(file: &str, text: &str) -> String {
@@ -131,23 +137,181 @@ fn what_is_in_the_spool_may_be_odd() {
     }
 }
 
+/// Everything that a terminal would obey, or that would make a text look like another one.
+const HOSTILE: &[u8] = b"a\r\x1b[31mb\x07\x7f\xc2\x9b2J\xe2\x80\xae\xe2\x80\xa8\x9b\xff";
+/// The same as it is printed.
+const SHOWN: &str = r"a ^[[31mb^G^?\u{9b}2J\u{202e}\u{2028}\x9b\xff";
+
+/// A queue whose names and texts are all hostile.
+fn hostile_queue() -> Vec<u8> {
+    let mut answer = b"version zmailer 1.0\nVertices:\n1:\t7\t1; 67\t#".to_vec();
+    for part in [&b" (retry in 5s)\nChannels:\nc"[..], b":\t>1\nHosts:\nh", b":\t>1\nEnd:\nc/"] {
+        answer.extend_from_slice(HOSTILE);
+        answer.extend_from_slice(part);
+    }
+    answer.extend_from_slice(HOSTILE);
+    answer.extend_from_slice(b"/0\n    c/");
+    answer.extend_from_slice(HOSTILE);
+    answer.extend_from_slice(b"/0\tR=1   A=3  W=7s QA=54s\nKids: 0\n");
+    answer
+}
+
+#[track_caller]
+fn assert_printable(run: &Run) {
+    let is_kept = |c: char| is_printable(c) || matches!(c, '\t' | '\n');
+    let odd: Vec<char> =
+        run.text().chars().chain(run.err.chars()).filter(|c| !is_kept(*c)).collect();
+    assert!(odd.is_empty(), "{odd:?} in {run:?}");
+}
+
 #[test]
-fn a_pipe_gets_no_control_characters() {
-    let text = "a\r\u{1b}[31mb\u{7}";
-    let shown = Site::new().ask(one_message("7", text).as_bytes(), "").good();
-    assert_eq!(shown, "c/h:\n\t7:\ta\r^[[31mb^G\n");
+fn hostile_queue_is_printed_without_control_characters() {
+    let site = Site::new();
+    let run = site.ask(&hostile_queue(), "");
+    let shown = format!("c{SHOWN}/h{SHOWN}:\n\t7:\t{SHOWN} (retry in 5s)\n");
+    assert_eq!(run.text(), shown);
+    for options in ["-Q", "-QQ", "-v", "-vv", "-S", "-SS", "--summary", "-d"] {
+        let run = site.ask(&hostile_queue(), options);
+        assert_printable(&run);
+        assert!(run.text().contains(r"\u{9b}"), "{options}: {run:?}");
+    }
+    for command in ["summary", "list", "list --json", "rings", "show 7", "why c/h", "check"] {
+        assert_printable(&site.ask_command(&hostile_queue(), command));
+    }
+}
+
+#[test]
+fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
+    let site = Site::new();
+    let hostile = String::from_utf8_lossy(HOSTILE).into_owned();
+    // Each text that a scheduler can choose.
+    let spoil = |name: &str| {
+        let spoilt = |line: &str| {
+            let mut object: Value = serde_json::from_str(line).expect("an object");
+            spoil_texts(&mut object, &hostile);
+            format!("{object}\n")
+        };
+        json(name).lines().map(spoilt).collect::<String>()
+    };
+    let lines = format!("{hostile}\n\t{hostile}\n");
+    let raw = |request: &str| (request.to_string(), lines.clone());
+    let mut answers = vec![
+        ("SHOW JSON SUMMARY".to_string(), spoil("summary")),
+        ("SHOW JSON RINGS".to_string(), spoil("rings")),
+        ("SHOW JSON AGENTS".to_string(), spoil("agents")),
+        ("SHOW JSON ORDERS".to_string(), spoil("orders")),
+        ("SHOW JSON MESSAGES smtp/* limit=1000".to_string(), spoil("messages")),
+        ("SHOW JSON MESSAGE 4711".to_string(), lines.clone()),
+        ("SUBSCRIBE".to_string(), spoil("messages")),
+        ("RELOAD".to_string(), format!("-{hostile}\t{hostile}\n")),
+        ("KILL MSG 4711".to_string(), format!("+OK; {hostile}\n")),
+        ("ETRN x".to_string(), format!("+OK; {hostile}\n")),
+    ];
+    for request in ["SHOW MESSAGE 4711", "SHOW WHY smtp/x", "SHOW JSON WHY smtp/x", "SHOW COUNTERS"]
+    {
+        answers.push(raw(request));
+    }
+    for sort in [
+        "limit=20 sort=backlog",
+        "limit=20 sort=attempts",
+        "limit=1001 sort=backlog",
+        "limit=200 sort=backlog",
+        "limit=200 sort=attempts",
+    ] {
+        answers.push((format!("SHOW JSON THREADS {sort}"), spoil("threads")));
+    }
+    let answers: Vec<(&str, &str)> =
+        answers.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let _control = control(&site, &answers);
+    for arguments in [
+        "summary",
+        "list",
+        "list --json --limit 1001",
+        "list -m smtp/*",
+        "list -m smtp/* --json",
+        "rings",
+        "rings --json",
+        "agents",
+        "agents --json",
+        "orders",
+        "orders --json",
+        "show 4711",
+        "show 4711 --json",
+        "why smtp/x",
+        "why smtp/x --json",
+        "counters",
+        "check",
+        "events",
+        "events --json",
+        "reload",
+        "etrn x",
+        "--why smtp/x",
+    ] {
+        let run = site.mailq(arguments);
+        assert_printable(&run);
+        let all = format!("{}{}", run.text(), run.err);
+        let is_shown = ["^[[31mb", r"\u001b[31mb"].iter().any(|text| all.contains(text));
+        assert!(is_shown || arguments == "check", "{arguments}: {all}");
+    }
+    let top = on_terminal(&site, 140, "", "top", &[("^[[31mb", "q")]);
+    let text = top.text();
+    assert!(text.contains("^[[31mb"), "{text:?}");
+    // The program draws with escape sequences of its own.
+    for forbidden in ["\x1b[31mb", "\u{7}", "\u{7f}", "\u{9b}", "\u{202e}", "\u{2028}"] {
+        assert!(!text.contains(forbidden), "{forbidden:?} in {text:?}");
+    }
+}
+
+/// Makes each text in a value end in `hostile`, but for those that decide how the value is shown.
+fn spoil_texts(value: &mut Value, hostile: &str) {
+    match value {
+        Value::String(text) => text.push_str(hostile),
+        Value::Array(values) => values.iter_mut().for_each(|value| spoil_texts(value, hostile)),
+        Value::Object(fields) => {
+            let is_free = |name: &str| !matches!(name, "why" | "place" | "time" | "started");
+            let free = fields.iter_mut().filter(|(name, _)| is_free(name));
+            free.for_each(|(_, value)| spoil_texts(value, hostile));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn command_lines_are_repeated_without_control_characters() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let site = Site::new();
+    let hostile = OsStr::from_bytes(HOSTILE);
+    let with_option = OsStr::from_bytes(b"--x\x1b[31m\xc2\x9b");
+    for program in ["mailq", "submit", "schedsim", "scheduler", "hold"] {
+        let path = Path::new(env!("CARGO_BIN_EXE_mailq")).with_file_name(program);
+        for arguments in [
+            vec![with_option],
+            vec![OsStr::new("-Z"), hostile],
+            vec![OsStr::new("trace"), hostile],
+            vec![OsStr::new("explain"), hostile],
+            vec![OsStr::new("-P"), hostile, hostile],
+            vec![hostile],
+        ] {
+            if program == "hold" && arguments[0] != with_option {
+                continue;
+            }
+            let run = run(Command::new(&path).args(&arguments).env("PATH", "/nonexistent"));
+            assert_printable(&run);
+            assert_ne!(run.status, 0, "{program} {arguments:?}: {run:?}");
+        }
+    }
+    drop(site);
 }
 
 #[test]
 fn control_characters_do_not_get_to_a_terminal() {
     let site = Site::new();
-    let server = Server::with_answer(one_message("7", "a\r\u{1b}[31mb\u{7}").as_bytes());
-    // Has the program run on a terminal, and copies what it prints.
-    let mut command = std::process::Command::new("python3");
-    command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
-    command.arg(env!("CARGO_BIN_EXE_mailq")).arg("-Z").arg(site.path("zmailer.conf"));
-    command.arg("-p").arg(server.port.to_string()).arg("-t").arg("127.0.0.1");
-    let run = super::support::run(&mut command);
-    assert_eq!(run.good().replace("\r\n", "\n"), "c/h:\n\t7:\ta ^[[31mb^G\n");
+    let server = Server::with_answer(&hostile_queue());
+    let run = on_terminal(&site, 140, "", &format!("-p {} -t 127.0.0.1", server.port), &[]);
+    assert_eq!(
+        run.text().replace("\r\n", "\n"),
+        format!("c{SHOWN}/h{SHOWN}:\n\t7:\t{SHOWN} (retry in 5s)\n")
+    );
     server.end();
 }

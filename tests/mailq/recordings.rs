@@ -14,10 +14,10 @@
 //! | `-p` with an unknown word | port 174 | an error | it was meant for another |
 //! | a stream without `End:` | loops for ever | fails, shows nothing | it is not complete |
 //! | another host | `[canonical name]` first | `[name as given]` first | good enough |
-//! | a terminal | control characters raw | made visible | they could do anything |
+//! | control characters, CR | raw | made visible, a blank | they could do anything to a terminal |
 //! | status after trouble | mostly 0 | 64, 69, 72, 76 | scripts want to know |
 
-use super::support::{Run, Site, recorded, serve_unix};
+use super::support::{Run, Site, printed, recorded, serve_unix};
 
 /// The same answer of a scheduler, so many seconds later: what has nobody working on it counts down.
 fn later(answer: &[u8], seconds: i64) -> String {
@@ -45,7 +45,7 @@ fn replace_seconds(text: &str, before: &str, replacement: impl Fn(i64) -> String
 #[track_caller]
 fn assert_same(run: &Run, recording: &str) {
     let expected = String::from_utf8(recorded(recording)).expect("a recording in ASCII");
-    assert_eq!(run.good(), expected, "{recording}");
+    assert_eq!(run.good(), printed(&expected), "{recording}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn status_lines_and_the_listing() {
     let recorded_out = String::from_utf8(recorded("opt-s.out")).expect("ASCII");
     let expected = recorded_out.replace("/opt/zm/spool/postoffice", &here);
     let answer = later(&recorded("full.s2c"), 5);
-    assert_eq!(site.ask(answer.as_bytes(), "-s").good(), expected);
+    assert_eq!(site.ask(answer.as_bytes(), "-s").good(), printed(&expected));
     // Given twice, nobody is asked.
     let lines = expected.split_inclusive('\n').take(2).collect::<String>();
     assert_eq!(site.mailq("-ss").good(), lines);

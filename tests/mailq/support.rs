@@ -19,6 +19,11 @@ pub fn recorded(name: &str) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// What the original client has printed, as ours prints it: CR, which agents put between lines, is a blank.
+pub fn printed(original: &str) -> String {
+    original.replace('\r', " ")
+}
+
 /// What a run of `mailq` has brought.
 #[derive(Debug)]
 pub struct Run {

@@ -5,7 +5,7 @@ use super::support::{Run, Site};
 
 /// Runs on a terminal of so many columns. Each of the steps waits until the first part has been printed,
 /// and types the second.
-fn on_terminal(
+pub fn on_terminal(
     site: &Site,
     columns: u16,
     environment: &str,

@@ -16,16 +16,15 @@ use crate::spool::Spool;
 use std::io::{Read, Write};
 
 /// Shows an answer from the line behind its greeting on, as it would be shown if a scheduler of version 1
-/// had sent it; on a terminal, or not. Returns how many complaints there are about it.
+/// had sent it. Returns how many complaints there are about it.
 pub fn show_answer<W: Write>(
     options: &Options,
     spool: &Spool,
     answer: impl Read,
     out: W,
-    is_terminal: bool,
 ) -> Result<u64, Failure> {
     let mut show = Show::new(&options.classic, spool)?;
-    let (mut lines, mut screen) = (Lines::new(answer, LIMITS), Screen::new(out, is_terminal));
+    let (mut lines, mut screen) = (Lines::new(answer, LIMITS), Screen::new(out));
     show.dump(&mut lines, &mut screen)?;
     screen.flush()?;
     Ok(show.count_complaints())
@@ -37,11 +36,9 @@ pub fn show_answers<W: Write>(
     spool: &Spool,
     answers: &[u8],
     out: W,
-    is_terminal: bool,
 ) -> Result<u64, Failure> {
     let mut show = Show::new(&options.classic, spool)?;
-    let (lines, mut screen) =
-        (Lines::new(Played::new(answers), LIMITS), Screen::new(out, is_terminal));
+    let (lines, mut screen) = (Lines::new(Played::new(answers), LIMITS), Screen::new(out));
     let server = Server::Tcp { host: "localhost".to_string(), port: port::DEFAULT };
     let mut session = Session::log_in(lines, &server, &Credentials::default())?;
     show.session(&mut session, &mut screen)?;

@@ -5,7 +5,7 @@ use super::credentials::Credentials;
 use super::failure::Failure;
 use super::greeting::{self, Version};
 use super::installation::Installation;
-use super::lines::{Echo, LIMITS, Lines};
+use super::lines::{LIMITS, Lines};
 use super::server::{Addresses, Server};
 use super::session::Session;
 
@@ -37,9 +37,7 @@ pub fn dial(
     let connection = Connection::open(server, addresses, PATIENCE)
         .map_err(|refusal| refusal.explain(server, addresses.are_local(), installation))?;
     let mut lines = Lines::new(connection, LIMITS);
-    if is_echoed {
-        lines.echo = Some(Echo::to_stderr());
-    }
+    lines.is_echoed = is_echoed;
     Ok(match greeting::read(&mut lines, server)? {
         Version::One => Scheduler::Dump(lines),
         Version::Two => Scheduler::Session(Session::log_in(lines, server, credentials)?),
@@ -56,8 +54,6 @@ pub fn dial_control_socket(
     let connection = Connection::open(&server, &Addresses::Path(path), PATIENCE)
         .map_err(|refusal| refusal.explain(&server, true, installation))?;
     let mut lines = Lines::new(connection, LIMITS);
-    if is_echoed {
-        lines.echo = Some(Echo::to_stderr());
-    }
+    lines.is_echoed = is_echoed;
     Session::on_control_socket(lines, &server)
 }

@@ -1,9 +1,9 @@
 //! The lines of an answer, as many and as long as is reasonable.
 
 use super::failure::Failure;
-use super::screen::visible;
+use crate::printable;
 use memchr::memchr;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 
 /// How much is read at a time, in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -44,8 +44,8 @@ pub struct Lines<R> {
     number: u64,
     bytes: u64,
     is_complete: bool,
-    /// Where lines are copied to (`-d`).
-    pub echo: Option<Echo>,
+    /// Whether lines are copied to standard error (`-d`).
+    pub is_echoed: bool,
 }
 
 impl<R: Read> Lines<R> {
@@ -60,7 +60,7 @@ impl<R: Read> Lines<R> {
             number: 0,
             bytes: 0,
             is_complete: true,
-            echo: None,
+            is_echoed: false,
         }
     }
 
@@ -96,8 +96,8 @@ impl<R: Read> Lines<R> {
                 break;
             }
         }
-        if let Some(echo) = &self.echo {
-            echo.copy(&self.line);
+        if self.is_echoed {
+            printable::print_to_stderr(format_args!("- {}", printable::line(&self.line)));
         }
         Ok(true)
     }
@@ -157,25 +157,6 @@ impl<R: Read> LineSource for Lines<R> {
 
     fn limit(&self) -> usize {
         self.limits.entries
-    }
-}
-
-/// Standard error, as far as received lines are copied there.
-pub struct Echo {
-    is_terminal: bool,
-}
-
-impl Echo {
-    /// Copies to standard error.
-    pub fn to_stderr() -> Echo {
-        Echo { is_terminal: io::stderr().is_terminal() }
-    }
-
-    fn copy(&self, line: &[u8]) {
-        let shown = if self.is_terminal { visible(line).into_bytes() } else { line.to_vec() };
-        let text = [b"- ", shown.as_slice(), b"\n"].concat();
-        // Whoever does not want to see it need not.
-        drop(io::stderr().write_all(&text));
     }
 }
 

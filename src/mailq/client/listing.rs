@@ -95,7 +95,7 @@ pub fn print<W: Write>(
 }
 
 fn print_vertex<W: Write>(screen: &mut Screen<W>, vertex: &Vertex) -> io::Result<()> {
-    screen.write_all(b"\t")?;
+    screen.text(b"\t")?;
     screen.text(&vertex.file)?;
     if vertex.recipients > 1 {
         write!(screen, "/{}", vertex.recipients)?;

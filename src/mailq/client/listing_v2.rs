@@ -66,7 +66,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
         owner: Option<u32>,
         now: Timestamp,
     ) -> Listing<'a, 's, W> {
-        let held = screen.held();
+        let held = Screen::new(Vec::new());
         Listing {
             screen,
             held,

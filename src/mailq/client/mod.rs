@@ -86,7 +86,7 @@ fn run(options: &Options) -> Result<i32, Failure> {
     if is_terminal && !classic.is_given() {
         return console::show_summary(reach);
     }
-    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()), is_terminal);
+    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()));
     let shown = show(reach, classic, &mut screen);
     screen.flush()?;
     shown.map(|()| 0)

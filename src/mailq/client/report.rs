@@ -126,7 +126,7 @@ mod tests {
         let selection = Selection::parse(selection).expect("channel/host");
         let mut out = Vec::new();
         let mut lines = Lines::new(report.as_bytes(), LIMITS);
-        let mut screen = Screen::new(&mut out, false);
+        let mut screen = Screen::new(&mut out);
         let count = print(&mut screen, &mut lines, &selection, level).expect("short lines");
         (String::from_utf8(out).expect("text"), count)
     }

@@ -1,23 +1,21 @@
-//! Standard output, and what of foreign text a terminal may be sent.
+//! Standard output of the classic listings, and messages about foreign text.
 
-use std::borrow::Cow;
+use crate::printable;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Where everything is printed.
+/// Prints text after making it printable.
 ///
-/// Texts of agents and addresses may hold anything, also what a terminal would obey. A terminal gets
-/// them made [`visible`]. A file or pipe gets them as the original prints them, but for control
-/// characters: who knows where the pipe ends.
+/// Addresses and texts of agents can hold anything. A pipe gets them in the same form as a terminal: it can end in
+/// one.
 pub struct Screen<W> {
     out: W,
-    is_terminal: bool,
 }
 
 impl<W: Write> Screen<W> {
     /// Prints on `out`.
-    pub fn new(out: W, is_terminal: bool) -> Screen<W> {
-        Screen { out, is_terminal }
+    pub fn new(out: W) -> Screen<W> {
+        Screen { out }
     }
 
     /// Where it has printed.
@@ -26,27 +24,22 @@ impl<W: Write> Screen<W> {
         self.out
     }
 
-    /// Prints foreign text.
+    /// Prints text within a line.
     pub fn text(&mut self, text: &[u8]) -> io::Result<()> {
-        match self.is_terminal {
-            true => self.out.write_all(visible(text).as_bytes()),
-            false => self.out.write_all(&without_controls(text)),
-        }
+        self.out.write_all(printable::line(text).as_bytes())
     }
 
-    /// Prints foreign texts, and a line end.
+    /// Prints a line of several parts.
     pub fn line(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         for part in parts {
             self.text(part)?;
         }
         self.out.write_all(b"\n")
     }
-}
 
-impl<W: Write> Screen<W> {
-    /// What will be printed here later, in the form that it will have.
-    pub fn held(&self) -> Screen<Vec<u8>> {
-        Screen { out: Vec::new(), is_terminal: self.is_terminal }
+    /// Prints what `write!` formats.
+    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        self.out.write_all(printable::lines(&text.to_string()).as_bytes())
     }
 
     /// Prints what was held back.
@@ -54,6 +47,11 @@ impl<W: Write> Screen<W> {
         self.out.write_all(&held.out)?;
         held.out.clear();
         Ok(())
+    }
+
+    /// Passes everything on to the system.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -64,57 +62,14 @@ impl Screen<Vec<u8>> {
     }
 }
 
-/// What we say ourselves goes out as it is.
-impl<W: Write> Write for Screen<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
 /// Says something on standard error. If nobody is there to hear it, the exit status must do.
 pub fn complain(message: impl fmt::Display) {
-    drop(writeln!(io::stderr(), "mailq: {message}"));
+    printable::complain("mailq", message);
 }
 
-/// Text that a terminal only shows: CR, which separates the lines of a diagnostic, becomes a blank,
-/// other control characters and what is not UTF-8 become `^[`, `\x9b`, `\u{9b}`. TAB stays.
+/// Printable text in one line, as a `String`.
 pub fn visible(text: &[u8]) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\r' => shown.push(' '),
-                '\t' => shown.push('\t'),
-                '\0'..='\x1f' | '\x7f' => {
-                    shown.push('^');
-                    shown.push(char::from(character as u8 ^ 0x40));
-                }
-                _ if character.is_control() => shown.extend(character.escape_unicode()),
-                _ => shown.push(character),
-            }
-        }
-        for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    shown
-}
-
-/// Text as it is, but for control characters other than CR and TAB, which become `^[` and the like.
-fn without_controls(text: &[u8]) -> Cow<'_, [u8]> {
-    let is_harmless = |byte: &u8| matches!(byte, b'\t' | b'\r' | b' '..=b'~' | 0x80..);
-    if text.iter().all(is_harmless) {
-        return Cow::Borrowed(text);
-    }
-    let shown = text.iter().flat_map(|byte| match is_harmless(byte) {
-        true => vec![*byte],
-        false => vec![b'^', byte ^ 0x40],
-    });
-    Cow::Owned(shown.collect())
+    printable::line(text).into_owned()
 }
 
 /// The beginning of a foreign text, visible, on one line and in quotes, for a message about it.
@@ -132,38 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_gets_nothing_to_obey() {
-        for (text, shown) in [
-            (&b"smtp; 451 caf\xc3\xa9\tx"[..], "smtp; 451 caf\u{e9}\tx"),
-            (b"\r<<- RCPT\r->> 450", " <<- RCPT ->> 450"),
-            (b"\x1b[2J\x07\0\x7f", "^[[2J^G^@^?"),
-            (b"\x9b2J\xff", "\\x9b2J\\xff"),
-            (b"\xc2\x9b2J", "\\u{9b}2J"),
-        ] {
-            assert_eq!(visible(text), shown);
-        }
-    }
-
-    #[test]
-    fn a_pipe_gets_every_byte_but_controls() {
-        for (is_terminal, expected) in [(false, &b"a\r^[\xff\n"[..]), (true, &b"a ^[\\xff\n"[..])] {
-            let mut screen = Screen::new(Vec::new(), is_terminal);
-            screen.line(&[b"a\r", b"\x1b\xff"]).expect("a Vec takes everything");
-            assert_eq!(screen.out, expected);
-        }
+    fn screen_prints_nothing_that_a_terminal_obeys() {
+        let mut screen = Screen::new(Vec::new());
+        screen.line(&[b"a\r", b"\x1b\xff"]).expect("a Vec takes everything");
+        writeln!(screen, "\u{9b}\u{202e}").expect("a Vec takes everything");
+        assert_eq!(screen.out, b"a ^[\\xff\n\\u{9b}\\u{202e}\n");
     }
 
     #[test]
     fn quotes_are_short() {
         assert_eq!(quote(b"a\tb"), "\"a b\"");
         assert_eq!(quote("\u{e9}".repeat(100).as_bytes()).chars().count(), 65);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn nothing_hides(text: Vec<u8>) {
-            let shown = visible(&text);
-            proptest::prop_assert!(shown.chars().all(|c| c == '\t' || !c.is_control()));
-        }
     }
 }

@@ -138,7 +138,7 @@ mod tests {
         fs::write(&zenv, format!("POSTOFFICE={}\n", path.display())).expect("written");
         let installation = Installation::read(Some(&zenv)).expect("a ZENV file");
         let mut out = Vec::new();
-        print(&mut Screen::new(&mut out, false), &installation, is_local).expect("printed");
+        print(&mut Screen::new(&mut out), &installation, is_local).expect("printed");
         let text = String::from_utf8(out).expect("text");
         text.replace(path.to_str().expect("text"), "P")
     }

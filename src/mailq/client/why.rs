@@ -47,7 +47,7 @@ mod tests {
     fn answer(text: &str) -> Result<String, i32> {
         let server = Server::Unix(PathBuf::from("/control"));
         let mut shown = Vec::new();
-        let mut screen = Screen::new(&mut shown, true);
+        let mut screen = Screen::new(&mut shown);
         let printed =
             Session::on_control_socket(Lines::new(Played::new(text.as_bytes()), LIMITS), &server)
                 .and_then(|mut session| {

@@ -1,5 +1,6 @@
 //! What an operator is told of an order.
 
+use crate::printable;
 use crate::scheduler::standing::{MOST_HELD_MESSAGES, MOST_STANDING};
 use crate::scheduler::{Effect, OrderRefusal};
 use serde::Serialize;
@@ -95,6 +96,5 @@ pub fn counted(effect: &Effect) -> String {
 
 /// Makes one line of what is told, with its line end, whatever is in it. Several reasons have TABs between them.
 pub fn refuse(text: &str) -> String {
-    let line = text.replace(|c: char| c.is_control() && c != '\t', " ");
-    format!("-{line}\n")
+    format!("-{}\n", printable::line(text))
 }

@@ -3,6 +3,7 @@
 use super::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::mailq::report::{Form, Progress, ThreadReport};
 use crate::mailq::why::{Pending, Subject, sentence};
+use crate::printable;
 
 /// The thread report in one of its forms.
 struct Report(ThreadReport);
@@ -96,7 +97,10 @@ pub fn why(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
         Some(pending) => Reply::Text(Box::new(Sentences(pending))),
         None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
             Some(place) => Reply::Text(Box::new(Sentence(place.sentence(around.now)))),
-            None => refuse(format!("nothing is queued for {}", subject.escape_debug())),
+            None => refuse(format!(
+                "nothing is queued for {}",
+                printable::line(subject).replace('\t', " ")
+            )),
         },
     }
 }

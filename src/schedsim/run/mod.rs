@@ -16,6 +16,7 @@ mod traffic;
 mod world;
 
 use crate::config::{Config, Context, Zenv};
+use crate::printable;
 use crate::schedsim::Trouble;
 use crate::scheduler::Settings;
 use crate::simulation::{Setup, Simulation, disk};
@@ -82,6 +83,7 @@ pub struct Options {
 /// Runs the subcommand. The error is for people.
 pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
     let text = outcome(options).map_err(Trouble::Other)?;
+    let text = if options.json { printable::json(&text) } else { text };
     Ok(out.write_all(text.as_bytes())?)
 }
 
@@ -190,8 +192,8 @@ fn simulate(
 fn say_speed(summary: &Summary, took: Duration) {
     let seconds = took.as_secs_f64();
     let rate = summary.totals.delivered as f64 / seconds.max(1e-9);
-    eprintln!(
+    printable::print_to_stderr(format_args!(
         "{}: {} deliveries in {seconds:.2} s, {rate:.0} a second",
         summary.configuration, summary.totals.delivered
-    );
+    ));
 }

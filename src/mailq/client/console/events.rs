@@ -6,12 +6,13 @@
 
 use super::model::Happening;
 use super::paper::{Paper, Style};
-use super::source::{harmless, object};
+use super::source::object;
 use super::words::{clock, count, cut, last_line, one_line};
 use crate::mailq::client::connection::Connection;
 use crate::mailq::client::failure::Failure;
 use crate::mailq::client::lines::LineSource;
 use crate::mailq::client::session::{Request, Session};
+use crate::printable;
 use std::io::Write;
 
 /// Prints events until the scheduler ends, or whoever looks.
@@ -25,7 +26,7 @@ pub fn follow<W: Write>(
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
         match is_json {
-            true => paper.line(&harmless(line))?,
+            true => paper.line(&printable::json(line))?,
             false => print(&object(line)?, paper)?,
         }
         // Whoever looks wants to see it now.

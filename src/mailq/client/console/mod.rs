@@ -5,8 +5,8 @@
 //!                                    classic ─────────┘ (what the original's schedulers tell)
 //! ```
 //!
-//! Whatever a scheduler says goes through [`words`] before it is printed: it stays on its line, in its
-//! column, and has nothing in it that a terminal would obey.
+//! Whatever a scheduler says goes through [`words`] before it is printed: it stays on its line and in its
+//! column. [`paper`] makes printable what it prints.
 
 mod arguments;
 mod check;
@@ -35,13 +35,14 @@ use super::screen::Screen;
 use super::session::{Request, Session};
 use super::show;
 use super::trace;
+use crate::printable;
 use arguments::Display;
 use check::State;
 use clap::CommandFactory;
 use commands::{Agreement, Check};
 use orders::{Order, Verb};
 use paper::{Paper, Terminal};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 use views::View;
 
@@ -164,8 +165,7 @@ fn carry_out<W: Write>(
 }
 
 fn trace(what: &trace::Options, reach: &Reach) -> Result<(), Failure> {
-    let is_terminal = io::stdout().is_terminal();
-    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()), is_terminal);
+    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()));
     let traced = trace::run(what, &Installation::read(reach.zenv.as_deref())?, &mut screen);
     screen.flush()?;
     traced
@@ -187,8 +187,7 @@ fn show_view<W: Write>(
     let interval = display.watch.map(interval_of).transpose()?;
     loop {
         // A scheduler may close a connection that nothing comes from for long.
-        let mut page = Vec::new();
-        let mut on_page = Paper::new(&mut page, terminal.columns, terminal.has_colour);
+        let mut on_page = paper.page();
         let shown = source::open(reach, installation).and_then(|mut scheduler| {
             match display.json {
                 true => view.print_json(&mut scheduler, &mut on_page)?,
@@ -200,7 +199,7 @@ fn show_view<W: Write>(
         if interval.is_some() && terminal.is_one {
             paper.clear()?;
         }
-        paper.plain(&String::from_utf8_lossy(&page))?;
+        paper.add(&on_page)?;
         let Some(interval) = interval else {
             return shown;
         };
@@ -228,7 +227,7 @@ fn interval_of(seconds: f64) -> Result<Duration, Failure> {
 pub fn check_in_vain(failure: &Failure) -> i32 {
     let (state, line) = check::of_failure(failure);
     // If that cannot be printed, the status must do.
-    drop(writeln!(io::stdout(), "{line}"));
+    drop(writeln!(io::stdout(), "{}", printable::line(&line)));
     state as i32
 }
 
@@ -248,6 +247,6 @@ fn run_check(check: &Check, reach: &Reach) -> io::Result<i32> {
         Ok(measures) => check.thresholds.judge(&measures),
         Err(failure) => check::of_failure(&failure),
     };
-    writeln!(io::stdout(), "{line}")?;
+    writeln!(io::stdout(), "{}", printable::line(&line))?;
     Ok(state as i32)
 }

@@ -3,10 +3,11 @@
 use super::arguments::{Manner, Selection, quoted, target};
 use super::model::Outcome;
 use super::paper::{Paper, Style};
-use super::source::{harmless, object};
+use super::source::object;
 use super::words::{count, one_line, read_span};
 use crate::mailq::client::failure::Failure;
 use crate::mailq::client::session::{Request, Session};
+use crate::printable;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 /// An order, as the protocol names it.
@@ -116,7 +117,7 @@ impl Order {
     ) -> Result<(), Failure> {
         let said = session.ask_for_line(self.request(self.manner.dry_run)?)?;
         if self.manner.json {
-            return Ok(paper.line(&harmless(without_ok(&said)))?);
+            return Ok(paper.line(&printable::json(without_ok(&said)))?);
         }
         self.tell(&outcome_of(&said)?, paper)
     }

@@ -1,5 +1,6 @@
 //! What people read: lines of some length, with or without colour.
 
+use crate::printable;
 use std::io::{self, IsTerminal, Write};
 
 /// How something looks.
@@ -34,7 +35,7 @@ impl Style {
     }
 }
 
-/// Where it is printed. Whatever comes here has nothing in it that a terminal would obey.
+/// Where it is printed, after it is made printable.
 pub struct Paper<W> {
     out: W,
     columns: Option<usize>,
@@ -52,15 +53,15 @@ impl<W: Write> Paper<W> {
         self.columns
     }
 
-    /// Prints as it is.
+    /// Prints without a style.
     pub fn plain(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(text.as_bytes())
+        self.out.write_all(printable::lines(text).as_bytes())
     }
 
     /// Prints in a style.
     pub fn styled(&mut self, text: &str, style: Style) -> io::Result<()> {
         match style.code().filter(|_| self.has_colour) {
-            Some(code) => write!(self.out, "\x1b[{code}m{text}\x1b[0m"),
+            Some(code) => write!(self.out, "\x1b[{code}m{}\x1b[0m", printable::lines(text)),
             None => self.plain(text),
         }
     }
@@ -79,6 +80,16 @@ impl<W: Write> Paper<W> {
     /// Has everything shown that was printed.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+
+    /// An empty page for the same terminal.
+    pub fn page(&self) -> Paper<Vec<u8>> {
+        Paper::new(Vec::new(), self.columns, self.has_colour)
+    }
+
+    /// Prints a page with its styles.
+    pub fn add(&mut self, page: &Paper<Vec<u8>>) -> io::Result<()> {
+        self.out.write_all(&page.out)
     }
 
     /// Makes room for everything anew, on a terminal.

@@ -3,6 +3,7 @@
 use super::paper::Paper;
 use crate::mailq::client::failure::Failure;
 use crate::mailq::scram::{Stored, prepared};
+use crate::printable;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -60,7 +61,7 @@ fn read_password(user: &str) -> Result<String, Failure> {
 
 fn ask(question: &str) -> io::Result<String> {
     // Standard output may go into a file.
-    eprint!("{question}");
+    eprint!("{}", printable::line(question));
     enable_raw_mode()?;
     let answer = read_hidden();
     disable_raw_mode()?;

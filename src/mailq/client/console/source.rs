@@ -83,30 +83,12 @@ pub fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
         .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
 }
 
-/// A line of JSON with nothing in it that a terminal would obey. What it means stays the same.
-pub fn harmless(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => shown.push_str(&format!("\\u{:04x}", u32::from(character))),
-            false => shown.push(character),
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn objects_stay_what_they_are_and_do_no_harm() {
-        let line = "{\"text\":\"a\u{9b}2J\u{7f}é\"}";
-        let shown = harmless(line.as_bytes());
-        assert_eq!(shown, "{\"text\":\"a\\u009b2J\\u007fé\"}");
-        let read = |line: &str| object::<serde_json::Value>(line.as_bytes()).expect("JSON");
-        assert_eq!(read(&shown), read(line));
+    fn object_that_is_no_json_is_quoted_printably() {
         let failure = object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
         assert!(failure.to_string().ends_with("in \"^[[2J\""), "{failure}");
     }

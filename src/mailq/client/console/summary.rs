@@ -246,7 +246,7 @@ mod tests {
             let mut out = Vec::new();
             print(&overview, &mut Paper::new(&mut out, Some(columns), false)).expect("printed");
             let out = String::from_utf8(out).expect("text");
-            prop_assert!(out.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", out);
+            prop_assert!(out.chars().all(|c| c == '\n' || crate::printable::is_printable(c)), "{:?}", out);
             for line in out.lines().skip(3) {
                 prop_assert!(width(line) <= columns, "{}", line);
             }

@@ -5,7 +5,7 @@ use super::classic;
 use super::model::{Agent, Message, Order, Ring, Thread};
 use super::overview;
 use super::paper::{Paper, Style};
-use super::source::{self, harmless};
+use super::source;
 use super::summary::{self, ring_table, short, standing};
 use super::table::{Column, Table};
 use super::words::{clock, cut, grouped, last_line, now, one_line, span_or_dash};
@@ -15,6 +15,7 @@ use crate::mailq::client::lines::LineSource;
 use crate::mailq::client::screen::visible;
 use crate::mailq::client::session::{Request, Session};
 use crate::mailq::client::show;
+use crate::printable;
 use std::io::{Read, Write};
 
 /// How many destinations the summary asks for in each order.
@@ -84,7 +85,7 @@ impl View {
         let session = requests(scheduler)?;
         let mut text = session.ask_for_text(self.request()?)?;
         while let Some(line) = text.next()? {
-            paper.line(&harmless(line))?;
+            paper.line(&printable::json(line))?;
         }
         Ok(())
     }

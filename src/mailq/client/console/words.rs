@@ -1,20 +1,12 @@
 //! How things are written for people: foreign texts, spans, times, numbers.
 
-use crate::mailq::client::screen::visible;
+use crate::printable;
 use crate::time::{ShortDuration, Timestamp};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Foreign text on one line, with nothing in it that a terminal would obey, or that would stand
-/// anywhere but where it is put.
+/// Printable foreign text on one line, with single blanks.
 pub fn one_line(text: &str) -> String {
-    let shown = visible(text.as_bytes());
-    let shown: String = shown.chars().map(|c| if is_odd(c) { ' ' } else { c }).collect();
-    shown.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Marks that change the direction of writing, or take no room.
-fn is_odd(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    printable::line(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The last line of what an agent has said: agents put CR between the lines of a dialogue, and the last
@@ -197,7 +189,7 @@ mod tests {
         assert_eq!(cut("smtp/x", 4), "smt…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(cut("abc", 0), "");
-        assert_eq!(one_line("a\u{202e}b\tc \u{1b}[2J"), "a b c ^[[2J");
+        assert_eq!(one_line("a\u{202e}b\tc \u{1b}[2J"), "a\\u{202e}b c ^[[2J");
         assert_eq!(last_line("\r<<- RCPT\r->> 450 busy\r"), "->> 450 busy");
     }
 }

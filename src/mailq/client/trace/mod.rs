@@ -70,7 +70,7 @@ pub fn run<W: Write>(
     let asked = ask(installation, &mut found);
     found.retain(|story| !story.is_empty());
     let traced = if found.is_empty() {
-        Err(Failure::Nothing(format!("nothing is known of {}", options.what.escape_debug())))
+        Err(Failure::Nothing(format!("nothing is known of {}", options.what)))
     } else {
         print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
     };

@@ -2,6 +2,7 @@
 
 use super::super::screen::Screen;
 use super::stories::{Next, Queued, Story};
+use crate::printable;
 use crate::status_log::Entry;
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ pub fn print<W: Write>(
 ) -> io::Result<()> {
     for (index, story) in stories.iter().enumerate() {
         if as_json {
-            screen.line(&[&serde_json::to_vec(story)?])?;
+            writeln!(screen, "{}", printable::json(&serde_json::to_vec(story)?))?;
             continue;
         }
         if index > 0 {
@@ -250,7 +251,7 @@ mod tests {
     }
 
     fn check(stories: &[Story], as_json: bool, expected: Expect) {
-        let mut screen = Screen::new(Vec::new(), true);
+        let mut screen = Screen::new(Vec::new());
         print(&mut screen, stories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
         expected.assert_eq(&String::from_utf8(screen.into_inner()).expect("text"));
     }

@@ -26,6 +26,7 @@ pub mod threads;
 pub mod why;
 
 use super::answer::{Findings, Reply, Step, Surroundings, Text};
+use crate::printable;
 use crate::time::Timestamp;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
@@ -48,7 +49,7 @@ fn object(out: &mut Vec<u8>, value: &impl Serialize) {
     value.serialize(&mut Serializer::with_formatter(out, Tame)).expect("plain data is JSON");
 }
 
-/// Writes no character that a terminal would obey: what is not visible is written by its number.
+/// Escapes all unprintable characters.
 struct Tame;
 
 impl Formatter for Tame {
@@ -56,13 +57,10 @@ impl Formatter for Tame {
     where
         W: ?Sized + io::Write,
     {
-        let mut plain = fragment;
-        while let Some((at, c)) = plain.char_indices().find(|(_, c)| c.is_control()) {
-            out.write_all(&plain.as_bytes()[..at])?;
-            write!(out, "\\u{:04x}", c as u32)?;
-            plain = &plain[at + c.len_utf8()..];
+        match fragment.chars().all(printable::is_printable) {
+            true => out.write_all(fragment.as_bytes()),
+            false => out.write_all(printable::json(fragment).as_bytes()),
         }
-        out.write_all(plain.as_bytes())
     }
 }
 
@@ -106,8 +104,7 @@ impl<T: Serialize> Text for One<T> {
 
 /// What is said of a request that makes no sense.
 fn refuse(why: &str) -> Reply {
-    let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    Reply::Line(format!("-{why}\n"))
+    Reply::Line(format!("-{}\n", printable::line(&why)))
 }
 
 #[cfg(test)]

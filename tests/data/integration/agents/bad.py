@@ -186,6 +186,16 @@ def verbose(control, path, offset, book):
     say(f"{number(path)}/{offset}\t\tdeferred {'because ' * 512}")
 
 
+def hostile(control, path, offset, book):
+    """Says what a terminal would obey, on both outputs; fails recipients whose address begins with x."""
+    odd = "a\rb\x1b[31m\x07\x7f\u009b2J\u202e".encode() + b"\x9b\xff"
+    os.write(2, b"stray " + odd + b"\n")
+    verdict = "error2" if book.user.startswith("x") else "deferred"
+    if verdict == "error2":
+        control.tag(offset, b"-")
+    say(f"{number(path)}/{offset}\t\t{verdict} ".encode() + odd)
+
+
 def alarm(control, path, offset, book):
     """The scheduler is to write down a failure itself (status `error`), once there is ../../go."""
     while not os.path.exists("../../go"):

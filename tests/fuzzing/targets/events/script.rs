@@ -380,7 +380,7 @@ impl Script<'_> {
         let wish = [&["mailq"][..], &["mailq", "-Q"], &["mailq", "--summary"]][self.draw.below(3)];
         let spool = Spool::new(Path::new("/dev/null/no/spool"));
         let mut shown = Vec::new();
-        let complaints = show_answer(&Options::parse_from(wish), &spool, answer, &mut shown, false);
+        let complaints = show_answer(&Options::parse_from(wish), &spool, answer, &mut shown);
         let dump = String::from_utf8_lossy(&dump);
         assert!(matches!(complaints, Ok(0)), "{complaints:?} about\n{dump}");
         assert!(!shown.is_empty());
