@@ -2,20 +2,16 @@
 //!
 //! It is split at blanks; there is no shell and no quoting. Leading `NAME=value` words set the
 //! agent's environment. A word that is exactly `$host` or `$channel` stands for the destination's,
-//! and `${host}`, `${channel}` and `${NAME}` for a variable of the ZENV file do so in any word.
+//! and `${host}`, `${channel}`, and `${NAME}` or `$NAME` for a variable of the ZENV file do so in any word.
 
 use super::diagnostic::{ValueError, quote};
 use super::units::words;
-use super::variables::{Piece, Zenv, pieces, unknown_variable};
+use super::variables::{CHANNEL_WORD, HOST_WORD, Piece, Zenv, pieces, unknown_variable};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 
-/// The word that ties an agent to one host.
-const HOST_WORD: &str = "$host";
-/// The word for the channel.
-const CHANNEL_WORD: &str = "$channel";
 /// Variables of the ZENV file that agents get in their environment, beside what the command sets.
 const PASSED_ON: [&str; 2] = ["PATH", "ZCONFIG"];
 
@@ -108,13 +104,14 @@ fn expand_word(word: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString
     }
 }
 
-/// Puts in what `${...}` stands for.
+/// Puts in what variables stand for.
 fn put_variables_in(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
     let bytes = pieces(text).into_iter().flat_map(|(_, piece)| match piece {
         Piece::Plain(text) => text.as_bytes(),
         Piece::Variable("host") => host,
         Piece::Variable("channel") => channel,
         Piece::Variable(name) => zenv.get(name).unwrap_or_default().as_bytes(),
+        Piece::Bare(text) => zenv.get_bare(text).unwrap_or(text).as_bytes(),
     });
     OsString::from_vec(bytes.copied().collect())
 }
@@ -123,25 +120,22 @@ fn put_variables_in(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsS
 fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError> {
     let is_whole = matches!(word, HOST_WORD | CHANNEL_WORD);
     let pieces = if is_whole { Vec::new() } else { pieces(word) };
-    let plain_dollar = |at: usize| {
-        let rest = &word[at + 1..];
-        let name = &rest[..rest.bytes().take_while(|byte| is_name_byte(*byte)).count()];
-        let message = match name {
-            "" if rest.starts_with('{') => "this `${` has no `}`".to_string(),
-            "" => return None,
-            _ => format!(
-                "{} stays as it is here; write {}",
-                quote(&format!("${name}")),
-                quote(&format!("${{{name}}}"))
-            ),
+    let stays = |at: usize, text: &str| {
+        let braced = quote(&format!("${{{}}}", &text[1..]));
+        let message = match text {
+            HOST_WORD | CHANNEL_WORD => format!("write {braced}"),
+            _ => format!("the ZENV file has no {braced}"),
         };
-        Some(ValueError::new(at, message))
+        ValueError::new(at, format!("{} stays as it is here; {message}", quote(text)))
     };
     pieces.into_iter().filter_map(move |(at, piece)| match piece {
-        Piece::Plain("$") => plain_dollar(at),
+        Piece::Plain("$") if word[at..].starts_with("${") => {
+            Some(ValueError::new(at, "this `${` has no `}`"))
+        }
         Piece::Plain(_) | Piece::Variable("host" | "channel") => None,
         Piece::Variable(name) if zenv.get(name).is_some() => None,
         Piece::Variable(name) => Some(unknown_variable(at, name)),
+        Piece::Bare(text) => zenv.get_bare(text).is_none().then(|| stays(at, text)),
     })
 }
 
@@ -193,6 +187,12 @@ mod tests {
             ("1=2 a", "PATH=/bin ZCONFIG=/z 1=2|a"),
             // Only a word that is nothing else is the host; this one is not.
             ("C=$host a", "C=$host PATH=/bin ZCONFIG=/z a"),
+            // As ZMailer's manual writes it.
+            (
+                "A=$PATH smtp -srl $LOGDIR/smtp",
+                "A=/bin PATH=/bin ZCONFIG=/z smtp|-srl|/var/log/my mail/smtp",
+            ),
+            ("a $LOGDIRS $1", "PATH=/bin ZCONFIG=/z a|$LOGDIRS|$1"),
             ("${LOGDIR}${PATH}", "PATH=/bin ZCONFIG=/z /var/log/my mail/bin"),
         ] {
             assert_eq!(expanded(text), expected, "{text}");
@@ -231,7 +231,11 @@ mod tests {
     fn variables_without_a_value_are_warned_about() {
         for (text, expected) in [
             ("a $host $channel ${host} ${channel} ${LOGDIR} $ 1$", vec![]),
-            ("a $LOGDIR/x", vec![(2, "`$LOGDIR` stays as it is here; write `${LOGDIR}`")]),
+            ("a $LOGDIR/x A=$LOGDIR", vec![]),
+            (
+                "a x$LOGDIRS",
+                vec![(3, "`$LOGDIRS` stays as it is here; the ZENV file has no `${LOGDIRS}`")],
+            ),
             ("a  x$host", vec![(4, "`$host` stays as it is here; write `${host}`")]),
             ("a ${NO}", vec![(2, "the ZENV file has no `${NO}`; nothing is put in for it")]),
             (

@@ -527,7 +527,6 @@ fn what_can_hardly_be_meant_is_a_warning() {
         expect![[r#"
             ok
             cf:1:3: warning: this is any one of these characters; an address is written `\[127.0.0.1\]`
-            cf:1:26: warning: `$LOGDIR` stays as it is here; write `${LOGDIR}`
             cf:1:34: warning: the ZENV file has no `${NO}`; nothing is put in for it
             cf:2:5: warning: names are compared in lower case, so a capital `T` never matches
             cf:3:8: warning: `c` behind the braces is ignored
@@ -567,13 +566,13 @@ fn bytes_that_are_no_text_are_refused() {
     check_verdict(
         b"# \xe4\nc/\xe4\tcommand=\"x\0\"\nPARAM\xff=\xfe\n",
         expect![[r#"
-        refused
-        cf:2:3: error: this is not UTF-8
-        cf:2:15: error: the control character `\u{0}` here
-        cf:3:1: error: unknown parameter `PARAM�`
-        cf:3:6: error: this is not UTF-8
-        cf:3:8: error: this is not UTF-8
-    "#]],
+            refused
+            cf:2:3: error: this is not UTF-8
+            cf:2:15: error: the control character `^@` here
+            cf:3:1: error: unknown parameter `PARAM�`
+            cf:3:6: error: this is not UTF-8
+            cf:3:8: error: this is not UTF-8
+        "#]],
     );
 }
 

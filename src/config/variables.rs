@@ -5,18 +5,26 @@
 //! LOGDIR= /var/log/mail        blanks behind the equals sign do not count; there are no quotes
 //! ```
 //!
-//! `${LOGDIR}` in a value stands for what the file gives; without braces it is plain text.
+//! `${LOGDIR}` in a value stands for what the file gives; without braces it does, too, if the file has that name. A
+//! bare name is as long as it can be: letters, digits and `_`, the first no digit. `$host` and `$channel` are no
+//! variables of the file, whatever it defines.
 
 use super::diagnostic::{NO_VARIABLE, ValueError, quote};
 use super::syntax::Text;
 use nom::branch::alt;
 use nom::bytes::complete::{is_not, tag, take_while};
-use nom::combinator::map;
+use nom::character::complete::satisfy;
+use nom::combinator::{map, recognize};
 use nom::sequence::delimited;
 use nom::{IResult, Offset, Parser};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+
+/// The word of a command that ties an agent to one host.
+pub(super) const HOST_WORD: &str = "$host";
+/// The word of a command for the channel.
+pub(super) const CHANNEL_WORD: &str = "$channel";
 
 /// The variables of a ZMailer installation, from its ZENV file (`zmailer.conf`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,13 +83,22 @@ impl Zenv {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// `text` with the values of variables put in for each `${NAME}`; nothing for an unknown one.
+    /// `text` with the values of variables put in. Nothing is put in for an unknown `${NAME}`.
     pub fn expand(&self, text: &str) -> String {
         let value = |(_, piece)| match piece {
             Piece::Plain(text) => text,
             Piece::Variable(name) => self.get(name).unwrap_or_default(),
+            Piece::Bare(text) => self.get_bare(text).unwrap_or(text),
         };
         pieces(text).into_iter().map(value).collect()
+    }
+
+    /// The value that a [`Piece::Bare`] stands for.
+    pub(super) fn get_bare(&self, text: &str) -> Option<&str> {
+        match text {
+            HOST_WORD | CHANNEL_WORD => None,
+            _ => self.get(&text[1..]),
+        }
     }
 }
 
@@ -92,6 +109,8 @@ pub(super) enum Piece<'a> {
     Plain(&'a str),
     /// `${NAME}`, of this name.
     Variable(&'a str),
+    /// `$NAME`, with the `$`. It is plain text unless the ZENV file has the name.
+    Bare(&'a str),
 }
 
 /// The parts of a value, each with its place in it.
@@ -108,7 +127,11 @@ pub(super) fn pieces(text: &str) -> Vec<(usize, Piece<'_>)> {
 fn piece(input: &str) -> IResult<&str, Piece<'_>> {
     let name = take_while(|c: char| !"${}".contains(c) && !c.is_whitespace());
     let variable = delimited(tag("${"), name, tag("}"));
-    alt((map(variable, Piece::Variable), map(alt((is_not("$"), tag("$"))), Piece::Plain)))
+    let first = satisfy(|c| c.is_ascii_alphabetic() || c == '_');
+    let others = take_while(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let bare = recognize((tag("$"), first, others));
+    let plain = alt((is_not("$"), tag("$")));
+    alt((map(variable, Piece::Variable), map(bare, Piece::Bare), map(plain, Piece::Plain)))
         .parse(input)
 }
 
@@ -121,24 +144,43 @@ pub(super) fn expand_value(
     let mut expanded = Text::new(value.start());
     let mut has_variables = false;
     for (at, piece) in pieces(value.as_str()) {
-        match piece {
-            Piece::Plain(text) => expanded.push_part(value, at..at + text.len()),
+        let substitute = match piece {
+            Piece::Plain(_) => None,
+            Piece::Bare(text) => zenv.get_bare(text),
             Piece::Variable(name) => {
-                has_variables = true;
                 let known = zenv.get(name);
                 if known.is_none() {
                     warnings.push(unknown_variable(at, name));
                 }
-                expanded.push_substitute(known.unwrap_or_default(), value.offset_of(at));
+                Some(known.unwrap_or_default())
+            }
+        };
+        match (piece, substitute) {
+            (_, Some(substitute)) => {
+                has_variables = true;
+                expanded.push_substitute(substitute, value.offset_of(at));
+            }
+            (Piece::Plain(text) | Piece::Bare(text) | Piece::Variable(text), None) => {
+                expanded.push_part(value, at..at + text.len());
             }
         }
     }
     // The effective configuration is shown with such values, and there is no way to quote a quote.
-    if has_variables && ["\"", "${"].iter().any(|text| expanded.as_str().contains(text)) {
-        let message = format!("neither \" nor ${{ may be in {}", quote(expanded.as_str()));
+    if has_variables && !can_be_shown(expanded.as_str(), zenv) {
+        let message = format!("neither \" nor a variable may be in {}", quote(expanded.as_str()));
         return Err(ValueError::new(0, message));
     }
     Ok(expanded)
+}
+
+/// Whether a value with its variables put in can be read again as the same value.
+fn can_be_shown(value: &str, zenv: &Zenv) -> bool {
+    let is_plain = |piece: Piece<'_>| match piece {
+        Piece::Plain(_) => true,
+        Piece::Variable(_) => false,
+        Piece::Bare(text) => zenv.get_bare(text).is_none(),
+    };
+    !value.contains('"') && pieces(value).into_iter().all(|(_, piece)| is_plain(piece))
 }
 
 /// The warning about a variable that has no value.
@@ -181,8 +223,20 @@ mod tests {
 
     #[test]
     fn variables_are_put_in() {
-        let zenv = Zenv::from_pairs([("A", "1"), ("B", "2"), ("A", "3"), ("LOOP", "${A}")]);
+        let zenv = Zenv::from_pairs([
+            ("A", "1"),
+            ("B", "2"),
+            ("A", "3"),
+            ("LOOP", "${A}"),
+            ("A_1", "4"),
+            ("host", "h"),
+        ]);
         for (text, expected) in [
+            ("$A/x", "1/x"),
+            ("$A$B", "12"),
+            ("x$A-$A_1.$A_2", "x1-4.$A_2"),
+            ("$1 $$A $", "$1 $1 $"),
+            ("$host $channel ${host}", "$host $channel h"),
             ("", ""),
             ("x", "x"),
             ("${A}${B}", "12"),
@@ -214,11 +268,11 @@ mod tests {
 
     #[test]
     fn what_could_not_be_shown_again_is_refused() {
-        let zenv = Zenv::from_pairs([("Q", "a\"b"), ("V", "${Q}")]);
-        for name in ["Q", "V"] {
+        let zenv = Zenv::from_pairs([("Q", "a\"b"), ("V", "${Q}"), ("W", "$Q")]);
+        for text in ["${Q}", "${V}", "$Q", "$V", "$W"] {
             let mut value = Text::new(0);
-            value.push(&format!("${{{name}}}"), 0);
-            assert!(expand_value(&value, &zenv, &mut Vec::new()).is_err(), "{name}");
+            value.push(text, 0);
+            assert!(expand_value(&value, &zenv, &mut Vec::new()).is_err(), "{text}");
         }
     }
 
@@ -228,7 +282,7 @@ mod tests {
             let whole: String = pieces(&text)
                 .into_iter()
                 .map(|(_, piece)| match piece {
-                    Piece::Plain(text) => text.to_string(),
+                    Piece::Plain(text) | Piece::Bare(text) => text.to_string(),
                     Piece::Variable(name) => format!("${{{name}}}"),
                 })
                 .collect();
