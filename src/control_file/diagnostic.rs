@@ -56,6 +56,11 @@ impl<'a> Diagnostic<'a> {
         out.push(b'\n');
     }
 
+    /// The action of its notary data (RFC 3464 2.3.3), such as `failed`; empty if there is none.
+    pub fn action(&self) -> &'a [u8] {
+        self.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1).unwrap_or_default()
+    }
+
     /// Reads the value of a `d` line: everything behind id and tag. `None` if it is none, as a line
     /// that a crash has cut short.
     pub fn parse(value: &'a [u8]) -> Option<Diagnostic<'a>> {

@@ -181,14 +181,30 @@ fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> D
     }
 }
 
-/// Whether a sender is really owed a report: by a `d` line that was not reported, about a recipient
-/// whose sender has not said NEVER.
+/// Whether a sender is owed a report: by a `d` line that was not reported, about an event that the
+/// recipient's NOTIFY asks for (RFC 3461 4.1). A line that cannot be understood is owed, too.
 pub fn owes_report(file: &ControlFile) -> bool {
     file.diagnostics.iter().filter(|diagnostic| !diagnostic.reported).any(|diagnostic| {
-        let recipient = Diagnostic::parse(file.get(diagnostic.value))
-            .and_then(|diagnostic| file.recipient_at(diagnostic.recipient));
-        recipient.is_none_or(|recipient| events(file, recipient) != Events::NONE)
+        let diagnostic = Diagnostic::parse(file.get(diagnostic.value));
+        let recipient = diagnostic.as_ref().and_then(|d| file.recipient_at(d.recipient));
+        match (diagnostic, recipient) {
+            (Some(diagnostic), Some(recipient)) => {
+                is_asked_for(&diagnostic, events(file, recipient))
+            }
+            _ => true,
+        }
     })
+}
+
+/// Whether NOTIFY asks for the event of a `d` line. One without an action that we know counts for any.
+fn is_asked_for(diagnostic: &Diagnostic<'_>, events: Events) -> bool {
+    match diagnostic.action().to_ascii_lowercase().as_slice() {
+        b"failed" => events.failure,
+        b"delivered" | b"relayed" | b"expanded" => events.success,
+        // The original's scheduler notes an expiry with the action of the last deferral.
+        b"delayed" => events.delay || events.failure,
+        _ => events != Events::NONE,
+    }
 }
 
 /// Whether there is a recipient that `has_failed` by its tag, whose sender wants to know of failures, and
@@ -285,5 +301,27 @@ mod tests {
         assert!(!owes("d+31:0:-1::1\tn\tm\n"));
         assert!(!owes("d 52:0:-1::1\tn\tm\n"));
         assert!(owes("d broken\n"));
+    }
+
+    #[test]
+    fn report_is_owed_only_of_events_that_notify_names() {
+        for (notify, owed) in [
+            ("SUCCESS", "delivered,relayed,expanded,?"),
+            ("FAILURE", "failed,delayed,?"),
+            ("DELAY", "delayed,?"),
+            ("FAILURE,DELAY", "failed,delayed,?"),
+            ("NEVER", ""),
+        ] {
+            let all = ["failed", "delivered", "relayed", "expanded", "delayed", "?"];
+            let owes = |action: &&str| {
+                let line = format!("d 88:0:109::1\tu\x01{action}\x015.0.0\x01\x01\tm\n");
+                let text = TEXT.replace("SUCCESS,FAILURE", notify) + &line;
+                owes_report(&control_file::parse(text.into_bytes()).expect("a file"))
+            };
+            let found: Vec<&str> = all.into_iter().filter(owes).collect();
+            let expected: Vec<&str> =
+                all.into_iter().filter(|action| owed.split(',').any(|o| o == *action)).collect();
+            assert_eq!(found, expected, "{notify}");
+        }
     }
 }
