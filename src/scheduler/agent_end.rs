@@ -137,8 +137,13 @@ impl Scheduler {
     }
 
     fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
-        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
-        let level = if expected && agent.jobs().count() == 0 { Level::Debug } else { Level::Warn };
+        let was_stopped = matches!(agent.state, State::Stopping(_));
+        // Jobs that it had not come to when it was told to end go to another one.
+        let is_normal = match end {
+            AgentEnd::Exited(0) => was_stopped || agent.jobs().count() == 0,
+            _ => !agent.is_alive() && agent.jobs().count() == 0,
+        };
+        let level = if is_normal { Level::Debug } else { Level::Warn };
         let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
         let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
         let destination = thread.unwrap_or(channel);

@@ -258,6 +258,7 @@ fn sigquit_ends_everything_in_good_order() {
 
     site.write("go", "");
     assert_eq!(daemon.wait().code(), Some(0));
+    assert_eq!(site.logged("warning"), 0, "a normal end is no warning");
     assert!(!pid_file.exists());
     let events = site.events();
     assert_eq!((events.count("count"), events.count("tag"), events.count("end")), (3, 3, 2));
