@@ -33,6 +33,7 @@ pub mod resubmit;
 pub mod scan;
 pub mod scratch;
 pub mod submit;
+pub mod verbose;
 
 pub use arrival::{Arrival, Group, Portion};
 pub use doubt::{Doubt, Doubtful, Tell};

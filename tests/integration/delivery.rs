@@ -45,6 +45,40 @@ fn one_message_reaches_its_recipients_on_all_channels() {
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
 }
 
+/// What `sendmail -v` shows, and waits for.
+#[test]
+fn verbose_file_ends_with_the_end_of_the_message() {
+    let site = Site::new(MAILBOXES);
+    fs::write(site.path("postoffice/public/v_1"), "").expect("written");
+    let text = control_file("101", &["local - alice", "discard - anybody"]);
+    let text = text.replacen("i 101", "v ../public/v_1\ni 101", 1);
+    let _daemon = site.start();
+    site.put_file("101", text.as_bytes());
+    site.notify("NEW 101");
+    until("the last line is written", || {
+        site.read("postoffice/public/v_1").contains("scheduler done with 101\n")
+    });
+    let shown = site.read("postoffice/public/v_1");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(shown.contains("DIAG: <alice> ok3 delivered"), "{shown}");
+    assert!(lines.last().is_some_and(|line| line.starts_with("scheduler done")), "{shown}");
+    assert_eq!(shown.matches("scheduler done").count(), 1, "{shown}");
+}
+
+#[test]
+fn failure_of_a_recipient_with_notify_success_owes_no_report() {
+    let site = Site::new(MAILBOXES);
+    let _daemon = site.start();
+    site.put(&["local - |x | NOTIFY=SUCCESS", "local - |y | NOTIFY=DELAY"]);
+    site.until_empty();
+    assert_eq!(site.files("postman"), [""; 0]);
+    // Failures and successes that were asked for are owed.
+    site.put(&["local - |x | NOTIFY=SUCCESS,FAILURE"]);
+    site.put(&["local - alice | NOTIFY=SUCCESS"]);
+    site.until_empty();
+    until("both are kept", || site.files("postman").len() == 4);
+}
+
 /// `<spoolid> <dt1> <dt2> <state> <channel>/<host>`
 #[test]
 fn the_statistics_log_has_a_line_for_each_recipient() {

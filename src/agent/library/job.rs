@@ -5,11 +5,9 @@ use super::delivery::Delivery;
 use super::job_file::{JobFile, Place};
 use super::message::{Message, Unavailable};
 use super::outcome::{Note, Outcome, Verdict, reason};
-use super::verbose;
 use crate::control_file::{ControlFile, Recipient, Tag, mark};
-use std::ffi::OsStr;
+use crate::spool::verbose;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 /// Why work on a job ends before the agent has decided about its recipients. Every agent hands it
@@ -238,11 +236,11 @@ impl<'a> Job<'a> {
         else {
             return;
         };
-        let path = self.place.transport.join(OsStr::from_bytes(path.trim_ascii()));
+        let path = verbose::path_of(&self.place.transport, path);
         let user = String::from_utf8_lossy(self.file.parsed.control.get(recipient.quad.user));
         let word = outcome.verdict().status(Note::Needless).word();
         let text = outcome.text().replace(['\r', '\n'], " ");
-        let line = format!("DIAG: <{user}> {word} {text}\n");
+        let line = format!("DIAG: <{user}> {word} {text}");
         if let Ok(metadata) = self.file.file.metadata() {
             verbose::append(&path, metadata.uid(), &line).ok();
         }

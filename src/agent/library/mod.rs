@@ -37,7 +37,6 @@ pub mod resubmit;
 pub(crate) mod scope;
 mod session;
 mod stop;
-mod verbose;
 
 pub use delivery::Delivery;
 pub use job::{Halt, Job};

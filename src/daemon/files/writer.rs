@@ -8,6 +8,7 @@ use crate::daemon::status_log::{Composer, StatusRequest};
 use crate::scheduler::change::Change;
 use crate::spool::removals::RemovalList;
 use crate::spool::remove::{self, Reason};
+use crate::spool::verbose::VerboseFile;
 use crate::spool::{Doubt, Spool, SpoolName, read};
 use std::io;
 use std::path::PathBuf;
@@ -140,8 +141,13 @@ impl Writer<'_> {
 }
 
 fn take_out(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
-    if aside && remove::must_be_kept(spool, name)? {
-        return remove::move_aside(spool, name, Reason::OwedReport).map(Some);
-    }
-    remove::remove(spool, name).map(|()| None)
+    let verbose = VerboseFile::of(spool, name);
+    let moved = if aside && remove::must_be_kept(spool, name)? {
+        Some(remove::move_aside(spool, name, Reason::OwedReport)?)
+    } else {
+        remove::remove(spool, name)?;
+        None
+    };
+    verbose.iter().for_each(|file| file.end(name));
+    Ok(moved)
 }

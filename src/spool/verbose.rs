@@ -1,0 +1,113 @@
+//! The verbose file of a message, which the `v` line of its control file names.
+//!
+//! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome, and the scheduler
+//! a last one when the message leaves the spool: `sendmail` stops at a line that begins with `scheduler done`.
+
+use super::{Spool, SpoolName};
+use crate::printable;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How far into a control file a `v` line is looked for, in bytes. Routers write it second.
+const HEAD: u64 = 4096;
+
+/// The verbose file of one message, and the user that may follow it.
+pub struct VerboseFile {
+    path: PathBuf,
+    owner: u32,
+}
+
+impl VerboseFile {
+    /// The file of a message, if its control file names one. A control file that cannot be read names none.
+    pub fn of(spool: &Spool, name: &SpoolName) -> Option<VerboseFile> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file =
+            File::options().read(true).custom_flags(flags).open(spool.control_file(name)).ok()?;
+        let owner = file.metadata().ok()?.uid();
+        let mut head = Vec::new();
+        file.take(HEAD).read_to_end(&mut head).ok()?;
+        // A line that is cut at the end of the head has no LF.
+        let lines = head.split_inclusive(|byte| *byte == b'\n');
+        let mut before_addresses =
+            lines.take_while(|line| !matches!(line.first(), Some(b's' | b'r' | b'm')));
+        let path =
+            before_addresses.find_map(|line| line.strip_prefix(b"v ")?.strip_suffix(b"\n"))?;
+        Some(VerboseFile { path: path_of(spool.transport(), path), owner })
+    }
+
+    /// Appends the last line. Nothing depends on it, so an error is not reported.
+    pub fn end(&self, name: &SpoolName) {
+        drop(append(&self.path, self.owner, &format!("scheduler done with {name}")));
+    }
+}
+
+/// The path that the value of a `v` line stands for.
+pub fn path_of(transport: &Path, value: &[u8]) -> PathBuf {
+    transport.join(std::ffi::OsStr::from_bytes(value.trim_ascii()))
+}
+
+/// Appends one line, made printable. The writer may run as root, and the user has chosen the path: the file must
+/// exist, be a plain file with one name, and belong to `owner`, to whom the control file belongs.
+pub fn append(path: &Path, owner: u32, line: &str) -> io::Result<()> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
+    if !is_harmless(&file, owner)? {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    file.write_all(format!("{}\n", printable::line(line)).as_bytes())
+}
+
+fn is_harmless(file: &File, owner: u32) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    Ok(metadata.is_file() && metadata.nlink() == 1 && metadata.uid() == owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+    use std::fs;
+
+    #[test]
+    fn end_is_appended_only_to_a_plain_file_of_the_owner() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let name = SpoolName::new(HashFolder::TOP, b"7").expect("a name");
+        let public = folder.path().join("public");
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "untouched").expect("written");
+        fs::write(public.join("v_1"), "first\n").expect("written");
+        fs::write(public.join("v_2"), "").expect("written");
+        fs::hard_link(public.join("v_2"), public.join("v_3")).expect("linked");
+        std::os::unix::fs::symlink(&outside, public.join("v_4")).expect("linked");
+        fs::create_dir(public.join("v_5")).expect("a folder");
+        for (line, is_named) in [
+            ("@ 0x00000007\nv ../public/v_1\ni 7\n", true),
+            ("i 7\nv ../public/v_2\n", true),
+            ("v ../public/v_4\ni 7\n", true),
+            ("v ../public/v_5\ni 7\n", true),
+            ("v ../public/none\ni 7\n", true),
+            ("v+../public/v_1\ni 7\n", false),
+            ("i 7\ns local - a 0\nv ../public/v_1\n", false),
+            ("i 7\nv ../public/v_1", false),
+            ("", false),
+        ] {
+            fs::write(spool.control_file(&name), line).expect("written");
+            let file = VerboseFile::of(&spool, &name);
+            assert_eq!(file.is_some(), is_named, "{line:?}");
+            file.iter().for_each(|file| file.end(&name));
+        }
+        let read = |path: &Path| fs::read_to_string(path).expect("read");
+        assert_eq!(read(&public.join("v_1")), "first\nscheduler done with 7\n");
+        assert_eq!((read(&public.join("v_2")), read(&outside)), ("".into(), "untouched".into()));
+        assert!(!public.join("none").exists());
+        let owner = fs::metadata(public.join("v_1")).expect("there").uid();
+        assert!(append(&public.join("v_1"), owner + 1, "x").is_err());
+        append(&public.join("v_1"), owner, "\u{1b}[2J\nx").expect("appended");
+        assert!(read(&public.join("v_1")).ends_with("\n^[[2J^Jx\n"));
+    }
+}
