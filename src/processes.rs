@@ -64,6 +64,15 @@ impl Process {
     }
 }
 
+/// The processes that work in our folder, and are not ours. None where that cannot be told.
+pub fn others_in_our_folder() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_other =
+        |pid: &u32| Process::alive(*pid).is_some_and(|p| !p.is_ours() && p.works_in_our_folder());
+    pids.filter(is_other).collect()
+}
+
 impl Status {
     /// Reads `/proc/PID/stat`: fields 3, 4 and 22 are state, parent and start.
     fn parse(text: &str) -> Option<Status> {

@@ -100,6 +100,7 @@ impl Daemon {
                     self.core.handle(now, Event::StandingKept { ticket, outcome });
                 }
             }
+            Done::Changed { names, an_agent_ended } => self.take_changes(&names, an_agent_ended),
             Done::LocksNotCleared(name, error) => {
                 log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
             }
@@ -121,6 +122,9 @@ impl Daemon {
 
     fn take_file(&mut self, now: Timestamp, name: SpoolName, found: Found) {
         self.intake.read(name.number());
+        if !matches!(found, Found::Locked(_)) {
+            self.intake.unlocked(name.number());
+        }
         let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
         if !is_held && let Some((rested, wanted)) = self.intake.recall(name.number()) {
             self.core.handle(now, Event::Recalled { number: name.number(), rested, wanted });
@@ -129,8 +133,11 @@ impl Daemon {
             Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
             Found::Nothing => {}
             Found::Locked(pid) => {
-                log::info!("{name}: process {pid} holds a recipient of it; looked at again later");
-                self.intake.locked(now, name);
+                let text =
+                    format!("{name}: process {pid} holds a recipient of it; looked at again later");
+                if self.intake.locked(now, name) {
+                    log::info!("{text}");
+                }
             }
             Found::Failed(error) => {
                 log::error!("{name}: the control file cannot be read: {error}");
@@ -163,7 +170,23 @@ impl Daemon {
         }
     }
 
+    /// Agents of an earlier scheduler have changed control files, or one of them has ended.
+    fn take_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
+        let numbers = names.iter().map(SpoolName::number).collect();
+        self.intake.look_at_locked((!an_agent_ended).then_some(&numbers));
+        for name in names.iter().filter(|name| self.core.may_be_read_again(name.number())) {
+            self.files.read_again(name.clone());
+        }
+    }
+
     fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
+        let is_usable = matches!(found, Found::Arrival(_) | Found::Malformed { .. });
+        let number = name.number();
+        // What the core has not asked for was changed by an earlier scheduler's agent, and may be gone by now.
+        let is_news = is_usable && self.core.may_be_read_again(number);
+        if !is_news && !self.core.is_reading_again(number) {
+            return;
+        }
         let outcome = self.take_reread(now, name, found);
         self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
     }

@@ -301,6 +301,17 @@ impl Scheduler {
         Some(self.messages[self.messages.find(number)?].removing)
     }
 
+    /// Whether the core has asked for the control file of a message to be read again.
+    pub fn is_reading_again(&self, number: u64) -> bool {
+        self.messages.find(number).is_some_and(|id| self.messages[id].rereading)
+    }
+
+    /// Whether [`Event::ReadAgain`] may come unasked for a message: it is in memory as a whole, and stays.
+    pub fn may_be_read_again(&self, number: u64) -> bool {
+        let message = self.messages.find(number).map(|id| &self.messages[id]);
+        message.is_some_and(|m| !m.rereading && !m.removing && !m.partial)
+    }
+
     /// Whether agents are left, idle ones included.
     pub fn has_agents(&self) -> bool {
         !self.agents.is_empty()

@@ -378,7 +378,9 @@ impl<O: Observer> Simulation<O> {
         match found {
             Found::Arrival(arrival) => self.tell(Event::Arrived(arrival)),
             Found::Nothing => {}
-            Found::Locked(_) | Found::NoQueue => shell.intake.locked(wall, name),
+            Found::Locked(_) | Found::NoQueue => {
+                shell.intake.locked(wall, name);
+            }
             Found::Failed(_) => shell.intake.failed(wall, name),
             Found::Malformed { moved: Ok(_), .. } => {}
             Found::Malformed { .. } => shell.intake.refuse(wall, number),

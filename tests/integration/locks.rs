@@ -104,6 +104,34 @@ fn a_message_that_a_living_process_works_on_is_left_alone() {
     until("it is gone", || !site.files("transport").contains(&"101".to_string()));
 }
 
+/// A hand-over: what the agents of the former scheduler finish leaves the listing, although the new scheduler has
+/// no reason to try it. One message is locked when the new one reads it, the others wait in the agent's pipe.
+#[test]
+fn messages_that_former_agents_finish_leave_the_listing() {
+    let site = Site::new("c/*\n\tidlemax=1h overfeed=100 command=\"${AGENTS}/count.py c\"\n");
+    let daemon = site.start();
+    site.put(&["c a.test pause!0"]);
+    until("the agent is at work", || site.events().count("take") == 1);
+    for number in 1..=5 {
+        site.put_quietly(&[&format!("c a.test wait!{number}"), &format!("c a.test ok!{number}")]);
+    }
+    daemon.signal(libc::SIGALRM);
+    until("all are loaded", || site.mailq().vertices.len() == 6);
+    // With its first job done, it gets all others at once.
+    site.write("on", "");
+    let has_all = |line: &String| line.contains("OF={5}");
+    until("the agent has all jobs", || site.mailq().report.iter().any(has_all));
+    daemon.end(libc::SIGTERM);
+    site.configure("c/*\n\tqueueonly interval=1h command=\"${AGENTS}/count.py c\"\n");
+    let _daemon = site.start();
+    until("the others are listed", || site.mailq().vertices.len() == 4);
+    site.write("go", "");
+    until("the former agent has delivered all", || site.events().count("end") == 1);
+    until("the listing is empty", || site.mailq().vertices.is_empty());
+    site.until_empty();
+    assert_eq!(site.events().count("start"), 1, "no agent was needed");
+}
+
 #[test]
 fn locks_of_a_killed_agent_are_cleared_when_it_is_reaped() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/bad.py crash_once c\"\n");

@@ -1,12 +1,13 @@
 //! The helper OS threads: everything that may block on a disk happens here, never on the loop.
 //!
-//! There are three, each with a queue of requests: one lists folders ([`scanner`]), one reads control
+//! There are three, each with a queue of requests (and [`predecessor`], for a while after a start): one lists folders ([`scanner`]), one reads control
 //! files ([`reader`]), one writes to and removes from the spool ([`writer`]), and composes the lines of the status log
 //! ([`super::status_log`]), which need what it removes. What they have done goes
 //! into one channel, some at a time, and the loop is woken through mio's `Waker`. They decide nothing.
 
 mod duplicates;
 mod notes;
+mod predecessor;
 mod reader;
 mod scanner;
 mod writer;
@@ -59,6 +60,13 @@ pub enum Done {
     Removed(SpoolName, io::Result<Option<PathBuf>>),
     /// The orders in force were stored, or could not be.
     OrdersKept(io::Result<()>),
+    /// Agents of an earlier scheduler have changed these control files, or one of them has ended.
+    Changed {
+        /// The messages of these control files.
+        names: Vec<SpoolName>,
+        /// Its locks are dead.
+        an_agent_ended: bool,
+    },
     /// Locks could not be cleared.
     LocksNotCleared(SpoolName, io::Error),
 }
@@ -145,6 +153,11 @@ impl Files {
         let mut reads =
             Reader::new(spool.clone(), level, reader.clone(), put.clone(), duplicates.clone());
         start("reader", move || reads.run())?;
+        let agents = predecessor::agents();
+        if !agents.is_empty() {
+            let (spool, put) = (spool.clone(), put.clone());
+            start("predecessor", move || predecessor::run(&spool, agents, &put))?;
+        }
         let (of_writer, list) = (spool.clone(), duplicates.clone());
         let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
         let writer = start("writer", move || {

@@ -78,6 +78,8 @@ pub struct Intake {
     /// Files that are to be looked at again, by time.
     held: BTreeMap<(Timestamp, u64), SpoolName>,
     held_numbers: HashSet<u64>,
+    /// Files that were held by a living process at the last look.
+    locked: HashSet<u64>,
     /// Files that were found while a message of the same number was leaving.
     again: HashMap<u64, SpoolName>,
     /// Files that cannot be used and could not be moved aside: not to be read before this time.
@@ -107,6 +109,7 @@ impl Intake {
             under_way: 0,
             held: BTreeMap::new(),
             held_numbers: HashSet::new(),
+            locked: HashSet::new(),
             again: HashMap::new(),
             refused: HashMap::new(),
             passed_over: HashSet::new(),
@@ -221,9 +224,29 @@ impl Intake {
         self.under_way -= self.reading.remove(&number).unwrap_or_default() as usize;
     }
 
-    /// A file is held by somebody: it is to be looked at again later.
-    pub fn locked(&mut self, now: Timestamp, name: SpoolName) {
+    /// A living process holds a recipient of a file: it is to be looked at again later. Tells whether
+    /// that is new.
+    pub fn locked(&mut self, now: Timestamp, name: SpoolName) -> bool {
+        let is_new = self.locked.insert(name.number());
         self.hold(now + LOCKED_WAIT, name);
+        is_new
+    }
+
+    /// No living process holds a recipient of a file.
+    pub fn unlocked(&mut self, number: u64) {
+        self.locked.remove(&number);
+    }
+
+    /// Locked files, or only those of these messages, are to be looked at now.
+    pub fn look_at_locked(&mut self, only: Option<&HashSet<u64>>) {
+        let is_meant = |number: &u64| {
+            self.locked.contains(number) && only.is_none_or(|only| only.contains(number))
+        };
+        let soon = |((time, number), name)| match is_meant(&number) {
+            true => ((Timestamp::EPOCH, number), name),
+            false => ((time, number), name),
+        };
+        self.held = std::mem::take(&mut self.held).into_iter().map(soon).collect();
     }
 
     /// A file could not be read: it is to be looked at again later.
@@ -418,6 +441,26 @@ mod tests {
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
+    }
+
+    #[test]
+    fn locked_file_that_has_changed_is_looked_at_at_once() {
+        let mut intake = intake();
+        for number in 1..=3 {
+            assert!(intake.locked(NOW, name(number)));
+        }
+        intake.failed(NOW, name(4));
+        intake.look_at_locked(Some(&HashSet::from([2, 4, 5])));
+        assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
+        assert_eq!(intake.next_held(NOW), Some(name(2)));
+        assert_eq!(intake.next_held(NOW), None);
+        assert!(!intake.locked(NOW, name(2)), "it was locked before");
+        intake.look_at_locked(None);
+        let mut all: Vec<_> = std::iter::from_fn(|| intake.next_held(NOW)).collect();
+        all.sort_by_key(SpoolName::number);
+        assert_eq!(all, [name(1), name(2), name(3)]);
+        intake.unlocked(2);
+        assert!(intake.locked(NOW, name(2)));
     }
 
     #[test]

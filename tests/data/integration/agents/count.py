@@ -5,7 +5,7 @@
 
 It takes SECONDS for each recipient, and more between the delivery and the tag. The word before an exclamation mark in the address says what
 becomes of the recipient, until there is a file ../../open: `deferred!1`, `retryat+3!2`. With `wait!` it
-waits for a file ../../go first. The events: start, job PATH HOST, take RECIPIENT, count RECIPIENT (that
+waits for a file ../../go first, with `pause!` for ../../on. The events: start, job PATH HOST, take RECIPIENT, count RECIPIENT (that
 is the delivery), tag RECIPIENT, idle, signal NUMBER, farewell LAST-BYTES, end; a RECIPIENT is
 `NUMBER/OFFSET ADDRESS`.
 """
@@ -18,6 +18,7 @@ import time
 sys.dont_write_bytecode = True
 from wire import Book, ControlFile, jobs, number, recipients, say  # noqa: E402
 
+GATES = {"wait": "../../go", "pause": "../../on"}
 TAGS = {"ok": b"+", "ok2": b"+", "ok3": b"+", "error": b"-", "error2": b"-"}
 
 
@@ -63,8 +64,8 @@ def deliver(control, name, offset, user, seconds, book):
     word, mark, _ = user.partition("!")
     if not mark or os.path.exists("../../open"):
         word = "ok3"
-    if word == "wait":
-        while not os.path.exists("../../go"):
+    if word in GATES:
+        while not os.path.exists(GATES[word]):
             time.sleep(0.003)
         word = "ok3"
     time.sleep(seconds[0])

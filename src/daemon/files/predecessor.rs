@@ -1,0 +1,85 @@
+//! The thread that follows the agents of an earlier scheduler while they finish their jobs.
+//!
+//! Such agents report to no one. What they have done shows in control files only: those that change are named to the
+//! loop, which has them read again. The thread ends with the last of these agents; usually it is never started.
+
+use super::{Done, Results};
+use crate::processes::{self, Process};
+use crate::spool::scan::{ScanLimits, scan};
+use crate::spool::{Spool, SpoolName};
+use crate::time::Timestamp;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the spool.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Minimum rest after a look, in units of the time that the look took.
+const MIN_REST: u32 = 19;
+/// Times of files are this coarse, at most.
+const COARSENESS: Duration = Duration::from_secs(1);
+
+/// The agents of an earlier scheduler: processes that work in our folder, and that we have not started.
+pub fn agents() -> Vec<u32> {
+    processes::others_in_our_folder()
+}
+
+/// Follows these agents to their end.
+pub fn run(spool: &Spool, mut agents: Vec<u32>, put: &Results) {
+    log::info!(
+        "processes {agents:?} are taken for agents of an earlier scheduler, which are at work"
+    );
+    let mut since = Timestamp::now();
+    while !agents.is_empty() {
+        let before = agents.len();
+        agents.retain(|pid| Process::alive(*pid).is_some_and(|agent| agent.works_in_our_folder()));
+        let (began, started) = (Timestamp::now(), Instant::now());
+        let names = changed(spool, since - COARSENESS);
+        since = began;
+        let has_news = !names.is_empty() || agents.len() < before;
+        let news = Done::Changed { names, an_agent_ended: agents.len() < before };
+        if has_news && !put.put(vec![news]) {
+            return;
+        }
+        if !agents.is_empty() {
+            thread::sleep(INTERVAL.max(started.elapsed() * MIN_REST));
+        }
+    }
+    log::info!("all agents of an earlier scheduler have ended");
+}
+
+/// The messages whose control files have changed since a time.
+fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
+    let mut all = Vec::new();
+    let has_changed = |name: &SpoolName| {
+        fs::symlink_metadata(spool.control_file(name))
+            .is_ok_and(|found| Timestamp::from_parts(found.ctime(), found.ctime_nsec()) >= since)
+    };
+    // Folders that cannot be listed are reported by the scanner.
+    scan(spool, ScanLimits::NONE, |names| {
+        let count = names.len();
+        all.extend(names.into_iter().filter(has_changed));
+        Some(count)
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::HashFolder;
+
+    #[test]
+    fn changed_files_are_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let name = |number: &str| SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("name");
+        fs::write(spool.control_file(&name("7")), "").expect("written");
+        let created = fs::metadata(spool.control_file(&name("7"))).expect("there");
+        let created = Timestamp::from_parts(created.ctime(), created.ctime_nsec());
+        assert_eq!(changed(&spool, created), [name("7")]);
+        assert_eq!(changed(&spool, created + Duration::from_nanos(1)), []);
+    }
+}
