@@ -47,6 +47,10 @@ pub struct Agent {
     pub resync: bool,
     /// What it has reported of its present job, as far as that concerns the host.
     pub heard: Heard,
+    /// It has delivered or failed a recipient since it was started.
+    pub has_finished: bool,
+    /// Reports about its present job that leave a recipient to be tried again.
+    pub deferrals: u32,
     /// The window of its thread has let it start a delivery that it has not started yet.
     pub may_start: bool,
     /// When it last said `#hungry`, or was started.
@@ -107,6 +111,8 @@ impl Agent {
             owed: VecDeque::from([Owed::Start]),
             resync: false,
             heard: Heard::Nothing,
+            has_finished: false,
+            deferrals: 0,
             may_start: false,
             hungry_at: now,
             fed_at: None,

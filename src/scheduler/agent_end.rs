@@ -3,6 +3,9 @@
 //! No agent is trusted to live. One that dies or falls silent costs the job it was at a deferral; the
 //! jobs it had not come to are given to another one. If agents keep dying over a thread, the thread as
 //! a whole has to wait.
+//!
+//! An agent that stops of its own accord or because it is told to, with status 0, is no death: what it
+//! has not reported is due at once.
 
 use super::Scheduler;
 use super::action::{Action, Manner};
@@ -138,12 +141,14 @@ impl Scheduler {
 
     fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
         let was_stopped = matches!(agent.state, State::Stopping(_));
-        // Jobs that it had not come to when it was told to end go to another one.
-        let is_normal = match end {
-            AgentEnd::Exited(0) => was_stopped || agent.jobs().count() == 0,
-            _ => !agent.is_alive() && agent.jobs().count() == 0,
+        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
+        let level = match agent.jobs().count() {
+            0 if expected => Level::Debug,
+            // Jobs that it had not finished when it was told to end go to another one.
+            1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
+            1.. if has_stopped(agent, end) => Level::Info,
+            _ => Level::Warn,
         };
-        let level = if is_normal { Level::Debug } else { Level::Warn };
         let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
         let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
         let destination = thread.unwrap_or(channel);
@@ -171,8 +176,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes the jobs of a dead agent back. Its present job has to wait, with a diagnosis; those that it
-    /// had not come to are due as they were.
+    /// Takes the jobs of an agent back that has ended. Those that it had not come to are due as they were,
+    /// and so is its present job if it has stopped; if it has died, that one has to wait, with a diagnosis.
     fn take_jobs_back(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
         let present = match agent.owed.front() {
             Some(Owed::Job(vertex)) => Some(*vertex),
@@ -184,9 +189,12 @@ impl Scheduler {
             if !self.take_job_away(vertex) {
                 continue;
             }
-            if Some(vertex) == present {
+            let is_present = Some(vertex) == present;
+            if is_present && !has_stopped(agent, end) {
                 self.interrupt(now, vertex, agent, end);
-            } else if self.is_wanted_elsewhere(vertex) {
+            } else if self.is_wanted_elsewhere(vertex)
+                || is_present && agent.deferrals >= self.vertices[vertex].pending
+            {
                 self.let_wait(now, vertex);
             } else {
                 self.put_first(vertex);
@@ -235,6 +243,18 @@ impl Scheduler {
 /// Whether an agent's end is its own doing: nobody had told it to.
 fn is_to_blame(agent: &Agent) -> bool {
     !matches!(agent.state, State::Stopping(_))
+}
+
+/// Whether an agent has stopped in an orderly way, so that what it leaves needs no diagnosis: it was told
+/// to end, or it ends with status 0 and has finished a recipient before. Without that condition a broken
+/// program that takes jobs and ends could be started for ever.
+fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
+    let may_stop = match agent.state {
+        State::Stopping(_) => true,
+        State::Killed => false,
+        _ => agent.has_finished,
+    };
+    may_stop && *end == AgentEnd::Exited(0)
 }
 
 /// Whether an agent never got as far as to ask for work.

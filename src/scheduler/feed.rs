@@ -46,6 +46,7 @@ impl Scheduler {
             return self.remark(now, agent, Level::Warn, text);
         };
         agent_ref.progress_at = now;
+        agent_ref.deferrals = 0;
         if let Owed::Job(vertex) = answered {
             self.job_over(now, agent, vertex);
         }

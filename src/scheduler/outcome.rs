@@ -55,6 +55,13 @@ impl Scheduler {
             Status::Unknown => Heard::Nothing,
             _ => Heard::Answer,
         });
+        match report.status {
+            Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
+                agent_ref.has_finished = true;
+            }
+            _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
+            _ => {}
+        }
         self.learn_relay(now, self.vertices[vertex].thread, report.notary);
         let thread = &mut self.threads[self.vertices[vertex].thread];
         thread.deaths = 0;

@@ -44,7 +44,7 @@ pub struct Agent {
     inbox: VecDeque<Box<[u8]>>,
     /// There will be no more orders.
     hung_up: bool,
-    /// It ends after the present job.
+    /// It ends after the present recipient.
     quits: bool,
     state: State,
     scope: Scope,
@@ -59,6 +59,8 @@ struct Style {
     marks_first: bool,
     /// It writes diagnostics itself (`error2`).
     notes: bool,
+    /// It locks each recipient when its turn comes, as agents of ours do, and not all at once.
+    locks_each: bool,
 }
 
 enum State {
@@ -72,7 +74,7 @@ struct Work {
     name: SpoolName,
     file: Rc<MemoryFile>,
     parsed: Rc<Parsed>,
-    /// Its recipients, locked.
+    /// Its recipients: the first is locked, or all if the agent locks all at once.
     open: Vec<Recipient>,
     host: HostId,
     /// There was no connection to be had, for this reason.
@@ -137,7 +139,11 @@ impl Agent {
             state: State::Starting,
             scope,
             connection: None,
-            style: Style { marks_first: random.bool(), notes: random.bool() },
+            style: Style {
+                marks_first: random.bool(),
+                notes: random.bool(),
+                locks_each: random.bool(),
+            },
         }
     }
 
@@ -148,7 +154,7 @@ impl Agent {
         matches!(self.state, State::Waiting)
     }
 
-    /// The scheduler closes its end. `quits`: it is to end after the present job. Tells whether it
+    /// The scheduler closes its end. `quits`: it is to end after the present recipient. Tells whether it
     /// waits for orders.
     pub fn hang_up(&mut self, quits: bool) -> bool {
         self.hung_up = true;
@@ -232,11 +238,13 @@ impl Agent {
             return None;
         };
         let mut open = parsed.select(&self.scope, host, only, |r| tag_now(&*file, r));
-        open.retain(|recipient| {
-            let (offset, pid) = (recipient.offset, self.pid);
-            let locked = mark::change_tag(&*file, offset, Tag::Pending, Tag::Locked, pid);
-            locked.unwrap_or(false)
-        });
+        match self.style.locks_each {
+            true => {
+                let first = open.iter().position(|recipient| self.lock(&file, recipient));
+                open.drain(..first.unwrap_or(open.len()));
+            }
+            false => open.retain(|recipient| self.lock(&file, recipient)),
+        }
         let Some(first) = open.first() else {
             self.say(&resync(path));
             return None;
@@ -252,6 +260,12 @@ impl Agent {
         let stalls = around.habits.stalls > 0.0 && around.random.f64() < around.habits.stalls;
         let stall = if stalls { around.habits.stall } else { Duration::ZERO };
         Some(Next::After(wait + stall))
+    }
+
+    /// Locks a recipient. Tells whether that has worked.
+    fn lock(&self, file: &MemoryFile, recipient: &Recipient) -> bool {
+        let (offset, pid) = (recipient.offset, self.pid);
+        mark::change_tag(file, offset, Tag::Pending, Tag::Locked, pid).unwrap_or(false)
     }
 
     /// Gets a connection to a host, and tells how long the job takes; or why there is none.
@@ -298,7 +312,21 @@ impl Agent {
             other => other,
         };
         let fatal = around.random.usize(0..work.open.len());
+        let stops_at = (self.quits || work.mishap == Mishap::Stop).then_some(fatal);
+        let mut taken_by_others = false;
         for (index, recipient) in work.open.iter().enumerate() {
+            if stops_at == Some(index) {
+                let locked = match self.style.locks_each {
+                    true if index > 0 => &[],
+                    true => &work.open[..1],
+                    false => &work.open[index..],
+                };
+                return Some(stop(&work.file, locked));
+            }
+            if index > 0 && self.style.locks_each && !self.lock(&work.file, recipient) {
+                taken_by_others = true;
+                continue;
+            }
             let outcome = match refusal {
                 Some(reason) => Outcome::Deferred(reason),
                 None => drawn_outcome(work, around),
@@ -316,6 +344,9 @@ impl Agent {
         }
         if work.mishap == Mishap::Death(Death::Reported) {
             return Some(AgentEnd::Exited(1));
+        }
+        if taken_by_others {
+            self.say(&format!("{RESYNC} {}", work.name));
         }
         self.misbehave(work, around);
         self.say(HUNGRY);
@@ -489,6 +520,15 @@ impl Agent {
         }
         self.say(&format!("{}/{}\t\twhatever", work.name.number(), work.open[0].offset));
     }
+}
+
+/// Leaves the rest of a job, of which an agent has locked some recipients, to another agent.
+fn stop(file: &MemoryFile, locked: &[Recipient]) -> AgentEnd {
+    for recipient in locked {
+        // Somebody else may have changed it.
+        mark::change_tag(file, recipient.offset, Tag::Locked, Tag::Pending, 0).ok();
+    }
+    AgentEnd::Exited(0)
 }
 
 /// What became of a diagnostic.

@@ -11,6 +11,8 @@ pub struct Habits {
     pub stillborn: f64,
     /// The process dies, at any point of the job.
     pub dies: f64,
+    /// The process stops with status 0 in the middle of the job, its locks cleared.
+    pub stops: f64,
     /// The process does nothing for [`stall`](Habits::stall).
     pub stalls: f64,
     /// How long that takes.
@@ -43,6 +45,8 @@ pub enum Mishap {
     None,
     /// The process dies.
     Death(Death),
+    /// The process stops in order.
+    Stop,
     /// See [`Habits::lies`], and so on.
     Lie,
     /// Everything is reported twice.
@@ -79,6 +83,7 @@ impl Habits {
     pub(super) fn mishap(&self, random: &mut fastrand::Rng) -> Mishap {
         let kinds = [
             (self.dies, Mishap::Death(Death::Locked)),
+            (self.stops, Mishap::Stop),
             (self.lies, Mishap::Lie),
             (self.repeats, Mishap::Repetition),
             (self.babbles, Mishap::Babble),

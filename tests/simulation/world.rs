@@ -88,6 +88,7 @@ pub fn habits(random: &mut Rng) -> Habits {
         start_fails: part(),
         stillborn: part(),
         dies: part(),
+        stops: part(),
         stalls: part(),
         lies: part(),
         repeats: part(),

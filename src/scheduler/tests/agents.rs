@@ -29,6 +29,74 @@ fn a_dead_agent_costs_its_present_job_a_deferral_and_no_other() {
     assert_eq!(jobs, ["3\ta.test"]);
 }
 
+/// A world with one message for three recipients of one host.
+fn three_recipients() -> World {
+    let mut world = World::new(ONE);
+    let offsets = vec![100, 200, 300];
+    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets };
+    let arrival = arrival(1, vec![group], world.now, world.now);
+    world.tell(Event::Arrived(arrival));
+    world
+}
+
+#[test]
+fn agent_that_stops_within_a_job_leaves_the_rest_due_at_once() {
+    let mut world = three_recipients();
+    world.messages(2..=3, "c/a.test");
+    for _ in 0..2 {
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs, ["1\ta.test"]);
+        let offset = if world.started.len() == 1 { 300 } else { 200 };
+        world.says(agent, &format!("1/{offset}\t\tok3"));
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    // No death: the third agent gets it, and nothing was said of the last recipient.
+    assert_eq!(world.started.len(), 3);
+    let shown = world.shows(1).concat();
+    assert!(shown.ends_with("tries=2 "), "{shown}");
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test"]);
+    world.removed();
+}
+
+#[test]
+fn agent_that_stops_with_all_recipients_deferred_leaves_them_waiting() {
+    let mut world = three_recipients();
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/300\t\tok3");
+    world.says(agent, "1/200\t\tdeferred full");
+    world.says(agent, "1/100\t\tdeferred full");
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=3 full"]);
+}
+
+#[test]
+fn agents_that_take_jobs_and_exit_with_status_0_are_deaths() {
+    let mut world = three_recipients();
+    for _ in 0..4 {
+        let started = world.started.len();
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs, ["1\ta.test"]);
+        world.says(agent, "1/300\t\tdeferred full");
+        world.dies(agent, AgentEnd::Exited(0));
+        assert_eq!(world.started.len(), started, "it waits for the retry time");
+        world.pass_seconds(61);
+    }
+}
+
+#[test]
+fn agent_told_to_end_that_exits_with_status_0_leaves_its_job_due() {
+    let mut world = three_recipients();
+    let (agent, _) = world.newborn();
+    world.tell(Event::Drain);
+    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1), ["c/a.test Inactive tries=0 "]);
+}
+
 #[test]
 fn an_agent_that_never_asks_for_work_makes_its_thread_wait() {
     for (end, text) in [
