@@ -163,6 +163,31 @@ fn a_killed_agent_leaves_its_lock_and_nothing_else() {
 }
 
 #[test]
+fn killed_agent_with_many_recipients_leaves_one_locked() {
+    let spool = Spool::new();
+    let users = ["ann", "bob", "eve"].map(|user| format!("local h {user}@x"));
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    let control = control_file("7", "local - a@x", &users);
+    spool.put("7", &control, "body\n");
+    spool.write("mail/bob.lock", "");
+    let mail = spool.mail();
+    let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
+    agent.tell("7\th\n");
+    wait_until("bob is locked", || spool.lines("7", 'r')[1].starts_with("r~"));
+    agent.signal("KILL");
+    let locked = format!("r~{:6}    local h bob@x 0", agent.pid() % 1_000_000);
+    agent.end();
+    let lines = ["r           local h ann@x 0", &locked, "r+          local h eve@x 0"];
+    assert_eq!(spool.lines("7", 'r'), lines);
+    // The next agent delivers what is free, and leaves the rest to the scheduler.
+    let answers = spool.deliver(&[], "7\th\n");
+    let delivered = format!("#hungry\n7/{}\t\tok3 ", offset(&control, 0));
+    assert!(answers.starts_with(&delivered), "{answers}");
+    assert_eq!(answers.lines().count(), 3, "{answers}");
+    assert_eq!(spool.lines("7", 'r')[1], locked);
+}
+
+#[test]
 fn a_user_who_asked_for_it_can_watch() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["hold h u@x"]);

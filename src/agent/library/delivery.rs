@@ -1,6 +1,7 @@
 //! One recipient of a job, as agents see it.
 
 use super::job_file::JobFile;
+use super::stop::Stop;
 use crate::control_file::notify::Notify;
 use crate::control_file::{ControlFile, Recipient};
 
@@ -8,12 +9,18 @@ use crate::control_file::{ControlFile, Recipient};
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
     file: &'a JobFile,
+    stop: &'a Stop,
     recipient: Recipient,
 }
 
 impl<'a> Delivery<'a> {
-    pub(super) fn new(file: &'a JobFile, recipient: Recipient) -> Delivery<'a> {
-        Delivery { file, recipient }
+    pub(super) fn new(file: &'a JobFile, stop: &'a Stop, recipient: Recipient) -> Delivery<'a> {
+        Delivery { file, stop, recipient }
+    }
+
+    /// Whether a signal has told the agent to stop: what waits for something gives up, and defers.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
     }
 
     /// Offset of the recipient's line: its name in reports.

@@ -23,7 +23,11 @@
 //!
 //! The order in which things are made known about a recipient is: `d` line on disk, report sent, tag
 //! written. So an agent that is killed leaves a recipient locked, or one that is tried again, but
-//! never one that is forgotten. `man/transport-agent.7` has the protocol in full.
+//! never one that is forgotten. [`Job::each`] locks a recipient when its turn comes: only one is in
+//! doubt after a kill. `man/transport-agent.7` has the protocol in full.
+//!
+//! An agent that a signal tells to stop finishes the recipient at hand, reports nothing of the others,
+//! and exits with status 0. A wait during a delivery ends when [`Delivery::is_stopping`] says so.
 
 mod delivery;
 mod job;

@@ -87,7 +87,7 @@ impl<R: BufRead> Session<'_, R> {
             self.replies.resync(path);
             return Then::GoOn;
         }
-        let mut job = Job::new(&mut self.replies, &self.place, file, open);
+        let mut job = Job::new(&mut self.replies, &self.place, &self.stop, file, open);
         let result = work(&mut job);
         self.kept = job.close().keep();
         if let Err(Halt(Cause::Resync(why))) = result {
@@ -108,7 +108,8 @@ impl<R: BufRead> Session<'_, R> {
         match refusal {
             Refusal::Unusable(why) => self.replies.warn(why),
             Refusal::Truncated(why) => {
-                thread::sleep(TRUNCATED_PAUSE);
+                // A signal ends the agent here: it holds nothing.
+                self.stop.while_waiting(|| thread::sleep(TRUNCATED_PAUSE));
                 self.replies.warn(why);
             }
             Refusal::UnknownFormat(why) => {

@@ -1,8 +1,8 @@
 //! Ending on a signal without losing anything.
 //!
 //! HUP, INT, TERM and QUIT end the agent: at once while it waits for an order, since it holds nothing
-//! then, and otherwise when the job at hand is done. A signal that was ignored when the agent was
-//! started stays ignored.
+//! then, and otherwise when the recipient at hand is done. A signal that was ignored when the agent
+//! was started stays ignored.
 
 use crate::sys;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -35,9 +35,15 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether the agent shall take no further job.
+    /// Whether the agent shall take no further recipient.
     pub(super) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)
+    }
+
+    /// As if a signal had come.
+    #[cfg(test)]
+    pub(super) fn request(&self) {
+        self.requested.store(true, Ordering::SeqCst);
     }
 
     /// Calls `wait`, during which a signal ends the process. `None` if one came in before.

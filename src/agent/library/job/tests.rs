@@ -6,6 +6,7 @@ use crate::agent::library::{Halt, Job, Outcome, Scope, Verdict};
 use crate::control_file::{Tag, mark};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +27,11 @@ H: x
 /// Feeds one job to an agent that does `work`; checks what it answers, then what has become of the
 /// recipients' lines and behind them.
 fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
+    check_stop(&Stop::default(), work, expected);
+}
+
+/// The same, for an agent that `stop` tells to stop.
+fn check_stop(stop: &Stop, work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
     let spool = tempfile::tempdir().expect("a folder");
     let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
     for folder in [&place.transport, &place.queue] {
@@ -39,7 +45,7 @@ fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) 
     let mut session = Session {
         orders: &b"7\th\n"[..],
         replies: Replies::new("test", output),
-        stop: Stop::default(),
+        stop: stop.clone(),
         place,
         scope: &Scope::channel("smtp"),
         kept: None,
@@ -50,6 +56,7 @@ fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) 
         after.lines().filter(|line| line.starts_with(['r', 'd'])).map(hide_time).collect();
     let answers = fs::read_to_string(&answers).expect("read");
     let text = format!("{answers}--\n{}\n", lines.join("\n")).replace('\x01', "^");
+    let text = text.replace(&format!("test:{}:", std::process::id()), "test:PID:");
     expected.assert_eq(&text.replace('\t', " | "));
 }
 
@@ -173,6 +180,161 @@ fn an_unexplained_failure_is_left_to_the_scheduler() {
             r           smtp h one 0
             r-          smtp h two 0
             r           smtp h three 0
+        "#]],
+    );
+}
+
+/// The tags of the recipients of the job, as they are in the file.
+fn tags(file: &File) -> String {
+    let tag_at = |offset: u64| {
+        let mut tag = [0];
+        file.read_exact_at(&mut tag, offset + 1).expect("a recipient is there");
+        char::from(tag[0])
+    };
+    [37, 79, 104].map(tag_at).iter().collect()
+}
+
+#[test]
+fn each_recipient_locked_when_its_turn_comes() {
+    let mut seen = Vec::new();
+    check(
+        |job| {
+            job.message()?;
+            let file = job.file.file.try_clone().expect("a descriptor");
+            assert_eq!(tags(&file), "   ");
+            job.each(|_| {
+                seen.push(tags(&file));
+                outcome(Verdict::Delivered)
+            })
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            7/79 |  | ok3 why
+            7/37 |  | ok2 why
+            #hungry
+            --
+            r+          smtp h one 0
+            r+          smtp h two 0
+            r+          smtp h three 0
+             | one^delivered^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+    assert_eq!(seen, ["  ~", " ~+", "~++"]);
+}
+
+#[test]
+fn recipient_taken_by_another_agent_passed_over_and_resync_asked() {
+    check(
+        |job| {
+            let file = job.file.file.try_clone().expect("a descriptor");
+            mark::change_tag(&file, 79, Tag::Pending, Tag::Locked, 1).expect("writable");
+            job.each(|_| outcome(Verdict::Delivered))
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            7/37 |  | ok2 why
+            # test:PID: 7: others have taken some of the recipients
+            #resync 7
+            #hungry
+            --
+            r+          smtp h one 0
+            r~     1    smtp h two 0
+            r+          smtp h three 0
+             | one^delivered^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn stop_between_recipients_leaves_the_rest_unreported_and_unlocked() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.each(|_| {
+                stop.request();
+                outcome(Verdict::Delivered)
+            })
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r+          smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn stop_during_a_wait_leaves_the_recipient_unreported() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.each(|delivery| {
+                stop.request();
+                assert!(delivery.is_stopping());
+                outcome(Verdict::Deferred)
+            })
+        },
+        &expect![[r#"
+            #hungry
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn stop_of_an_agent_that_locks_all_unlocks_the_unreported() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.lock()?;
+            assert_eq!(tags(&job.file.file), "~~~");
+            job.report(79, outcome(Verdict::Failed))?;
+            stop.request();
+            assert!(job.is_stopping());
+            Ok(())
+        },
+        &expect![[r#"
+            #hungry
+            7/79 |  | error2 why
+            --
+            r           smtp h one 0
+            r-          smtp h two 0
+            r           smtp h three 0
+             | two^failed^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn stop_during_settle_leaves_the_rest_unreported() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.settle(|_| {
+                stop.request();
+                outcome(Verdict::Delivered)
+            });
+            Ok(())
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r+          smtp h three 0
         "#]],
     );
 }
