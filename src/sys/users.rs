@@ -19,8 +19,8 @@ pub struct Account {
     pub gid: u32,
 }
 
-/// Finds the account of this name. `Ok(None)` means that the database answered and knows no such
-/// user; an error, that it could not be asked, so that the question is still open.
+/// Finds the account of this name. `Ok(None)` means that the last source of the name service knows no
+/// such user; the others may have been unable to answer. An error means that the question is open.
 pub fn find_account(name: &str) -> io::Result<Option<Account>> {
     find(name, |name, buffer| {
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -91,8 +91,8 @@ fn find<T>(
             Err(libc::ERANGE) if buffer.len() < *BUFFER.end() => {
                 buffer.resize(buffer.len() * 2, 0);
             }
-            // What C libraries answer for "no such entry" where they set an error at all.
-            Err(0 | libc::ENOENT | libc::ESRCH) => return Ok(None),
+            // ENOENT and ESRCH are no such answer here: glibc hands on the error of a source that is away.
+            Err(0) => return Ok(None),
             Err(error) => return Err(io::Error::from_raw_os_error(error)),
         }
     }

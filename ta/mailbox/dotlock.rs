@@ -6,12 +6,12 @@
 use crate::lock_text::{Append, Here};
 use crate::stale::{break_lock, identity};
 use crate::trouble::Trouble;
+use crate::wait::Wait;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zsched::sys;
 
 /// Pauses between attempts: at first, and at most. A delivery takes some milliseconds, a reader that
@@ -31,12 +31,12 @@ pub struct DotLock {
 }
 
 impl DotLock {
-    /// Locks `mailbox`, waiting for others until `deadline`.
-    pub fn take(mailbox: &Path, deadline: Instant) -> Result<DotLock, Trouble> {
+    /// Locks `mailbox`, waiting for others as long as `wait` lasts.
+    pub fn take(mailbox: &Path, wait: Wait<'_>) -> Result<DotLock, Trouble> {
         let mut path = mailbox.to_path_buf().into_os_string();
         path.push(".lock");
         let path = PathBuf::from(path);
-        match lock(&path, mailbox, deadline) {
+        match lock(&path, mailbox, wait) {
             Ok(Some(lock)) => Ok(lock),
             Ok(None) => Err(Trouble::Locked(path)),
             Err(error) => Err(Trouble::System("cannot lock the mailbox", error)),
@@ -65,7 +65,7 @@ impl Drop for DotLock {
     }
 }
 
-fn lock(path: &Path, mailbox: &Path, deadline: Instant) -> io::Result<Option<DotLock>> {
+fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLock>> {
     let here = Here::find();
     let ours = Candidate::create(path, &here)?;
     let mut pause = FIRST_PAUSE;
@@ -85,10 +85,9 @@ fn lock(path: &Path, mailbox: &Path, deadline: Instant) -> io::Result<Option<Dot
         if break_lock(path, mailbox, &here)? {
             continue;
         }
-        if Instant::now() >= deadline {
+        if !wait.goes_on(pause) {
             return Ok(None);
         }
-        thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -124,8 +123,8 @@ impl Drop for Candidate {
 mod tests {
     use super::*;
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_millis(250)
+    fn soon() -> Wait<'static> {
+        Wait::until(std::time::Instant::now() + Duration::from_millis(250))
     }
 
     fn names(folder: &Path) -> Vec<String> {

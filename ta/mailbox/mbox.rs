@@ -8,12 +8,12 @@ use crate::owner::Owner;
 use crate::quoting::Quoting;
 use crate::remains::missing_line_ends;
 use crate::trouble::Trouble;
+use crate::wait::Wait;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zsched::sys;
 
 /// Pause between attempts to get the kernel's lock.
@@ -37,10 +37,10 @@ pub fn append(
     owner: &Owner,
     letter: &Letter<'_>,
     dot_lock: &DotLock,
-    deadline: Instant,
+    wait: Wait<'_>,
 ) -> Result<(), Trouble> {
     let file = open(path)?;
-    lock(&file, path, deadline)?;
+    lock(&file, path, wait)?;
     check(&file, path, owner)?;
     let old_length = file.metadata().map_err(Trouble::with("cannot examine the mailbox"))?.len();
     let opening_line = letter.opening_line(jiff::Timestamp::now());
@@ -66,15 +66,14 @@ fn open(path: &Path) -> Result<File, Trouble> {
 }
 
 /// Takes the kernel's lock, for programs that do not know dot locks.
-fn lock(file: &File, path: &Path, deadline: Instant) -> Result<(), Trouble> {
+fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), Trouble> {
     loop {
         if sys::try_posix_lock(file).map_err(Trouble::with("cannot lock the mailbox"))? {
             return Ok(());
         }
-        if Instant::now() >= deadline {
+        if !wait.goes_on(PAUSE) {
             return Err(Trouble::Locked(path.to_path_buf()));
         }
-        thread::sleep(PAUSE);
     }
 }
 

@@ -1,15 +1,16 @@
 //! Whose mailbox a user name means.
 
+use crate::accounts::Accounts;
 use crate::address::{is_file_name, is_sensible};
-use std::io;
-use std::path::Path;
+use crate::store::Store;
+use std::io::{self, ErrorKind};
 use zsched::sys::{self, Account};
 
 /// Who has a mailbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Users {
     /// The users of this system; each mailbox belongs to its user.
-    OfTheSystem,
+    OfTheSystem(Accounts),
     /// Every name; all mailboxes belong to whoever runs the agent.
     Anyone,
 }
@@ -33,13 +34,17 @@ pub enum NotFound {
 }
 
 impl Users {
-    /// Finds the owner of the mailbox that `name` stands for, as written or in lower case. `folder`
+    /// Finds the owner of the mailbox that `name` stands for, as written or in lower case. `store`
     /// is where mailboxes are.
-    pub fn find(self, name: &str, folder: &Path) -> Result<Owner, NotFound> {
+    pub fn find(&self, name: &str, store: &Store) -> Result<Owner, NotFound> {
         let lower_case = name.to_ascii_lowercase();
         match self {
             Users::Anyone => {
-                let exists = folder.join(name).symlink_metadata().is_ok();
+                let exists = match store.folder_of(name).join(name).symlink_metadata() {
+                    Ok(_) => true,
+                    Err(error) if error.kind() == ErrorKind::NotFound => false,
+                    Err(error) => return Err(NotFound::Unknown(error)),
+                };
                 let name = if exists { name.to_string() } else { lower_case };
                 // `BOB.LOCK` is a name; `bob.lock` is the lock of another.
                 if !is_sensible(&name) {
@@ -47,11 +52,10 @@ impl Users {
                 }
                 Ok(Owner { name, account: None })
             }
-            Users::OfTheSystem => {
-                let mut found = sys::find_account(name).map_err(NotFound::Unknown)?;
-                if found.is_none() && lower_case != name {
-                    found = sys::find_account(&lower_case).map_err(NotFound::Unknown)?;
-                }
+            Users::OfTheSystem(accounts) => {
+                let names = [name, lower_case.as_str()];
+                let names = if lower_case == name { &names[..1] } else { &names };
+                let found = accounts.find(names).map_err(NotFound::Unknown)?;
                 let account = found.filter(|account| is_file_name(&account.name));
                 let account = account.ok_or(NotFound::NoSuchUser)?;
                 Ok(Owner { name: account.name.clone(), account: Some(account) })

@@ -6,6 +6,7 @@ use crate::folder::Folder;
 use crate::letter::Letter;
 use crate::owner::Owner;
 use crate::trouble::Trouble;
+use crate::wait::Wait;
 use crate::{maildir, mbox};
 use std::fs;
 use std::io::ErrorKind;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 pub struct Store {
     /// Where the mailboxes are, each under the name of its owner.
     pub folder: PathBuf,
+    /// How many letters of a user's name are names of folders on the way to the mailbox.
+    pub dir_letters: usize,
     /// Mailboxes are made as Maildir folders.
     pub new_ones_are_folders: bool,
     /// How long to wait for a locked mailbox.
@@ -29,8 +32,9 @@ impl Store {
     /// Puts a letter into the mailbox of `owner`. Done means on disk; and whatever can fail for
     /// reasons outside of the mailbox comes before the letter.
     pub fn deliver(&mut self, owner: &Owner, letter: &Letter<'_>) -> Result<(), Trouble> {
-        let path = self.folder.join(&owner.name);
-        let folder = Folder::open(&self.folder)
+        let folder = self.folder_of(&owner.name);
+        let path = folder.join(&owner.name);
+        let folder = Folder::open(&folder)
             .map_err(Trouble::with("cannot examine the folder of mailboxes"))?;
         match self.kind(&path)? {
             Kind::File => self.append(&folder, &path, owner, letter),
@@ -48,6 +52,14 @@ impl Store {
         }
     }
 
+    /// The folder of a mailbox: `b/o` below that of all for bob, with two letters. A name of one letter
+    /// has it twice, as with ZMailer's `mailbox -DD`.
+    pub fn folder_of(&self, name: &str) -> PathBuf {
+        let first = name.chars().next();
+        let letters = name.chars().chain(first).take(self.dir_letters);
+        self.folder.join(letters.map(String::from).collect::<PathBuf>())
+    }
+
     /// Appends to an mbox file. A mailbox that was locked a moment ago is not waited for again, so
     /// that it does not hold up the mail of everybody else.
     fn append(
@@ -59,7 +71,8 @@ impl Store {
     ) -> Result<(), Trouble> {
         let now = Instant::now();
         let deadline = if self.busy.contains(path, now) { now } else { now + self.patience };
-        let result = append(folder, path, owner, letter, deadline);
+        let wait = Wait::during(letter.delivery, deadline);
+        let result = append(folder, path, owner, letter, wait);
         match result {
             Err(Trouble::Locked(_)) => self.busy.insert(path, Instant::now()),
             _ => self.busy.remove(path),
@@ -88,10 +101,10 @@ fn append(
     path: &Path,
     owner: &Owner,
     letter: &Letter<'_>,
-    deadline: Instant,
+    wait: Wait<'_>,
 ) -> Result<(), Trouble> {
     let outside = folder.act_in(owner)?;
-    let lock = DotLock::take(path, deadline)?;
+    let lock = DotLock::take(path, wait)?;
     if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         mbox::create(path)?;
         folder.settle(path, owner)?;
@@ -101,7 +114,7 @@ fn append(
         Some(_) => None,
         None => folder.act_inside(owner)?,
     };
-    mbox::append(path, owner, letter, &lock, deadline)
+    mbox::append(path, owner, letter, &lock, wait)
 }
 
 /// What a mailbox is, or will be.

@@ -1,0 +1,180 @@
+//! Accounts of the system, where "there is none" is certain.
+//!
+//! `getpwnam_r` says that there is no such account also when a source of the name service could not be
+//! read (no descriptors, no memory, an error of the disk, a missing module) and another one, such as
+//! `systemd`, knows no more. Mail for a real user must not bounce then. So a user is unknown only if
+//!
+//! 1. `/etc/passwd` can be read, and does not have the name,
+//! 2. known accounts are found, and
+//! 3. the user is not found after that either.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use zsched::sys::{self, Account};
+
+/// Names that `nss-systemd` knows without reading anything.
+const SYNTHESIZED: [&str; 2] = ["root", "nobody"];
+
+/// Looks an account up by name.
+type LookUp = fn(&str) -> io::Result<Option<Account>>;
+
+/// The accounts of the system.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    look_up: LookUp,
+    passwd: PathBuf,
+    /// Accounts that the operator says there are; without any, one of `/etc/passwd` is taken.
+    known: Vec<String>,
+}
+
+impl Accounts {
+    /// The accounts that the name service has; the operator knows that these are among them.
+    pub fn new(known: Vec<String>) -> Accounts {
+        Accounts { look_up: sys::find_account, passwd: PathBuf::from("/etc/passwd"), known }
+    }
+
+    /// Finds an account by the first of `names` that there is. `None`: there is certainly none. An
+    /// error: that could not be found out.
+    pub fn find(&self, names: &[&str]) -> io::Result<Option<Account>> {
+        if let Some(account) = self.find_any(names)? {
+            return Ok(Some(account));
+        }
+        let listed = names_in(&self.passwd)?;
+        if let Some(name) = names.iter().find(|name| listed.iter().any(|it| it == *name)) {
+            let why = format!("{} has {name}, the name service does not", self.passwd.display());
+            return Err(io::Error::other(why));
+        }
+        for known in self.known_accounts(&listed) {
+            if (self.look_up)(known)?.is_none() {
+                let why = format!("the name service does not find the known account {known}");
+                return Err(io::Error::other(why));
+            }
+        }
+        self.find_any(names)
+    }
+
+    fn find_any(&self, names: &[&str]) -> io::Result<Option<Account>> {
+        for name in names {
+            if let Some(account) = (self.look_up)(name)? {
+                return Ok(Some(account));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The accounts that have to be found. Users come behind the accounts of the system, so the last
+    /// one of the file it is.
+    fn known_accounts<'a>(&'a self, listed: &'a [String]) -> Vec<&'a str> {
+        if !self.known.is_empty() {
+            return self.known.iter().map(String::as_str).collect();
+        }
+        let is_read = |name: &&String| !SYNTHESIZED.contains(&name.as_str());
+        vec![listed.iter().rev().find(is_read).map_or("root", String::as_str)]
+    }
+}
+
+/// The names in a password file, in its order. Entries of NIS are left out.
+fn names_in(passwd: &Path) -> io::Result<Vec<String>> {
+    let failed =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", passwd.display()));
+    let text = fs::read(passwd).map_err(failed)?;
+    let text = String::from_utf8_lossy(&text);
+    let names = text.lines().filter_map(|line| Some(line.split_once(':')?.0));
+    Ok(names.filter(|name| !name.starts_with(['+', '-', '#'])).map(str::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(name: &str) -> Account {
+        Account { name: name.to_string(), uid: 1000, gid: 1000 }
+    }
+
+    /// Accounts of a system with this password file and name service.
+    fn accounts(passwd: &str, look_up: LookUp, known: &[&str]) -> (tempfile::TempDir, Accounts) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("passwd");
+        fs::write(&path, passwd).expect("written");
+        let known = known.iter().map(|name| name.to_string()).collect();
+        (folder, Accounts { look_up, passwd: path, known })
+    }
+
+    const PASSWD: &str = "root:x:0:0::/:/bin/sh\nann:x:1000:1000::/:/bin/sh\n\
+                          nobody:x:65534:65534::/:/bin/false\n+nis::::::\n";
+
+    /// A name service that works: `/etc/passwd` as above, and LDAP with `lea`.
+    fn works(name: &str) -> io::Result<Option<Account>> {
+        let known = ["root", "nobody", "ann", "lea"];
+        Ok(known.contains(&name).then(|| account(name)))
+    }
+
+    /// One that could not read `/etc/passwd`; `systemd` knows root and nobody.
+    fn cannot_read_files(name: &str) -> io::Result<Option<Account>> {
+        Ok(SYNTHESIZED.contains(&name).then(|| account(name)))
+    }
+
+    /// One where LDAP is away.
+    fn cannot_ask_ldap(name: &str) -> io::Result<Option<Account>> {
+        Ok(["root", "nobody", "ann"].contains(&name).then(|| account(name)))
+    }
+
+    #[test]
+    fn user_found_by_any_of_the_names() {
+        let (_folder, accounts) = accounts(PASSWD, works, &[]);
+        for names in [&["ann"][..], &["Lea", "lea"]] {
+            let found = accounts.find(names).expect("an answer").expect("there is one");
+            assert_eq!(found.name, *names.last().expect("a name"));
+        }
+    }
+
+    #[test]
+    fn user_unknown_while_known_accounts_are_found_does_not_exist() {
+        for known in [&[][..], &["root"], &["lea", "ann"]] {
+            let (_folder, accounts) = accounts(PASSWD, works, known);
+            assert_eq!(accounts.find(&["Eve", "eve"]).expect("an answer"), None, "{known:?}");
+        }
+        // A system without users.
+        let (_folder, accounts) = accounts("root:x:0:0::/:/bin/sh\n", works, &[]);
+        assert_eq!(accounts.find(&["eve"]).expect("an answer"), None);
+    }
+
+    #[test]
+    fn user_unknown_while_the_name_service_cannot_read_is_an_error() {
+        for (name, why) in [
+            ("ann", "has ann, the name service does not"),
+            ("eve", "does not find the known account ann"),
+        ] {
+            let (_folder, accounts) = accounts(PASSWD, cannot_read_files, &[]);
+            let error = accounts.find(&[name]).expect_err("it cannot be told").to_string();
+            assert!(error.ends_with(why), "{error}");
+        }
+        let (_folder, accounts) = accounts(PASSWD, cannot_ask_ldap, &["lea"]);
+        let error = accounts.find(&["eve"]).expect_err("it cannot be told").to_string();
+        assert!(error.ends_with("does not find the known account lea"), "{error}");
+    }
+
+    #[test]
+    fn user_found_at_second_sight_exists() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        static ASKED: AtomicBool = AtomicBool::new(false);
+        fn at_second_sight(name: &str) -> io::Result<Option<Account>> {
+            if name == "lea" && !ASKED.swap(true, Ordering::SeqCst) {
+                return Ok(None);
+            }
+            works(name)
+        }
+        let (_folder, accounts) = accounts(PASSWD, at_second_sight, &[]);
+        assert_eq!(accounts.find(&["lea"]).expect("an answer"), Some(account("lea")));
+    }
+
+    #[test]
+    fn password_file_that_cannot_be_read_is_an_error() {
+        let (folder, accounts) = accounts(PASSWD, works, &["root"]);
+        let path = folder.path().join("passwd");
+        fs::remove_file(&path).expect("removed");
+        let error = accounts.find(&["eve"]).expect_err("it cannot be told");
+        assert!(error.to_string().starts_with(&format!("{}: ", path.display())), "{error}");
+    }
+}
