@@ -7,6 +7,7 @@
 use crate::sys;
 use crate::time::Timestamp;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -50,11 +51,18 @@ impl Process {
         started.is_none_or(|started| started <= modified + START_TIME_SLACK)
     }
 
-    /// Whether it works in the folder that we work in. `false` where that cannot be told.
+    /// Whether it may work in the folder that we work in. A process of another user, of which that is
+    /// not told, does not; one is given the benefit of the doubt if the system fails to tell.
     pub fn works_in_our_folder(&self) -> bool {
         let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
-        let theirs = identity(Path::new(&format!("/proc/{}/cwd", self.pid)));
-        theirs.is_ok_and(|theirs| identity(Path::new(".")).is_ok_and(|ours| ours == theirs))
+        match (identity(Path::new(&format!("/proc/{}/cwd", self.pid))), identity(Path::new("."))) {
+            (Ok(theirs), Ok(ours)) => theirs == ours,
+            (Ok(_), Err(_)) => true,
+            (Err(error), _) => {
+                !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
+                    && error.raw_os_error() != Some(libc::ESRCH)
+            }
+        }
     }
 
     /// Whether it is this process, or was started by it.

@@ -364,7 +364,12 @@ pub fn find_program(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
         return word.to_path_buf();
     }
     let in_folder = |folder: &PathBuf| folder.join(word);
-    let found = folders.iter().map(in_folder).find(|path| path.is_file());
+    // One that cannot be examined is there: another program shall not be taken for it.
+    let is_there = |path: &PathBuf| match path.metadata() {
+        Ok(found) => found.is_file(),
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    };
+    let found = folders.iter().map(in_folder).find(is_there);
     found.or_else(|| folders.last().map(in_folder)).unwrap_or_else(|| word.to_path_buf())
 }
 

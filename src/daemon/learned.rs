@@ -146,7 +146,7 @@ impl LearnedFile {
             // It has logged what went wrong, if anything did.
             drop(writer.join());
         }
-        if core.lessons() == 0 && !self.path.exists() {
+        if core.lessons() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
             return;
         }
         let written = replace(&self.path, |out| {

@@ -218,7 +218,14 @@ fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
         return false;
     };
     let program = fs::read_to_string(format!("/proc/{pid}/comm"));
-    if pid == std::process::id() || !program.is_ok_and(|name| name.trim() == "scheduler") {
+    let is_scheduler = match program {
+        Ok(name) => name.trim() == "scheduler",
+        // One whose name cannot be told may be one. ESRCH: it has ended meanwhile.
+        Err(error) => {
+            error.kind() != ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
+        }
+    };
+    if pid == std::process::id() || !is_scheduler {
         return false;
     }
     let transport = pid_file.with_file_name("transport").canonicalize();

@@ -120,7 +120,9 @@ fn config_path(options: &Options, zenv: &Zenv) -> PathBuf {
     }
     let folder = PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE));
     let (documented, original) = (folder.join("scheduler.cf"), folder.join("scheduler.conf"));
-    if !documented.exists() && original.exists() { original } else { documented }
+    // One that cannot be examined is there, and reading it will tell what is wrong.
+    let is_missing = documented.try_exists().is_ok_and(|there| !there);
+    if is_missing && original.exists() { original } else { documented }
 }
 
 fn load_config(path: &Path, context: &Context, note: &str) -> Result<Config, Refusal> {

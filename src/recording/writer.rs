@@ -203,12 +203,19 @@ fn create(path: &Path, keep: u32) -> io::Result<File> {
             "it is there, but not a regular file",
         ));
     }
-    if keep == 0 && fs::symlink_metadata(path).is_ok() {
+    let exists = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    if keep == 0 && exists(path)? {
         fs::remove_file(path)?;
     }
     // Up to the first that is not there: the others need not make room.
-    let is_missing = |number: &u32| fs::symlink_metadata(older(*number)).is_err();
-    let missing = (0..keep).find(is_missing).unwrap_or(keep);
+    let mut missing = 0;
+    while missing < keep && exists(&older(missing))? {
+        missing += 1;
+    }
     for number in (0..missing).rev() {
         fs::rename(older(number), older(number + 1))?;
     }

@@ -12,6 +12,17 @@ pub const OURS: u32 = 0o2750;
 /// Mode of a folder that everybody may put files into.
 pub const FOR_ALL: u32 = 0o3777;
 
+/// Whether there is anything of this name. An error: that cannot be told.
+pub fn exists(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
 /// Makes a folder if it is not there, and has its entry on disk before it returns: what is put into it and synced
 /// would be lost with it. Tells whether it was not there.
 pub fn make(path: &Path, mode: u32) -> io::Result<bool> {
@@ -69,6 +80,23 @@ pub fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathB
 mod tests {
     use super::*;
     use crate::spool::HashLevel;
+
+    #[test]
+    fn exists_path_that_cannot_be_examined_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("loop", at("loop")).expect("a link");
+        fs::write(at("file"), "").expect("a file");
+        for (name, expected) in [
+            ("file", Some(true)),
+            ("loop", Some(true)),
+            ("none", Some(false)),
+            ("file/x", Some(false)),
+            ("loop/x", None),
+        ] {
+            assert_eq!(exists(&at(name)).ok(), expected, "{name}");
+        }
+    }
 
     #[test]
     fn folders_are_like_the_one_above() {

@@ -1,5 +1,6 @@
 //! Reading a control file that was found in the spool.
 
+use super::folder::exists;
 use super::part::{self, NoPart};
 use super::removals::RemovalList;
 use super::remove::{self, Reason};
@@ -298,11 +299,11 @@ fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> io::Result<SpoolN
 fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> {
     let (control, control_below) = (spool.control_file(from), spool.control_file(to));
     let (message, message_below) = (spool.message_file(from), spool.message_file(to));
-    if exists(&message) && exists(&message_below) {
+    if exists(&message)? && exists(&message_below)? {
         return Err(ErrorKind::AlreadyExists.into());
     }
     folder::make_below(spool.transport(), to.folder(), true)?;
-    if exists(&message) {
+    if exists(&message)? {
         folder::make_below(spool.queue(), to.folder(), true)?;
     }
     sys::rename_new(&control, &control_below)?;
@@ -322,17 +323,13 @@ fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> 
 fn finish_move(spool: &Spool, name: &SpoolName) -> io::Result<()> {
     let at_top = name.in_folder(HashFolder::TOP);
     let (message, message_at_top) = (spool.message_file(name), spool.message_file(&at_top));
-    if exists(&message) || !exists(&message_at_top) || exists(&spool.control_file(&at_top)) {
+    if exists(&message)? || !exists(&message_at_top)? || exists(&spool.control_file(&at_top))? {
         return Ok(());
     }
     folder::make_below(spool.queue(), name.folder(), true)?;
     sys::rename_new(&message_at_top, &message)?;
     log::warn!("{name}: its message was still at the top of queue/, and is moved");
     Ok(())
-}
-
-fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
 }
 
 fn examine(
@@ -490,7 +487,7 @@ fn check_message(
         Err(error) => error,
     };
     // Somebody may have taken both away since.
-    if error.kind() != ErrorKind::NotFound || !exists(&spool.control_file(name)) {
+    if error.kind() != ErrorKind::NotFound || !exists(&spool.control_file(name))? {
         return Err(error.into());
     }
     if is_empty(spool.queue())? {
@@ -606,6 +603,18 @@ mod tests {
         fs::remove_file(spool.postoffice().join("queue/F")).expect("it was there");
         assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
         assert_eq!(text(&spool, "queue/F/4711").as_deref(), Some("one's message"));
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_examined_is_not_missing() {
+        let (_folder, spool) = spool();
+        put(&spool, "transport/F/4711", "one");
+        put(&spool, "queue/4711", "one's message, or another's");
+        std::os::unix::fs::symlink("F", spool.queue().join("F")).expect("a link to itself");
+        let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
+        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
+        assert!(matches!(found, Found::Failed(_)), "{found:?}");
+        assert!(text(&spool, "queue/4711").is_some() && text(&spool, "transport/F/4711").is_some());
     }
 
     #[test]

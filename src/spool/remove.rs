@@ -1,6 +1,7 @@
 //! Taking messages out of the spool: removed when they are finished, moved aside when they cannot be
 //! handled or when somebody is still owed a report.
 
+use super::folder::exists;
 use super::{Spool, SpoolName, folder, note};
 use crate::control_file::{self, Tag};
 use std::fs::{self, File};
@@ -79,10 +80,8 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
     folder::make(&postman, folder::OURS)?;
     let wanted = postman.join(reason.name_of(name));
     let original = spool.message_file(name);
-    let (control, message) = free_names(&wanted)
-        .map(|control| (control.clone(), message_of(control)))
-        .find(|(_, message)| is_free(message))
-        .expect("numbers do not end");
+    let control = free_name(&wanted, |path| Ok(!exists(path)? && !exists(&message_of(path))?))?;
+    let message = message_of(&control);
     let has_message = match fs::hard_link(&original, &message) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
@@ -100,29 +99,27 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
 pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let control = spool.control_file(name);
     let hidden = control.with_file_name(format!(".{}", reason.name_of(name)));
-    let hidden = free_names(&hidden).next().expect("numbers do not end");
+    let hidden = free_name(&hidden, |path| Ok(!exists(path)?))?;
     fs::rename(&control, &hidden)?;
     Ok(hidden)
 }
 
 /// What belongs to a control file in `postman/`. A crash may have left one without the other.
-fn message_of(control: PathBuf) -> PathBuf {
-    let mut path = control.into_os_string();
+fn message_of(control: &Path) -> PathBuf {
+    let mut path = control.to_path_buf().into_os_string();
     path.push(":message");
     path.into()
 }
 
-/// `path`, `path.2`, `path.3` and so on, those left out that exist.
-fn free_names(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let numbered = |count: u32| match count {
-        1 => path.to_path_buf(),
-        _ => PathBuf::from(format!("{}.{count}", path.display())),
-    };
-    (1..).map(numbered).filter(|path| is_free(path))
-}
-
-fn is_free(path: &Path) -> bool {
-    path.symlink_metadata().is_err()
+/// The first of `path`, `path.2`, `path.3` and so on that is free. What cannot be examined is not.
+fn free_name(path: &Path, is_free: impl Fn(&Path) -> io::Result<bool>) -> io::Result<PathBuf> {
+    let mut candidate = path.to_path_buf();
+    let mut count = 1;
+    while !is_free(&candidate)? {
+        count += 1;
+        candidate = PathBuf::from(format!("{}.{count}", path.display()));
+    }
+    Ok(candidate)
 }
 
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
@@ -153,9 +150,21 @@ mod tests {
         }
         let control = move_aside(&spool, &name, Reason::OwedReport).expect("moved");
         assert_eq!(control, spool.postman().join("owed-report:4711"));
-        for path in [control.clone(), message_of(control)] {
+        for path in [control.clone(), message_of(&control)] {
             let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
             assert_eq!(modified.expect("a time"), arrival, "{}", path.display());
         }
+    }
+
+    #[test]
+    fn free_name_that_cannot_be_examined_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("loop", at("loop")).expect("a link");
+        fs::write(at("a"), "").expect("a file");
+        fs::write(at("a.2"), "").expect("a file");
+        let free = |name: &str| free_name(&at(name), |path| Ok(!exists(path)?));
+        assert_eq!(free("a").expect("an answer"), at("a.3"));
+        assert!(free("loop/a").is_err());
     }
 }

@@ -125,7 +125,14 @@ impl Iterator for Entries<'_> {
                 return Some(name);
             }
             // Not what a symbolic link points to.
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let is_folder = match entry.file_type() {
+                Ok(kind) => kind.is_dir(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    self.end.errors.push(error);
+                    continue;
+                }
+            };
             match self.folder.below(name.as_bytes()) {
                 Some(below) if is_folder => self.below.push(below),
                 _ => self.pass_over(name.as_bytes(), is_folder),

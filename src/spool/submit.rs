@@ -82,7 +82,7 @@ impl Submitter {
         let text = draft.to_text().map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
         let control_file = self.spool.control_file(&name);
         // A control file that is there shall not find our message for its own.
-        if control_file.symlink_metadata().is_ok() {
+        if folder::exists(&control_file)? {
             return Err(ErrorKind::AlreadyExists.into());
         }
         let below = |top| folder::make_below(top, name.folder(), self.sync);

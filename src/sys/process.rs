@@ -7,7 +7,8 @@ use std::io;
 pub fn process_exists(pid: u32) -> bool {
     match send_signal(pid, 0) {
         Ok(()) => true,
-        Err(error) => error.raw_os_error() == Some(libc::EPERM),
+        // Without a number, it is no id of a process.
+        Err(error) => error.raw_os_error().is_some_and(|number| number != libc::ESRCH),
     }
 }
 

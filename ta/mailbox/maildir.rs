@@ -66,8 +66,10 @@ impl Maildir {
         file.sync_all()?;
         let new = self.path.join("new");
         let target = new.join(&name);
-        if target.symlink_metadata().is_ok() {
-            return Err(ErrorKind::AlreadyExists.into());
+        match target.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
         }
         let new = File::open(&new)?;
         fs::rename(&draft.path, &target)?;

@@ -70,3 +70,26 @@ impl Owner {
         uid == sys::users::effective_user() || self.account.as_ref().is_some_and(|a| a.uid == uid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::busy::Busy;
+    use std::time::Duration;
+
+    fn store(folder: std::path::PathBuf) -> Store {
+        let patience = Duration::ZERO;
+        let busy = Busy::default();
+        Store { folder, dir_letters: 0, new_ones_are_folders: false, patience, busy }
+    }
+
+    #[test]
+    fn mailbox_that_cannot_be_examined_is_not_taken_for_missing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = Users::Anyone.find("Bob", &store(folder.path().into()));
+        assert_eq!(found.expect("no mailbox yet").name, "bob");
+        std::os::unix::fs::symlink("loop", folder.path().join("loop")).expect("a link");
+        let found = Users::Anyone.find("Bob", &store(folder.path().join("loop")));
+        assert!(matches!(found, Err(NotFound::Unknown(_))), "{found:?}");
+    }
+}
