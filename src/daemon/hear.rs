@@ -41,10 +41,25 @@ impl Daemon {
             Source::Files => return self.take_results(now),
             Source::Notify => return self.take_notices(),
             Source::Listener(number) => return self.take_connections(number),
+            // Its reports would become more to write.
+            Source::Agent(agent) if self.files.are_behind() => {
+                self.unheard.insert(agent);
+            }
             Source::Agent(agent) => return self.hear_agent(now, agent),
             Source::Client(number) => return self.clients.listen(number),
         }
         false
+    }
+
+    /// Once the writer has caught up: hears of what was held back meanwhile.
+    pub(super) fn hear_those_held_back(&mut self, now: Timestamp) {
+        if self.files.are_behind() {
+            return;
+        }
+        self.again.extend(std::mem::take(&mut self.unheard).into_iter().map(Source::Agent));
+        if std::mem::take(&mut self.has_ends) {
+            self.take_ends(now);
+        }
     }
 
     fn hear_agent(&mut self, now: Timestamp, agent: AgentId) -> bool {

@@ -3,6 +3,7 @@
 //! way, of so many files at the most; they are answered in the order in which they come, so that one who asks
 //! about a million files, some at a time, does not hold up the others.
 
+use super::worker;
 use crate::control_file::{contents, parse};
 use crate::mailq::v2::{Addresses, Candidate, DiskSpace, Findings, HostFacts, Inquiry};
 use crate::spool::{Spool, SpoolName, error_address};
@@ -14,12 +15,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 
 /// The loop's end of the thread. Each client has one inquiry under way at the most.
 pub struct Inquiries {
     requests: Sender<(usize, Inquiry)>,
-    results: Receiver<(usize, Findings)>,
+    results: Receiver<(usize, Option<Findings>)>,
 }
 
 /// What the thread has to know.
@@ -34,14 +34,8 @@ impl Inquiries {
         let (requests, asked) = channel::<(usize, Inquiry)>();
         let (found, results) = channel();
         let places = Places { spool, log };
-        thread::Builder::new().name("inquiries".to_string()).spawn(move || {
-            while let Ok((client, inquiry)) = asked.recv() {
-                if found.send((client, places.find(&inquiry))).is_err() {
-                    return;
-                }
-                // It fails only if the loop is gone, and then nobody needs to know.
-                drop(waker.wake());
-            }
+        worker::start("inquiries", move || {
+            answer_all(&asked, &found, &waker, |inquiry| places.find(inquiry));
         })?;
         Ok(Inquiries { requests, results })
     }
@@ -51,9 +45,25 @@ impl Inquiries {
         self.requests.send((client, inquiry)).expect("the thread lives as long as the loop");
     }
 
-    /// What was found out next, and for whom.
-    pub fn next_result(&self) -> Option<(usize, Findings)> {
+    /// What was found out next, and for whom; nothing if that has failed and the client is to be given up.
+    pub fn next_result(&self) -> Option<(usize, Option<Findings>)> {
         self.results.try_recv().ok()
+    }
+}
+
+/// Answers inquiries as they come, until nobody takes the answers.
+fn answer_all(
+    asked: &Receiver<(usize, Inquiry)>,
+    found: &Sender<(usize, Option<Findings>)>,
+    waker: &Waker,
+    find: impl Fn(&Inquiry) -> Findings,
+) {
+    while let Ok((client, inquiry)) = asked.recv() {
+        if found.send((client, worker::attempt(|| find(&inquiry)))).is_err() {
+            return;
+        }
+        // It fails only if the loop is gone, and then nobody needs to know.
+        drop(waker.wake());
     }
 }
 
@@ -113,5 +123,29 @@ fn space(path: &Path) -> DiskSpace {
         used_kb: found.size.saturating_sub(found.free) / 1024,
         free_files: found.available_files,
         used_files: found.files.saturating_sub(found.free_files),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_over_one_inquiry_costs_that_client_only() {
+        let poll = mio::Poll::new().expect("a poll");
+        let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+        let ((requests, asked), (found, results)) = (channel(), channel());
+        for client in 1..=3 {
+            let kinds = [Inquiry::Host, Inquiry::ErrorAddresses(Vec::new())];
+            requests.send((client, kinds[client % 2].clone())).expect("sent");
+        }
+        drop(requests);
+        answer_all(&asked, &found, &waker, |inquiry| match inquiry {
+            Inquiry::Host => panic!("as planned"),
+            _ => Findings::ErrorAddresses(Vec::new()),
+        });
+        let answered: Vec<(usize, bool)> =
+            results.try_iter().map(|(client, found)| (client, found.is_some())).collect();
+        assert_eq!(answered, [(1, true), (2, false), (3, true)]);
     }
 }

@@ -1,13 +1,17 @@
 //! The log and the statistics log.
 
+use super::seldom::Seldom;
+use super::worker;
 use crate::printable;
 use crate::scheduler::Statistics;
 use crate::sys;
 use crate::time::Timestamp;
 use log::LevelFilter;
+use memchr::memchr_iter;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Begins to log to standard error, line by line: time stamp, level where it is not the usual one,
 /// printable text. `verbosity` is how often `-v` was given.
@@ -28,6 +32,7 @@ pub fn start(verbosity: u8) {
         .write_style(env_logger::WriteStyle::Never)
         .init();
     log::set_max_level(level(verbosity));
+    worker::log_panics();
 }
 
 /// The level of detail that so many `-v` ask for.
@@ -67,18 +72,32 @@ pub struct StatisticsLog {
     path: PathBuf,
     file: File,
     lines: Vec<u8>,
+    /// The last write ended in the middle of a line.
+    is_torn: bool,
+    /// Lines that could not be written, and are not told of as missing yet.
+    lost: usize,
+    /// Failures to write.
+    failed: Seldom,
 }
 
 impl StatisticsLog {
     /// Opens it for appending.
     pub fn open(path: &Path) -> io::Result<StatisticsLog> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
-        Ok(StatisticsLog { path: path.to_path_buf(), file, lines: Vec::new() })
+        Ok(StatisticsLog {
+            path: path.to_path_buf(),
+            file,
+            lines: Vec::new(),
+            is_torn: false,
+            lost: 0,
+            failed: Seldom::default(),
+        })
     }
 
     /// Opens the file anew under its name.
     pub fn reopen(&mut self) -> io::Result<()> {
         self.file = StatisticsLog::open(&self.path)?.file;
+        self.is_torn = false;
         Ok(())
     }
 
@@ -93,15 +112,83 @@ impl StatisticsLog {
         self.lines.extend_from_slice(line.as_bytes());
     }
 
-    /// Writes all lines that were added.
-    pub fn flush(&mut self) -> io::Result<()> {
-        let result = if self.lines.is_empty() { Ok(()) } else { self.file.write_all(&self.lines) };
+    /// Writes all lines that were added. Those that cannot be written are lost, counted and logged.
+    pub fn flush(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        if self.is_torn {
+            self.lines.insert(0, b'\n');
+        }
+        let (written, error) = write_some(&self.file, &self.lines);
+        if written > 0 {
+            self.is_torn = self.lines[written - 1] != b'\n';
+        }
+        let path = self.path.display();
+        if let Some(error) = error {
+            // The rest of a torn line is in it, too.
+            self.lost += memchr_iter(b'\n', &self.lines[written..]).count();
+            if let Some(more) = self.failed.occasion(Instant::now()) {
+                let lost = self.lost;
+                log::error!(
+                    "{path}: {error}; {lost} lines of the statistics log are lost so far{more}"
+                );
+            }
+        } else if self.lost > 0 {
+            let lost = std::mem::take(&mut self.lost);
+            log::error!("{path}: the statistics log goes on, {lost} lines are missing in it");
+        }
         self.lines.clear();
-        result
     }
 
     /// Its name.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Writes as much as can be written: one system call, mostly. Returns how many bytes, and why not all.
+pub fn write_some(mut file: &File, text: &[u8]) -> (usize, Option<io::Error>) {
+    let mut written = 0;
+    while written < text.len() {
+        match file.write(&text[written..]) {
+            Ok(0) => return (written, Some(ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (written, Some(error)),
+        }
+    }
+    (written, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn statistics_that_a_full_disk_refuses_are_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("statistics");
+        let mut log = StatisticsLog::open(&path).expect("opened");
+        log.lines.extend_from_slice(b"1\n");
+        log.flush();
+        let good = std::mem::replace(
+            &mut log.file,
+            File::options().write(true).open("/dev/full").expect("there"),
+        );
+        for line in [b"2\n", b"3\n"] {
+            log.lines.extend_from_slice(line);
+            log.flush();
+        }
+        assert_eq!(log.lost, 2);
+        log.flush();
+        assert_eq!(log.lost, 2, "nothing to write");
+        // As if the last write had ended in the middle of a line.
+        (log.file, log.is_torn) = (good, true);
+        log.lines.extend_from_slice(b"4\n");
+        log.flush();
+        assert_eq!((log.lost, log.is_torn), (0, false));
+        assert_eq!(fs::read(&path).expect("written"), b"1\n\n4\n");
     }
 }

@@ -16,6 +16,7 @@
 //! | [`listen`], [`rendezvous`] | all sockets; the dump on SIGUSR2 |
 //! | [`status_log`] | the lines of the status log, and who writes them |
 //! | [`watched`] | the core, and those who want to know what happens |
+//! | [`worker`] | helper threads: their start, and a panic in one |
 //! | [`seldom`] | log lines that would come too often |
 //! | [`spool_lock`] | which scheduler runs on the spool, and the pid file |
 //! | [`options`], [`logs`], [`tokens`] | what their names say |
@@ -50,13 +51,14 @@ mod status_log;
 mod tokens;
 mod unfinished;
 mod watched;
+mod worker;
 
 pub use options::Options;
 pub use start::main;
 
 use crate::config::{Config, Context};
-use crate::scheduler::Event;
 use crate::scheduler::standing::Standing;
+use crate::scheduler::{AgentId, Event};
 use crate::spool::SpoolName;
 use crate::spool::scan::ScanLimits;
 use crate::sys::Signals;
@@ -76,6 +78,7 @@ use reload::Reloads;
 use rendezvous::Rendezvous;
 use seldom::Seldom;
 use spool_lock::SpoolLock;
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -112,6 +115,10 @@ pub struct Daemon {
     reloads: Reloads,
     /// Sources that had more to give than their share of the last turn.
     again: Vec<Source>,
+    /// Agents that are heard when the writer has caught up.
+    unheard: BTreeSet<AgentId>,
+    /// Ends of agents are looked for then, too.
+    has_ends: bool,
     /// Names of new control files that the present scan has come upon.
     new_names: Vec<SpoolName>,
     scan_limits: ScanLimits,
@@ -129,8 +136,6 @@ pub struct Daemon {
     orders: OrdersFile,
     /// Clients that were turned away.
     turned_away: Seldom,
-    /// Failures to write to the statistics log.
-    statistics_failed: Seldom,
     is_foreground: bool,
     /// A signal has asked for the end.
     is_ending: bool,
@@ -156,6 +161,7 @@ impl Daemon {
                 self.intake.shift(step);
             }
             self.take_signals(now);
+            self.hear_those_held_back(now);
             let unheard = std::mem::take(&mut self.again).into_iter();
             for source in unheard.chain(ready.iter().map(|event| Source::of(event.token()))) {
                 if self.hear(now, source) {
@@ -163,7 +169,9 @@ impl Daemon {
                 }
             }
             self.look_around(now);
-            self.core.handle(now, Event::Tick);
+            if !self.files.are_behind() {
+                self.core.handle(now, Event::Tick);
+            }
             self.perform_all(now);
             self.core.end_turn(now);
         }
@@ -180,12 +188,15 @@ impl Daemon {
             return Some(Duration::ZERO);
         }
         let now = Timestamp::now();
-        let planned = [self.core.next_wakeup(), self.intake.next_wakeup(&self.room())];
+        // While the writer is behind, no time passes in the core; the writer wakes the loop.
+        let is_behind = self.files.are_behind();
+        let of_core = self.core.next_wakeup().filter(|_| !is_behind);
+        let planned = [of_core, self.intake.next_wakeup(&self.room())];
         let planned = planned.into_iter().flatten().map(|time| time.since(now));
         let open_again = self.open_again.map(|at| at.saturating_duration_since(Instant::now()));
         let others = [
             open_again,
-            self.agents.until_silent(),
+            self.agents.until_silent().filter(|left| !is_behind || !left.is_zero()),
             self.clients.until_timeout(),
             self.core.until_turn(),
             self.learned.until_next(&self.core),
@@ -207,7 +218,9 @@ impl Daemon {
         if self.is_loading && self.intake.is_settled() {
             self.end_loading(now);
         }
-        self.take_late_ends(now);
+        if !self.files.are_behind() {
+            self.take_late_ends(now);
+        }
         self.end_reload(now);
         self.agents.kill_the_silent();
         self.open_missing_sockets();

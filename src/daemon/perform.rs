@@ -20,11 +20,8 @@ impl Daemon {
         self.orders.write_on(&mut self.files);
         self.agents.send_all();
         self.files.send();
-        if let Some(statistics) = &mut self.statistics
-            && let Err(error) = statistics.flush()
-            && let Some(more) = self.statistics_failed.occasion(Instant::now())
-        {
-            log::error!("{}: {error}{more}", statistics.path().display());
+        if let Some(statistics) = &mut self.statistics {
+            statistics.flush();
         }
     }
 
@@ -68,7 +65,10 @@ impl Daemon {
     /// Tells clients what was found out and done for them, writes on for all, and sees to what they want.
     pub(super) fn serve_clients(&mut self, now: Timestamp) {
         while let Some((client, findings)) = self.inquiries.next_result() {
-            self.clients.learn(client, findings);
+            match findings {
+                Some(findings) => self.clients.learn(client, findings),
+                None => self.clients.disconnect(client),
+            }
         }
         self.clients.serve(&self.core, &self.intake, now);
         for (client, demand) in self.clients.take_demands() {

@@ -2,11 +2,12 @@
 //! have to wait for a disk or for the reader of a pipe. A few pieces at most wait for the thread; when it
 //! has taken one, it wakes the loop.
 
+use super::worker;
 use mio::Waker;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 /// The size of a piece, in bytes: one is put together in a turn of the loop.
 pub const PIECE: usize = 64 * 1024;
@@ -42,8 +43,7 @@ impl Pieces {
         write: impl FnOnce(ToWrite) + Send + 'static,
     ) -> io::Result<(Pieces, JoinHandle<()>)> {
         let (sender, pieces) = sync_channel(WAITING);
-        let writer = thread::Builder::new().name(name.to_string());
-        let writer = writer.spawn(move || {
+        let writer = worker::start(name, move || {
             let loop_waker = waker.clone();
             write(ToWrite { pieces, waker });
             wake(&loop_waker);

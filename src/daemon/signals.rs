@@ -16,6 +16,7 @@ impl Daemon {
     pub(super) fn take_signals(&mut self, now: Timestamp) {
         for signal in self.signals.take() {
             match signal {
+                SIGCHLD if self.files.are_behind() => self.has_ends = true,
                 SIGCHLD => self.take_ends(now),
                 SIGHUP => self.reopen_logs(),
                 SIGTERM => self.end_by("SIGTERM"),
@@ -31,7 +32,7 @@ impl Daemon {
     }
 
     /// Children of ours have ended.
-    fn take_ends(&mut self, now: Timestamp) {
+    pub(super) fn take_ends(&mut self, now: Timestamp) {
         while let Some((pid, end)) = sys::reap() {
             let Some(agent) = self.agents.of_process(pid) else {
                 continue;

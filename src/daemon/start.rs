@@ -30,6 +30,7 @@ use crate::spool::{HashLevel, Spool};
 use crate::sys::{self, ProcessPriority, Signals};
 use crate::time::Timestamp;
 use mio::{Interest, Poll, Waker};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -338,6 +339,8 @@ impl Plan {
             control_path: self.spool.control_socket(),
             open_again: Some(Instant::now()),
             again: Vec::new(),
+            unheard: BTreeSet::new(),
+            has_ends: false,
             new_names: Vec::new(),
             scan_limits,
             is_loading: true,
@@ -351,7 +354,6 @@ impl Plan {
             orders: OrdersFile::default(),
             learned: LearnedFile::new(self.spool.learned_file(), waker),
             turned_away: Seldom::default(),
-            statistics_failed: Seldom::default(),
             is_foreground: !self.options.is_daemon(),
             is_ending: false,
             is_draining: false,

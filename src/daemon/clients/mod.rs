@@ -15,6 +15,7 @@ mod turn;
 use super::accounts::Accounts;
 use super::listen::{Audience, Stream};
 use super::seldom::Seldom;
+use super::worker;
 use crate::mailq::login::Challenge;
 use crate::mailq::scram::Secret;
 use crate::mailq::v1::Dump;
@@ -242,6 +243,11 @@ impl Clients {
         }
     }
 
+    /// Gives a client up: what it has asked for cannot be found out.
+    pub fn disconnect(&mut self, number: usize) {
+        self.remove(number);
+    }
+
     /// What was found out for a client.
     pub fn learn(&mut self, number: usize, findings: Findings) {
         let client = self.clients.get_mut(&number);
@@ -441,13 +447,15 @@ impl Clients {
             remarks: &mut self.remarks,
         };
         let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
-        let served = client.serve(&mut around, *left, &mut self.logins);
+        // A panic while an answer is put together costs that client only.
+        let logins = &mut self.logins;
+        let served = worker::attempt(|| client.serve(&mut around, *left, logins));
         match (was_long, client.is_writing_long()) {
             (false, true) => *left = left.saturating_sub(1),
             (true, false) => *left += 1,
             _ => {}
         }
-        let Ok((written, demand)) = served else {
+        let Some(Ok((written, demand))) = served else {
             return (0, true);
         };
         self.demands.extend(demand.map(|demand| (number, demand)));

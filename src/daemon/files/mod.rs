@@ -10,6 +10,7 @@ mod notes;
 mod predecessor;
 mod reader;
 mod scanner;
+mod write_queue;
 mod writer;
 
 pub use writer::WriteRequest;
@@ -17,6 +18,7 @@ pub use writer::WriteRequest;
 use super::orders::Journal;
 use super::status_log::{Composer, StatusLog};
 use super::unfinished;
+use super::worker;
 use crate::scheduler::{NoteTicket, StatusRecord};
 use crate::spool::read::Found;
 use crate::spool::scan::{ScanEnd, ScanLimits};
@@ -32,13 +34,14 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 use std::vec;
+use write_queue::{WriteQueue, write_queue};
 
 /// So many portions of results may wait for the loop before the threads wait for it.
 const PORTIONS: usize = 128;
 /// So many results make a portion; fewer, where the thread has nothing more to do.
 const PORTION: usize = 32;
 
-/// Why requests reach the threads. If one has panicked, so must we: the spool is not served any more.
+/// Why requests reach the threads: a panic in one of them ends the process ([`worker`]).
 const ALIVE: &str = "helper threads live as long as the loop";
 
 /// What a helper thread has done.
@@ -80,9 +83,7 @@ pub struct Files {
     scan_requests: Sender<ScanLimits>,
     new_names: Sender<usize>,
     reader: Arc<ReadQueue>,
-    write_requests: Sender<Vec<WriteRequest>>,
-    /// Requests of this turn.
-    to_write: Vec<WriteRequest>,
+    to_write: WriteQueue,
     duplicates: Arc<Duplicates>,
     writer: Option<thread::JoinHandle<()>>,
     spool: Spool,
@@ -145,22 +146,22 @@ impl Files {
         let put = Results { sender, bell: bell.clone() };
         let (scan_requests, scans) = channel();
         let (new_names, counts) = channel();
-        let (write_requests, writes) = channel();
+        let (to_write, writes) = write_queue(bell.clone());
         let reader = Arc::new(ReadQueue::default());
         let duplicates = Arc::new(Duplicates::new(spool.duplicates_file()));
         let scanner = (spool.clone(), put.clone());
-        start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
+        worker::start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
         let mut reads =
             Reader::new(spool.clone(), level, reader.clone(), put.clone(), duplicates.clone());
-        start("reader", move || reads.run())?;
+        worker::start("reader", move || reads.run())?;
         let agents = predecessor::agents();
         if !agents.is_empty() {
             let (spool, put) = (spool.clone(), put.clone());
-            start("predecessor", move || predecessor::run(&spool, agents, &put))?;
+            worker::start("predecessor", move || predecessor::run(&spool, agents, &put))?;
         }
         let (of_writer, list) = (spool.clone(), duplicates.clone());
         let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
-        let writer = start("writer", move || {
+        let writer = worker::start("writer", move || {
             writer::run(&of_writer, &writes, &put, &list, composer, orders);
         })?;
         Ok(Files {
@@ -170,8 +171,7 @@ impl Files {
             scan_requests,
             new_names,
             reader,
-            write_requests,
-            to_write: Vec::new(),
+            to_write,
             duplicates,
             writer: Some(writer),
             spool: spool.clone(),
@@ -240,7 +240,9 @@ impl Files {
     /// room for them, they are lost, and counted.
     pub fn write_status(&mut self, record: StatusRecord) {
         let request = self.status_log.as_ref().and_then(|log| log.request(record));
-        self.to_write.extend(request.map(WriteRequest::Status));
+        if let Some(request) = request {
+            self.to_write.push(WriteRequest::Status(request));
+        }
     }
 
     /// Has the status log opened anew under its name.
@@ -252,16 +254,18 @@ impl Files {
 
     /// Hands everything that is to be written to the writer.
     pub fn send(&mut self) {
-        if !self.to_write.is_empty() {
-            self.write_requests.send(std::mem::take(&mut self.to_write)).expect(ALIVE);
-        }
+        self.to_write.send().expect(ALIVE);
+    }
+
+    /// Whether so much waits to be written that nothing more is to be decided. The loop is woken when that is over.
+    pub fn are_behind(&self) -> bool {
+        self.to_write.is_full()
     }
 
     /// Waits until everything that was asked for has been written. Results are thrown away.
     pub fn finish(mut self) {
         self.send();
-        let (unused, _) = channel();
-        self.write_requests = unused;
+        self.to_write.close();
         let Some(writer) = self.writer.take() else {
             return;
         };
@@ -280,8 +284,4 @@ impl Drop for Files {
     fn drop(&mut self) {
         self.reader.close();
     }
-}
-
-fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name.to_string()).spawn(run)
 }

@@ -33,6 +33,14 @@ impl From<Note> for NoteRequest {
     }
 }
 
+impl NoteRequest {
+    /// How much memory it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let texts = self.notary.len() + self.message.len();
+        size_of::<NoteRequest>() + texts + size_of_val(&self.offsets[..])
+    }
+}
+
 /// Writes notes, those about one message in their order. When it returns, all are on disk, or it was told
 /// why not.
 pub fn write_all(spool: &Spool, mut notes: Vec<NoteRequest>, put: &Results) {

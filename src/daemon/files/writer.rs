@@ -2,6 +2,7 @@
 
 use super::duplicates::Duplicates;
 use super::notes::{self, NoteRequest};
+use super::write_queue::WriteOrders;
 use super::{Done, Results};
 use crate::daemon::orders::Journal;
 use crate::daemon::status_log::{Composer, StatusRequest};
@@ -12,7 +13,6 @@ use crate::spool::verbose::VerboseFile;
 use crate::spool::{Doubt, Spool, SpoolName, read};
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
 
 /// What the writer is asked to do.
 pub enum WriteRequest {
@@ -36,12 +36,23 @@ impl WriteRequest {
             _ => None,
         }
     }
+
+    /// How much memory it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let more = match self {
+            WriteRequest::Note(note) => note.size(),
+            WriteRequest::Status(request) => request.size(),
+            WriteRequest::KeepOrders(changes) => size_of_val(&changes[..]),
+            WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
+        };
+        size_of::<WriteRequest>() + more
+    }
 }
 
 /// Does what it is asked to, until there is nobody to ask and everything is done.
 pub fn run(
     spool: &Spool,
-    requests: &Receiver<Vec<WriteRequest>>,
+    requests: &WriteOrders,
     put: &Results,
     duplicates: &Duplicates,
     composer: Option<Composer>,
@@ -59,7 +70,7 @@ pub fn run(
         lines: Vec::new(),
         portion: Vec::new(),
     };
-    for batch in requests {
+    requests.carry_out(|batch| {
         writer.list_removals(&batch);
         batch.into_iter().for_each(|request| writer.take(request));
         writer.write_notes();
@@ -67,7 +78,7 @@ pub fn run(
         if let Some(composer) = &mut writer.composer {
             composer.flush();
         }
-    }
+    });
 }
 
 struct Writer<'t> {

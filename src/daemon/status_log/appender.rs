@@ -1,12 +1,13 @@
 //! The thread that writes the status log.
 
+use super::super::logs::write_some;
 use super::super::seldom::Seldom;
 use super::{Lines, Shared, open};
 use crate::status_log::{Gap, shown};
 use crate::time::Timestamp;
 use memchr::memchr_iter;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -88,7 +89,7 @@ impl Appender {
             0 => portion.text,
             _ => [text, portion.text].concat(),
         };
-        let (written, error) = self.write(&text);
+        let (written, error) = write_some(&self.file, &text);
         if written > 0 {
             self.is_torn = text[written - 1] != b'\n';
         }
@@ -101,20 +102,6 @@ impl Appender {
         } else if lost > 0 {
             self.say_what_is_missing(lost);
         }
-    }
-
-    /// Writes as much as can be written. One system call, mostly.
-    fn write(&mut self, text: &[u8]) -> (usize, Option<io::Error>) {
-        let mut written = 0;
-        while written < text.len() {
-            match self.file.write(&text[written..]) {
-                Ok(0) => return (written, Some(ErrorKind::WriteZero.into())),
-                Ok(count) => written += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return (written, Some(error)),
-            }
-        }
-        (written, None)
     }
 
     fn say_why(&mut self, error: &io::Error) {

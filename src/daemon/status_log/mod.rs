@@ -15,6 +15,7 @@ mod control_files;
 
 pub use compose::Composer;
 
+use super::worker;
 use crate::agent::protocol::Status;
 use crate::scheduler::{Attempt, StatusRecord, Verdict};
 use crate::spool::SpoolName;
@@ -99,7 +100,7 @@ impl From<StatusRecord> for StatusRequest {
 
 impl StatusRequest {
     /// How much memory it takes, in bytes.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let texts = [&self.channel, &self.host, &self.notary, &self.text];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         size_of::<StatusRequest>() + texts + self.offsets.len() * size_of::<u32>()
@@ -118,8 +119,7 @@ impl StatusLog {
         let (sender, lines) = channel();
         let shared = Arc::new(Shared::default());
         let appender = Appender::new(path, file, shared.clone());
-        let thread =
-            thread::Builder::new().name("status log".into()).spawn(move || appender.run(&lines))?;
+        let thread = worker::start("status log", move || appender.run(&lines))?;
         Ok(StatusLog { shared, lines: Some(sender), appender: Some(thread) })
     }
 
