@@ -102,10 +102,7 @@ impl Accounts {
                     .extend(complaints.iter().map(|c| format!("line {}: {}", c.line, c.message)));
                 (accounts, warnings)
             }
-            Err(error) => {
-                let why = format!("{error}; nobody can log in to MAILQ version 2");
-                (AuthFile::default(), vec![why])
-            }
+            Err(error) => (AuthFile::default(), vec![no_login(&error)]),
         };
         if is_new {
             warn(path, &warnings);
@@ -130,6 +127,22 @@ impl Version {
 fn version(metadata: &Metadata) -> Version {
     let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
     Version::There([metadata.dev(), metadata.ino()], metadata.len(), times)
+}
+
+/// What follows from a file that cannot be used.
+fn no_login(why: &io::Error) -> String {
+    format!("{why}; nobody can log in to MAILQ version 2")
+}
+
+/// What is wrong with the file as it is: one line, if there is anything.
+pub fn fault(path: &Path) -> Option<String> {
+    let faults = match contents(path) {
+        Ok((_, warnings)) => warnings,
+        // MAILQ version 1 is spoken then; the start says so.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => vec![no_login(&error)],
+    };
+    faults.first().map(|_| format!("{}: warning: {}", path.display(), faults.join("; ")))
 }
 
 /// Whether version 2 is to be spoken: where the command line says so, or where there is a file that can be
@@ -163,7 +176,9 @@ fn contents(path: &Path) -> io::Result<(Vec<u8>, Vec<String>)> {
     let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
     if mode & OPEN_TO_ALL != 0 {
         return Err(io::Error::other(format!(
-            "its mode {mode:04o} lets everybody see or change the passwords, 0600 is right"
+            "its mode {mode:04o} lets all users of this host see or change the passwords, so it is not used until \
+             `chmod 600 {}`",
+            path.display()
         )));
     }
     let mut warnings = Vec::new();
@@ -238,6 +253,13 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
             assert_eq!(admits(&mut accounts), expected, "{mode:o}");
         }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
+        let said = fault(&path).expect("something is wrong");
+        let mend = format!("it is not used until `chmod 600 {}`", path.display());
+        assert!(said.contains("mode 0644") && said.contains(&mend), "{said}");
+        assert!(said.ends_with("; nobody can log in to MAILQ version 2"), "{said}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+        assert_eq!(fault(&path), None);
         let mut of_folder = Accounts::new(&parameters(Some(folder.path())));
         assert!(!admits(&mut of_folder));
     }

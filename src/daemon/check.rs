@@ -1,5 +1,6 @@
 //! What the configuration alone does not tell: whether there is what it names.
 
+use super::accounts;
 use super::agents::find_program;
 use crate::config::{Config, Zenv};
 use std::fs;
@@ -9,11 +10,12 @@ use std::path::{Path, PathBuf};
 /// What the author of a configuration should look at, each in one line. `programs` are the folders in
 /// which agents are looked for that are named without a path.
 pub fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
+    let mut warnings: Vec<String> =
+        config.parameters.auth_file.as_deref().and_then(accounts::fault).into_iter().collect();
     let commands = config.commands();
     if commands.is_empty() {
-        return vec!["no clause has a command: nothing will ever be delivered".to_string()];
+        warnings.push("no clause has a command: nothing will ever be delivered".to_string());
     }
-    let mut warnings = Vec::new();
     for (place, command) in commands {
         let Some(word) = command.program(zenv) else {
             continue;

@@ -1,5 +1,6 @@
 //! The log and the statistics log.
 
+use super::rotation::Rotation;
 use super::seldom::Seldom;
 use super::worker;
 use crate::printable;
@@ -10,6 +11,7 @@ use log::LevelFilter;
 use memchr::memchr_iter;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -48,18 +50,26 @@ pub fn level(verbosity: u8) -> LevelFilter {
 /// rotation works.
 pub struct LogFile {
     path: PathBuf,
+    rotation: Rotation,
 }
 
 impl LogFile {
     /// Sends standard output and error to a file from now on.
     pub fn open(path: &Path) -> io::Result<LogFile> {
         sys::redirect_output(path)?;
-        Ok(LogFile { path: path.to_path_buf() })
+        Ok(LogFile { path: path.to_path_buf(), rotation: Rotation::default() })
     }
 
     /// Opens the file anew under its name.
     pub fn reopen(&self) -> io::Result<()> {
         sys::redirect_output(&self.path)
+    }
+
+    /// Opens the file anew if its name leads elsewhere. Tells whether it does.
+    pub fn follow_name(&mut self) -> io::Result<bool> {
+        let open = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        let has_moved = self.rotation.has_happened(&self.path, &open);
+        if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
     }
 }
 
@@ -78,6 +88,7 @@ pub struct StatisticsLog {
     lost: usize,
     /// Failures to write.
     failed: Seldom,
+    rotation: Rotation,
 }
 
 impl StatisticsLog {
@@ -91,6 +102,7 @@ impl StatisticsLog {
             is_torn: false,
             lost: 0,
             failed: Seldom::default(),
+            rotation: Rotation::default(),
         })
     }
 
@@ -99,6 +111,12 @@ impl StatisticsLog {
         self.file = StatisticsLog::open(&self.path)?.file;
         self.is_torn = false;
         Ok(())
+    }
+
+    /// Opens the file anew if its name leads elsewhere. Tells whether it does.
+    pub fn follow_name(&mut self) -> io::Result<bool> {
+        let has_moved = self.rotation.has_happened(&self.path, &self.file);
+        if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
     }
 
     /// Adds a line. It is in the file after the next [`flush`](StatisticsLog::flush).

@@ -19,6 +19,7 @@
 //! | [`worker`] | helper threads: their start, and a panic in one |
 //! | [`seldom`] | log lines that would come too often |
 //! | [`spool_lock`] | which scheduler runs on the spool, and the pid file |
+//! | [`rotation`] | logs that were renamed |
 //! | [`options`], [`logs`], [`tokens`] | what their names say |
 
 mod account_names;
@@ -43,6 +44,7 @@ mod pieces;
 mod quick_start;
 mod reload;
 mod rendezvous;
+mod rotation;
 mod seldom;
 mod signals;
 mod spool_lock;
@@ -131,6 +133,8 @@ pub struct Daemon {
     config: Rc<Config>,
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
+    /// When to look whether their names lead elsewhere.
+    look_at_logs: Instant,
     rendezvous: Rendezvous,
     learned: LearnedFile,
     orders: OrdersFile,
@@ -156,7 +160,7 @@ impl Daemon {
             }
             let (now, step) = self.clock.now();
             if let Some(step) = step {
-                log::warn!("the clock was set: {step:?}");
+                self.spool_lock.keep_clock(self.clock.started());
                 self.core.handle(now, Event::ClockSet(step));
                 self.intake.shift(step);
             }
@@ -187,7 +191,7 @@ impl Daemon {
         {
             return Some(Duration::ZERO);
         }
-        let now = Timestamp::now();
+        let now = self.clock.estimate();
         // While the writer is behind, no time passes in the core; the writer wakes the loop.
         let is_behind = self.files.are_behind();
         let of_core = self.core.next_wakeup().filter(|_| !is_behind);
@@ -200,6 +204,7 @@ impl Daemon {
             self.clients.until_timeout(),
             self.core.until_turn(),
             self.learned.until_next(&self.core),
+            Some(self.until_look()),
         ];
         // The poll counts in milliseconds; it shall not wake up just before the time has come.
         let round_up = |wait: Duration| wait.saturating_add(Duration::from_millis(1));
@@ -224,6 +229,7 @@ impl Daemon {
         self.end_reload(now);
         self.agents.kill_the_silent();
         self.open_missing_sockets();
+        self.look_at_logs();
         self.serve_clients(now);
         self.core.look_around(now);
         self.rendezvous.write_on(&self.core, now);
@@ -274,7 +280,7 @@ impl Daemon {
     /// Ends, with everything written that was decided. Agents are left to themselves: they finish the
     /// jobs they have, and the locks in the control files keep a new scheduler off these.
     fn end(mut self) -> io::Result<()> {
-        let now = Timestamp::now();
+        let now = self.clock.estimate();
         self.perform_all(now);
         self.orders.finish(&mut self.files);
         self.learned.finish(&self.core, &self.intake);

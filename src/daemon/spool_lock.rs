@@ -4,12 +4,15 @@
 //! its owner alone, so that nobody else can hold the lock. It says what the holder is up to:
 //!
 //! ```text
-//! 4711 ending         pid, and `ending` once a signal has asked for the end
+//! 4711 ending                       pid, and `ending` once a signal has asked for the end
+//! clock 3f0c…9a 1795255200123456789 which start of the machine, and what the clock showed then, in nanoseconds, as
+//!                                   far as it was believed (see `clock.rs`)
 //! ```
 //!
 //! `.pid.scheduler` has the pid for everybody who wants to signal the scheduler. It is not locked: all may read it.
 
 use crate::sys;
+use crate::time::Timestamp;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -19,12 +22,14 @@ use std::time::{Duration, Instant};
 /// What the lock file says behind the pid of a scheduler that was told to end.
 const ENDING: &str = "ending";
 /// The longest text of a lock file, in bytes.
-const MAX_TEXT: usize = 64;
+const MAX_TEXT: usize = 256;
 
 /// The lock on a spool. The pid file is removed when this is dropped.
 pub struct SpoolLock {
     pid_file: PathBuf,
     lock: File,
+    is_ending: bool,
+    clock: Option<Timestamp>,
 }
 
 /// Why the spool cannot be taken.
@@ -106,20 +111,58 @@ impl SpoolLock {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        let taken = SpoolLock { pid_file: pid_file.to_path_buf(), lock };
-        let pid = std::process::id();
-        rewrite(&taken.lock, &format!("{pid}\n")).map_err(|error| of(lock_file, error))?;
-        write_pid_file(pid_file, pid).map_err(|error| of(pid_file, error))?;
+        let clock = read(&lock).ok().and_then(|text| clock_of(&text, &boot_id()?));
+        let pid_file = pid_file.to_path_buf();
+        let taken = SpoolLock { pid_file, lock, is_ending: false, clock };
+        taken.write().map_err(|error| of(lock_file, error))?;
+        write_pid_file(&taken.pid_file, std::process::id())
+            .map_err(|error| of(&taken.pid_file, error))?;
         Ok(taken)
     }
 
-    /// Lets a scheduler that starts from now on wait for the end of this one.
-    pub fn mark_ending(&self) {
-        let text = format!("{} {ENDING}\n", std::process::id());
-        if let Err(error) = rewrite(&self.lock, &text) {
-            log::warn!("{}: the end cannot be announced: {error}", self.pid_file.display());
+    /// What the clock showed when the machine was started, as a former scheduler has believed it since then.
+    pub fn former_clock(&self) -> Option<Timestamp> {
+        self.clock
+    }
+
+    /// Tells the next scheduler what the clock showed when the machine was started.
+    pub fn keep_clock(&mut self, started: Timestamp) {
+        self.clock = Some(started);
+        if let Err(error) = self.write() {
+            log::warn!("the lock file of the spool: the clock cannot be kept: {error}");
         }
     }
+
+    fn write(&self) -> io::Result<()> {
+        let pid = std::process::id();
+        let mut text =
+            if self.is_ending { format!("{pid} {ENDING}\n") } else { format!("{pid}\n") };
+        if let (Some(started), Some(id)) = (self.clock, boot_id()) {
+            text.push_str(&format!("clock {id} {}\n", started.nanoseconds()));
+        }
+        rewrite(&self.lock, &text)
+    }
+
+    /// Lets a scheduler that starts from now on wait for the end of this one.
+    pub fn mark_ending(&mut self) {
+        self.is_ending = true;
+        if let Err(error) = self.write() {
+            log::warn!("the lock file of the spool: the end cannot be announced: {error}");
+        }
+    }
+}
+
+/// The name of the present start of the machine.
+fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_string()).filter(|id| !id.is_empty())
+}
+
+/// What a lock file says about the clock, if it is about this start of the machine.
+fn clock_of(text: &str, boot_id: &str) -> Option<Timestamp> {
+    let line = text.lines().find_map(|line| line.strip_prefix("clock "))?;
+    let (id, started) = line.split_once(' ')?;
+    started.parse().ok().filter(|_| id == boot_id).map(Timestamp::from_nanoseconds)
 }
 
 impl Drop for SpoolLock {
@@ -153,7 +196,8 @@ fn former(lock: &File, pid_file: &Path, patience: Patience) -> io::Result<Option
         Err(TryLockError::Error(error)) => return Err(error),
         Err(TryLockError::WouldBlock) => {
             let text = read(lock)?;
-            let (pid, word) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+            let line = text.lines().next().unwrap_or_default().trim();
+            let (pid, word) = line.split_once(' ').unwrap_or((line, ""));
             let (is_ending, patience) = match word {
                 ENDING => (true, patience.with_ending),
                 _ if is_gone(pid) => (false, patience.with_gone),
@@ -276,7 +320,7 @@ mod tests {
     #[test]
     fn an_ending_scheduler_is_waited_for_and_then_named() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let taken = take(&folder).0.expect("free");
+        let mut taken = take(&folder).0.expect("free");
         taken.mark_ending();
         let (refused, told) = take(&folder);
         assert!(matches!(refused, Err(SpoolLockError::StillEnding(_, _))));
@@ -284,6 +328,23 @@ mod tests {
         assert!(told.len() == 1 && told[0].ends_with(&expected), "{told:?}");
         drop(taken);
         take(&folder).0.expect("free again");
+    }
+
+    #[test]
+    fn the_clock_is_handed_on_within_one_start_of_the_machine() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut taken = take(&folder).0.expect("free");
+        assert_eq!(taken.former_clock(), None);
+        let started = Timestamp::from_parts(1_795_255_200, 123_456_789);
+        taken.keep_clock(started);
+        taken.mark_ending();
+        drop(taken);
+        assert_eq!(take(&folder).0.expect("free").former_clock(), Some(started));
+        let text = fs::read_to_string(folder.path().join("lock")).expect("written");
+        assert_eq!(clock_of(&text, "another start"), None);
+        for damaged in ["", "clock", "clock x", "clock x y", "1\n\nclock x 5x\n"] {
+            assert_eq!(clock_of(damaged, "x"), None, "{damaged}");
+        }
     }
 
     #[test]
@@ -310,6 +371,7 @@ mod tests {
             let taken = take(&folder).0.expect("free");
             let expected = format!("{}\n", std::process::id());
             assert_eq!(fs::read_to_string(&lock).expect("written"), expected);
+            assert_eq!(taken.former_clock(), None);
             assert_eq!(lock.metadata().expect("it is there").mode() & 0o777, 0o600);
             drop(taken);
         }

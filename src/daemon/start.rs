@@ -18,7 +18,7 @@ use super::spool_lock::{Patience, SpoolLock};
 use super::status_log::{self, StatusLog};
 use super::tokens::Source;
 use super::watched::Watched;
-use super::{Daemon, account_names, check, quick_start, signals, unfinished};
+use super::{Daemon, account_names, check, quick_start, rotation, signals, unfinished};
 use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
 use crate::mailq::v2::events::Watch;
 use crate::printable::{self, print_to_stderr as say};
@@ -231,7 +231,7 @@ impl Plan {
         let began = Instant::now();
         let (lock_file, pid_file) = (self.spool.lock_file(), self.spool.pid_file());
         let mut waited_for = None;
-        let spool_lock = SpoolLock::take(&lock_file, &pid_file, Patience::default(), |line| {
+        let mut spool_lock = SpoolLock::take(&lock_file, &pid_file, Patience::default(), |line| {
             say(format_args!("scheduler: {line}"));
             waited_for = Some(line.to_string());
         })
@@ -263,13 +263,17 @@ impl Plan {
         unfinished::finish_removals(&self.spool);
         unfinished::finish_outbox(&self.spool, self.level)
             .map_err(|error| at(&self.spool.outbox(), error))?;
-        let journal = Journal::open(self.spool.orders_file(), Timestamp::now());
+        let clock = Clock::new(spool_lock.former_clock());
+        spool_lock.keep_clock(clock.started());
+        let now = clock.estimate();
+        let journal = Journal::open(self.spool.orders_file(), now);
         let orders = journal.orders();
+        let logs = Logs { log_file, statistics, status_log };
         let mut daemon = self
-            .build(spool_lock, limits.descriptors, log_file, statistics, status_log, journal)
+            .build(spool_lock, clock, limits.descriptors, logs, journal)
             .map_err(failed("cannot start"))?;
         daemon.limit_memory();
-        daemon.recall(Timestamp::now(), orders);
+        daemon.recall(now, orders);
         daemon.open_missing_sockets();
         if let Some(starter) = starter {
             starter.report_ready().map_err(failed("cannot report"))?;
@@ -280,13 +284,13 @@ impl Plan {
     fn build(
         self,
         spool_lock: SpoolLock,
+        clock: Clock,
         descriptors: u64,
-        log_file: Option<LogFile>,
-        statistics: Option<StatisticsLog>,
-        status_log: Option<(PathBuf, File)>,
+        logs: Logs,
         journal: Journal,
     ) -> io::Result<Daemon> {
-        let started = Timestamp::now();
+        let Logs { log_file, statistics, status_log } = logs;
+        let started = clock.estimate();
         let poll = Poll::new()?;
         let mut signals = Signals::catch(&signals::ALL)?;
         poll.registry().register(&mut signals, Source::Signals.token(), Interest::READABLE)?;
@@ -324,7 +328,7 @@ impl Plan {
             poll,
             waker: waker.clone(),
             reloads: Reloads::default(),
-            clock: Clock::new(),
+            clock,
             core: Watched::new(core, watch.clone()),
             signals,
             files,
@@ -350,6 +354,7 @@ impl Plan {
             config,
             log_file,
             statistics,
+            look_at_logs: Instant::now() + rotation::LOOK_AGAIN,
             rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
             orders: OrdersFile::default(),
             learned: LearnedFile::new(self.spool.learned_file(), waker),
@@ -360,6 +365,13 @@ impl Plan {
             spool_lock,
         })
     }
+}
+
+/// Logs that are open.
+struct Logs {
+    log_file: Option<LogFile>,
+    statistics: Option<StatisticsLog>,
+    status_log: Option<(PathBuf, File)>,
 }
 
 impl Plan {

@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// How full a file system is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ pub fn load_averages() -> Option<(f64, f64)> {
     // SAFETY: there is room for two.
     let count = unsafe { libc::getloadavg(averages.as_mut_ptr(), 2) };
     (count == 2).then_some((averages[0], averages[1]))
+}
+
+/// The time since the machine was started, as nobody can set it; time in which it was suspended counts.
+pub fn time_since_boot() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing. The call fails only for clocks that a system does not have.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// A number that nobody can guess.

@@ -21,7 +21,7 @@ pub use as_agent::become_agent;
 pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
 pub use descriptors::{close_inherited_on_exec, has_hung_up, let_writes_wait};
 pub use dispositions::is_ignored;
-pub use host::{FileSystem, file_system, load_averages, random_number};
+pub use host::{FileSystem, file_system, load_averages, random_number, time_since_boot};
 pub use identity::{Impersonation, host_name};
 pub use inherited::shed_inherited;
 pub use launch::{ChildProcess, Launcher};

@@ -1,6 +1,6 @@
 //! The daemon's life: its options, its pid file, into the background and back out of existence.
 
-use crate::support::{SCHEDULER, Site, processes, until, until_some};
+use crate::support::{SCHEDULER, Site, allow, processes, until, until_some};
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
@@ -64,6 +64,25 @@ fn option_t_checks_the_configuration_and_starts_nothing() {
     }
     assert_eq!(site.events().0.len(), 0);
     assert!(!site.path("postoffice/.pid.scheduler").exists());
+}
+
+/// As the original installs it: readable for all.
+#[test]
+fn an_auth_file_for_all_to_read_is_a_warning_of_option_t_and_of_the_start() {
+    let site = Site::new(COUNT);
+    site.write("auth", "root:nobody-tells:ALL:[127.0.0.1]\n");
+    site.configure(&format!("PARAMauthfile=\"${{SITE}}/auth\"\n{COUNT}"));
+    let path = site.path("auth");
+    let mend = format!("it is not used until `chmod 600 {}`", path.display());
+    allow(&path, 0o644);
+    let checked = site.run(&["-t"]);
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(text(&checked.stderr).contains(&mend), "{}", text(&checked.stderr));
+    let daemon = site.start();
+    assert!(site.read("output").contains(&mend) || site.log().contains(&mend), "{}", site.log());
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    allow(&path, 0o600);
+    assert!(!text(&site.run(&["-t"]).stderr).contains("chmod"));
 }
 
 /// What cannot be started is refused with one reason and status 1; nothing is left behind.

@@ -130,7 +130,11 @@ fn edits_of_the_accounts_work_at_once() {
         allow(site.path("auth"), mode);
         assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "{mode:o}");
     }
-    assert!(site.logged("lets everybody see or change the passwords") >= 1, "{}", site.log());
+    assert!(
+        site.logged("lets all users of this host see or change the passwords") >= 1,
+        "{}",
+        site.log()
+    );
     allow(site.path("auth"), 0o600);
     site.write("auth", "root:secret word:ALL:[foo]\n");
     assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "a mistake lets nobody in");

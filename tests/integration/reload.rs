@@ -133,6 +133,32 @@ fn logs_are_opened_again_after_they_were_renamed() {
     until("it goes on", || site.read("statistics").lines().count() == 2);
 }
 
+/// As the original's installation rotates: `mv`, `touch`, no signal. Waits for the look every 10 s.
+#[test]
+fn logs_that_were_renamed_are_opened_again_without_a_signal() {
+    let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
+    let status = site.path("status").to_string_lossy().into_owned();
+    let _daemon = site.start_with(&["--status-log", &status]);
+    site.put(&["c a.test 1"]);
+    until("it is in the status log", || site.read("status").lines().count() == 1);
+    let logs = ["log", "statistics", "status"];
+    for name in logs {
+        fs::rename(site.path(name), site.path(&format!("{name}.0"))).expect("renamed");
+    }
+    for name in &logs[..2] {
+        site.write(name, "");
+    }
+    until("the log goes on under its name", || site.logged("this one was opened") == 1);
+    until("nobody has made a new status log, but the scheduler", || site.path("status").exists());
+    site.put(&["c a.test 2"]);
+    until("both are used", || {
+        site.read("statistics").lines().count() == 1 && site.read("status").lines().count() == 1
+    });
+    for name in &logs[1..] {
+        assert_eq!(site.read(&format!("{name}.0")).lines().count(), 1);
+    }
+}
+
 #[test]
 fn sigusr2_writes_a_whole_dump_to_the_rendezvous_file() {
     let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");

@@ -252,6 +252,13 @@ impl Files {
         }
     }
 
+    /// Has the status log opened anew if its name leads elsewhere.
+    pub fn look_at_status_log(&self) {
+        if let Some(log) = &self.status_log {
+            log.look();
+        }
+    }
+
     /// Hands everything that is to be written to the writer.
     pub fn send(&mut self) {
         self.to_write.send().expect(ALIVE);

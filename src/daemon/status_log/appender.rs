@@ -1,6 +1,7 @@
 //! The thread that writes the status log.
 
 use super::super::logs::write_some;
+use super::super::rotation::Rotation;
 use super::super::seldom::Seldom;
 use super::{Lines, Shared, open};
 use crate::status_log::{Gap, shown};
@@ -22,6 +23,7 @@ pub struct Appender {
     path: PathBuf,
     file: File,
     shared: Arc<Shared>,
+    rotation: Rotation,
     /// The last write ended in the middle of a line.
     is_torn: bool,
     /// Failures to write.
@@ -33,7 +35,8 @@ pub struct Appender {
 impl Appender {
     pub fn new(path: PathBuf, file: File, shared: Arc<Shared>) -> Appender {
         let (failed, resumed) = (Seldom::default(), Seldom::default());
-        Appender { path, file, shared, is_torn: false, failed, resumed }
+        let rotation = Rotation::default();
+        Appender { path, file, shared, rotation, is_torn: false, failed, resumed }
     }
 
     /// Writes what comes, until nobody is left who could send more.
@@ -46,7 +49,9 @@ impl Appender {
                 portion.count += more.count;
             }
             self.shared.composed.fetch_sub(portion.text.len(), Ordering::Relaxed);
-            if self.shared.reopen.swap(false, Ordering::Acquire) {
+            let looks = self.shared.look.swap(false, Ordering::Acquire);
+            let has_moved = looks && self.rotation.has_happened(&self.path, &self.file);
+            if self.shared.reopen.swap(false, Ordering::Acquire) || has_moved {
                 self.reopen();
             }
             self.append(portion);

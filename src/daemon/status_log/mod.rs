@@ -54,6 +54,8 @@ struct Shared {
     composed: AtomicUsize,
     /// The file is to be opened anew under its name.
     reopen: AtomicBool,
+    /// The name is to be looked at.
+    look: AtomicBool,
 }
 
 /// Lines for the appender, whole ones.
@@ -145,6 +147,14 @@ impl StatusLog {
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         // Nothing to write, but something to do.
+        if let Some(lines) = &self.lines {
+            drop(lines.send(Lines::default()));
+        }
+    }
+
+    /// Opens the file anew if its name leads elsewhere.
+    pub fn look(&self) {
+        self.shared.look.store(true, Ordering::Release);
         if let Some(lines) = &self.lines {
             drop(lines.send(Lines::default()));
         }

@@ -1,0 +1,85 @@
+//! Rotation of logs without a signal: a log is renamed, and a new one may be put in its place.
+
+use super::Daemon;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often the names of logs are looked at. A log that is renamed and not made anew is noticed at the second look.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Notices that the name of an open file leads elsewhere.
+#[derive(Default)]
+pub struct Rotation {
+    /// The last look found no file of that name.
+    was_missing: bool,
+}
+
+impl Rotation {
+    /// Whether the file that is open is no longer the one of this name.
+    pub fn has_happened(&mut self, path: &Path, open: &File) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let (there, open) = (fs::metadata(path).map(identity), open.metadata().map(identity));
+        let is_missing = there.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        // A rotation may be about to make it, with an owner and a mode of its own.
+        let is_still_missing = std::mem::replace(&mut self.was_missing, is_missing) && is_missing;
+        is_still_missing || matches!((there, open), (Ok(there), Ok(open)) if there != open)
+    }
+}
+
+impl Daemon {
+    /// Opens logs anew whose names lead elsewhere, if it is time to look.
+    pub(super) fn look_at_logs(&mut self) {
+        if !self.until_look().is_zero() {
+            return;
+        }
+        self.look_at_logs = Instant::now() + LOOK_AGAIN;
+        match self.log_file.as_mut().map(|log| log.follow_name()) {
+            Some(Err(error)) => log::error!("the log cannot be reopened: {error}"),
+            Some(Ok(true)) => log::info!("the former log was moved away; this one was opened"),
+            Some(Ok(false)) | None => {}
+        }
+        if let Some(statistics) = &mut self.statistics {
+            match statistics.follow_name() {
+                Err(error) => {
+                    let path = statistics.path().display();
+                    log::error!("{path}: the statistics log cannot be reopened: {error}");
+                }
+                Ok(true) => {
+                    log::info!("{}: was moved away and reopened", statistics.path().display())
+                }
+                Ok(false) => {}
+            }
+        }
+        self.files.look_at_status_log();
+    }
+
+    /// The time until the logs are looked at.
+    pub(super) fn until_look(&self) -> Duration {
+        self.look_at_logs.saturating_duration_since(Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_noticed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, aside) = (folder.path().join("log"), folder.path().join("log.0"));
+        let file = File::create(&path).expect("made");
+        let mut rotation = Rotation::default();
+        assert!(!rotation.has_happened(&path, &file));
+        fs::rename(&path, &aside).expect("renamed");
+        assert!(!rotation.has_happened(&path, &file), "a new one may be about to come");
+        assert!(rotation.has_happened(&path, &file), "none has come");
+        File::create(&path).expect("made");
+        assert!(rotation.has_happened(&path, &file));
+        fs::rename(&aside, &path).expect("renamed back");
+        assert!(!rotation.has_happened(&path, &file));
+        assert!(!rotation.has_happened(&path.join("x"), &file), "not a name at all");
+    }
+}
