@@ -36,10 +36,15 @@ impl MailPriority {
 /// has. So nothing is overtaken by what comes later than it by more than [`STEP`] for each priority that
 /// lies between them.
 pub fn turn(came: Timestamp, level: u8) -> Timestamp {
+    turn_in_steps(came, level, STEP)
+}
+
+/// The same with steps of another length.
+pub fn turn_in_steps(came: Timestamp, level: u8, step: Duration) -> Timestamp {
     let level = level.min(LOWEST);
     match level < USUAL {
-        true => came - STEP * u32::from(USUAL - level),
-        false => came + STEP * u32::from(level - USUAL),
+        true => came - step * u32::from(USUAL - level),
+        false => came + step * u32::from(level - USUAL),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::printable;
 use crate::scheduler::entries::VertexId;
 use crate::scheduler::standing::{Author, Hold, Scope};
 use crate::scheduler::why::{Limit, Origin, Wait, Why};
-use crate::scheduler::{Block, Refusal, Scheduler};
+use crate::scheduler::{Block, RING_TURN, Refusal, Scheduler};
 use crate::spool::SpoolId;
 use crate::time::{ShortDuration, Timestamp};
 use std::vec;
@@ -172,9 +172,19 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
                 "{waits} for somebody to ask for the host's mail, as with ETRN (queueonly, {line})"
             )
         }
-        Why::Refused { refusal, limit, origin } => {
+        Why::Refused { refusal, limit, origin, before } => {
             let line = set_by(origin, now);
-            format!("{waits} for an agent: {}", refused(scheduler, *refusal, *limit, &line))
+            let reason = refused(scheduler, *refusal, *limit, &line);
+            let turn = before.map_or(String::new(), |before| {
+                let turn = ShortDuration(RING_TURN.as_secs() as i64);
+                let others = match before {
+                    0 => "its ring comes next".to_string(),
+                    1 => "one ring comes first".to_string(),
+                    before => format!("{before} rings come first"),
+                };
+                format!("; an agent that has worked for {turn} gives up its place, and {others}")
+            });
+            format!("{waits} for an agent: {reason}{turn}")
         }
         Why::Window { used, most, name, keyword, line } => {
             let of = match name {
@@ -238,6 +248,10 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
         Refusal::MaxAgents => of_limit("maxta", "in all"),
         Refusal::MaxChannel => of_limit("maxchannel", "of the channel"),
         Refusal::MaxRing => of_limit("maxring", "of the ring"),
+        Refusal::Claimed => {
+            "another ring has no agent yet, and may start one only when fewer of them run"
+                .to_string()
+        }
         Refusal::ForkRate => format!("no more than {most} are started in a second (option -R)"),
         Refusal::Frozen => "the scheduler starts none (option -F)".to_string(),
         Refusal::Loading => {

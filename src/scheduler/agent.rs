@@ -57,6 +57,8 @@ pub struct Agent {
     pub hungry_at: Timestamp,
     /// When it was last given a job.
     pub fed_at: Option<Timestamp>,
+    /// How many jobs it was given then.
+    pub burst: u32,
     /// When it last did anything that counts: started, `#hungry`, a report; or got something to do
     /// after having had nothing.
     pub progress_at: Timestamp,
@@ -116,6 +118,7 @@ impl Agent {
             may_start: false,
             hungry_at: now,
             fed_at: None,
+            burst: 0,
             progress_at: now,
             timer: None,
             last_words: Box::default(),

@@ -118,24 +118,21 @@ impl Scheduler {
             self.update_readiness(thread);
             self.drop_thread_if_unused(thread);
         }
-        self.count_out(agent, &agent_ref);
+        self.count_out(now, agent, &agent_ref);
         self.serve_starved(now);
         self.serve_later(agent_ref.ring);
         self.drop_ring_if_unused(agent_ref.ring);
     }
 
-    fn count_out(&mut self, id: AgentId, agent: &Agent) {
+    fn count_out(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
         let ring = &mut self.rings[agent.ring];
-        ring.agents -= 1;
         if let State::Idle(_) = agent.state {
             ring.idle.retain(|other| *other != id);
             self.idle_agents -= 1;
         }
-        let channel = ring.channel.clone();
-        let left = self.channel_agents.get_mut(&channel).expect("it was counted when it started");
-        *left -= 1;
-        if *left == 0 {
-            self.channel_agents.remove(&channel);
+        self.census.remove(id, ring);
+        if ring.agents == 0 {
+            self.has_no_agents(now, agent.ring);
         }
     }
 

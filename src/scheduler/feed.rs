@@ -5,6 +5,7 @@ use super::Scheduler;
 use super::action::{Action, Manner};
 use super::agent::{AgentId, Owed, State};
 use super::agent_end::last_words;
+use super::share::next_burst;
 use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
@@ -139,7 +140,7 @@ impl Scheduler {
     /// Gives something to do to an agent that has nothing. This is where a hungry agent gets its next
     /// job.
     fn give_work(&mut self, now: Timestamp, agent: AgentId) {
-        if self.has_served(now, agent) {
+        if self.has_served(now, agent) || self.gives_way(now, agent) {
             self.detach(now, agent);
             self.retire_agent(now, agent);
             return;
@@ -148,8 +149,11 @@ impl Scheduler {
         let ring = agent_ref.ring;
         // Its own thread first: the connection is warm. A new agent has to show with one job that it
         // works; then it gets bursts.
-        let burst = match agent_ref.state {
-            State::Stuffing => self.rings[ring].clause.overfeed as usize + 1,
+        let burst = match (agent_ref.state, agent_ref.fed_at) {
+            (State::Stuffing, Some(fed_at)) => {
+                let most = self.rings[ring].clause.overfeed as usize + 1;
+                next_burst(agent_ref.burst, now.since(fed_at), most)
+            }
             _ => 1,
         };
         if self.rings[ring].jobs.is_some() {
@@ -224,6 +228,7 @@ impl Scheduler {
             let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
             agent_ref.state = State::Stuffing;
             agent_ref.fed_at = Some(now);
+            agent_ref.burst = fed as u32;
             self.update_readiness(thread);
         }
         fed > 0
@@ -324,6 +329,7 @@ impl Scheduler {
             Manner::Kill => State::Killed,
             _ => State::Stopping(now),
         };
+        self.census.ending.insert(agent);
         self.arm_agent(agent);
         self.act(Action::StopAgent { agent, manner });
     }

@@ -155,6 +155,7 @@ impl Refusal {
             Refusal::MaxAgents => "maxta: as many agents as may run at all",
             Refusal::MaxChannel => "maxchannel: as many agents as the channel may have",
             Refusal::MaxRing => "maxring: as many agents as the ring may have",
+            Refusal::Claimed => "another ring has no agent, and waits until fewer of them run",
             Refusal::ForkRate => "fork rate (-R): enough agents were started in this second",
             Refusal::Frozen => "no agents are started (-F)",
             Refusal::Loading => "what was there at the start is still being loaded (-S)",

@@ -1,12 +1,13 @@
 //! What must hold between any two events. Checked in tests, and by whoever drives the core.
 
 use super::Scheduler;
-use super::agent::State;
+use super::agent::{AgentId, State};
 use super::message::MessageId;
 use super::ring::Refusal;
+use super::share::Population;
 use super::timers::Timer;
 use super::vertex::Place;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Scheduler {
     /// Panics if the queue contradicts itself: a count that is not the length of its list, a vertex
@@ -149,8 +150,12 @@ impl Scheduler {
             assert_eq!(in_line, usize::from(ring.line.is_some()), "a ring's place in its line");
             let waits_in_line = matches!(
                 ring.refusal,
-                Some(Refusal::MaxAgents | Refusal::MaxChannel | Refusal::ForkRate)
+                Some(
+                    Refusal::MaxAgents | Refusal::MaxChannel | Refusal::Claimed | Refusal::ForkRate
+                )
             );
+            let (is_in_line, place) = (ring.line.is_some(), ring.place_in_line);
+            assert!(!is_in_line || place.has_agents == (ring.agents > 0), "a place in line");
             // They are asked anew.
             let waits_in_line = waits_in_line && !self.review.is_under_way();
             assert!(!waits_in_line || ring.line.is_some() || ring.ready.is_empty(), "not in line");
@@ -181,10 +186,20 @@ impl Scheduler {
                 matches!(agent.state, State::Killed | State::Lingering) || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
-        for (channel, count) in &self.channel_agents {
-            let of_channel =
-                |agent: &&super::agent::Agent| self.rings[agent.ring].channel == *channel;
-            assert_eq!(self.agents.values().filter(of_channel).count(), *count);
+        let mut all = Population { agents: self.agents.len(), rings: 0 };
+        let mut channels: HashMap<_, Population> = HashMap::new();
+        for (_, ring) in self.rings.iter().filter(|(_, ring)| ring.agents > 0) {
+            all.rings += 1;
+            let population = channels.entry(ring.channel.clone()).or_default();
+            population.agents += ring.agents;
+            population.rings += 1;
         }
+        assert_eq!(*self.census.channels(), channels, "agents of channels");
+        assert_eq!(self.census.all, all, "agents in all");
+        let is_ending = |agent: &&AgentId| {
+            matches!(self.agents[agent].state, State::Stopping(_) | State::Killed)
+        };
+        let ending: BTreeSet<AgentId> = self.agents.keys().filter(is_ending).copied().collect();
+        assert_eq!(self.census.ending, ending, "agents that were told to end");
     }
 }

@@ -19,6 +19,7 @@
 //! | [`arrive`] | what becomes of a control file that was read |
 //! | [`assign`] | which thread and ring recipients belong to |
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
+//! | [`starved`], [`share`] | which ring gets the next agent where limits leave too few, and from which ring |
 //! | [`feed`] | what an agent that is hungry gets next |
 //! | [`jobs`], [`work`] | the same, where work is chosen by message and not by thread |
 //! | [`outcome`] | what a report means |
@@ -81,6 +82,7 @@ mod ring;
 pub mod select;
 mod serve;
 mod settings;
+mod share;
 pub mod standing;
 mod starved;
 mod status;
@@ -108,6 +110,7 @@ pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
 pub use rested::{Rested, RestedVertex, Wanted};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
+pub use share::RING_TURN;
 pub use thread::Block;
 pub use vertex::Fate;
 
@@ -120,7 +123,7 @@ use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
 use serve::ForkRate;
 use starved::Starved;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use thread::Threads;
 use timers::{Timer, Timers};
@@ -141,8 +144,8 @@ pub struct Scheduler {
     agents: Agents,
     /// Agents in the pools of all rings.
     idle_agents: usize,
-    /// Agents of each channel, under all clauses.
-    channel_agents: HashMap<Rc<[u8]>, usize>,
+    /// How many agents there are, as limits count them.
+    census: share::Census,
     /// Rings in which a thread may be able to get an agent now.
     unserved: VecDeque<RingId>,
     /// Rings that were refused an agent for the sake of others, in the order of their turn.
@@ -218,7 +221,7 @@ impl Scheduler {
             rings: Rings::new(),
             agents: Agents::new(),
             idle_agents: 0,
-            channel_agents: HashMap::new(),
+            census: share::Census::default(),
             unserved: VecDeque::new(),
             starved: Starved::default(),
             fork_rate: ForkRate::default(),

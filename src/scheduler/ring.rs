@@ -67,6 +67,8 @@ pub enum Refusal {
     MaxChannel,
     /// `maxring`: agents of this ring.
     MaxRing,
+    /// A ring without agents waits for one, and has a lower limit.
+    Claimed,
     /// `-R`: too many were started in this second.
     ForkRate,
     /// `-F`.
@@ -92,6 +94,7 @@ impl Refusal {
             Refusal::MaxAgents => "maxta",
             Refusal::MaxChannel => "maxchannel",
             Refusal::MaxRing => "maxring",
+            Refusal::Claimed => "claimed",
             Refusal::ForkRate => "fork-rate",
             Refusal::Frozen => "frozen",
             Refusal::Loading => "loading",

@@ -11,11 +11,10 @@ use super::timers::Timer;
 use crate::config::MailPriority;
 use crate::time::Timestamp;
 use log::Level;
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// So many idle agents, the newest, are asked whether they know the host.
 const IDLE_LOOKED_AT: usize = 64;
-use serde::{Deserialize, Serialize};
 
 /// How many agents were started in the present second.
 #[derive(Default, Serialize, Deserialize)]
@@ -23,9 +22,6 @@ pub struct ForkRate {
     second: i64,
     started: u32,
 }
-
-/// An agent that was told to end and has not after this time may take much longer.
-const SLOW_TO_END: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     /// Puts a thread among those of its ring that want an agent, or takes it away from them.
@@ -160,6 +156,11 @@ impl Scheduler {
                 return;
             } else {
                 self.start_agent(now, ring, thread);
+                // One at a time, so that rings take turns.
+                if self.next_ready(ring).is_some() {
+                    self.serve_later(ring);
+                }
+                return;
             }
         }
     }
@@ -175,8 +176,9 @@ impl Scheduler {
         let looked_at = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
         self.idle_agents -= 1;
-        self.rings[ring].starved_since = None;
-        Some(self.rings[ring].idle.remove(index))
+        let agent = self.rings[ring].idle.remove(index);
+        self.gets_agent(ring);
+        Some(agent)
     }
 
     fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
@@ -185,11 +187,10 @@ impl Scheduler {
         self.counters.agents_started += 1;
         self.fork_rate.started += 1;
         self.agents.insert(agent, Agent::new(ring, thread, now));
-        self.rings[ring].agents += 1;
-        self.rings[ring].starved_since = None;
+        self.gets_agent(ring);
+        self.census.add(&mut self.rings[ring]);
         let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
-        *self.channel_agents.entry(channel.clone()).or_default() += 1;
         let host = self.threads[thread].destination.host().into();
         self.attach(now, agent, thread);
         self.arm_agent(agent);
@@ -232,7 +233,7 @@ impl Scheduler {
     fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        let of_channel = self.channel_agents.get(channel).copied().unwrap_or_default();
+        let of_channel = self.census.of_channel(channel).agents;
         if self.settings.frozen {
             Err(Refusal::Frozen)
         } else if self.is_holding {
@@ -247,6 +248,8 @@ impl Scheduler {
             Err(Refusal::MaxChannel)
         } else if *agents >= limit(clause.max_ring) {
             Err(Refusal::MaxRing)
+        } else if self.claimed_by(now, ring).is_some() {
+            Err(Refusal::Claimed)
         } else if !self.fork_rate.allows(now, self.settings.fork_rate) {
             Err(Refusal::ForkRate)
         } else {
@@ -266,14 +269,21 @@ impl Scheduler {
             // Retired rings do not get as far as this.
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
-                self.starve(now, ring, Scarcity::Agents(self.rings[ring].clause.max_agents));
-                self.make_room(now, |_| true);
+                let line = Scarcity::Agents(self.rings[ring].clause.max_agents);
+                self.starve(now, ring, line.clone());
+                self.make_room(now, &line);
             }
             Refusal::MaxChannel => {
-                let channel = self.rings[ring].channel.clone();
-                let max_channel = self.rings[ring].clause.max_channel;
-                self.starve(now, ring, Scarcity::Channel(channel.clone(), max_channel));
-                self.make_room(now, |ring| ring.channel == channel);
+                let Ring { channel, clause, .. } = &self.rings[ring];
+                let line = Scarcity::Channel(channel.clone(), clause.max_channel);
+                self.starve(now, ring, line.clone());
+                self.make_room(now, &line);
+            }
+            Refusal::Claimed => {
+                if let Some(line) = self.claimed_by(now, ring) {
+                    self.starve(now, ring, line.clone());
+                    self.make_room(now, &line);
+                }
             }
             Refusal::ForkRate => {
                 self.starve(now, ring, Scarcity::ForkRate);
@@ -296,36 +306,6 @@ impl Scheduler {
 
     pub(super) fn fork_rate_timer(&mut self, now: Timestamp) {
         self.serve_starved(now);
-    }
-
-    /// Gives up the agent that has been idle longest among the rings that count, so that another
-    /// ring gets its place; but no more of them than rings are in line.
-    fn make_room(&mut self, now: Timestamp, counts: impl Fn(&Ring) -> bool) {
-        if self.idle_agents == 0 {
-            return;
-        }
-        let among = |agent: &Agent| counts(&self.rings[agent.ring]);
-        // One that is slow to end must not keep all who wait from getting the place of another: then it is
-        // asked again. Whole seconds, so that all requests of a second are one.
-        let again = Timestamp::from_seconds((now + SLOW_TO_END).seconds() + 1);
-        self.timers.add(again, Timer::ForkRate);
-        let ends_soon = |agent: &Agent| match agent.state {
-            State::Stopping(since) => now.since(since) < SLOW_TO_END,
-            _ => false,
-        };
-        let ending = self.agents.values().filter(|agent| ends_soon(agent) && among(agent)).count();
-        if ending >= self.starved.len() {
-            return;
-        }
-        let idle_since = |agent: &Agent| match agent.state {
-            State::Idle(since) if among(agent) => Some(since),
-            _ => None,
-        };
-        let longest_idle =
-            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, *id))).min();
-        if let Some((_, agent)) = longest_idle {
-            self.retire_agent(now, agent);
-        }
     }
 }
 

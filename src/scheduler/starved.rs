@@ -1,15 +1,16 @@
 //! Rings that were refused an agent for the sake of others: they stand in lines, one for each thing that
 //! is scarce, and are asked again in their turn.
 //!
-//! Where no clause has a priority, turns are those in which rings were refused. Else a ring keeps its
-//! place until it gets an agent, and the place is the time at which it was first refused, moved by a
-//! minute for each step that its priority is away from the usual one: so a ring is overtaken by those
-//! only that were refused less than nine minutes after it, and by each of them once.
+//! A ring without any agent comes before all rings that have one and want another. Otherwise a ring's place is
+//! the time at which it was first refused, moved by a turn ([`RING_TURN`]) for each step that its priority is away
+//! from the usual one; it keeps that place in every line until it gets an agent. So a ring is overtaken only by
+//! rings that were refused less than nine turns after it.
 
 use super::Scheduler;
-use super::ring::RingId;
+use super::ring::{Ring, RingId};
+use super::share::RING_TURN;
 use super::timers::Timer;
-use crate::config::priority::{self, USUAL};
+use crate::config::priority;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,39 +32,46 @@ pub enum Scarcity {
     Channel(Rc<[u8]>, Option<u32>),
 }
 
-/// A ring's place in its line: when its turn is, and which of several came first.
-pub type PlaceInLine = (Timestamp, u64);
+/// A ring's place in its line. The smallest is the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PlaceInLine {
+    /// Whether the ring has agents already.
+    pub has_agents: bool,
+    /// When its turn is.
+    pub turn: Timestamp,
+    /// Tells rings with the same turn apart.
+    sequence: u64,
+}
+
+/// One line, the first ring first.
+pub type Line = BTreeMap<PlaceInLine, RingId>;
 
 /// The lines.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Starved {
-    lines: BTreeMap<Scarcity, BTreeMap<PlaceInLine, RingId>>,
-    /// The line whose turn it is to be asked first.
-    turn: usize,
-    /// There is a ring with a priority of its own, or was.
-    is_ranked: bool,
+    lines: BTreeMap<Scarcity, Line>,
     next: u64,
 }
 
 impl Starved {
-    /// How many rings are in lines.
+    /// Number of rings in lines.
     pub fn len(&self) -> usize {
         self.lines.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether somebody stands in a line.
+    /// Whether no ring is in a line.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Whether a ring stands in a line.
     pub fn has_line(&self, line: &Scarcity) -> bool {
         self.lines.contains_key(line)
     }
 
-    /// All lines, beginning with another one each time.
-    fn in_turn(&mut self) -> Vec<Scarcity> {
-        let mut lines: Vec<Scarcity> = self.lines.keys().cloned().collect();
-        if !lines.is_empty() {
-            self.turn = (self.turn + 1) % lines.len();
-            lines.rotate_left(self.turn);
-        }
-        lines
+    /// All lines that are not empty.
+    pub fn lines(&self) -> impl Iterator<Item = (&Scarcity, &Line)> {
+        self.lines.iter()
     }
 
     /// How often a ring is in a line.
@@ -72,23 +80,19 @@ impl Starved {
         rings.map_or(0, |rings| rings.values().filter(|other| **other == ring).count())
     }
 
-    /// Adds a ring to a line.
-    fn push(&mut self, line: Scarcity, ring: RingId, since: Timestamp, level: u8) -> PlaceInLine {
-        self.is_ranked |= level != USUAL;
-        let turn = if self.is_ranked { priority::turn(since, level) } else { Timestamp::EPOCH };
-        let place = (turn, self.next);
-        self.next += 1;
-        self.lines.entry(line).or_default().insert(place, ring);
-        place
-    }
-
-    fn pop(&mut self, line: &Scarcity) -> Option<RingId> {
-        let rings = self.lines.get_mut(line)?;
-        let first = rings.pop_first();
+    /// Takes the first ring out of the line whose first ring comes before those of all other lines. Lines that
+    /// are `passed_over` do not count.
+    fn pop(&mut self, passed_over: &[Scarcity]) -> Option<(Scarcity, RingId)> {
+        let counts = |(line, _): &(&Scarcity, &Line)| !passed_over.contains(line);
+        let first =
+            self.lines.iter().filter(counts).min_by_key(|(_, rings)| rings.keys().next())?;
+        let line = first.0.clone();
+        let rings = self.lines.get_mut(&line)?;
+        let (_, ring) = rings.pop_first()?;
         if rings.is_empty() {
-            self.lines.remove(line);
+            self.lines.remove(&line);
         }
-        first.map(|(_, ring)| ring)
+        Some((line, ring))
     }
 
     fn remove(&mut self, line: &Scarcity, place: PlaceInLine) {
@@ -101,6 +105,11 @@ impl Starved {
     }
 }
 
+/// The turn of a ring that has waited for an agent since some time.
+pub(super) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
+    priority::turn_in_steps(since, ring.clause.mail_priority.level(), RING_TURN)
+}
+
 impl Scheduler {
     /// Puts a ring into a line, unless it is in it already.
     pub(super) fn starve(&mut self, now: Timestamp, ring: RingId, line: Scarcity) {
@@ -110,26 +119,38 @@ impl Scheduler {
         }
         self.unstarve(ring);
         let ring_ref = &mut self.rings[ring];
-        let since = *ring_ref.starved_since.get_or_insert(now);
-        let level = ring_ref.clause.mail_priority.level();
-        ring_ref.line = Some(line.clone());
-        self.rings[ring].place_in_line = self.starved.push(line, ring, since, level);
+        ring_ref.starved_since.get_or_insert(now);
+        let place = self.place_of(now, ring);
+        self.rings[ring].line = Some(line.clone());
+        self.rings[ring].place_in_line = place;
+        self.starved.next += 1;
+        self.starved.lines.entry(line).or_default().insert(place, ring);
+    }
+
+    /// The place that a ring has in its line, or would have in any.
+    pub(super) fn place_of(&self, now: Timestamp, ring: RingId) -> PlaceInLine {
+        let ring = &self.rings[ring];
+        if ring.line.is_some() {
+            return ring.place_in_line;
+        }
+        let since = ring.starved_since.unwrap_or(now);
+        let turn = turn_of(ring, since);
+        PlaceInLine { has_agents: ring.agents > 0, turn, sequence: self.starved.next }
     }
 
     /// Lets the rings that were refused an agent try again, each in its turn: of each line as many as
     /// are not refused for the same reason.
     pub(super) fn serve_starved(&mut self, now: Timestamp) {
         let mut left = ASKED_AT_A_TIME;
-        for line in self.starved.in_turn() {
-            while left > 0
-                && let Some(ring) = self.starved.pop(&line)
-            {
-                left -= 1;
-                self.rings[ring].line = None;
-                self.serve(now, ring);
-                if self.rings[ring].line.as_ref() == Some(&line) {
-                    break;
-                }
+        let mut refused = Vec::new();
+        while left > 0
+            && let Some((line, ring)) = self.starved.pop(&refused)
+        {
+            left -= 1;
+            self.rings[ring].line = None;
+            self.serve(now, ring);
+            if self.rings[ring].line.as_ref() == Some(&line) {
+                refused.push(line);
             }
         }
         if left == 0 {
@@ -137,14 +158,26 @@ impl Scheduler {
         }
     }
 
-    /// The clock was set: places are times, where they mean anything.
+    /// A ring has lost its last agent: if it waits for one, its wait begins now.
+    pub(super) fn has_no_agents(&mut self, now: Timestamp, ring: RingId) {
+        self.rings[ring].starved_since = None;
+        if let Some(line) = self.rings[ring].line.clone() {
+            self.unstarve(ring);
+            self.starve(now, ring, line);
+        }
+    }
+
+    /// A ring gets an agent, and leaves its line.
+    pub(super) fn gets_agent(&mut self, ring: RingId) {
+        self.rings[ring].starved_since = None;
+        self.unstarve(ring);
+    }
+
+    /// The clock was set: places are times.
     pub(super) fn shift_starved(&mut self, step: ClockStep) {
-        let is_ranked = self.starved.is_ranked;
         for ring in self.rings.iter_mut() {
             ring.starved_since = ring.starved_since.map(|since| since + step);
-            if is_ranked {
-                ring.place_in_line.0 = ring.place_in_line.0 + step;
-            }
+            ring.place_in_line.turn = ring.place_in_line.turn + step;
         }
         for rings in self.starved.lines.values_mut() {
             let members = std::mem::take(rings).into_values();
@@ -158,6 +191,12 @@ impl Scheduler {
         if let Some(line) = self.rings[ring].line.take() {
             self.starved.remove(&line, place);
         }
+    }
+
+    /// Number of rings before a ring in its line.
+    pub(super) fn rings_before(&self, ring: &Ring) -> Option<usize> {
+        let line = self.starved.lines.get(ring.line.as_ref()?)?;
+        Some(line.range(..ring.place_in_line).count())
     }
 
     /// Empties all lines, for when everybody is asked anew.

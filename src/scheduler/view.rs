@@ -340,6 +340,8 @@ impl Refusal {
             Refusal::MaxAgents => (Some(">MaxTA"), Some(Slot::General)),
             Refusal::MaxChannel => (Some(">MaxChannel"), Some(Slot::Channel)),
             Refusal::MaxRing => (Some(">MaxRing"), Some(Slot::Ring)),
+            // The original knows no such thing. These are its words for what is nearest.
+            Refusal::Claimed => (Some(">MaxTA"), None),
             Refusal::ForkRate => (Some("ForkRateLimit"), None),
             // The original means to show it, but an earlier test hides it.
             Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),

@@ -70,6 +70,8 @@ pub enum Why {
         limit: Option<Limit>,
         /// What sets the limit, or else the clause.
         origin: Origin,
+        /// Number of rings that come first, if its ring has no agent and gets the place of another's.
+        before: Option<usize>,
     },
     /// An operator, who holds the thread or the message.
     Held {
@@ -363,7 +365,7 @@ impl Scheduler {
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.place.clone());
-        let of_channel = || self.channel_agents.get(&ring.channel).copied().unwrap_or_default();
+        let of_channel = || self.census.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
                 (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
@@ -382,6 +384,9 @@ impl Scheduler {
             }
             _ => (None, of_clause()),
         };
-        Why::Refused { refusal, limit, origin }
+        let gets_place =
+            matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && ring.agents == 0;
+        let before = self.rings_before(ring).filter(|_| gets_place);
+        Why::Refused { refusal, limit, origin, before }
     }
 }

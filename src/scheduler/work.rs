@@ -132,6 +132,7 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
         agent_ref.state = State::Stuffing;
         agent_ref.fed_at = Some(now);
+        agent_ref.burst = chosen.len() as u32;
         self.attach(now, agent, thread);
         for vertex in chosen {
             if self.may_start_delivery(now, agent, thread) {

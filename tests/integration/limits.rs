@@ -1,6 +1,6 @@
 //! How many agents there may be at a time: counted as the system sees them.
 
-use crate::support::{Daemon, Site, until};
+use crate::support::{Daemon, Event, Site, until};
 
 /// Waits until everything is delivered; looks at the agents all the time.
 #[track_caller]
@@ -119,4 +119,30 @@ fn maxthr_counts_agents_of_a_thread() {
     );
     // Both did their share.
     assert_eq!(events.count("start"), 2);
+}
+
+#[test]
+fn ring_that_waits_gets_an_agent_while_another_is_busy() {
+    const MESSAGES: usize = 500;
+    let site = Site::new(
+        "*/*\n\tmaxta=2\n\
+         a/*\n\tcommand=\"${AGENTS}/count.py a 0.1\"\n\
+         b/*\n\tcommand=\"${AGENTS}/count.py b\"\n",
+    );
+    for number in 0..MESSAGES {
+        site.put_quietly(&[&format!("a h{}.test u{number}", number % 4)]);
+    }
+    let _daemon = site.start();
+    until("both agents are busy", || site.events().count("start") == 2);
+    until("they have begun", || site.events().count("tag") > 2);
+    site.put(&["b quiet.test waiting"]);
+    let is_of = |name: &'static str| move |event: &&Event| event.agent == name;
+    until("the other ring has had an agent", || {
+        site.events().of("count").any(|event| event.agent == "b")
+    });
+    let events = site.events();
+    let delivered = events.of("count").filter(is_of("a")).count();
+    assert!(delivered < MESSAGES, "only when the first ring had nothing left");
+    let agents = events.of("start").filter(is_of("a")).count();
+    assert!(agents <= 4, "{agents} agents for {delivered} messages");
 }

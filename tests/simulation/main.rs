@@ -10,6 +10,8 @@
 //! | [`oracle`] | what must never happen |
 //! | [`memory`] | the same, as far as memory is limited |
 //! | [`mode`] | the same, as far as the command line goes |
+//! | [`rivals`] | worlds in which some rings never run out of mail, and others want an agent, too |
+//! | [`shares`] | what must not happen: how long rings wait for agents |
 //! | [`waits`] | the same, of new mail and retry times |
 //! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
 //! | [`trace`] | what did |
@@ -21,6 +23,8 @@ mod memory;
 mod mode;
 mod operator;
 mod oracle;
+mod rivals;
+mod shares;
 mod trace;
 mod waits;
 mod world;
@@ -39,17 +43,24 @@ const LARGE: Size = Size { deeds: 25, burst: 300, look_every: 1000, recovery: 48
 const SEEDS: u64 = 200;
 /// So many large ones.
 const LARGE_SEEDS: u64 = 3;
+/// Number of worlds with rival rings.
+const RIVAL_SEEDS: u64 = 20;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
 /// Lives through a world. What must not happen ends the test, with what is needed to see it again.
-fn survives(test: &str, seed: u64, size: Size, is_kept: bool) -> (Totals, Rc<Trace>) {
+fn survives(
+    test: &str,
+    seed: u64,
+    is_kept: bool,
+    live: &dyn Fn(u64, &Rc<Trace>) -> Totals,
+) -> (Totals, Rc<Trace>) {
     let trace = Rc::new(Trace::new(world::START, is_kept));
-    match catch_unwind(AssertUnwindSafe(|| live(seed, size, &trace))) {
+    match catch_unwind(AssertUnwindSafe(|| live(seed, &trace))) {
         Ok(totals) => (totals, trace),
-        Err(_) if !is_kept => survives(test, seed, size, true),
+        Err(_) if !is_kept => survives(test, seed, true, live),
         Err(panic) => {
             eprintln!("{}", trace.lines().join("\n"));
             let why = panic.downcast_ref::<String>().map(String::as_str);
@@ -61,14 +72,14 @@ fn survives(test: &str, seed: u64, size: Size, is_kept: bool) -> (Totals, Rc<Tra
     }
 }
 
-fn survive_all(test: &str, count: u64, size: Size) {
+fn survive_all(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals) {
     let mut all = Totals::default();
     let (first, count) = match number("ZSCHED_SEED") {
         Some(seed) => (seed, 1),
         None => (1, count),
     };
     for seed in first..first + count {
-        let (totals, _) = survives(test, seed, size, number("ZSCHED_SEED").is_some());
+        let (totals, _) = survives(test, seed, number("ZSCHED_SEED").is_some(), live);
         all.add(&totals);
     }
     println!("{test}: {count} seeds, {all:?}");
@@ -77,22 +88,30 @@ fn survive_all(test: &str, count: u64, size: Size) {
 
 #[test]
 fn small_worlds() {
-    survive_all("small_worlds", number("ZSCHED_SEEDS").unwrap_or(SEEDS), SMALL);
+    let count = number("ZSCHED_SEEDS").unwrap_or(SEEDS);
+    survive_all("small_worlds", count, &|seed, trace| live(seed, SMALL, trace));
 }
 
 #[test]
 fn large_worlds() {
     let count = number("ZSCHED_SEEDS").map_or(LARGE_SEEDS, |seeds| (seeds / 100).max(1));
-    survive_all("large_worlds", count, LARGE);
+    survive_all("large_worlds", count, &|seed, trace| live(seed, LARGE, trace));
+}
+
+#[test]
+fn rival_rings() {
+    let count = number("ZSCHED_SEEDS").map_or(RIVAL_SEEDS, |seeds| (seeds / 10).max(1));
+    survive_all("rival_rings", count, &rivals::live);
 }
 
 #[test]
 fn the_same_seed_is_the_same_life() {
     let test = "the_same_seed_is_the_same_life";
+    let survives = |seed| survives(test, seed, true, &|seed, trace| live(seed, SMALL, trace));
     for seed in 1..=5 {
-        let (once, again) = (survives(test, seed, SMALL, true), survives(test, seed, SMALL, true));
+        let (once, again) = (survives(seed), survives(seed));
         assert_eq!(once.1.sum(), again.1.sum(), "seed {seed}");
-        let other = survives(test, seed + 1000, SMALL, true);
+        let other = survives(seed + 1000);
         assert_ne!(once.1.sum(), other.1.sum());
     }
 }

@@ -6,11 +6,13 @@ use crate::dump::Client;
 use crate::memory::Memory;
 use crate::mode::Mode;
 use crate::operator::Operators;
+use crate::shares::Shares;
 use crate::trace::Trace;
 use crate::waits::Waits;
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use zsched::agent::protocol::{Answer, Order, Status};
 use zsched::config::{Clause, Config};
 use zsched::control_file::diagnostic::Diagnostic;
@@ -26,6 +28,9 @@ use zsched::simulation::observer::{At, Observer};
 use zsched::spool::note::Occasion;
 use zsched::spool::{SpoolId, SpoolName};
 use zsched::time::Timestamp;
+
+/// What passes quickly is seen only if everything is looked at this often.
+const CLOSE_LOOK: u64 = 20;
 
 /// While there is no client, one comes in so many steps.
 const ONE_CLIENT_IN: u32 = 300;
@@ -49,6 +54,8 @@ pub struct Oracle {
     order: Option<OrderTicket>,
     /// Agents of the scheduler that runs.
     agents: BTreeMap<AgentId, Agent>,
+    /// How long rings wait for agents.
+    shares: Shares,
     /// Who orders what.
     pub operators: Operators,
     /// What the scheduler must know of.
@@ -92,6 +99,8 @@ pub struct Totals {
     pub new_went: u64,
     /// Messages that left memory because others waited for room.
     pub rested: u64,
+    /// The longest time that a ring without agents waited for one.
+    pub longest_wait: Duration,
 }
 
 impl Totals {
@@ -113,6 +122,7 @@ impl Totals {
         self.new_waited += other.new_waited;
         self.new_went += other.new_went;
         self.rested += other.rested;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
     }
 }
 
@@ -220,6 +230,7 @@ impl Oracle {
             order: None,
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
+            shares: Shares::default(),
             operators: Operators::default(),
             book: Book::default(),
             waits: Waits::default(),
@@ -556,6 +567,8 @@ impl Oracle {
                         );
                         continue;
                     }
+                    // Another ring comes first: `shares` knows for how long.
+                    None if refused.pending == Some(">MaxTA") => continue,
                     None => panic!("{destination} is refused an agent, and nobody sees why"),
                 };
                 let why = refused.pending;
@@ -615,6 +628,7 @@ impl Observer for Oracle {
         }
         self.mode.told(event);
         self.waits.told(event, &self.book);
+        self.shares.told(at, event);
         let lags = |agent| self.agents.get(agent).is_some_and(|agent: &Agent| agent.is_greedy);
         let lags = matches!(event, Event::AgentSaid { agent, .. } if lags(agent));
         self.book.told(event, lags);
@@ -659,6 +673,7 @@ impl Observer for Oracle {
     fn decided(&mut self, at: At, action: &Action) {
         self.trace.add(at, || format!("decided {}", shown_action(action)));
         self.book.decided(action);
+        self.shares.decided(at, action);
         match action {
             Action::StartAgent { agent, clause, channel, host: for_host } => {
                 let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
@@ -818,6 +833,8 @@ impl Observer for Oracle {
         self.mode = Mode::new(settings.clone());
         self.operators.scheduler_starts();
         self.waits.started();
+        self.shares = Shares::default();
+        self.shares.configured(config);
     }
 
     fn step_over(&mut self, at: At, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {
@@ -830,6 +847,10 @@ impl Observer for Oracle {
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals(), self.has_packets);
+                if self.look_every <= CLOSE_LOOK {
+                    self.shares.look(at, core);
+                    self.totals.longest_wait = self.totals.longest_wait.max(self.shares.longest);
+                }
                 if self.look_every == 1 {
                     self.waits.look(at, core, &self.config, &self.book);
                     (self.totals.new_waited, self.totals.new_went) = self.waits.counts;

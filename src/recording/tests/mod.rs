@@ -112,7 +112,7 @@ fn of_frames(frames: &[Vec<u8>]) -> Vec<u8> {
 /// Whoever changes a decision and keeps the check value of its frame right is found out all the same.
 #[test]
 fn another_decision_is_noticed() {
-    let mut frames = frames(&record_whole(3, 1500));
+    let mut frames = frames(&record_whole(3, 4000));
     let middle = frames.len() / 2;
     let block = &mut frames[middle];
     let mut read = 0;

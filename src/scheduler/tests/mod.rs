@@ -13,6 +13,7 @@ mod outcomes;
 mod reload;
 mod rest;
 mod resting_threads;
+mod sharing;
 mod status;
 mod turn;
 mod windows;

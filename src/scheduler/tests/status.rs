@@ -46,9 +46,10 @@ fn each_job_of_a_burst_has_its_own_beginning() {
     world.messages(1..=3, "c/a.test");
     let (agent, _) = world.newborn();
     let wait = |world: &mut World| world.now += Duration::from_secs(10);
-    wait(&mut world);
+    // Jobs that take longer are given one at a time.
+    world.now += Duration::from_secs(1);
     world.says(agent, "1/100\t\tok3 fine");
-    wait(&mut world);
+    world.now += Duration::from_secs(1);
     world.hungry(agent);
     wait(&mut world);
     world.says(agent, "2/100\tnotary\tretryat 120 later");
@@ -56,11 +57,11 @@ fn each_job_of_a_burst_has_its_own_beginning() {
     wait(&mut world);
     world.hungry(agent);
     let told = told(&mut world);
-    assert_eq!(told[0], "1:[100] Report(Ok3) Some(0)..10 0 fine");
-    assert_eq!(told[1], "2:[100] Report(RetryAt) Some(20)..30 0 later");
+    assert_eq!(told[0], "1:[100] Report(Ok3) Some(0)..1 0 fine");
+    assert_eq!(told[1], "2:[100] Report(RetryAt) Some(2)..12 0 later");
     assert_eq!(
         told[2],
-        "3:[100] Silence Some(30)..40 0 the agent ended the job without a word about this recipient"
+        "3:[100] Silence Some(12)..22 0 the agent ended the job without a word about this recipient"
     );
 }
 

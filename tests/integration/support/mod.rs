@@ -20,6 +20,7 @@ pub mod wait;
 
 pub use daemon::Daemon;
 pub use dialogue::Client;
+pub use events::Event;
 pub use mailq::Dump;
 pub use site::{Site, control_file};
 pub use wait::{DEADLINE, hold_for, holds_in_time, until, until_some, until_within};

@@ -58,7 +58,7 @@ struct Details {
     most: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<usize>,
-    /// `in-line`: how many messages come first; 1000 is that or more.
+    /// `in-line`: how many messages come first; 1000 is that or more. `refused`: how many rings do.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<usize>,
     /// `in-line`, `refused`: who has set the limit, where it is not the configuration.
@@ -132,8 +132,9 @@ impl Details {
                 details.at = Some(seconds(*at));
                 details.block = block.map(block_word);
             }
-            Why::Refused { refusal, limit, origin } => {
+            Why::Refused { refusal, limit, origin, before } => {
                 details.refusal = Some(refusal.word());
+                details.before = *before;
                 details.most = limit.map(|limit| limit.most);
                 details.used = limit.map(|limit| limit.used);
                 details.set_by = set_by(origin);

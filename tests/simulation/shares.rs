@@ -1,0 +1,133 @@
+//! How long a ring that has no agent waits for one under `maxta`, `maxchannel` and the fork rate: the bound is that
+//! of `docs/scheduling.md`. Everything is counted here from outside: from what the core decides, and from what
+//! MAILQ shows of its rings.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use zsched::config::Config;
+use zsched::scheduler::view::{RingView, ThreadView};
+use zsched::scheduler::{Action, AgentId, Event, Order, Scheduler};
+use zsched::simulation::observer::At;
+use zsched::time::Timestamp;
+
+/// How long an agent works before it gives its place to a ring that waits, and a step of priority.
+const TURN: Duration = Duration::from_secs(5);
+/// The next second for the fork rate, and whole seconds.
+const SLACK: Duration = Duration::from_secs(3);
+/// Number of steps between the highest priority and the lowest.
+const STEPS: u32 = 9;
+
+/// Which ring: the pattern of its clause, its channel, and its host if its agents serve only that.
+type Name = (String, Box<[u8]>, Option<Box<[u8]>>);
+
+/// Rings that wait for an agent, and how long agents take.
+#[derive(Default)]
+pub struct Shares {
+    waiting: BTreeMap<Name, Wait>,
+    /// What agents are at, and since when.
+    at_work: BTreeMap<AgentId, Timestamp>,
+    /// The longest time that an agent has taken to start, to end the jobs it was given, or to end.
+    longest_work: Duration,
+    /// Some clause has had a priority.
+    has_priorities: bool,
+    /// The longest time that a ring has waited.
+    pub longest: Duration,
+}
+
+struct Wait {
+    since: Timestamp,
+    /// The highest number of rings that waited at the same time.
+    rings: u32,
+}
+
+impl Shares {
+    /// The core is about to be told something.
+    pub fn told(&mut self, at: At, event: &Event<'_>) {
+        match event {
+            Event::AgentEnded { agent, .. } => self.ends_work(at.now, *agent),
+            // All rings are new, or are asked anew with other limits.
+            Event::Configured(config) => self.configured(config),
+            Event::Ordered { order: Order::Set { .. } | Order::Unset { .. }, .. } => {
+                self.waiting.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// A configuration is in force.
+    pub fn configured(&mut self, config: &Config) {
+        self.waiting.clear();
+        let is_priority = |line: &str| line.trim_start().starts_with("mail-priority=");
+        self.has_priorities |= config.show().lines().any(is_priority);
+    }
+
+    /// The core has decided something.
+    pub fn decided(&mut self, at: At, action: &Action) {
+        match action {
+            Action::StartAgent { agent, .. }
+            | Action::Feed { agent, .. }
+            | Action::StopAgent { agent, .. } => {
+                self.ends_work(at.now, *agent);
+                self.at_work.insert(*agent, at.now);
+            }
+            Action::SayIdle(agent) => self.ends_work(at.now, *agent),
+            _ => {}
+        }
+    }
+
+    fn ends_work(&mut self, now: Timestamp, agent: AgentId) {
+        if let Some(since) = self.at_work.remove(&agent) {
+            self.longest_work = self.longest_work.max(now.since(since));
+        }
+    }
+
+    /// Looks at all rings. Panics if one has waited for too long.
+    pub fn look(&mut self, at: At, core: &Scheduler) {
+        let mut waiting = Vec::new();
+        for id in core.ring_ids() {
+            let ring = core.ring_view(id).expect("a ring that is listed is there");
+            let threads = ring.threads.iter();
+            let threads = threads.map(|thread| core.thread_view(at.wall, *thread).expect("there"));
+            if ring.agents == 0
+                && let Some(thread) = threads.into_iter().find(waits_for_place)
+            {
+                waiting.push(name(&ring, &thread));
+            }
+        }
+        let count = waiting.len() as u32;
+        let mut former = std::mem::take(&mut self.waiting);
+        for name in waiting {
+            let wait = former.remove(&name);
+            let mut wait = wait.unwrap_or(Wait { since: at.now, rings: 0 });
+            wait.rings = wait.rings.max(count);
+            self.waiting.insert(name, wait);
+        }
+        let work = self.at_work.values().map(|since| at.now.since(*since)).max();
+        let work = work.unwrap_or_default().max(self.longest_work);
+        let priorities = if self.has_priorities { TURN * STEPS } else { Duration::ZERO };
+        for (name, wait) in &self.waiting {
+            let waited = at.now.since(wait.since);
+            self.longest = self.longest.max(waited);
+            // It begins, works, and ends; and so do those before it, even if there is one agent only.
+            let bound = (TURN + work * 3 + SLACK) * (wait.rings + 1) + priorities;
+            assert!(
+                waited <= bound,
+                "{name:?} waits for an agent for {waited:?}, with {} others; the longest work is {work:?}",
+                wait.rings - 1
+            );
+        }
+    }
+}
+
+/// Whether mail of a thread is due and waits for a place among the agents.
+fn waits_for_place(thread: &ThreadView<'_>) -> bool {
+    let pending = thread.refusal.and_then(|refused| refused.pending);
+    let waits = matches!(pending, Some(">MaxTA" | ">MaxChannel" | "ForkRateLimit"));
+    waits && thread.unfed > 0 && thread.agents.is_empty()
+}
+
+fn name(ring: &RingView<'_>, thread: &ThreadView<'_>) -> Name {
+    let pattern = format!("{}/{}", ring.channel_pattern, ring.host_pattern);
+    let host = ring.with_host.then(|| thread.destination.host().into());
+    (pattern, thread.destination.channel().into(), host)
+}
