@@ -2,6 +2,7 @@
 
 use super::lines::Lines;
 use super::outbox::Outbox;
+use super::timeouts::Timeouts;
 use crate::agent::protocol;
 use crate::config::{Clause, Niceness, Zenv};
 use crate::scheduler::{AgentEnd, AgentId, Manner};
@@ -20,10 +21,6 @@ use std::time::{Duration, Instant};
 const SHARE_OF_TURN: usize = 64 * 1024;
 /// What is read after an agent's death, in bytes. Its children may write on.
 const LAST_WILL: usize = 4 * 1024 * 1024;
-/// How long programs are waited for that an agent has started and left behind in the middle of a job.
-const TIME_FOR_CHILDREN: Duration = Duration::from_secs(60);
-/// How long a process may go on after it has closed its end.
-const TIME_TO_EXIT: Duration = Duration::from_secs(10);
 
 /// What all agents have in common.
 #[derive(Clone, Debug)]
@@ -38,6 +35,8 @@ pub struct AgentSettings {
     pub file_limit: u64,
     /// They are to ignore SIGHUP, because the scheduler does.
     pub ignore_hangup: bool,
+    /// How long agents and their children may take to end.
+    pub timeouts: Timeouts,
 }
 
 /// All running agents.
@@ -174,7 +173,7 @@ impl AgentProcesses {
             };
             if count == 0 {
                 if process.kill_at.is_none() {
-                    process.kill_at = Some(Instant::now() + TIME_TO_EXIT);
+                    process.kill_at = Some(Instant::now() + self.settings.timeouts.agent_exit);
                     self.closing.push(agent);
                 }
                 return false;
@@ -264,7 +263,7 @@ impl AgentProcesses {
     /// be about to end it. They are waited for, for a while.
     pub fn linger(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
         self.by_pid.remove(&pid);
-        let until = Instant::now() + TIME_FOR_CHILDREN;
+        let until = Instant::now() + self.settings.timeouts.agent_children;
         self.lingering.push(Lingering { agent, pid, end, until });
     }
 
@@ -325,7 +324,7 @@ impl AgentProcesses {
             if let Some(process) = self.processes.get_mut(agent)
                 && process.kill_at.is_some_and(|at| at <= now)
             {
-                process.kill_at = Some(now + TIME_TO_EXIT);
+                process.kill_at = Some(now + self.settings.timeouts.agent_exit);
                 // It may have ended by itself just now.
                 drop(send_signal(process.pid, libc::SIGKILL));
             }
@@ -392,6 +391,7 @@ mod tests {
             zenv: Zenv::default(),
             file_limit: 32,
             ignore_hangup: false,
+            timeouts: Timeouts::default(),
         };
         let mut agents = AgentProcesses::new(settings).expect("a pipe");
         let process = Process {
@@ -407,11 +407,11 @@ mod tests {
         agents.processes.insert(AgentId(1), process);
         // The other end is closed.
         agents.listen(AgentId(1), |_| {});
-        assert!(agents.until_silent() > Some(TIME_TO_EXIT / 2));
+        assert!(agents.until_silent() > Some(Duration::from_secs(5)));
         let process = agents.processes.get_mut(&AgentId(1)).expect("it is there");
         process.kill_at = Some(Instant::now());
         assert_eq!(agents.until_silent(), Some(Duration::ZERO));
         agents.kill_the_silent();
-        assert!(agents.until_silent() > Some(TIME_TO_EXIT / 2));
+        assert!(agents.until_silent() > Some(Duration::from_secs(5)));
     }
 }

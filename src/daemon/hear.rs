@@ -15,7 +15,7 @@ use crate::spool::read::Found;
 use crate::time::Timestamp;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// So many results of the helper threads are looked at in one turn.
 const RESULTS_A_TURN: usize = 512;
@@ -29,8 +29,6 @@ const NO_NAME: &str = "names of control files begin with a number below 2^64, ha
 /// What is said of control files while there is nothing in `queue/`.
 const NO_QUEUE: &str = "there are control files, but queue/ is empty: is it mounted? They stay, and are \
                         looked at again every minute";
-/// What could not be opened or accepted is tried again after this time.
-pub const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
 impl Daemon {
     /// Listens to a source. Tells whether it has more to give.
@@ -268,7 +266,7 @@ impl Daemon {
                 Err(error) => {
                     // Out of descriptors, most likely: the client waits in line.
                     log::error!("no MAILQ client can be taken in: {error}");
-                    self.open_again = Some(Instant::now() + OPEN_AGAIN);
+                    self.open_again = Some(Instant::now() + self.timeouts.failed_open);
                     return false;
                 }
             };

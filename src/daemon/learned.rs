@@ -28,9 +28,7 @@ use std::time::{Duration, Instant};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
-/// What was learned is written at most so often, and more seldom if there is much of it.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
-/// So many lines add a second to the interval.
+/// Number of lines that add a second to the interval between two writes.
 const LINES_PER_SECOND: u64 = 10_000;
 /// So many threads or messages are asked at a time.
 const ASKED_AT_A_TIME: usize = 200;
@@ -40,6 +38,8 @@ const LONGEST_LINE: u64 = 64 * 1024;
 /// The file, and when it is to be written.
 pub struct LearnedFile {
     path: PathBuf,
+    /// Minimum time between two writes.
+    interval: Duration,
     waker: Arc<Waker>,
     writing: Option<Writing>,
     writer: Option<JoinHandle<()>>,
@@ -59,11 +59,12 @@ struct Writing {
 }
 
 impl LearnedFile {
-    /// Nothing is written yet. `waker` wakes the loop.
-    pub fn new(path: PathBuf, waker: Arc<Waker>) -> LearnedFile {
-        let next = Instant::now() + SHORTEST_INTERVAL;
+    /// Nothing is written yet. `interval` is the minimum time between two writes; `waker` wakes the loop.
+    pub fn new(path: PathBuf, interval: Duration, waker: Arc<Waker>) -> LearnedFile {
+        let next = Instant::now() + interval;
         LearnedFile {
             path,
+            interval,
             waker,
             writing: None,
             writer: None,
@@ -104,13 +105,13 @@ impl LearnedFile {
             && writing.write_on(core, resting)
         {
             let more = Duration::from_secs(writing.lines / LINES_PER_SECOND);
-            self.next = Instant::now() + SHORTEST_INTERVAL + more;
+            self.next = Instant::now() + self.interval + more;
             self.writing = None;
         }
     }
 
     fn begin(&mut self, core: &Scheduler) {
-        self.next = Instant::now() + SHORTEST_INTERVAL;
+        self.next = Instant::now() + self.interval;
         if self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
             return;
         }

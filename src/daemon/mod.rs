@@ -20,6 +20,7 @@
 //! | [`seldom`] | log lines that would come too often |
 //! | [`spool_lock`] | which scheduler runs on the spool, and the pid file |
 //! | [`rotation`] | logs that were renamed |
+//! | [`timeouts`] | when the shell gives up waiting, or tries again |
 //! | [`options`], [`logs`], [`tokens`] | what their names say |
 
 mod account_names;
@@ -50,6 +51,7 @@ mod signals;
 mod spool_lock;
 mod start;
 mod status_log;
+pub(crate) mod timeouts;
 mod tokens;
 mod unfinished;
 mod watched;
@@ -86,6 +88,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use timeouts::Timeouts;
 use tokens::Source;
 use watched::Watched;
 
@@ -124,6 +127,7 @@ pub struct Daemon {
     /// Names of new control files that the present scan has come upon.
     new_names: Vec<SpoolName>,
     scan_limits: ScanLimits,
+    timeouts: Timeouts,
     /// What was there at the start is not loaded yet.
     is_loading: bool,
     /// How much is logged once it is.

@@ -1,5 +1,6 @@
 //! The command line of `scheduler`.
 
+use super::timeouts::Scale;
 use crate::scheduler::Selection;
 use crate::spool::HashLevel;
 use crate::spool::scan::ScanLimits;
@@ -122,6 +123,16 @@ pub struct Options {
     /// Load everything that is there before the first agent is started
     #[arg(short = 'S', long = "synchronous")]
     pub synchronous: bool,
+
+    /// Multiply the timeouts of the scheduler by this number; for its tests
+    #[arg(
+        long = "timeouts-scale",
+        value_name = "FACTOR",
+        default_value = "1",
+        hide = true,
+        overrides_with = "timeouts_scale"
+    )]
+    pub timeouts_scale: Scale,
 }
 
 impl Options {

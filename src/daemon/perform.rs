@@ -2,7 +2,6 @@
 
 use super::Daemon;
 use super::files::WriteRequest;
-use super::hear::OPEN_AGAIN;
 use super::listen::{self, Audience, Listener, MailqPlace, NotifySocket};
 use super::tokens::Source;
 use crate::mailq::v2::{Chore, Demand};
@@ -117,7 +116,7 @@ impl Daemon {
         self.open_again = None;
         let opened = self.open_mailq() & self.open_control() & self.open_notify();
         if !opened {
-            self.open_again = Some(Instant::now() + OPEN_AGAIN);
+            self.open_again = Some(Instant::now() + self.timeouts.failed_open);
         }
         // Clients may be waiting from a time when there were no descriptors for them.
         let all = 0..self.listeners.len();
@@ -145,7 +144,7 @@ impl Daemon {
         let is_served = self.listens_to(Audience::Mailq);
         failed.retain(|(place, error)| !is_served || !place.can_be_missing(error));
         for (place, error) in failed.iter().filter(|_| is_first_time) {
-            let again = OPEN_AGAIN.as_secs();
+            let again = self.timeouts.failed_open.as_secs_f32();
             log::error!("MAILQ cannot be served on {place}: {error}; tried again every {again} s");
         }
         self.mailq_missing = Some(failed.into_iter().map(|(place, _)| place).collect());

@@ -16,6 +16,7 @@ use super::rendezvous::Rendezvous;
 use super::seldom::Seldom;
 use super::spool_lock::{Patience, SpoolLock};
 use super::status_log::{self, StatusLog};
+use super::timeouts::Timeouts;
 use super::tokens::Source;
 use super::watched::Watched;
 use super::{Daemon, account_names, check, quick_start, rotation, signals, unfinished};
@@ -299,6 +300,7 @@ impl Plan {
         let status_log = status_log.map(|(path, file)| StatusLog::start(path, file)).transpose()?;
         let files = Files::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
         let recorder = self.recorder()?;
+        let timeouts = Timeouts::new(self.options.timeouts_scale);
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
             programs: program_folders(&self.context.zenv),
@@ -306,9 +308,14 @@ impl Plan {
             zenv: self.context.zenv.clone(),
             file_limit: self.options.agent_file_limit(),
             ignore_hangup: log_file.is_none(),
+            timeouts,
         })?;
         let core = Recorded::new(
-            Settings { status_log: has_status_log, ..core_settings(&self.options, descriptors) },
+            Settings {
+                status_log: has_status_log,
+                failed_write: timeouts.failed_write,
+                ..core_settings(&self.options, descriptors)
+            },
             config.clone(),
             started,
             recorder,
@@ -320,7 +327,7 @@ impl Plan {
             self.options.mailq_version,
         );
         let accounts = Accounts::new(&config.parameters);
-        let client_settings = ClientSettings { started, with_vertices, speak_version_2 };
+        let client_settings = ClientSettings { started, with_vertices, speak_version_2, timeouts };
         let inquiries = Inquiries::start(self.spool.clone(), self.log.clone(), waker.clone())?;
         let scan_limits =
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
@@ -332,7 +339,7 @@ impl Plan {
             core: Watched::new(core, watch.clone()),
             signals,
             files,
-            intake: Intake::new(),
+            intake: Intake::new(timeouts),
             agents,
             clients: Clients::new(client_settings, accounts, watch),
             inquiries,
@@ -347,6 +354,7 @@ impl Plan {
             has_ends: false,
             new_names: Vec::new(),
             scan_limits,
+            timeouts,
             is_loading: true,
             level_after_load: logs::level(self.options.verbose),
             config_path: self.config_path,
@@ -357,7 +365,7 @@ impl Plan {
             look_at_logs: Instant::now() + rotation::LOOK_AGAIN,
             rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
             orders: OrdersFile::default(),
-            learned: LearnedFile::new(self.spool.learned_file(), waker),
+            learned: LearnedFile::new(self.spool.learned_file(), timeouts.learned_interval, waker),
             turned_away: Seldom::default(),
             is_foreground: !self.options.is_daemon(),
             is_ending: false,

@@ -15,10 +15,6 @@ use crate::time::Timestamp;
 use log::Level;
 use std::io::ErrorKind;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long to wait after a write to the spool has failed.
-const WRITE_AGAIN: Duration = Duration::from_secs(30);
 
 impl Scheduler {
     /// Ends a recipient that is pending in a vertex.
@@ -116,7 +112,7 @@ impl Scheduler {
             Err(error) => {
                 self.log_write_trouble(now, format!("{name}: cannot write a diagnostic: {error}"));
                 self.note_has_failed(ticket, error);
-                return self.timers.add(now + WRITE_AGAIN, Timer::Note(ticket));
+                return self.timers.add(now + self.settings.failed_write, Timer::Note(ticket));
             }
         };
         self.notes.remove(&ticket);
@@ -175,7 +171,7 @@ impl Scheduler {
             Err(error) => {
                 let id = self.messages[message].spool_id();
                 self.log_write_trouble(now, format!("{id}: cannot be removed: {error}"));
-                self.timers.add(now + WRITE_AGAIN, Timer::Removal(message));
+                self.timers.add(now + self.settings.failed_write, Timer::Removal(message));
             }
         }
     }
@@ -184,13 +180,15 @@ impl Scheduler {
     /// enough to do.
     fn log_write_trouble(&mut self, now: Timestamp, text: String) {
         let trouble = &mut self.write_trouble;
-        if trouble.is_none_or(|(since, _)| now.since(since) >= WRITE_AGAIN || now < since) {
+        if trouble
+            .is_none_or(|(since, _)| now.since(since) >= self.settings.failed_write || now < since)
+        {
             let left_out = trouble.replace((now, 0)).map_or(0, |(_, left_out)| left_out);
             let others = match left_out {
                 0 => String::new(),
                 count => format!(" ({count} more since the last such line)"),
             };
-            let wait = WRITE_AGAIN.as_secs();
+            let wait = self.settings.failed_write.as_secs_f32();
             self.log(Level::Error, format!("{text}; again in {wait} s{others}"));
         } else if let Some((_, left_out)) = trouble {
             *left_out += 1;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// Settings that no configuration file changes: command line and limits of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,8 @@ pub struct Settings {
     /// Threads that are dealt with in one turn, where all or many of them are to be: for a new configuration, for
     /// their wake-ups, or for a destination that they share. A thousand take a few milliseconds.
     pub reload_step: usize,
+    /// Wait after a note, a removal or an order could not be written to the spool.
+    pub failed_write: Duration,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -80,6 +83,7 @@ impl Default for Settings {
             log_outcomes: false,
             status_log: false,
             reload_step: 1000,
+            failed_write: Duration::from_secs(30),
             seed: 0,
         }
     }

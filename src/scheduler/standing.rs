@@ -15,15 +15,12 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 /// How many messages may be held one by one. Whoever wants more means a destination.
 pub const MOST_HELD_MESSAGES: usize = 50_000;
 /// How many holds of destinations and rings, and how many limits, there may be. Each new destination is
 /// compared with all of them.
 pub const MOST_STANDING: usize = 1000;
-/// How long to wait after orders could not be stored.
-const STORE_AGAIN: Duration = Duration::from_secs(30);
 
 /// One order in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -341,7 +338,7 @@ impl Scheduler {
         outcome: Result<(), std::io::ErrorKind>,
     ) {
         if outcome.is_err() {
-            self.timers.add(now + STORE_AGAIN, Timer::KeepOrders);
+            self.timers.add(now + self.settings.failed_write, Timer::KeepOrders);
         }
         if let Some(ticket) = ticket {
             self.part_of_order_done(ticket, outcome.err());

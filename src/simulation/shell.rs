@@ -8,6 +8,7 @@ use super::{Delays, Happening, Setup, Simulation, Written};
 use crate::agent::library::Scope;
 use crate::config::Config;
 use crate::daemon::intake::{Intake, Known, Room, Verdict};
+use crate::daemon::timeouts::Timeouts;
 use crate::scheduler::change::Change;
 use crate::scheduler::standing::StandingOrders;
 use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
@@ -55,7 +56,7 @@ pub struct Shell {
 impl Shell {
     /// A scheduler that has just been started.
     pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
-        let mut intake = Intake::new();
+        let mut intake = Intake::new(Timeouts::default());
         intake.set_limit(memory_limit(&config));
         Shell {
             life,

@@ -1,13 +1,10 @@
 //! How control files are found: by datagram, by scan, on request; and what start options do to it.
 
-use crate::support::{Site, control_file, say, until, until_within};
+use crate::support::{DEADLINE, Site, control_file, say, timeout, until, until_within};
 use std::time::{Duration, Instant};
 use zsched::spool::HashLevel;
 
 const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
-
-/// The time between two scans.
-const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// From the datagram to the delivery and to the empty spool: without a wait of any kind in between.
 #[test]
@@ -37,7 +34,7 @@ fn a_datagram_is_heard_at_once() {
     assert!(gone[10] < Duration::from_millis(500), "{gone:?}");
 }
 
-/// Waits for a regular scan: 10 s.
+/// Waits for a regular scan: 10 scaled seconds.
 #[test]
 fn without_a_datagram_the_next_scan_finds_it_in_all_folders() {
     let site = Site::with_level(HashLevel::Once, COUNT);
@@ -49,7 +46,7 @@ fn without_a_datagram_the_next_scan_finds_it_in_all_folders() {
     site.put_file("4711", top.as_bytes());
     site.put_file("Q/R/4712", control_file("4712", &["c d.test u"]).as_bytes());
     // Nothing is told to the scheduler, and nothing asks for a scan.
-    let limit = SCAN_INTERVAL + Duration::from_secs(20);
+    let limit = timeout(10) + DEADLINE;
     until_within(limit, "all three are delivered", || site.events().count("count") == 3);
     say(&format!("found by the regular scan after {:?}", started.elapsed()));
     site.until_empty();
@@ -58,12 +55,13 @@ fn without_a_datagram_the_next_scan_finds_it_in_all_folders() {
 #[test]
 fn sigalrm_scans_at_once() {
     let site = Site::new(COUNT);
-    let daemon = site.start();
+    // The next regular scan is 10 s away.
+    let daemon = site.start_with(&["--timeouts-scale=1"]);
     let started = Instant::now();
     site.put_quietly(&["c a.test u"]);
     daemon.signal(libc::SIGALRM);
     until("it is delivered", || site.events().count("count") == 1);
-    assert!(started.elapsed() < SCAN_INTERVAL / 2, "only by the regular scan");
+    assert!(started.elapsed() < Duration::from_secs(5), "only by the regular scan");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! No room on the disk: nothing is lost, and everything goes on when there is room again.
 
-use crate::support::{Site, control_file, is_root, not_run, until, until_within};
+use crate::support::{
+    DEADLINE, Site, control_file, is_root, not_run, timeout, until, until_within,
+};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// The agent says `error`: the scheduler has to write the failure down.
 const ALARM: &str = "c/*\n\tcommand=\"${AGENTS}/bad.py alarm c\"\n\
@@ -30,7 +31,7 @@ fn assert_noted(site: &Site, name: &str) {
 }
 
 /// A limit on the size of files does the same as a full disk, and needs no root. It cuts the write
-/// short in the middle of the line. Waits for the second try, after 30 s.
+/// short in the middle of the line. Waits for the second try, after 30 scaled seconds.
 #[test]
 fn a_note_that_does_not_fit_is_written_when_there_is_room() {
     const SIZE: usize = 512 * 64;
@@ -53,7 +54,7 @@ fn a_note_that_does_not_fit_is_written_when_there_is_room() {
     site.put(&["d a.test u"]);
     until("others are delivered", || site.events().of("count").any(|event| event.agent == "d"));
     limit("unlimited");
-    until_within(Duration::from_secs(50), "it has left the queue", || site.is_empty());
+    until_within(timeout(30) + DEADLINE, "it has left the queue", || site.is_empty());
     assert_noted(&site, "101");
 }
 

@@ -1,8 +1,7 @@
 //! Recipients that a process has locked: of dead ones the locks are cleared, those of living ones count.
 
-use crate::support::{Site, control_file, processes, until, until_within};
+use crate::support::{DEADLINE, Site, control_file, processes, timeout, until, until_within};
 use std::process::{Child, Command};
-use std::time::Duration;
 
 /// A process that does nothing, until this is dropped.
 struct Sleeper(Child);
@@ -82,7 +81,7 @@ fn a_zombie_holds_no_lock() {
     child.wait().expect("our child");
 }
 
-/// Waits for the scheduler's second look, which comes after 32 s.
+/// Waits for the scheduler's second look, which comes after 32 scaled seconds.
 #[test]
 fn a_message_that_a_living_process_works_on_is_left_alone() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
@@ -99,7 +98,7 @@ fn a_message_that_a_living_process_works_on_is_left_alone() {
     assert!(site.mailq().vertices.iter().all(|vertex| vertex.file != "101"));
     assert_eq!(site.read("postoffice/transport/101"), text);
     drop(sleeper);
-    let limit = Duration::from_secs(45);
+    let limit = timeout(32) + DEADLINE;
     until_within(limit, "it is delivered now", || site.events().count("count") == 4);
     until("it is gone", || !site.files("transport").contains(&"101".to_string()));
 }

@@ -1,7 +1,8 @@
 //! Control files that cannot be used: moved aside and named in the log, never deleted, never in the way.
 
 use crate::support::{
-    Daemon, Site, allow, control_file, hold_for, is_root, not_run, processes, until, until_within,
+    DEADLINE, Daemon, Site, allow, control_file, hold_for, is_root, not_run, processes, timeout,
+    until, until_within,
 };
 use std::fs;
 use std::os::unix::fs::chown;
@@ -140,7 +141,7 @@ fn a_message_that_is_no_file_or_is_missing_makes_the_control_file_useless() {
 }
 
 /// A spool whose message files are on a file system of their own, which is not mounted at the start.
-/// Waits for the second look, after a minute.
+/// Waits for the second look, after 60 scaled seconds.
 #[test]
 fn control_files_stay_while_the_queue_is_not_mounted() {
     let site = Site::new(COUNT);
@@ -157,7 +158,7 @@ fn control_files_stay_while_the_queue_is_not_mounted() {
     assert_eq!(site.files("postman"), [""; 0]);
     fs::remove_dir(&queue).expect("removed");
     fs::rename(&mounted, &queue).expect("mounted");
-    until_within(Duration::from_secs(90), "all are delivered", || site.is_empty());
+    until_within(timeout(60) + DEADLINE, "all are delivered", || site.is_empty());
     assert_eq!(site.events().count("count"), names.len());
     assert_eq!(site.files("postman"), [""; 0]);
 }

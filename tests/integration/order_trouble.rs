@@ -1,7 +1,9 @@
 //! Orders of operators when something is wrong: kills, full disks, clients that go away, users who may not,
 //! requests that make no sense.
 
-use crate::support::{Client, Site, allow, hold_for, is_root, not_run, say, until, until_within};
+use crate::support::{
+    Client, DEADLINE, Site, allow, hold_for, is_root, not_run, say, timeout, until, until_within,
+};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -190,11 +192,11 @@ fn orders_that_cannot_be_stored_are_in_force() {
     client.order("RETRY */*");
     hold_for(Duration::from_millis(300), "it is in force", || site.events().count("count") == 0);
     assert_eq!(client.refused("HOLD q/*"), "it is held already");
-    // It is tried again every 30 s.
+    // It is tried again every 30 scaled seconds.
     std::fs::remove_file(postoffice.join("fill")).expect("removed");
     drop(fill);
     let stored = || site.read("postoffice/.scheduler.orders").contains("\"q/*\"");
-    until_within(Duration::from_secs(50), "it is stored", stored);
+    until_within(timeout(30) + DEADLINE, "it is stored", stored);
     daemon.kill();
     let _daemon = site.start();
     let mut client = control(&site);

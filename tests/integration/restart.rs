@@ -1,6 +1,6 @@
 //! SIGKILL at any moment, and a new start: nothing is lost, and what is delivered twice is known.
 
-use crate::support::{Site, control_file, processes, say, until, until_within};
+use crate::support::{DEADLINE, Site, control_file, processes, say, timeout, until, until_within};
 use std::fs;
 use std::time::{Duration, SystemTime};
 use zsched::spool::HashLevel;
@@ -278,7 +278,7 @@ fn kills_while_messages_are_removed_leave_no_halves() {
 }
 
 /// What a scheduler has learned outlives it: its successor goes on with the waits, and counts on. Waits for
-/// the file to be written by itself, which takes half a minute.
+/// the file to be written by itself, which takes 30 scaled seconds.
 #[test]
 fn what_was_learned_survives_an_end_and_a_kill() {
     let site = Site::new("c/*\n\tinterval=1h retries=1 command=\"${AGENTS}/count.py c\"\n");
@@ -293,7 +293,7 @@ fn what_was_learned_survives_an_end_and_a_kill() {
     let daemon = site.start();
     assert!(shown(&site).ends_with("tries=1)"), "it waits on");
     site.put(&["c b.test deferred!2"]);
-    until_within(Duration::from_secs(60), "the file has both", || {
+    until_within(timeout(30) + DEADLINE, "the file has both", || {
         site.read("postoffice/.scheduler.learned").matches("\"vertex\"").count() == 2
     });
     daemon.kill();

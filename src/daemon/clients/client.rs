@@ -5,6 +5,7 @@ use super::logins::{Admission, Logins};
 use super::turn::{Class, Kind};
 use crate::daemon::listen::Stream;
 use crate::daemon::outbox::Outbox;
+use crate::daemon::timeouts::Timeouts;
 use crate::mailq::v1::Dump;
 use crate::mailq::v2::{Demand, Remark, Session, Surroundings};
 use std::io::{self, ErrorKind, Read};
@@ -12,17 +13,6 @@ use std::time::{Duration, Instant};
 
 /// How much may wait for one client, in bytes; one step of a dump may go beyond it.
 pub const BUFFERED: usize = 64 * 1024;
-/// How long a whole dump or answer may take.
-pub const TIME_FOR_ANSWER: Duration = Duration::from_secs(600);
-/// How long a client may take to close its end when it has everything.
-const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
-/// How long a client may take to log in.
-pub const TIME_TO_LOG_IN: Duration = Duration::from_secs(90);
-/// How long one that has logged in may ask for nothing.
-pub const TIME_TO_ASK: Duration = Duration::from_secs(300);
-/// How long a session may take.
-pub const TIME_FOR_SESSION: Duration = Duration::from_secs(3600);
-
 /// How much a client of MAILQ version 1 may say, which knows no requests, in bytes.
 pub const MOST_SAID: usize = 64 * 1024;
 /// How much of it is read in one turn of the loop, in bytes.
@@ -306,41 +296,41 @@ impl Client {
         !self.is_stalled && (has_more || !self.outbox.is_empty())
     }
 
-    /// How long it may go on like this, if one that is being served may take nothing for `patience`. All clients
-    /// are asked in each turn, so that the clock is not.
-    pub fn time_left(&self, patience: Duration, now: Instant) -> Duration {
+    /// How long it may go on like this. One that is served and takes nothing has `timeouts.stalled_client`. All
+    /// clients are asked in each turn, so that the clock is not.
+    pub fn time_left(&self, timeouts: &Timeouts, now: Instant) -> Duration {
         let since =
             |start, most: Duration| most.saturating_sub(now.saturating_duration_since(start));
         let left = match &self.task {
             // It is not for it to do anything.
             Task::Line => return Duration::MAX,
-            Task::Done if self.is_served => since(self.progress, TIME_TO_CLOSE),
+            Task::Done if self.is_served => since(self.progress, timeouts.client_close),
             // It waits for something to happen, and that may be long.
             Task::Session(conversation) if conversation.session.is_streaming() => {
                 let (start, most) = match self.is_stalled {
-                    true => (self.progress, TIME_FOR_ANSWER),
-                    false => (now, TIME_FOR_SESSION),
+                    true => (self.progress, timeouts.answer),
+                    false => (now, timeouts.session),
                 };
                 return since(start, most);
             }
             Task::Session(conversation) => {
                 let whole = match conversation.session.is_trusted() {
                     _ if self.is_obeyed() => Duration::MAX,
-                    true => TIME_FOR_SESSION,
-                    false => TIME_TO_LOG_IN,
+                    true => timeouts.session,
+                    false => timeouts.login,
                 };
                 let present = match self.is_stalled {
-                    true => patience,
+                    true => timeouts.stalled_client,
                     // What it waits for may take as long as an answer.
                     false if conversation.session.is_in_line() => return Duration::MAX,
-                    false if self.is_answered() || self.is_obeyed() => TIME_FOR_ANSWER,
-                    false => TIME_TO_ASK,
+                    false if self.is_answered() || self.is_obeyed() => timeouts.answer,
+                    false => timeouts.request,
                 };
                 since(self.came, whole).min(since(self.progress, present))
             }
-            Task::Dump(_) | Task::Done => since(self.progress, patience),
+            Task::Dump(_) | Task::Done => since(self.progress, timeouts.stalled_client),
         };
-        self.begun.map_or(left, |begun| left.min(since(begun, TIME_FOR_ANSWER)))
+        self.begun.map_or(left, |begun| left.min(since(begun, timeouts.answer)))
     }
 }
 

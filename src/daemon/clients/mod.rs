@@ -15,6 +15,7 @@ mod turn;
 use super::accounts::Accounts;
 use super::listen::{Audience, Stream};
 use super::seldom::Seldom;
+use super::timeouts::Timeouts;
 use super::worker;
 use crate::mailq::login::Challenge;
 use crate::mailq::scram::Secret;
@@ -37,10 +38,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use turn::{Class, Slots};
 
-/// How long a client may take nothing.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client may take nothing while others wait in line.
-const PATIENCE_IN_DEMAND: Duration = Duration::from_secs(10);
 /// How many clients there may be. The C client opens a needless connection for each address.
 const MOST_CLIENTS: usize = 200;
 /// How many more there may be over the control socket: its owner gets in when all the others are taken.
@@ -64,6 +61,8 @@ pub struct ClientSettings {
     pub with_vertices: bool,
     /// Whether version 2 is spoken, which demands a login.
     pub speak_version_2: bool,
+    /// When clients lose their connections.
+    pub timeouts: Timeouts,
 }
 
 /// All connected clients.
@@ -346,10 +345,13 @@ impl Clients {
         most
     }
 
-    /// How long a client that is being served may take nothing.
-    fn patience(&self) -> Duration {
-        let is_line = self.clients.values().any(Client::is_in_line);
-        if is_line { PATIENCE_IN_DEMAND } else { PATIENCE }
+    /// The timeouts of now: a stalled client has less time while others wait in line.
+    fn timeouts(&self) -> Timeouts {
+        let mut timeouts = self.settings.timeouts;
+        if self.clients.values().any(Client::is_in_line) {
+            timeouts.stalled_client = timeouts.stalled_client_in_demand;
+        }
+        timeouts
     }
 
     /// Writes on for all clients that have room, within the shares of one turn.
@@ -389,7 +391,7 @@ impl Clients {
         }
         let is_session = |client: &&Client| matches!(client.task, Task::Session(_));
         self.tally.parallel = self.clients.values().filter(is_session).count() as u64;
-        let patience = self.patience();
+        let timeouts = self.timeouts();
         let mut slots = self.slots(scheduler);
         for (class, place) in Class::ALL.into_iter().zip(0..) {
             let (share, begun) = (class.share(), Instant::now());
@@ -403,7 +405,7 @@ impl Clients {
                     number,
                     (scheduler, elsewhere),
                     (now, begun),
-                    patience,
+                    &timeouts,
                     &mut slots,
                 );
                 left = left.saturating_sub(written);
@@ -426,12 +428,12 @@ impl Clients {
         number: usize,
         (scheduler, elsewhere): (&Scheduler, &dyn Elsewhere),
         (now, turn): (Timestamp, Instant),
-        patience: Duration,
+        timeouts: &Timeouts,
         slots: &mut Slots,
     ) -> (usize, bool) {
         let client = self.clients.get_mut(&number).expect("it was there a moment ago");
         // No event tells of little room. One that takes a little at a time gets its due at the last moment.
-        if !client.can_go_on(turn) && !client.time_left(patience, turn).is_zero() {
+        if !client.can_go_on(turn) && !client.time_left(timeouts, turn).is_zero() {
             return (0, false);
         }
         let accounts = &mut self.accounts;
@@ -459,7 +461,7 @@ impl Clients {
             return (0, true);
         };
         self.demands.extend(demand.map(|demand| (number, demand)));
-        let is_late = client.time_left(patience, turn).is_zero();
+        let is_late = client.time_left(timeouts, turn).is_zero();
         if is_late && client.conversation().is_some() {
             self.tally.timed_out += 1;
         }
@@ -474,11 +476,11 @@ impl Clients {
 
     /// How long until a client has run out of time, or has waited long enough.
     pub fn until_timeout(&self) -> Option<Duration> {
-        let (patience, now) = (self.patience(), Instant::now());
+        let (timeouts, now) = (self.timeouts(), Instant::now());
         let until = |at: Instant| at.saturating_duration_since(now);
         let left = self.clients.values().map(|client| {
             let log_in_at = client.log_in_at().map_or(Duration::MAX, until);
-            client.time_left(patience, now).min(log_in_at)
+            client.time_left(&timeouts, now).min(log_in_at)
         });
         let fetches = self.fetches.values().map(|(_, end)| until(*end));
         left.chain(fetches).chain(self.logins.until_report(now)).min()

@@ -1,6 +1,6 @@
 //! Clients without a network: pairs of sockets.
 
-use super::client::{HEARD_A_TURN, MOST_SAID, TIME_FOR_ANSWER, TIME_TO_LOG_IN};
+use super::client::{HEARD_A_TURN, MOST_SAID};
 use super::*;
 use crate::config::{Config, Context, Parameters, Zenv};
 use crate::mailq::v2::Chore;
@@ -29,7 +29,12 @@ impl World {
         let text = b"c/*\n\tcommand=x\n";
         let config = Config::parse(Path::new("scheduler.cf"), text, &context);
         let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);
-        let settings = ClientSettings { started: NOW, with_vertices: true, speak_version_2: false };
+        let settings = ClientSettings {
+            started: NOW,
+            with_vertices: true,
+            speak_version_2: false,
+            timeouts: Timeouts::default(),
+        };
         let mut clients =
             Clients::new(settings, Accounts::new(&Parameters::default()), Rc::default());
         let most =
@@ -117,12 +122,12 @@ fn dumps_of_a_large_queue_are_written_some_at_a_time() {
     let mut world = World::new(1);
     let (mut first, mut second) = (world.connect(), world.connect());
     world.serve();
-    assert_eq!(world.clients.patience(), PATIENCE_IN_DEMAND);
+    assert_eq!(world.clients.timeouts().stalled_client, Duration::from_secs(10));
     assert!(world.clients.have_room(), "the first one's dump has been begun");
     world.serve();
     assert!(has_something(&mut first) && !has_something(&mut second));
     world.serve();
-    assert_eq!(world.clients.patience(), PATIENCE);
+    assert_eq!(world.clients.timeouts().stalled_client, Duration::from_secs(60));
     assert!(has_something(&mut second), "and the second one's when that was over");
 }
 
@@ -148,7 +153,8 @@ fn a_client_that_takes_little_at_a_time_keeps_its_connection() {
     for (taken, is_kept) in [(70_000, true), (0, false)] {
         theirs.read_exact(&mut vec![0; taken]).expect("so much is there");
         let client = world.clients.clients.get_mut(&0).expect("it is there");
-        client.progress = client.progress.checked_sub(PATIENCE).expect("a minute ago");
+        client.progress =
+            client.progress.checked_sub(Duration::from_secs(60)).expect("a minute ago");
         world.serve();
         assert_eq!(world.clients.clients.contains_key(&0), is_kept, "after {taken} bytes");
     }
@@ -159,10 +165,11 @@ fn no_dump_takes_for_ever() {
     let mut world = World::new(1);
     let _theirs = world.connect();
     world.serve();
+    let timeouts = world.clients.timeouts();
     let client = world.clients.clients.get_mut(&0).expect("it has just come");
-    assert!(!client.time_left(PATIENCE, Instant::now()).is_zero());
-    client.begun = client.begun.and_then(|begun| begun.checked_sub(TIME_FOR_ANSWER));
-    assert!(client.time_left(PATIENCE, Instant::now()).is_zero());
+    assert!(!client.time_left(&timeouts, Instant::now()).is_zero());
+    client.begun = client.begun.and_then(|begun| begun.checked_sub(timeouts.answer));
+    assert!(client.time_left(&timeouts, Instant::now()).is_zero());
 }
 
 #[test]
@@ -236,11 +243,10 @@ fn strangers_have_little_time_and_make_way() {
     assert_eq!(strangers[0].read(&mut [0; 10]).expect("closed"), 0, "the oldest has made way");
     assert!(!heard(&mut strangers[1]).is_empty());
     assert!(world.ask(&mut first, "SHOW SNMP\n").starts_with("+OK"), "who has logged in stays");
-    let left = |world: &World, number: usize| {
-        world.clients.clients[&number].time_left(PATIENCE, Instant::now())
-    };
-    assert!(left(&world, 2) <= TIME_TO_LOG_IN && left(&world, 2) > TIME_TO_LOG_IN / 2);
-    assert!(left(&world, 0) > TIME_TO_LOG_IN, "and has more time");
+    let timeouts = world.clients.timeouts();
+    let left = |number: usize| world.clients.clients[&number].time_left(&timeouts, Instant::now());
+    assert!(left(2) <= timeouts.login && left(2) > timeouts.login / 2);
+    assert!(left(0) > timeouts.login, "and has more time");
 }
 
 /// A client that does not take its long answer holds up other long answers for a short time only, and nothing
@@ -255,7 +261,7 @@ fn long_answers_are_written_some_at_a_time_and_short_ones_at_once() {
     assert_eq!(world.clients.take_demands().len(), 1);
     let begun = world.ask(&mut second, "SHOW QUEUE THREADS\n");
     assert_eq!(begun, "+OK until LF.LF\n", "the text itself is in line");
-    assert_eq!(world.clients.patience(), PATIENCE_IN_DEMAND);
+    assert_eq!(world.clients.timeouts().stalled_client, Duration::from_secs(10));
     assert!(!world.clients.have_room(), "no client can go on, and none is tried over and over");
     let mut third = world.log_in("sekret");
     let answer = world.ask(&mut third, "SHOW SNMP\n");
@@ -334,7 +340,7 @@ fn failed_logins_are_slowed_down_and_counted() {
     assert!((4..20).contains(&answered), "{answered}");
     assert!(world.clients.clients.values().any(|client| client.log_in_at().is_some()));
     assert!(!world.clients.have_room(), "no client is tried over and over");
-    assert!(world.clients.until_timeout().expect("there are clients") < TIME_TO_LOG_IN);
+    assert!(world.clients.until_timeout().expect("there are clients") < Timeouts::default().login);
     assert!(world.clients.tally.refused_logins >= answered);
     // The turn of those that wait has come.
     for client in world.clients.clients.values_mut() {

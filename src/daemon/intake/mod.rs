@@ -3,6 +3,7 @@
 
 mod outside;
 
+use super::timeouts::Timeouts;
 use crate::mailq::v2::elsewhere::{Elsewhere, Waiting, Whereabouts};
 use crate::scheduler::learned::Resting;
 use crate::scheduler::{Capacity, Rested, RestedVertex, Scheduler, Wanted};
@@ -10,23 +11,11 @@ use crate::spool::SpoolName;
 use crate::time::{ClockStep, Timestamp};
 use outside::Outside;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Duration;
 
-/// A file with a recipient that a living process holds is looked at again after this time.
-const LOCKED_WAIT: Duration = Duration::from_secs(32);
-/// A file that could not be read is looked at again after this time.
-const FAILED_WAIT: Duration = Duration::from_secs(60);
-/// A file that cannot be used and could not be moved aside is read again after this time: its number may
-/// have become that of another one.
-const REFUSED_WAIT: Duration = Duration::from_secs(600);
-/// The regular time between scans, as in the original.
-const SCAN_INTERVAL: Duration = Duration::from_secs(10);
-/// So many files being read add one second to it, up to ten.
-const FILES_PER_SECOND: usize = 32;
+/// Number of files being read that makes the time between scans a tenth longer, up to twice as long.
+const FILES_PER_TENTH: usize = 32;
 /// Of so many names that were passed over the log tells.
 const MOST_PASSED_OVER: usize = 1000;
-/// So the time between scans is never longer than this.
-const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(20);
 /// A scan that met a limit goes on when no more files than this are being read.
 const GO_ON_BELOW: usize = 1000;
 
@@ -71,6 +60,7 @@ impl Room {
 
 /// Control files between being found and being loaded.
 pub struct Intake {
+    timeouts: Timeouts,
     /// Files that were handed to the reader, with how many recipients they may bring at the most.
     reading: HashMap<u64, u32>,
     /// The sum of these.
@@ -103,8 +93,9 @@ pub struct Intake {
 
 impl Intake {
     /// Nothing found yet; the first scan is due at once.
-    pub fn new() -> Intake {
+    pub fn new(timeouts: Timeouts) -> Intake {
         Intake {
+            timeouts,
             reading: HashMap::new(),
             under_way: 0,
             held: BTreeMap::new(),
@@ -228,7 +219,7 @@ impl Intake {
     /// that is new.
     pub fn locked(&mut self, now: Timestamp, name: SpoolName) -> bool {
         let is_new = self.locked.insert(name.number());
-        self.hold(now + LOCKED_WAIT, name);
+        self.hold(now + self.timeouts.locked_file, name);
         is_new
     }
 
@@ -251,14 +242,14 @@ impl Intake {
 
     /// A file could not be read: it is to be looked at again later.
     pub fn failed(&mut self, now: Timestamp, name: SpoolName) {
-        self.hold(now + FAILED_WAIT, name);
+        self.hold(now + self.timeouts.unreadable_file, name);
     }
 
     /// There is no message of a file, nor any other: it is to be looked at again later. Tells whether
     /// somebody must hear of it; not for each of a million files.
     pub fn without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
-        self.hold(now + FAILED_WAIT, name);
-        let must_be_told = now >= self.told_of_queue + FAILED_WAIT;
+        self.hold(now + self.timeouts.unreadable_file, name);
+        let must_be_told = now >= self.told_of_queue + self.timeouts.unreadable_file;
         if must_be_told {
             self.told_of_queue = now;
         }
@@ -279,7 +270,7 @@ impl Intake {
     /// A file cannot be used, and could not be moved out of the way: it is not read again
     /// for a while.
     pub fn refuse(&mut self, now: Timestamp, number: u64) {
-        self.refused.insert(number, now + REFUSED_WAIT);
+        self.refused.insert(number, now + self.timeouts.refused_file);
     }
 
     /// A message has left the spool. If a file of its number was found meanwhile, that is to be read; it is
@@ -291,10 +282,11 @@ impl Intake {
 
     /// A file that was held and is to be looked at now.
     pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
+        let longest = self.timeouts.unreadable_file.max(self.timeouts.locked_file);
         loop {
             let (time, number) = *self.held.first_key_value()?.0;
             // Nothing is held for longer than that, but by a clock that has been set back since.
-            if now < time && time <= now + FAILED_WAIT.max(LOCKED_WAIT) {
+            if now < time && time <= now + longest {
                 return None;
             }
             self.held_numbers.remove(&number);
@@ -319,14 +311,16 @@ impl Intake {
     pub fn begin_scan(&mut self, now: Timestamp) -> bool {
         let may_go_on = self.is_truncated && self.reading.len() < GO_ON_BELOW;
         // No scan is planned for later than that, but by a clock that has been set back since.
-        let is_planned = now < self.next_scan && self.next_scan <= now + LONGEST_SCAN_INTERVAL;
+        let is_planned =
+            now < self.next_scan && self.next_scan <= now + 2 * self.timeouts.scan_interval;
         if self.is_scanning || (is_planned && !may_go_on) {
             return false;
         }
         self.is_scanning = true;
         self.is_truncated = false;
         // None waits for longer than that, but by a clock that has been set back since.
-        self.refused.retain(|_, until| now < *until && *until <= now + REFUSED_WAIT);
+        let longest = self.timeouts.refused_file;
+        self.refused.retain(|_, until| now < *until && *until <= now + longest);
         true
     }
 
@@ -342,10 +336,10 @@ impl Intake {
         self.is_scanning = false;
         self.is_truncated = truncated;
         self.scans += 1;
-        let longer = (self.reading.len() / FILES_PER_SECOND).min(10) as u64;
+        let tenths = (self.reading.len() / FILES_PER_TENTH).min(10) as u32;
         self.next_scan = match std::mem::take(&mut self.is_asked_again) {
             true => now,
-            false => now + SCAN_INTERVAL + Duration::from_secs(longer),
+            false => now + self.timeouts.scan_interval * (10 + tenths) / 10,
         };
     }
 
@@ -397,6 +391,7 @@ impl Elsewhere for Intake {
 mod tests {
     use super::*;
     use crate::spool::HashFolder;
+    use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
 
@@ -409,7 +404,7 @@ mod tests {
     }
 
     fn intake() -> Intake {
-        Intake::new()
+        Intake::new(Timeouts::default())
     }
 
     #[test]
@@ -469,7 +464,7 @@ mod tests {
         assert!(intake.without_queue(NOW, name(1)));
         assert!(!intake.without_queue(NOW, name(2)));
         assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
-        let later = NOW + FAILED_WAIT;
+        let later = NOW + Duration::from_secs(60);
         assert_eq!(intake.next_held(later), Some(name(1)));
         assert_eq!(intake.next_held(later), Some(name(2)));
         assert!(intake.without_queue(later, name(2)));
@@ -586,7 +581,7 @@ mod tests {
         let mut intake = intake();
         intake.set_limit(Some(1));
         intake.locked(NOW, name(1));
-        let later = NOW + LOCKED_WAIT;
+        let later = NOW + Duration::from_secs(32);
         assert_eq!(intake.next_held(later), None);
         assert_eq!(intake.next_outside(later, &room(1)), None);
         assert_eq!(intake.next_outside(later, &room(0)), Some((name(1), None)));

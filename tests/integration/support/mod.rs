@@ -23,7 +23,7 @@ pub use dialogue::Client;
 pub use events::Event;
 pub use mailq::Dump;
 pub use site::{Site, control_file};
-pub use wait::{DEADLINE, hold_for, holds_in_time, until, until_some, until_within};
+pub use wait::{DEADLINE, hold_for, holds_in_time, timeout, until, until_some, until_within};
 
 use std::fs;
 use std::io::Write;

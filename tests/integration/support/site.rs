@@ -10,6 +10,7 @@
 //! events               what the agent count.py writes down
 //! ```
 
+use super::wait::timeouts_scale;
 use super::{Daemon, SCHEDULER, SUBMIT, allow, events, processes, until};
 use std::cell::Cell;
 use std::fs;
@@ -141,10 +142,12 @@ impl Site {
         Daemon::new(self, command.spawn().expect("the scheduler starts"))
     }
 
-    /// The scheduler with our ZENV file and configuration.
+    /// The scheduler with our ZENV file and configuration, and with timeouts that are shortened for tests.
+    /// A test that must not meet them adds `--timeouts-scale=1`.
     pub fn scheduler(&self) -> Command {
         let mut command = Command::new(SCHEDULER);
         command.arg("-Z").arg(self.path("zmailer.conf")).arg("-f").arg(self.path("scheduler.cf"));
+        command.arg(format!("--timeouts-scale={}", timeouts_scale()));
         command.env_remove("TZ");
         command
     }

@@ -1,6 +1,25 @@
 //! Waiting for something to happen, with a deadline.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// Factor for the timeouts of the schedulers that are tested. The environment variable
+/// `ZSCHED_TIMEOUTS_SCALE` overrides it.
+const TIMEOUTS_SCALE: f64 = 0.1;
+
+/// Factor for the timeouts of the schedulers that are tested: the value of `--timeouts-scale`.
+pub fn timeouts_scale() -> f64 {
+    static SCALE: OnceLock<f64> = OnceLock::new();
+    *SCALE.get_or_init(|| match std::env::var("ZSCHED_TIMEOUTS_SCALE") {
+        Ok(text) => text.parse().expect("ZSCHED_TIMEOUTS_SCALE is a number"),
+        Err(_) => TIMEOUTS_SCALE,
+    })
+}
+
+/// The timeout of a tested scheduler that is so many seconds in normal operation.
+pub fn timeout(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).mul_f64(timeouts_scale())
+}
 
 /// How long anything may take before a test gives up. Four may share a slow machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);

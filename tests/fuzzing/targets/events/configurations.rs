@@ -67,5 +67,6 @@ pub fn settings(draw: &mut Draw<'_>) -> Settings {
         // There are hardly more threads.
         reload_step: 2,
         seed: u64::from(draw.byte()),
+        ..Settings::default()
     }
 }

@@ -1,0 +1,115 @@
+//! Times after which the shell gives up waiting, or tries again.
+//!
+//! They are in one place so that tests can shorten all of them together: `--timeouts-scale 0.1` makes each a
+//! tenth. Intervals of the configuration are not scaled.
+
+use std::time::Duration;
+
+/// Times after which the shell gives up waiting, or tries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// A client that takes nothing of its answer loses its connection.
+    pub stalled_client: Duration,
+    /// The same while other clients wait in line.
+    pub stalled_client_in_demand: Duration,
+    /// A client does not close its end after its last answer.
+    pub client_close: Duration,
+    /// A client has connected and not logged in.
+    pub login: Duration,
+    /// A client has logged in and sends no request.
+    pub request: Duration,
+    /// Maximum time for a whole dump or answer.
+    pub answer: Duration,
+    /// Maximum time for a session.
+    pub session: Duration,
+    /// An agent has closed its socket and does not exit.
+    pub agent_exit: Duration,
+    /// Programs that a dead agent has started hold its socket open.
+    pub agent_children: Duration,
+    /// Time between regular scans, as in the original. A busy reader makes it up to twice as long.
+    pub scan_interval: Duration,
+    /// Wait before a second look at a file that a living process has locked.
+    pub locked_file: Duration,
+    /// Wait before a second attempt at a file that could not be read.
+    pub unreadable_file: Duration,
+    /// Wait before a second attempt at a file that cannot be used and could not be moved aside.
+    pub refused_file: Duration,
+    /// Wait after a write to the spool has failed.
+    pub failed_write: Duration,
+    /// Wait before a socket or a log that could not be opened is tried again.
+    pub failed_open: Duration,
+    /// Minimum time between two writes of the file of what was learned.
+    pub learned_interval: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts::new(Scale::default())
+    }
+}
+
+impl Timeouts {
+    /// The times of normal operation, in seconds, each multiplied by `scale`.
+    pub fn new(Scale(scale): Scale) -> Timeouts {
+        let seconds = |seconds: f64| Duration::from_secs_f64(seconds * scale);
+        Timeouts {
+            stalled_client: seconds(60.0),
+            stalled_client_in_demand: seconds(10.0),
+            client_close: seconds(5.0),
+            login: seconds(90.0),
+            request: seconds(300.0),
+            answer: seconds(600.0),
+            session: seconds(3600.0),
+            agent_exit: seconds(10.0),
+            agent_children: seconds(60.0),
+            scan_interval: seconds(10.0),
+            locked_file: seconds(32.0),
+            unreadable_file: seconds(60.0),
+            refused_file: seconds(600.0),
+            failed_write: seconds(30.0),
+            failed_open: seconds(5.0),
+            learned_interval: seconds(30.0),
+        }
+    }
+}
+
+/// Factor for all timeouts, from 0.001 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale(f64);
+
+impl Default for Scale {
+    fn default() -> Scale {
+        Scale(1.0)
+    }
+}
+
+impl std::str::FromStr for Scale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Scale, String> {
+        match text.parse() {
+            Ok(factor) if (0.001..=1.0).contains(&factor) => Ok(Scale(factor)),
+            _ => Err("it is a number from 0.001 to 1".to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scale_applies_to_timeouts() {
+        let timeouts = Timeouts::new("0.5".parse().expect("a scale"));
+        assert_eq!(timeouts.login, Duration::from_secs(45));
+        assert_eq!(timeouts.locked_file, Duration::from_secs(16));
+        assert_eq!(Timeouts::default().locked_file, Duration::from_secs(32));
+    }
+
+    #[test]
+    fn scale_out_of_range_is_refused() {
+        for text in ["", "0", "-1", "1.01", "inf", "NaN", "x"] {
+            assert!(text.parse::<Scale>().is_err(), "{text:?}");
+        }
+    }
+}
