@@ -93,6 +93,9 @@ pub struct Clause {
     pub age_order: bool,
     /// Start nothing until somebody asks for the host. `queueonly`, default off.
     pub queue_only: bool,
+    /// With [`queue_only`](Clause::queue_only): attempts are made as well, at the times of `interval` and
+    /// `retries`, since the clause with `queueonly` or a later one names either.
+    pub has_attempts: bool,
     /// A new message starts no further agent for a thread that has one. `wakeuprestartonly`, default
     /// off.
     pub wakeup_restart_only: bool,
@@ -153,6 +156,11 @@ pub struct Clause {
 }
 
 impl Clause {
+    /// Whether mail is tried only when somebody asks for its host.
+    pub fn waits_for_request(&self) -> bool {
+        self.queue_only && !self.has_attempts
+    }
+
     /// Where a keyword is set for this clause; where none names it, where the clause begins.
     pub fn place_of(&self, keyword: &str) -> Place {
         let line = self.lines.get(keyword).copied().unwrap_or(self.place.line);
@@ -212,6 +220,7 @@ impl Draft {
             overfeed: 150,
             age_order: false,
             queue_only: false,
+            has_attempts: false,
             wakeup_restart_only: false,
             command: None,
             user: identity.user,

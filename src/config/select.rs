@@ -31,6 +31,11 @@ pub(super) struct WrittenClause {
 }
 
 impl WrittenClause {
+    /// Whether it has a setting of one of these names.
+    fn names(&self, names: &[&str]) -> bool {
+        self.settings.iter().any(|setting| names.contains(&setting.keyword.name))
+    }
+
     /// Whether matching ends here.
     pub fn has_command(&self) -> bool {
         self.settings.iter().any(|setting| matches!(setting.value, Value::Command(_)))
@@ -122,8 +127,16 @@ impl Config {
             draft.clause.channel_pattern.clone_from(&deciding.pattern.channel.text);
             draft.clause.host_pattern.clone_from(&deciding.pattern.host.text);
         }
-        for setting in chain.iter().flat_map(|clause| clause.settings.iter()) {
-            setting.apply(&mut draft);
+        for clause in chain {
+            clause.settings.iter().for_each(|setting| setting.apply(&mut draft));
+            // Defaults for all mail, as most files have, are not meant for mail that waits for requests.
+            draft.clause.has_attempts = match clause.names(&["queueonly"]) {
+                true => clause.names(&["interval", "retries"]),
+                false => {
+                    let names_times = clause.names(&["interval", "retries"]);
+                    draft.clause.has_attempts || (draft.clause.queue_only && names_times)
+                }
+            };
         }
         draft.finish()
     }

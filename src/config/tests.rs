@@ -92,6 +92,22 @@ c
 "#;
 
 #[test]
+fn queueonly_has_attempts_where_it_or_a_later_clause_names_their_times() {
+    for (text, expected) in [
+        ("*/*\tqueueonly command=x\n", false),
+        ("*/*\tqueueonly interval=1h retries=24 command=x\n", true),
+        ("*/*\tretries=24 queueonly command=x\n", true),
+        ("*/*\tinterval=1h retries=24\nc/*\tqueueonly command=x\n", false),
+        ("c/*\tqueueonly\n*/*\tinterval=1h command=x\n", true),
+        ("c/*\tqueueonly interval=1h\nc/h\tqueueonly command=x\n", false),
+        ("*/*\tinterval=1h retries=24 command=x\n", false),
+    ] {
+        let clause = config(text).select(b"c", b"h").expect("a clause matches");
+        assert_eq!(clause.has_attempts, expected, "{text}");
+    }
+}
+
+#[test]
 fn clauses_are_selected_as_recorded() {
     let config = config(SELECTION);
     // As the original has it, but for odd.test: there */odd.test never matches, here it does, as the
@@ -202,6 +218,7 @@ fn defaults_are_those_of_the_manual_page() {
             overfeed: 150,
             age_order: false,
             queue_only: false,
+            has_attempts: false,
             wakeup_restart_only: false,
             command: None,
             user: Some(

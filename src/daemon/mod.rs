@@ -252,10 +252,10 @@ impl Daemon {
         if !names.is_empty() {
             self.files.read(names);
         }
-        let is_crowded = self.intake.is_crowded(now, &self.room());
+        let crowd = self.intake.crowd(now, &self.room());
         let reading = u32::try_from(self.intake.under_way()).unwrap_or(u32::MAX);
-        if (is_crowded, reading) != self.core.outside() {
-            self.core.handle(now, Event::Outside { is_crowded, reading });
+        if (crowd, reading) != self.core.outside() {
+            self.core.handle(now, Event::Outside { crowd, reading });
         }
     }
 

@@ -5,7 +5,7 @@ use crate::printable;
 use crate::scheduler::entries::VertexId;
 use crate::scheduler::standing::{Author, Hold, Scope};
 use crate::scheduler::why::{Limit, Origin, Wait, Why};
-use crate::scheduler::{Block, RING_TURN, Refusal, Scheduler};
+use crate::scheduler::{Block, RING_TURN, Refusal, Scheduler, StartFailure};
 use crate::spool::SpoolId;
 use crate::time::{ShortDuration, Timestamp};
 use std::vec;
@@ -167,6 +167,17 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
                 clock(*at, now)
             )
         }
+        Why::Suspended { failure, line } => {
+            let StartFailure { until, count, reason } = &**failure;
+            let next = match *until > now {
+                true => format!("the next is started at {}", clock(*until, now)),
+                false => "one is being started".to_string(),
+            };
+            let times = if *count == 1 { "once".to_string() } else { format!("{count} times") };
+            format!(
+                "{waits} for an agent: those of its ring failed {times}, the last {reason} (command, {line}); {next}"
+            )
+        }
         Why::Request { line } => {
             format!(
                 "{waits} for somebody to ask for the host's mail, as with ETRN (queueonly, {line})"
@@ -265,6 +276,10 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
         }
         Refusal::Kept => format!("its mail is kept back (mail-priority=z, {line})"),
         Refusal::Reloading => "a new configuration is still being applied".to_string(),
+        Refusal::Suspended => format!("its agents cannot be started (command, {line})"),
+        Refusal::Unproven => {
+            format!("{used} of its ring were started, and none has asked for work yet")
+        }
         Refusal::NoCommand => format!("no clause says how to start one (command, {line})"),
     }
 }

@@ -119,6 +119,9 @@ impl Scheduler {
             self.drop_thread_if_unused(thread);
         }
         self.count_out(now, agent, &agent_ref);
+        if is_newborn(&agent_ref) {
+            self.has_not_started(now, &agent_ref, end, is_to_blame(&agent_ref));
+        }
         self.serve_starved(now);
         self.serve_later(agent_ref.ring);
         self.drop_ring_if_unused(agent_ref.ring);

@@ -95,6 +95,7 @@ impl Scheduler {
                 self.unserved.retain(|other| *other != ring);
             }
             self.unstarve(ring);
+            self.end_suspension(ring);
             self.batches.ring_goes(ring);
             self.rings.remove(ring);
         }

@@ -123,8 +123,8 @@ pub enum Event<'a> {
     },
     /// What is going on outside has changed.
     Outside {
-        /// Control files wait until there is room for them in memory (`PARAMmessage-active-limit`).
-        is_crowded: bool,
+        /// Control files that wait until there is room for them in memory (`PARAMmessage-active-limit`).
+        crowd: Crowd,
         /// Recipients that may come with the control files that are being read.
         reading: u32,
     },
@@ -135,6 +135,18 @@ pub enum Event<'a> {
         /// What was found.
         outcome: Reread,
     },
+}
+
+/// Control files that wait for room in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Crowd {
+    /// None do.
+    #[default]
+    None,
+    /// Only those of messages that have rested, and are to be tried again.
+    Rested,
+    /// Those of new messages, and perhaps others.
+    New,
 }
 
 /// What reading a control file again brought.

@@ -48,8 +48,10 @@ impl Scheduler {
         };
         agent_ref.progress_at = now;
         agent_ref.deferrals = 0;
-        if let Owed::Job(vertex) = answered {
-            self.job_over(now, agent, vertex);
+        match answered {
+            Owed::Start => self.has_started_well(agent),
+            Owed::Job(vertex) => self.job_over(now, agent, vertex),
+            Owed::Idle => {}
         }
         if let Some(agent) = self.agents.get_mut(&agent) {
             agent.hungry_at = now;

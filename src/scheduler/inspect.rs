@@ -161,6 +161,8 @@ impl Refusal {
             Refusal::Loading => "what was there at the start is still being loaded (-S)",
             Refusal::Ending => "the scheduler is about to end",
             Refusal::NotSelected => "-p selects another destination",
+            Refusal::Suspended => "the ring's agents cannot be started",
+            Refusal::Unproven => "no agent of the ring has asked for work yet",
             Refusal::NoCommand => "the clause has no command",
             Refusal::Reloading => "a new configuration is still being applied",
         }

@@ -1,7 +1,7 @@
 //! What must hold between any two events. Checked in tests, and by whoever drives the core.
 
 use super::Scheduler;
-use super::agent::{AgentId, State};
+use super::agent::{Agent, AgentId, Owed, State};
 use super::message::MessageId;
 use super::ring::Refusal;
 use super::share::Population;
@@ -96,7 +96,7 @@ impl Scheduler {
         assert!(!is_old || self.swept.is_some(), "{} is in a retired ring", thread.destination);
         assert!(!is_old || thread.agents.is_empty(), "{} got an agent", thread.destination);
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
-        let wakes = thread.retry.wakeup.is_some() || ring.clause.queue_only;
+        let wakes = thread.retry.wakeup.is_some() || ring.clause.waits_for_request();
         assert!(thread.waiting.is_empty() || wakes, "{} waits for nothing", thread.destination);
         let timer = match (thread.retry.wakeup, thread.expiry_check) {
             (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
@@ -138,6 +138,9 @@ impl Scheduler {
             self.check_jobs(id);
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");
+            let is_newborn = |agent: &&Agent| agent.owed.front() == Some(&Owed::Start);
+            let of_ring = self.agents.values().filter(|agent| agent.ring == id);
+            assert_eq!(ring.starts.newborn, of_ring.filter(is_newborn).count(), "newborn agents");
             for thread in ring.ready.iter(self.threads.pool()) {
                 assert_eq!(self.threads[thread].ring, id);
                 assert!(self.threads[thread].is_ready);

@@ -19,6 +19,7 @@
 //! | [`arrive`] | what becomes of a control file that was read |
 //! | [`assign`] | which thread and ring recipients belong to |
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
+//! | [`probe`] | when agents that cannot be started are tried again |
 //! | [`starved`], [`share`] | which ring gets the next agent where limits leave too few, and from which ring |
 //! | [`feed`] | what an agent that is hungry gets next |
 //! | [`jobs`], [`work`] | the same, where work is chosen by message and not by thread |
@@ -69,6 +70,7 @@ mod message;
 pub mod order;
 mod outcome;
 mod pool;
+mod probe;
 pub mod rank;
 pub mod records;
 mod reload;
@@ -104,9 +106,10 @@ pub use agent::AgentId;
 pub use batch::Capacity;
 pub use checkpoint::{Checkpoint, Kept};
 pub use destination::Destination;
-pub use event::{AgentEnd, Event, Reread};
+pub use event::{AgentEnd, Crowd, Event, Reread};
 pub use inspect::{Inspected, Rest};
 pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
+pub use probe::StartFailure;
 pub use rested::{Rested, RestedVertex, Wanted};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
@@ -274,9 +277,9 @@ impl Scheduler {
             Event::Tick => self.tick(now),
             Event::Watched(is_watched) => self.is_watched = is_watched,
             Event::Recalled { number, rested, wanted } => self.recalled(number, rested, wanted),
-            Event::Outside { is_crowded, reading } => {
+            Event::Outside { crowd, reading } => {
                 self.reserve(reading);
-                self.crowded(now, is_crowded);
+                self.crowded(now, crowd);
             }
             Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }
@@ -349,6 +352,7 @@ impl Scheduler {
                 Timer::Agent(agent) => self.agent_timer(now, agent),
                 Timer::Memory => self.memory_timer(now),
                 Timer::ForkRate => self.fork_rate_timer(now),
+                Timer::Ring(ring) => self.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),

@@ -76,6 +76,9 @@ impl Scheduler {
     fn hand_down(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
         self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
         self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
+        // A new configuration ends a suspension.
+        self.end_suspension(old);
+        self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
         for agent in agents {
             self.agents.get_mut(agent).expect("it was there above").ring = new;
             // Its time may be shorter now.
@@ -144,7 +147,7 @@ impl Scheduler {
         if expires_otherwise(&self.rings[old].clause, clause) {
             self.threads[thread].expiry_check = Some(now);
         }
-        if clause.queue_only {
+        if clause.waits_for_request() {
             self.threads[thread].retry.wakeup = None;
             self.threads[thread].retry.block = None;
         }

@@ -22,7 +22,7 @@ impl Scheduler {
     pub(super) fn plan_retry(&mut self, now: Timestamp, thread: ThreadId) {
         let thread_ref = &mut self.threads[thread];
         let clause = &self.rings[thread_ref.ring].clause;
-        if thread_ref.retry.wakeup.is_some() || clause.queue_only {
+        if thread_ref.retry.wakeup.is_some() || clause.waits_for_request() {
             return;
         }
         advance(&mut thread_ref.retry, now, clause, &mut self.random);
@@ -45,7 +45,7 @@ impl Scheduler {
             self.put(vertex, Place::Waiting);
         }
         let thread_ref = &mut self.threads[thread];
-        if self.rings[thread_ref.ring].clause.queue_only {
+        if self.rings[thread_ref.ring].clause.waits_for_request() {
             return self.update_readiness(thread);
         }
         thread_ref.retry.block = Some(block);

@@ -5,6 +5,7 @@ use super::agent::AgentId;
 use super::jobs::{Jobs, Rules};
 use super::list::List;
 use super::pool::{Id, Pool};
+use super::probe::Starts;
 use super::starved::{PlaceInLine, Scarcity};
 use super::thread::{InReady, ThreadId};
 use crate::config::Clause;
@@ -37,6 +38,8 @@ pub struct Ring {
     pub idle: Vec<AgentId>,
     /// Its agents, idle ones included.
     pub agents: usize,
+    /// What is known of starting its agents.
+    pub starts: Starts,
     /// Recipients in its threads.
     pub recipients: u64,
     /// Why the first of its ready threads has no agent.
@@ -79,6 +82,10 @@ pub enum Refusal {
     Ending,
     /// `-p`: another thread was selected.
     NotSelected,
+    /// Its agents could not be started, and the next attempt is later or under way.
+    Suspended,
+    /// None of its agents has asked for work yet, and enough of them are being started.
+    Unproven,
     /// The clause has no command.
     NoCommand,
     /// `mail-priority=z`.
@@ -100,6 +107,8 @@ impl Refusal {
             Refusal::Loading => "loading",
             Refusal::Ending => "ending",
             Refusal::NotSelected => "not-selected",
+            Refusal::Suspended => "suspended",
+            Refusal::Unproven => "unproven",
             Refusal::NoCommand => "no-command",
             Refusal::Kept => "kept",
             Refusal::Reloading => "reloading",
@@ -119,6 +128,7 @@ impl Ring {
             ready: List::new(),
             idle: Vec::new(),
             agents: 0,
+            starts: Starts::default(),
             recipients: 0,
             refusal: None,
             complained: false,

@@ -189,6 +189,7 @@ impl Scheduler {
         self.agents.insert(agent, Agent::new(ring, thread, now));
         self.gets_agent(ring);
         self.census.add(&mut self.rings[ring]);
+        self.rings[ring].starts.newborn += 1;
         let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         let host = self.threads[thread].destination.host().into();
@@ -242,6 +243,8 @@ impl Scheduler {
             Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
+        } else if let Some(refusal) = self.rings[ring].starts.refusal(now) {
+            Err(refusal)
         } else if self.agents.len() >= limit(clause.max_agents).min(self.settings.max_agents) {
             Err(Refusal::MaxAgents)
         } else if of_channel >= limit(clause.max_channel) {
@@ -266,6 +269,8 @@ impl Scheduler {
             // Somebody must change the configuration or the mode first.
             Refusal::NoCommand => self.complain_of_command(ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
+            // A timer, or an agent that is being started.
+            Refusal::Suspended | Refusal::Unproven => {}
             // Retired rings do not get as far as this.
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {

@@ -176,6 +176,7 @@ impl Scheduler {
     /// The clock was set: places are times.
     pub(super) fn shift_starved(&mut self, step: ClockStep) {
         for ring in self.rings.iter_mut() {
+            ring.starts.shift(step);
             ring.starved_since = ring.starved_since.map(|since| since + step);
             ring.place_in_line.turn = ring.place_in_line.turn + step;
         }

@@ -3,6 +3,7 @@
 use super::action::NoteTicket;
 use super::agent::AgentId;
 use super::message::MessageId;
+use super::ring::RingId;
 use super::thread::ThreadId;
 use super::window::WindowId;
 use crate::time::{ClockStep, Timestamp};
@@ -18,6 +19,8 @@ pub enum Timer {
     Agent(AgentId),
     /// Rings that wait for the next second in which agents may be started.
     ForkRate,
+    /// A ring whose agents could not be started: one is tried again.
+    Ring(RingId),
     /// A note that could not be written.
     Note(NoteTicket),
     /// What the former scheduler has left is not needed any more.

@@ -346,6 +346,8 @@ impl Refusal {
             // The original means to show it, but an earlier test hides it.
             Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),
             Refusal::Reloading | Refusal::Kept => (None, None),
+            Refusal::Suspended => (Some("AgentsCannotStart"), None),
+            Refusal::Unproven => (Some("AgentsStarting"), None),
             Refusal::NotSelected => (Some("procsel-mismatch"), None),
             Refusal::NoCommand => (Some("ConfBUG:NoCmdDefined!"), None),
         };

@@ -7,6 +7,7 @@ use super::Scheduler;
 use super::agent::{AgentId, State};
 use super::destination::Destination;
 use super::list::List;
+use super::probe::StartFailure;
 use super::rank::Rank;
 use super::ring::{Refusal, Ring};
 use super::standing::{Hold, LimitName, Scope, SetLimit};
@@ -72,6 +73,13 @@ pub enum Why {
         origin: Origin,
         /// Number of rings that come first, if its ring has no agent and gets the place of another's.
         before: Option<usize>,
+    },
+    /// An agent of its ring, of which none can be started.
+    Suspended {
+        /// Why not, and when the next attempt is.
+        failure: Box<StartFailure>,
+        /// Where the command is set.
+        line: Line,
     },
     /// An operator, who holds the thread or the message.
     Held {
@@ -152,6 +160,7 @@ impl Why {
             Why::Retry { .. } => "retry",
             Why::Request { .. } => "request",
             Why::Refused { .. } => "refused",
+            Why::Suspended { .. } => "suspended",
             Why::Held { .. } => "held",
             Why::Window { .. } => "window",
             Why::Pace { .. } => "pace",
@@ -168,6 +177,7 @@ impl Why {
             },
             Why::Retry { line, .. }
             | Why::Request { line }
+            | Why::Suspended { line, .. }
             | Why::Window { line, .. }
             | Why::Pace { line, .. } => Some(line),
             Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Held { .. } | Why::Turn => None,
@@ -326,9 +336,13 @@ impl Scheduler {
             let origin = self.origin_of_thread_limit(thread);
             return Why::InLine { agents: thread.agents.len(), most, origin, before };
         }
-        match ring.refusal {
-            Some(refusal) => self.refused(ring, refusal),
-            None => Why::Turn,
+        match (ring.refusal, &ring.starts.failure) {
+            (Some(Refusal::Suspended), Some(failure)) => {
+                let line = ring.clause.place_of("command");
+                Why::Suspended { failure: failure.clone(), line }
+            }
+            (Some(refusal), _) => self.refused(ring, refusal),
+            (None, _) => Why::Turn,
         }
     }
 
@@ -381,6 +395,10 @@ impl Scheduler {
                 let most = self.settings.fork_rate.max(1) as usize;
                 let rate = Limit { most, used: most, is_of_process: false };
                 (Some(rate), of_clause())
+            }
+            Refusal::Unproven => {
+                let used = ring.starts.newborn;
+                (Some(Limit { most: used, used, is_of_process: false }), of_clause())
             }
             _ => (None, of_clause()),
         };

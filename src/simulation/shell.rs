@@ -172,10 +172,10 @@ impl<O: Observer> Simulation<O> {
             self.request(name, How::New(at_most));
         }
         if let Some(shell) = &mut self.shell {
-            let is_crowded = shell.intake.is_crowded(wall, &shell.room());
+            let crowd = shell.intake.crowd(wall, &shell.room());
             let reading = shell.intake.under_way() as u32;
-            if (is_crowded, reading) != shell.core.outside() {
-                self.tell(Event::Outside { is_crowded, reading });
+            if (crowd, reading) != shell.core.outside() {
+                self.tell(Event::Outside { crowd, reading });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! How many agents there may be at a time: counted as the system sees them.
 
-use crate::support::{Daemon, Event, Site, until};
+use crate::support::{Client, Daemon, Event, Site, allow, until};
 
 /// Waits until everything is delivered; looks at the agents all the time.
 #[track_caller]
@@ -145,4 +145,37 @@ fn ring_that_waits_gets_an_agent_while_another_is_busy() {
     assert!(delivered < MESSAGES, "only when the first ring had nothing left");
     let agents = events.of("start").filter(is_of("a")).count();
     assert!(agents <= 4, "{agents} agents for {delivered} messages");
+}
+
+#[test]
+fn ring_whose_program_is_missing_does_not_use_up_the_fork_rate() {
+    let site = Site::new(
+        "bad/*\n\tcommand=\"${SITE}/missing\"\n\
+         good/*\n\tidlemax=1s command=\"${AGENTS}/count.py good\"\n",
+    );
+    for host in 0..100 {
+        site.put_quietly(&[&format!("bad h{host}.test b{host}")]);
+    }
+    put_hosts(&site, "good", 10);
+    site.write("go", "");
+    let mut daemon = site.start_with(&["-R", "5"]);
+    until("others are served", || site.events().count("count") == 10);
+    let failures = site.logged("could not be started: ");
+    assert!((1..=20).contains(&failures), "{failures} failed starts: {}", site.log());
+    let mut client = Client::local(&site, "postoffice/.scheduler.control");
+    until("the reason is shown", || {
+        let why = client.ask("SHOW WHY bad/h99.test");
+        why.contains("those of its ring failed") && why.contains("missing")
+    });
+    assert_eq!(site.logged("are started one at a time until one works"), 1);
+    // As soon as there is a program, all goes on.
+    let program = format!(
+        "#!/bin/sh\nexec {}/tests/data/integration/agents/count.py bad\n",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    site.write("missing", &program);
+    allow(site.path("missing"), 0o755);
+    site.until_empty();
+    assert_eq!(site.events().deliveries().len(), 110);
+    daemon.assert_runs();
 }

@@ -120,6 +120,27 @@ fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
     daemon.assert_runs();
 }
 
+#[test]
+fn new_mail_gets_room_although_much_is_retried_every_second() {
+    let site = Site::new(&format!(
+        "{LIMITS}c/*\n\tmaxring=2 command=\"${{AGENTS}}/count.py c 0.02\"\n\
+         d/*\n\tcommand=\"${{AGENTS}}/count.py d\"\n"
+    ));
+    for number in 0..30 {
+        site.put_quietly(&[&format!("c slow{}.test deferred!{number}", number % 3)]);
+    }
+    let mut daemon = site.start();
+    until("retries are under way", || site.events().count("take") >= 30);
+    for number in 0..5 {
+        let before = site.events().count("take");
+        site.put(&[&format!("d idle.test u{number}")]);
+        until("new mail is delivered", || site.events().count("count") > number);
+        let retries = site.events().count("take") - before;
+        assert!(retries < 1000, "{retries} retries came first");
+    }
+    daemon.assert_runs();
+}
+
 /// Most of the message is on disk only, some with an agent, when it is deleted; then the scheduler is killed.
 #[test]
 fn a_large_message_that_was_deleted_stays_so_after_a_kill() {

@@ -125,6 +125,22 @@ fn queueonly_waits_for_a_request() {
     site.events().assert_once_each(["1".to_string()]);
 }
 
+#[test]
+fn queueonly_with_an_interval_is_tried_without_a_request() {
+    let site = Site::new(
+        "c/*\n\tqueueonly interval=2s retries=1 command=\"${AGENTS}/count.py c\"\n\
+         d/*\n\tqueueonly command=\"${AGENTS}/count.py d\"\n",
+    );
+    let daemon = site.start();
+    site.put(&["c a.test deferred!1", "d a.test 2"]);
+    until("it is tried", || site.events().count("take") == 1);
+    until("it is tried again", || site.events().count("take") == 2);
+    site.write("open", "");
+    until("it is delivered", || site.events().count("count") == 1);
+    daemon.scan();
+    site.events().assert_once_each(["deferred!1".to_string()]);
+}
+
 /// What is too old fails: it is noted for the sender, marked, and put where somebody sees it, since
 /// there is nobody yet who writes reports.
 #[test]

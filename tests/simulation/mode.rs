@@ -77,6 +77,11 @@ impl Mode {
     /// mode. Tells whether it is.
     pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {
         let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
+        if let Some(Why::Suspended { failure, .. }) = waits.last().map(|wait| &wait.why) {
+            let is_awaited = core.next_wakeup() <= Some(failure.until) || core.has_agents();
+            assert!(is_awaited, "no agent is started any more, after {failure:?}");
+            return true;
+        }
         let why = &waits.last().expect("a thread with mail waits for something").why;
         let refusals = waits.iter().filter_map(|wait| match wait.why {
             Why::Refused { refusal, .. } => Some(refusal),
@@ -93,6 +98,7 @@ impl Mode {
             Refusal::Frozen => self.settings.frozen,
             Refusal::Loading => self.settings.wait_for_initial_scan && !self.is_loaded,
             Refusal::Ending => self.is_draining,
+            Refusal::Unproven => core.has_agents(),
             Refusal::NoCommand => {
                 config.select(channel, host).is_none_or(|clause| clause.command.is_none())
             }

@@ -156,7 +156,10 @@ fn config_text(random: &mut Rng) -> String {
     for pattern in patterns.into_iter().take(random.usize(0..4)) {
         text += &clause(pattern, "", random);
     }
-    text += &clause("later/*", " queueonly", random);
+    text += &match random.bool() {
+        true => clause("later/*", " queueonly", random),
+        false => "later/*\n\tqueueonly command=\"y\"\n".to_string(),
+    };
     text + &clause("*/*", "", random)
 }
 

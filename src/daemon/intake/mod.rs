@@ -6,7 +6,7 @@ mod outside;
 use super::timeouts::Timeouts;
 use crate::mailq::v2::elsewhere::{Elsewhere, Waiting, Whereabouts};
 use crate::scheduler::learned::Resting;
-use crate::scheduler::{Capacity, Rested, RestedVertex, Scheduler, Wanted};
+use crate::scheduler::{Capacity, Crowd, Rested, RestedVertex, Scheduler, Wanted};
 use crate::spool::SpoolName;
 use crate::time::{ClockStep, Timestamp};
 use outside::Outside;
@@ -177,9 +177,14 @@ impl Intake {
         has_place && room.recipients != Some(0)
     }
 
-    /// Whether files wait outside only because there is no room for them.
-    pub fn is_crowded(&self, now: Timestamp, room: &Room) -> bool {
-        !self.has_room(room) && self.outside.has_something(now)
+    /// Whether files wait outside only because there is no room for them, and which.
+    pub fn crowd(&self, now: Timestamp, room: &Room) -> Crowd {
+        match self.has_room(room) {
+            true => Crowd::None,
+            false if self.outside.has_fresh() => Crowd::New,
+            false if self.outside.has_something(now) => Crowd::Rested,
+            false => Crowd::None,
+        }
     }
 
     /// A message has left memory and rests on disk until a certain time; `None` is when it is wanted.
@@ -565,7 +570,7 @@ mod tests {
             all.map(|(name, _)| name.number()).collect::<Vec<u64>>()
         };
         assert_eq!(read(&mut intake, 1), [1, 2]);
-        assert!(intake.is_crowded(NOW, &room(1)));
+        assert_eq!(intake.crowd(NOW, &room(1)), Crowd::New);
         intake.read(1);
         assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
         intake.read(2);
@@ -573,7 +578,7 @@ mod tests {
         assert_eq!(intake.waiting(), Waiting { to_be_read: 2, resting: 0 });
         intake.set_limit(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
-        assert!(!intake.is_crowded(NOW, &room(100)));
+        assert_eq!(intake.crowd(NOW, &room(100)), Crowd::None);
     }
 
     #[test]

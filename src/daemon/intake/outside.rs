@@ -125,6 +125,11 @@ impl Outside {
         !self.fresh.is_empty() || self.has_back(now)
     }
 
+    /// Whether a file that was never read could be read now.
+    pub fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
     fn has_back(&self, now: Timestamp) -> bool {
         let is_due =
             |(until, _): &(u32, u64)| self.time_of(*until).is_some_and(|until| until <= now);

@@ -6,8 +6,8 @@ use crate::recording::digest::Digest;
 use crate::recording::entry::{self, Verdict};
 use crate::scheduler::standing::{Author, Hold, Scope, Standing};
 use crate::scheduler::{
-    AgentEnd, AgentId, Destination, Event, Order, Reread, Rested, RestedVertex, Scheduler, Target,
-    Wanted,
+    AgentEnd, AgentId, Crowd, Destination, Event, Order, Reread, Rested, RestedVertex, Scheduler,
+    Target, Wanted,
 };
 use crate::spool::{Arrival, Group, HashFolder, SpoolId, SpoolName};
 use expect_test::expect;
@@ -100,7 +100,7 @@ fn events() -> Vec<Event<'static>> {
         Event::Tick,
         Event::Watched(true),
         Event::Recalled { number, rested: rested(), wanted: vec![Wanted::of_host(b"a.test")] },
-        Event::Outside { is_crowded: true, reading: 0 },
+        Event::Outside { crowd: Crowd::Rested, reading: 0 },
     ]
 }
 

@@ -13,6 +13,7 @@ pub use rests::{LearnedRest, LearnedText, Resting};
 use super::Scheduler;
 use super::contact::Contact;
 use super::destination::Destination;
+use super::event::Crowd;
 use super::message::MessageId;
 use super::outcome::LONGEST_BLOCK;
 use super::thread::{Block, Retry, ThreadId};
@@ -145,7 +146,8 @@ impl Scheduler {
         }
         let thread_ref = &mut self.threads[thread];
         let clause = &self.rings[thread_ref.ring].clause;
-        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !clause.queue_only);
+        let on_request = clause.waits_for_request();
+        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
         // The clock may have been wrong when it was written, or the clause another one.
         let wakeup = wakeup.map(|wakeup| wakeup.min(now + longest_wait(clause)));
         thread_ref.retry = Retry {
@@ -166,8 +168,8 @@ impl Scheduler {
     /// Forgets what nobody has asked for; not while files wait for room that may be about it.
     pub(super) fn memory_timer(&mut self, now: Timestamp) {
         match self.outside().0 {
-            true => self.begin_to_forget(now),
-            false => self.memory = None,
+            Crowd::New | Crowd::Rested => self.begin_to_forget(now),
+            Crowd::None => self.memory = None,
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! The shell reads no more control files than there is room for. While some wait for that, it says so
 //! ([`Event::Outside`](super::Event::Outside)); then messages all of whose recipients wait for a retry are
-//! unloaded, some with each turn. They are read again when the first of them is due or expires, or when
+//! unloaded, some with each turn. While new messages wait, messages that were tried before and wait for an agent are
+//! unloaded as well: else the retries of a few could fill the memory for ever. They are read again when the first of them is due or expires, or when
 //! somebody asks for a host. Until then the shell keeps what was learned of them, and the core the retry
 //! times of the threads that they go to.
 
@@ -16,6 +17,7 @@ pub(super) use recall::{Recall, Recalled};
 use super::Scheduler;
 use super::action::Action;
 use super::destination::Destination;
+use super::event::Crowd;
 use super::learned::{LearnedText, text_of};
 use super::message::{Message, MessageId};
 use super::rested::{Rested, RestedVertex, TextNumber, Wanted};
@@ -39,8 +41,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What is known of messages that rest.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Rests {
-    /// Control files wait for room.
-    is_crowded: bool,
+    /// Control files that wait for room.
+    crowd: Crowd,
     /// Where to go on looking for messages that can be unloaded.
     cursor: usize,
     /// Something was unloaded since the whole queue was looked at last.
@@ -88,14 +90,14 @@ impl Scheduler {
 
     /// Whether control files wait for room, and how many recipients may come with those that are being read,
     /// as it was told last.
-    pub fn outside(&self) -> (bool, u32) {
-        (self.rests.is_crowded, self.reserved())
+    pub fn outside(&self) -> (Crowd, u32) {
+        (self.rests.crowd, self.reserved())
     }
 
-    /// Control files wait for room, or do not any more.
-    pub(super) fn crowded(&mut self, now: Timestamp, is_crowded: bool) {
-        self.rests.is_crowded = is_crowded;
-        if is_crowded {
+    /// Other control files wait for room than before.
+    pub(super) fn crowded(&mut self, now: Timestamp, crowd: Crowd) {
+        self.rests.crowd = crowd;
+        if crowd != Crowd::None {
             self.look_for_rest(now);
         }
     }
@@ -109,7 +111,7 @@ impl Scheduler {
     /// Unloads some of what only waits.
     pub(super) fn rest_on(&mut self, now: Timestamp) {
         self.rests.has_timer = false;
-        if !self.rests.is_crowded {
+        if self.rests.crowd == Crowd::None {
             return;
         }
         let slots = self.messages.slots();
@@ -138,14 +140,17 @@ impl Scheduler {
         self.look_for_rest(next);
     }
 
-    /// Whether a message only waits for a retry.
+    /// Whether a message only waits for a retry; or was tried before and waits for an agent, while new messages
+    /// wait for room. Where much is retried often, there would be no room for these otherwise.
     fn can_rest(&self, message: MessageId) -> bool {
         let Message { held, rereading, removing, forgotten, notes, jobs, pending, partial, .. } =
             self.messages[message];
         let is_free = !held && !rereading && !removing && !forgotten && !partial;
         let only_waits = |vertex: VertexId| {
             let vertex = &self.vertices[vertex];
-            vertex.place == Place::Waiting && vertex.fate == Fate::Usual
+            let gives_way =
+                vertex.place == Place::Due && vertex.attempts > 0 && self.rests.crowd == Crowd::New;
+            (vertex.place == Place::Waiting || gives_way) && vertex.fate == Fate::Usual
         };
         let mut vertices = self.messages[message].vertices.iter(&self.vertices);
         is_free && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
@@ -156,7 +161,10 @@ impl Scheduler {
         let vertices = self.messages[message].vertices.to_vec(&self.vertices);
         let mut known: Vec<RestedVertex> = vertices.iter().map(|v| self.rested(*v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
-        let ends = vertices.iter().filter_map(|vertex| self.end_of_rest(*vertex));
+        let ends = vertices.iter().filter_map(|vertex| match self.vertices[*vertex].place {
+            Place::Due => Some(now),
+            _ => self.end_of_rest(*vertex),
+        });
         let until = ends.min();
         let rested = Rested {
             modified: self.messages[message].modified,

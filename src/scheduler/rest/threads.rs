@@ -81,8 +81,8 @@ impl Scheduler {
             self.recall_window(thread, size);
         }
         self.threads[thread].retry = retry;
-        let queue_only = self.rings[self.threads[thread].ring].clause.queue_only;
-        if retry.wakeup.is_none_or(|wakeup| wakeup <= now) || queue_only {
+        let on_request = self.rings[self.threads[thread].ring].clause.waits_for_request();
+        if retry.wakeup.is_none_or(|wakeup| wakeup <= now) || on_request {
             self.probe_if_dead(thread);
             self.threads[thread].retry.wake();
         }

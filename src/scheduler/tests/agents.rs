@@ -372,3 +372,90 @@ fn a_clock_that_is_set_changes_no_length_of_time() {
         assert_eq!(world.heard_by(agent), ["(kill)"]);
     }
 }
+
+/// A world with a message for each of so many hosts of the channels `c` and `d`.
+fn many_hosts(hosts: u64) -> World {
+    let settings = Settings { fork_rate: 20, ..Settings::default() };
+    let mut world =
+        World::with(settings, "*/*\n\tinterval=1m\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
+    (1..=hosts).for_each(|number| world.message(number, &[&format!("c/h{number}")]));
+    world
+}
+
+/// Lets all agents that have asked for nothing yet end so. Returns how many.
+fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
+    let is_newborn = |agent: &&AgentId| {
+        let agent = world.core.agents.get(agent);
+        agent.is_some_and(|agent| agent.owed.front() == Some(&agent::Owed::Start))
+    };
+    let newborns: Vec<AgentId> = world.started.iter().filter(is_newborn).copied().collect();
+    newborns.iter().for_each(|agent| world.dies(*agent, end.clone()));
+    newborns.len()
+}
+
+#[test]
+fn ring_whose_agents_cannot_be_started_is_suspended() {
+    let missing = AgentEnd::NotStarted("/bin/x: No such file or directory".into());
+    for end in [missing, AgentEnd::Exited(78), AgentEnd::Signalled(11)] {
+        let mut world = many_hosts(240);
+        let mut failed = newborns_end(&mut world, &end);
+        for _ in 0..120 {
+            world.pass_seconds(1);
+            failed += newborns_end(&mut world, &end);
+        }
+        assert!(failed <= 4 + 7, "{failed} failed starts in two minutes: {end}");
+        let why = world.core.why_message(240).expect("it waits");
+        let why::Why::Suspended { failure, .. } = &why[0].why else { panic!("{why:?}") };
+        assert_eq!(failure.reason, end.to_string());
+        // Others have the fork rate for themselves.
+        (241..=260).for_each(|number| world.message(number, &[&format!("d/h{number}")]));
+        let (agent, _) = world.newborn();
+        let before = world.started.len();
+        world.pass_seconds(1);
+        assert!(world.started.len() >= before + 15, "{} after {before}", world.started.len());
+        assert!(world.core.agents.contains_key(&agent));
+    }
+}
+
+#[test]
+fn agent_that_starts_ends_the_suspension_of_its_ring() {
+    let mut world = many_hosts(30);
+    let end = AgentEnd::NotStarted("no such file".into());
+    newborns_end(&mut world, &end);
+    let failed = world.started.len();
+    world.pass_seconds(1);
+    assert_eq!(world.started.len(), failed + 1, "one at a time");
+    world.pass_seconds(100);
+    assert_eq!(world.started.len(), failed + 1);
+    let (_, jobs) = world.newborn();
+    assert_eq!(jobs.len(), 1);
+    world.pass_seconds(2);
+    assert_eq!(world.started.len(), 30, "one for each host");
+}
+
+#[test]
+fn new_configuration_ends_the_suspension_of_a_ring() {
+    let mut world = many_hosts(30);
+    for _ in 0..4 {
+        newborns_end(&mut world, &AgentEnd::Exited(1));
+        world.pass_seconds(20);
+    }
+    newborns_end(&mut world, &AgentEnd::Exited(1));
+    let failed = world.started.len();
+    world.pass_seconds(2);
+    assert_eq!(world.started.len(), failed);
+    let same = config("*/*\n\tinterval=1m\nc/*\n\tcommand=x\n");
+    world.tell(Event::Configured(Rc::new(same)));
+    assert!(world.started.len() > failed);
+}
+
+#[test]
+fn agent_that_dies_at_its_start_suspends_no_ring_that_works() {
+    let mut world = many_hosts(3);
+    let working = world.started[0];
+    world.hungry(working);
+    let failed = newborns_end(&mut world, &AgentEnd::Exited(1));
+    assert_eq!(failed, 2);
+    world.message(4, &["c/h4"]);
+    assert_eq!(world.started.len(), 4, "another host is served at once");
+}

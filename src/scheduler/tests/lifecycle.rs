@@ -182,6 +182,26 @@ fn a_tried_recipient_expires_at_its_expiry() {
 }
 
 #[test]
+fn queueonly_with_retry_times_is_tried_now_and_then() {
+    let config = "*/*\n\tinterval=1m retries=1\nc/*\n\tqueueonly interval=1h retries=24 skew=1\n\tcommand=x\n";
+    let mut world = World::new(config);
+    world.message(1, &["c/a.test"]);
+    world.pass_seconds(86_390);
+    assert!(world.started.is_empty(), "it waits for a request until then");
+    world.pass_seconds(3_620);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.works(agent, jobs, "deferall down");
+    world.hungry(agent);
+    world.dies(agent, AgentEnd::Exited(0));
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.started.len(), 1);
+    world.pass_seconds(86_400);
+    assert_eq!(world.newborn().1.len(), 1, "and then the next time");
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
 fn an_untried_recipient_expires_only_at_expiry2() {
     for (settings, seconds) in [("expiry=100s expiry2=50s", 150), ("expiry=100s", 100 + 86_400)] {
         let config = format!("c/*\n\tqueueonly {settings}\n\tcommand=x\n");

@@ -91,7 +91,7 @@ fn what_waits_goes_on_waiting_and_nothing_is_stuck() {
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Retry(3600) tries=1 later"]);
     // To a clause that waits for requests only, and back.
-    reload(&mut world, "c/*\n\tqueueonly interval=1h retries=2 skew=1 command=x\n");
+    reload(&mut world, "c/*\n\tqueueonly command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Inactive tries=1 later"]);
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Retry(7200) tries=1 later"]);

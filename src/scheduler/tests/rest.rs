@@ -26,7 +26,7 @@ fn crowded() -> World {
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
-    world.tell(Event::Outside { is_crowded: true, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
     // With room for two it is one with each turn.
     world.tell(Event::Tick);
     world.tell(Event::Tick);
@@ -49,7 +49,7 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
     );
     assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
     assert_eq!(world.core.resting_recipients(), 2);
-    world.tell(Event::Outside { is_crowded: false, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
     // Too early: it waits, with new mail, as its host did not answer.
     comes_back(&mut world, 1, first, Vec::new());
@@ -67,7 +67,7 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
 fn the_retries_go_on_where_they_were() {
     let mut world = crowded();
     let [(_, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
-    world.tell(Event::Outside { is_crowded: false, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     world.pass_seconds(70);
     comes_back(&mut world, 1, first, Vec::new());
     let (agent, jobs) = world.newborn();
@@ -88,23 +88,51 @@ fn nothing_rests_that_somebody_works_on_or_holds_or_that_is_due() {
     world.messages(1..=2, "c/a.test");
     let (_agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.tell(Event::Outside { is_crowded: true, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
     world.pass_seconds(10);
     assert_eq!(rested(&mut world), []);
     assert_eq!(world.core.loaded(), 2);
 }
 
 #[test]
+fn tried_messages_make_room_for_new_ones_although_they_are_due() {
+    let mut world = World::new(
+        "PARAMmessage-active-limit=4\nc/*\n\tmaxring=1 interval=1s retries=1 skew=1\n\tcommand=x\n",
+    );
+    world.messages(1..=4, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred busy");
+    world.hungry(agent);
+    // All are due again, and one of them is with the agent, which does not come to an end.
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent).len(), 1);
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    world.pass_seconds(5);
+    assert_eq!(rested(&mut world), [], "other retries are no reason");
+    world.tell(Event::Outside { crowd: Crowd::New, reading: 0 });
+    world.pass_seconds(2);
+    let out = rested(&mut world);
+    assert_eq!(out.len(), 3, "all but the one that is at work: {out:?}");
+    assert!(out.iter().all(|(_, until, _)| until.is_some_and(|until| until <= 0)), "{out:?}");
+    // They come back as what is due.
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    let (number, _, known) = out.into_iter().next().expect("three");
+    comes_back(&mut world, number, known, Vec::new());
+    let shown = world.shows(number);
+    assert!(shown[0].contains(" tries=1 busy"), "{shown:?}");
+}
+
+#[test]
 fn who_asks_for_a_host_gets_what_rests_too() {
     let mut world = World::new(CF);
     world.message(1, &["q/a.test"]);
-    world.tell(Event::Outside { is_crowded: true, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
     world.tell(Event::Tick);
     let [(1, until, first)] = <[_; 1]>::try_from(rested(&mut world)).expect("one") else {
         panic!("another one");
     };
     assert_eq!(until, Some(3 * 86_400 + 86_400), "its expiry");
-    world.tell(Event::Outside { is_crowded: false, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     world.tell(Event::Turn(b"a.test"));
     let wanted = world.done.iter().find_map(|action| match action {
         Action::Awaken(wanted) => Some(wanted.clone()),

@@ -24,11 +24,11 @@ fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, Rested>) {
     let mut world = World::new(CF);
     world.messages(1..=messages, "c/h.test");
     work(&mut world, answer);
-    world.tell(Event::Outside { is_crowded: true, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
     for _ in 0..messages {
         world.tell(Event::Tick);
     }
-    world.tell(Event::Outside { is_crowded: false, reading: 0 });
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     let mut rested = BTreeMap::new();
     for action in world.done.extract_if(.., |action| matches!(action, Action::Rest { .. })) {
         if let Action::Rest { name, rested: known, .. } = action {
@@ -114,13 +114,13 @@ fn a_restart_remembers_them() {
 fn what_was_learned_waits_for_files_that_wait_for_room() {
     let (world, _) = resting(6, "deferall down");
     let mut heir = heir(&world);
-    heir.tell(Event::Outside { is_crowded: true, reading: 0 });
+    heir.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
     heir.tell(Event::InitialScanDone);
     heir.pass_seconds(599);
     assert!(heir.core.memory.is_some());
     heir.pass_seconds(600);
     assert!(heir.core.memory.is_some());
-    heir.tell(Event::Outside { is_crowded: false, reading: 0 });
+    heir.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     heir.pass_seconds(600);
     assert!(heir.core.memory.is_none());
 }

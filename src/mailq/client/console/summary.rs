@@ -204,6 +204,7 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
         "in-line" => ("in line", Style::Plain),
         "window" => ("window full", Style::Plain),
         "pace" => ("paced", Style::Plain),
+        "suspended" => ("cannot start", Style::Bad),
         "no-command" => ("no command", Style::Bad),
         "kept" => ("kept back", Style::Odd),
         // A limit.

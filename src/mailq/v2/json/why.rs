@@ -58,6 +58,9 @@ struct Details {
     most: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<usize>,
+    /// `suspended`: how many agents of the ring have failed to start in a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<u32>,
     /// `in-line`: how many messages come first; 1000 is that or more. `refused`: how many rings do.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<usize>,
@@ -144,6 +147,10 @@ impl Details {
                 details.of_window = name.as_deref().map(text);
             }
             Why::Pace { at, .. } => details.at = at.map(seconds),
+            Why::Suspended { failure, .. } => {
+                details.at = Some(seconds(failure.until));
+                details.failures = Some(failure.count);
+            }
             Why::Held { hold } => details.held_by = Some(hold.into()),
             Why::Request { .. } | Why::Turn => {}
         }
