@@ -5,7 +5,7 @@ use crate::recording::{What, run};
 use crate::support::{TestSpool, at, data, files_under, set_modified, spool_name};
 use expect_test::expect;
 use std::fmt::Write as _;
-use std::process;
+use std::process::{self, Stdio};
 use std::sync::LazyLock;
 use std::time::SystemTime;
 use zsched::agent::protocol::Answer;
@@ -566,17 +566,18 @@ fn control_file(name: &str, tag_and_lock: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Locks as in the recording with a living, a dead and no process; ours is younger than a file of
-/// long ago.
+/// Locks as in the recording with a living, a dead and no process. The living one is younger than a file of
+/// long ago. A lock with our own pid is that of a predecessor: this process locks nothing that it has not loaded.
 #[test]
-fn a_lock_counts_as_long_as_its_process_may_have_written_it() {
-    let ours = process::id();
+fn lock_counts_while_its_process_may_have_written_it() {
+    let mut other = process::Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
     let mut child = process::Command::new("true").spawn().expect("true starts");
     child.wait().expect("true ends");
     let lock = |pid: u32| format!("~{pid:6}");
     for (tag_and_lock, modified, holder) in [
-        (lock(ours), SystemTime::now(), Some(ours)),
-        (lock(ours), long_ago(), None),
+        (lock(other.id()), SystemTime::now(), Some(other.id())),
+        (lock(other.id()), long_ago(), None),
+        (lock(process::id()), SystemTime::now(), None),
         (lock(child.id()), SystemTime::now(), None),
         ("~      ".to_string(), SystemTime::now(), None),
     ] {
@@ -597,4 +598,6 @@ fn a_lock_counts_as_long_as_its_process_may_have_written_it() {
             }
         }
     }
+    other.kill().expect("cat is killed");
+    other.wait().expect("cat ends");
 }
