@@ -182,3 +182,17 @@ fn changes_that_could_not_be_stored_are_stored_later() {
     journal.store(Vec::new()).expect("stored");
     assert_eq!(shown(&path).len(), 1);
 }
+
+#[test]
+fn a_file_that_was_moved_away_is_written_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("orders");
+    let mut journal = Journal::open(path.clone(), NOW);
+    journal.store(vec![hold(message(1))]).expect("stored");
+    fs::rename(&path, folder.path().join("backup")).expect("moved");
+    journal.store(vec![hold(message(2))]).expect("stored");
+    assert_eq!(shown(&path).len(), 2);
+    fs::remove_file(&path).expect("removed");
+    journal.store(vec![hold(message(3))]).expect("stored");
+    assert_eq!(shown(&path).len(), 3);
+}
