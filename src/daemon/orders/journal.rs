@@ -101,8 +101,8 @@ impl Journal {
 
     /// Whether the name still leads to the open file: an operator may have moved or removed it.
     fn leads_to(&self, file: &File) -> bool {
-        let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-        matches!((fs::metadata(&self.path), file.metadata()), (Ok(a), Ok(b)) if same(a, b))
+        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        matches!((&fs::metadata(&self.path), &file.metadata()), (Ok(a), Ok(b)) if same(a, b))
     }
 
     fn write_anew(&mut self) -> io::Result<()> {
