@@ -107,6 +107,7 @@ fn no_more_agents_are_started_in_a_second_than_the_fork_rate() {
         world.message(number, &[&format!("c/h{number}.test")]);
     }
     assert_eq!(world.started.len(), 3);
+    world.hungry(world.started[0]);
     world.pass_seconds(1);
     assert_eq!(world.started.len(), 6);
     world.pass_seconds(1);
@@ -134,6 +135,7 @@ fn the_process_limit_holds_where_no_other_does() {
     for number in 1..=8 {
         world.message(number, &[&format!("c/h{number}.test")]);
     }
+    world.hungry(world.started[0]);
     assert_eq!(world.started.len(), 5);
 }
 

@@ -193,6 +193,7 @@ fn hosts_of_a_pattern_share_a_window_in_turn() {
         }
     }
     world.message(99, &["c/elsewhere.test"]);
+    wake_up(&mut world);
     // Four for the three, and one for the other.
     assert_eq!(world.started.len(), 5);
     let agents = |world: &World, host: &str| {
@@ -281,6 +282,8 @@ fn hosts_of_one_relay_come_to_share_a_window() {
             world.message(host * 10 + number, &[&format!("c/h{host}.test")]);
         }
     }
+    // The first few show that the program works.
+    wake_up(&mut world);
     assert_eq!(world.started.len(), 12);
     wake_up(&mut world);
     let agents = world.started.clone();
