@@ -162,7 +162,9 @@ fn the_status_log_is_as_its_document_says() {
 fn the_commands_of_the_readme_are_those_that_are_checked() {
     let readme = read("README.md");
     assert!(readme.contains("\n    cargo test\n"));
-    assert!(read(".ci/run").contains("\nstep cargo test\n"));
+    let checks = read(".ci/run");
+    assert!(checks.contains("\ndefault_stages=(format lint documents test)\n"));
+    assert!(checks.contains("\n    cargo test\n}\n"));
     assert!(readme.contains("target/release/scheduler --quick-start"));
 }
 

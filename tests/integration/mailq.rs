@@ -91,6 +91,7 @@ fn a_socket_that_cannot_be_opened_is_tried_again() {
     site.write("mailq", "precious");
     let mut daemon = site.spawn(&[]);
     until("it is refused", || site.logged("MAILQ cannot be served on") >= 1);
+    until("notices are heard", || site.notify_socket().exists());
     site.put(&["c a.test u"]);
     until("mail is delivered all the same", || site.events().count("count") == 1);
     assert_eq!(site.read("mailq"), "precious");
