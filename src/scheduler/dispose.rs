@@ -26,6 +26,7 @@ impl Scheduler {
         for thread in threads {
             effect.recipients += self.threads[*thread].recipients;
             effect.held += u32::from(self.threads[*thread].held);
+            self.probe_now(now, self.threads[*thread].ring);
             self.wake_thread(now, *thread);
         }
         effect
@@ -43,6 +44,7 @@ impl Scheduler {
             for vertex in vertices {
                 let thread = self.vertices[vertex].thread;
                 let recipients = self.vertices[vertex].pending;
+                self.probe_now(now, self.threads[thread].ring);
                 if self.vertices[vertex].place == Place::Held || self.threads[thread].held {
                     effect.held += recipients;
                 }

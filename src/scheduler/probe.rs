@@ -2,8 +2,9 @@
 //! asks for work.
 //!
 //! Such a ring is suspended as a whole, and one agent is started at a time to find out whether that has changed:
-//! after a second, and each time after twice as long as before. An agent that asks for work ends the suspension, and
-//! so does a new configuration. So one wrong path does not use up the starts that the fork rate allows to all rings.
+//! after a second, and each time after twice as long as before, or at once when ETRN or an operator asks for mail of
+//! the ring. An agent that asks for work ends the suspension, and so does a new configuration. So one wrong path does
+//! not use up the starts that the fork rate allows to all rings.
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId};
@@ -119,6 +120,17 @@ impl Scheduler {
         self.rings[ring].starved_since = None;
         self.timers.add(failure.until, Timer::Ring(ring));
         self.rings[ring].starts.failure = Some(Box::new(failure));
+    }
+
+    /// Starts the next agent of a suspended ring at once: its mail was asked for.
+    pub(super) fn probe_now(&mut self, now: Timestamp, ring: RingId) {
+        let Some(failure) = &mut self.rings[ring].starts.failure else {
+            return;
+        };
+        let planned = std::mem::replace(&mut failure.until, now);
+        self.timers.cancel(planned, Timer::Ring(ring));
+        self.timers.add(now, Timer::Ring(ring));
+        self.serve_later(ring);
     }
 
     /// Ends the suspension of a ring. Tells whether there was one.

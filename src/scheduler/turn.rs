@@ -19,7 +19,10 @@ impl Scheduler {
             count => format!("{count} hosts"),
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
-        of_hosts.iter().for_each(|thread| self.wake_thread(now, *thread));
+        for thread in &of_hosts {
+            self.probe_now(now, self.threads[*thread].ring);
+            self.wake_thread(now, *thread);
+        }
         self.want_resting(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();
         of_hosts.into_iter().filter(rested).collect()

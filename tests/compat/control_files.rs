@@ -147,6 +147,28 @@ fn without_locks(text: &[u8], found: &ByColumns) -> Vec<u8> {
     cleared
 }
 
+/// The recipients that a final `d` line is about, while their tag is still open, and the tag that they get.
+fn decided(text: &[u8], found: &ByColumns) -> Vec<(u32, u8)> {
+    let mut decided = Vec::new();
+    for (offset, _) in &found.diagnostics {
+        let line = text[*offset as usize + 2..].split(|byte| *byte == b'\n').next();
+        let line = line.expect("a split gives something");
+        let recipient = line.split(|byte| *byte == b':').next().expect("a split gives something");
+        let recipient =
+            std::str::from_utf8(recipient).expect("a number").parse().expect("a number");
+        let tag = match line.split(|byte| *byte == 1).nth(1) {
+            None | Some(b"failed") => b'-',
+            Some(b"delivered" | b"relayed" | b"expanded") => b'+',
+            Some(_) => continue,
+        };
+        let is_open = |tag: u8| matches!(tag, b' ' | b'~');
+        if found.recipients.iter().any(|r| r.0 == recipient && is_open(r.1)) {
+            decided.push((recipient, tag));
+        }
+    }
+    decided
+}
+
 /// A time at which none of the processes was alive that are now.
 fn long_ago() -> SystemTime {
     at(1_000_000_000, 0)
@@ -174,8 +196,14 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn all_states_are_read_as_they_are_written() {
     for file in written().into_iter().chain(later_states()) {
-        let expected = by_columns(&file.text);
+        let mut expected = by_columns(&file.text);
         assert_eq!(as_we_read_it(&file.text), expected, "{}", file.file);
+        let mut text_after = without_locks(&file.text, &expected);
+        for (offset, tag) in decided(&file.text, &expected) {
+            text_after[offset as usize + 1] = tag;
+            let recipient = expected.recipients.iter_mut().find(|recipient| recipient.0 == offset);
+            recipient.expect("it is one of them").1 = tag;
+        }
 
         let spool = TestSpool::new();
         let arrival = arrived(read_from_spool(&spool, &file.name, &file.text));
@@ -191,7 +219,7 @@ fn all_states_are_read_as_they_are_written() {
 
         let path = format!("transport/{}", file.name);
         let on_disk = spool.contents(&path).expect("it is still there");
-        assert_eq!(text(&on_disk), text(&without_locks(&file.text, &expected)), "{}", file.file);
+        assert_eq!(text(&on_disk), text(&text_after), "{}", file.file);
         let message = format!("queue/{}", file.name);
         assert_eq!(spool.contents(&message), Some(message_file(&file.name)), "{}", file.file);
         assert_eq!(spool.files(&["queue", "postman"]), [message]);

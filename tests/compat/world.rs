@@ -4,6 +4,7 @@ use crate::support::{START, config};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched::config::Config;
 use zsched::scheduler::{
     Action, AgentEnd, AgentId, Effect, Event, Manner, Note, OrderTicket, Scheduler, Settings,
     Statistics,
@@ -13,6 +14,7 @@ use zsched::time::Timestamp;
 
 pub struct World {
     pub core: Scheduler,
+    config: Rc<Config>,
     pub now: Timestamp,
     /// Agents cannot be started for now, so that what arrives waits.
     pub is_barren: bool,
@@ -47,8 +49,10 @@ impl World {
     /// A world under some settings; any number of agents may be started at once.
     pub fn with(settings: Settings, configuration: &str) -> World {
         let settings = Settings { fork_rate: u32::MAX, ..settings };
+        let config = Rc::new(config(configuration));
         World {
-            core: Scheduler::new(settings, Rc::new(config(configuration))),
+            core: Scheduler::new(settings, config.clone()),
+            config,
             now: START,
             is_barren: false,
             agents: BTreeMap::new(),
@@ -75,6 +79,8 @@ impl World {
             Action::StartAgent { agent, .. } if self.is_barren => {
                 let end = AgentEnd::NotStarted("not yet".to_string());
                 self.tell(Event::AgentEnded { agent, end });
+                // A new configuration ends the suspension of the ring: agents can be started later.
+                self.tell(Event::Configured(self.config.clone()));
             }
             Action::StartAgent { agent, channel, .. } => {
                 let channel = String::from_utf8(channel.to_vec()).expect("channels are text");

@@ -77,7 +77,11 @@ impl Mode {
     /// mode. Tells whether it is.
     pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {
         let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
-        if let Some(Why::Suspended { failure, .. }) = waits.last().map(|wait| &wait.why) {
+        let failure = waits.iter().find_map(|wait| match &wait.why {
+            Why::Suspended { failure, .. } => Some(failure),
+            _ => None,
+        });
+        if let Some(failure) = failure {
             let is_awaited = core.next_wakeup() <= Some(failure.until) || core.has_agents();
             assert!(is_awaited, "no agent is started any more, after {failure:?}");
             return true;

@@ -78,7 +78,7 @@ fn replay(recording: &[u8]) -> Result<Played, Failure> {
 #[test]
 fn the_core_decides_again_as_it_did() {
     for seed in 0..8 {
-        let recording = record_whole(seed, 1500);
+        let recording = record_whole(seed, 2000);
         let played = replay(&recording).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(played.events > 1000 && played.decisions > 500, "{played:?}");
         assert_eq!(played.ending, Ending::Whole);

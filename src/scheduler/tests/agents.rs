@@ -434,6 +434,22 @@ fn agent_that_starts_ends_the_suspension_of_its_ring() {
 }
 
 #[test]
+fn etrn_starts_an_agent_of_a_suspended_ring_at_once() {
+    let mut world = many_hosts(3);
+    let end = AgentEnd::NotStarted("no such file".into());
+    for _ in 0..4 {
+        newborns_end(&mut world, &end);
+        world.pass_seconds(20);
+    }
+    newborns_end(&mut world, &end);
+    let failed = world.started.len();
+    world.message(4, &["c/h4"]);
+    assert_eq!(world.started.len(), failed);
+    world.tell(Event::Turn(b"h4"));
+    assert_eq!(world.started.len(), failed + 1);
+}
+
+#[test]
 fn new_configuration_ends_the_suspension_of_a_ring() {
     let mut world = many_hosts(30);
     for _ in 0..4 {
