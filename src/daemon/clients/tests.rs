@@ -289,8 +289,12 @@ fn control_socket_waits_for_no_dump() {
     assert!(answer.contains("\nKids: "), "{answer}");
     let answer = world.ask(&mut operator, "SHOW QUEUE THREADS\n");
     assert!(answer.starts_with("+OK until LF.LF\n"), "{answer}");
-    (0..3).for_each(|_| world.serve());
-    assert!(!world.clients.clients.values().last().expect("it is there").is_in_line());
+    // How much is written in a turn depends on the time it takes.
+    let is_served = (0..1000).any(|_| {
+        world.serve();
+        !world.clients.clients.values().last().expect("it is there").is_in_line()
+    });
+    assert!(is_served, "it waits for those that take nothing");
     // And a dump that is taken makes way for the next.
     let is_over = |heard: &str| heard.contains("Kids: ");
     let mut all = String::new();
