@@ -42,6 +42,8 @@ pub(crate) struct Candidate {
     pub line: Vec<u8>,
     /// The tag that a `d` line has decided on before.
     pub decided: Option<Tag>,
+    /// The sender wants that line.
+    pub is_owed: bool,
 }
 
 /// A recipient that is locked, or was pending in a file that has no room for locks.
@@ -121,7 +123,7 @@ impl Locker<'_> {
         })
     }
 
-    /// Ends recipients with a final tag. Tells whether anything was noted.
+    /// Ends recipients with a final tag. Tells whether the file has a line about them that a sender wants.
     ///
     /// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them; the others have ended then.
     /// After any error it can be tried again.
@@ -139,13 +141,19 @@ impl Locker<'_> {
         }
         let (taken, has_busy) = self.take_all(file, candidates.iter().filter(is_noted))?;
         is_busy |= has_busy;
-        let lines: Vec<u8> = taken.iter().flat_map(|one| &one.candidate.line).copied().collect();
+        // An agent has marked these as failed meanwhile, and has left the line to the scheduler.
+        let has_failed = |one: &&Candidate| tag == Tag::Failed && one.tag == Tag::Failed;
+        let failed = candidates.iter().filter(has_failed);
+        let noted = taken.iter().map(|one| one.candidate).chain(failed);
+        let lines: Vec<u8> = noted.flat_map(|one| &one.line).copied().collect();
         if !lines.is_empty() {
             file.append(&lines)?;
         }
+        // An agent may have written such a line itself, while it was taken for one that has ended.
+        let is_owed = !lines.is_empty() || candidates.iter().any(|one| one.is_owed);
         for Taken { candidate, tag: was, lock } in taken {
             mark::finish(file, candidate.offset, was, lock, tag)?;
         }
-        if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(!lines.is_empty()) }
+        if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(is_owed) }
     }
 }

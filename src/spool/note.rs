@@ -145,7 +145,8 @@ fn candidate(
 ) -> Candidate {
     let Recipient { offset, tag, lock, .. } = *recipient;
     let mut text = Vec::new();
-    let is_wanted = remark.occasion.is_wanted(events(file, recipient));
+    let events = events(file, recipient);
+    let is_wanted = remark.occasion.is_wanted(events);
     let decided = verdicts.get(&offset).copied();
     if is_wanted && decided.is_none() {
         let mut line = line(file, recipient, remark);
@@ -155,7 +156,12 @@ fn candidate(
         }
         line.write_to(&mut text);
     }
-    Candidate { offset, tag, lock, line: text, decided }
+    let is_owed = match decided {
+        Some(Tag::Failed) => events.failure,
+        Some(_) => events.success,
+        None => false,
+    };
+    Candidate { offset, tag, lock, line: text, decided, is_owed }
 }
 
 /// The `d` lines that a remark comes to, for those recipients whose senders want to hear of it.

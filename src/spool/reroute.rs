@@ -57,6 +57,7 @@ fn candidates(file: &ControlFile, offsets: &[u32]) -> Vec<Candidate> {
         lock: recipient.lock,
         line: Vec::new(),
         decided: None,
+        is_owed: false,
     };
     offsets.iter().filter_map(|offset| file.recipient_at(*offset)).map(candidate).collect()
 }

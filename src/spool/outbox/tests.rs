@@ -124,6 +124,7 @@ fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
         lock: r.lock,
         line: Vec::new(),
         decided: None,
+        is_owed: false,
     };
     let candidates: Vec<Candidate> = parsed.recipients.iter().map(candidate).collect();
     let owner = |field: PidField| owner_at_load(field, Timestamp::now());
