@@ -5,12 +5,13 @@ use crate::printable;
 use crate::scheduler::entries::VertexId;
 use crate::scheduler::standing::{Author, Hold, Scope};
 use crate::scheduler::why::{Limit, Origin, Wait, Why};
-use crate::scheduler::{Block, RING_TURN, Refusal, Scheduler, StartFailure};
+use crate::scheduler::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
 use crate::spool::SpoolId;
 use crate::time::{ShortDuration, Timestamp};
 use std::vec;
 
 mod rank;
+mod unreachable;
 
 /// So many vertices of a message are told of at a time.
 const TOLD_AT_A_TIME: usize = 8;
@@ -120,12 +121,18 @@ pub fn sentence(
         _ => String::new(),
     };
     let rank = wait.rank.as_ref().map_or(String::new(), |rank| rank::clauses(rank));
-    let why = predicate(scheduler, now, &wait.why, is_one);
+    let why = predicate(scheduler, now, wait.destination, &wait.why, is_one);
     printable::line(&format!("{who} {why}{rank} ({tries}{text})")).into_owned()
 }
 
 /// What it does, and why.
-fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> String {
+fn predicate(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    to: &Destination,
+    why: &Why,
+    is_one: bool,
+) -> String {
     let waits = if is_one { "waits" } else { "wait" };
     match why {
         Why::AtWork { pid, since, jobs } => {
@@ -151,21 +158,17 @@ fn predicate(scheduler: &Scheduler, now: Timestamp, why: &Why, is_one: bool) -> 
                 "{waits} in line{before}: {agents} of at most {most} agents are at work on this thread (maxthr, {line})"
             )
         }
-        Why::Retry { at, block, line } => {
-            let left = ShortDuration(at.seconds_since(now).max(0));
-            let why = match block {
-                None => "",
-                Some(Block::HostDown) => "; an agent said that the whole host cannot be reached",
-                Some(Block::AgentAsked) => "; an agent asked not to try the host before",
-                Some(Block::AgentsDie) => "; agents die over it",
-                Some(Block::Dead) => {
-                    "; it is suspended, as too many rounds of agents could not reach the host"
+        Why::Retry { at, unreachable, line } => {
+            let (left, until) = (ShortDuration(at.seconds_since(now).max(0)), clock(*at, now));
+            match unreachable {
+                None => {
+                    format!("{waits} until {until}, in {left}, to be tried again (retries, {line})")
                 }
-            };
-            format!(
-                "{waits} until {}, in {left}, to be tried again (retries, {line}){why}",
-                clock(*at, now)
-            )
+                Some(known) => format!(
+                    "{waits} until {until}, in {left} (retries, {line}), because destination {to} is known to be unreachable: {}",
+                    unreachable::clause(known, now)
+                ),
+            }
         }
         Why::Suspended { failure, line } => {
             let StartFailure { until, count, reason } = &**failure;

@@ -42,4 +42,4 @@ pub use source::Source;
 
 /// The version of the format. It is raised with every change of what is written: of an event, or of
 /// anything that is part of a checkpoint. `tests::the_format_has_not_changed` notices.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;

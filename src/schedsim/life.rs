@@ -242,7 +242,8 @@ impl Life {
             Rest::Fed | Rest::Due => return,
             Rest::Waiting { until: Some(until), blocked } => {
                 let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
-                let whom = if *blocked { ", as does all its host has" } else { "" };
+                let whom =
+                    if *blocked { ", as its destination is known to be unreachable" } else { "" };
                 format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
             }
             Rest::Held => "for an operator to release it".to_string(),

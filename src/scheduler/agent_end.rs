@@ -12,11 +12,13 @@ use super::action::{Action, Manner};
 use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
 use super::status::present_attempt;
-use super::thread::{Block, ThreadId};
+use super::thread::ThreadId;
 use super::timers::Timer;
+use super::unreachable::{Block, Cause};
 use super::vertex::{Diagnosis, Fate, Place, VertexId};
 use crate::time::Timestamp;
 use log::Level;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How long an agent that was told to end may take: it may have to say goodbye to a slow host.
@@ -192,10 +194,10 @@ impl Scheduler {
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
                 self.interrupt(now, vertex, agent, end);
-            } else if self.is_wanted_elsewhere(vertex)
-                || is_present && agent.deferrals >= self.vertices[vertex].pending
-            {
-                self.let_wait(now, vertex);
+            } else if is_present && agent.deferrals >= self.vertices[vertex].pending {
+                self.let_wait(now, vertex, Scheduler::wait_after_try);
+            } else if self.is_wanted_elsewhere(vertex) {
+                self.let_wait(now, vertex, Scheduler::wait_for_destination);
             } else {
                 self.put_first(vertex);
                 self.watch_expiry(now, vertex);
@@ -207,7 +209,8 @@ impl Scheduler {
     /// operator has something else in mind.
     fn is_wanted_elsewhere(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
-        let is_blocked = self.threads[vertex.thread].retry.block.is_some();
+        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
+        let is_blocked = known.is_some_and(|known| known.block.is_firm());
         let has_fate = !matches!(vertex.fate, Fate::Usual | Fate::OneMoreTry);
         is_blocked || has_fate || self.messages[vertex.message].held
     }
@@ -225,7 +228,7 @@ impl Scheduler {
                 self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
-        self.let_wait(now, vertex);
+        self.let_wait(now, vertex, Scheduler::wait_after_try);
     }
 
     /// Lets everything that is due in a thread wait, because its agents do not live.
@@ -236,7 +239,9 @@ impl Scheduler {
             self.vertices[*vertex].diagnosis = Some(diagnosis.clone());
         }
         self.threads[thread].deaths = 0;
-        self.block_thread(now, thread, now, Block::AgentsDie, due);
+        let cause = Cause { pid: agent.pid, id: None, at: now, diagnosis: Some(diagnosis) };
+        let block = (now, Block::AgentsDie);
+        self.block_thread(now, thread, block, Some(Rc::new(cause)), due);
     }
 }
 

@@ -69,13 +69,13 @@ impl Scheduler {
             let recall = match (recalled, first) {
                 _ if left.is_some() => self.recall_left(left, vertex),
                 (Some(recalled), _) => self.recall_rested(recalled, vertex),
-                (None, None) => Recall::of(self.recall_vertex(message, vertex)),
-                (None, Some(first)) => Recall::of(self.recall_like(vertex, first)),
+                (None, None) => self.recall_vertex(message, vertex),
+                (None, Some(first)) => self.recall_like(vertex, first),
             };
-            first = first.or(Some(vertex));
+            first = first.or(Some((vertex, recall)));
             self.place_arrival(now, vertex, recall);
         }
-        first.expect("a group has recipients")
+        first.expect("a group has recipients").0
     }
 
     /// Adds a vertex to its message and its thread. It is in none of the thread's lists yet.
@@ -92,53 +92,35 @@ impl Scheduler {
         vertex
     }
 
-    /// What was tried before waits with its thread, if that is still waiting.
+    /// What was tried before waits on.
     fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: Recall) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
-        let waits = match recall {
-            Recall::Wanted => false,
-            Recall::Left => true,
-            Recall::Tried if self.threads[thread].retry.wakeup.is_some() => true,
-            _ => self.arrivals_wait(thread),
-        };
-        let place = match waits {
-            _ if self.messages[message].held => Place::Held,
-            true => Place::Waiting,
-            false => Place::Due,
-        };
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        match recall {
+            _ if self.messages[message].held => self.put_arrival(vertex, Place::Held),
+            Recall::Wanted => self.put_arrival(vertex, Place::Due),
+            Recall::Left { due: None } => self.wait_after_try(now, vertex),
+            Recall::Tried { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
+                self.wait_on(now, vertex, due);
+            }
+            _ if self.arrivals_wait(thread) => self.wait_for_destination(now, vertex),
+            _ => self.put_arrival(vertex, Place::Due),
+        }
         self.watch_expiry(now, vertex);
-        self.ensure_wakeup(now, thread);
         self.update_readiness(thread);
     }
 
-    /// Whether what arrives for a thread has to wait, although nobody has tried it yet. It has
-    ///
-    /// - if the host is tried only when somebody asks for it (`queueonly`), and nobody is at it;
-    /// - if the host as a whole is not to be tried before the wake-up: after `deferall`, `retryat`, and where
-    ///   agents die;
-    /// - if the thread waits for a retry, and the host is hopeless: the last that was said of it is that it
-    ///   cannot be reached, or ten jobs in a row were in vain;
-    /// - if the thread waits for a retry, nothing of it is under way, and the host is not known to answer:
-    ///   since the last wake-up nothing was delivered or refused, or three jobs in a row were in vain since.
-    ///
-    /// A job is in vain that ends with something left to do, unless its agent says that it was the
-    /// recipient's fault. So one full mailbox does not hold up the mail of others.
-    pub(super) fn arrivals_wait(&self, thread: ThreadId) -> bool {
-        let thread = &self.threads[thread];
-        let (retry, queue_only) = (&thread.retry, self.rings[thread.ring].clause.queue_only);
-        // While something of it is under way, the next report may bring good news.
-        let rests = thread.agents.is_empty() && thread.due.is_empty();
-        let is_bad = retry.contact.is_hopeless() || (rests && !retry.contact.is_good());
-        let waits_for_retry = retry.wakeup.is_some() && is_bad;
-        retry.block.is_some() || waits_for_retry || (queue_only && thread.agents.is_empty())
+    /// Puts a vertex that is in no job yet into a list of its thread.
+    fn put_arrival(&mut self, vertex: VertexId, place: Place) {
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
     }
 
-    /// What waits must have a time at which it ends waiting, unless only a request starts it.
-    pub(super) fn ensure_wakeup(&mut self, now: Timestamp, thread: ThreadId) {
-        if !self.threads[thread].waiting.is_empty() {
-            self.plan_retry(now, thread);
-        }
+    /// Whether what arrives for a thread has to wait, although it was not tried yet: if the destination is
+    /// known to be unreachable; or if it is tried only on request (`queueonly`), and no agent is at it.
+    pub(super) fn arrivals_wait(&self, thread: ThreadId) -> bool {
+        let thread = &self.threads[thread];
+        let queue_only = self.rings[thread.ring].clause.queue_only;
+        thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
     }
 
     pub(super) fn end_hold(&mut self, now: Timestamp) {

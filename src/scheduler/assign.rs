@@ -77,8 +77,8 @@ impl Scheduler {
         let ring = thread_ref.ring;
         self.thread_goes(thread);
         let thread_ref = &self.threads[thread];
-        self.lessons += u64::from(thread_ref.retry.wakeup.is_some());
-        self.threads[thread].retry.wakeup = None;
+        self.lessons += u64::from(thread_ref.retry.unreachable.is_some());
+        self.threads[thread].retry.unreachable = None;
         self.threads[thread].expiry_check = None;
         self.set_thread_timer(thread);
         self.leave_window(thread);

@@ -35,9 +35,8 @@ impl Scheduler {
                 continue;
             };
             let thread = &mut self.threads[id];
-            let shift = |time: &mut Option<Timestamp>| *time = time.map(|time| time + step);
-            shift(&mut thread.retry.wakeup);
-            shift(&mut thread.retry.planned);
+            thread.waiting.shift(step);
+            thread.retry.shift(step);
             thread.expiry_check = thread.expiry_check.map(|_| now);
             thread.timer = thread.next_look();
             timers.extend(thread.timer.map(|time| (time, id)));

@@ -1,52 +1,40 @@
-//! What the reports about a thread say of its host: does it answer, or is it no use to try it with
-//! anything else? New mail waits for the retry time of its thread in the second case, and not in the
-//! first ([`arrive`](super::arrive) has the rule).
+//! What the reports about a thread say of its host: can it be reached? New mail waits if it is known that
+//! it cannot ([`unreachable`](super::unreachable)).
 
 use super::Scheduler;
+use super::agent::AgentId;
 use super::thread::ThreadId;
+use super::unreachable::Block;
+use super::vertex::{Diagnosis, VertexId};
 use crate::control_file::diagnostic::NOTARY_SEPARATOR;
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::rc::Rc;
 
-/// So many jobs that have ended in a row with something left to do make a host doubtful, even if nobody
-/// says that it cannot be reached.
-const DOUBTFUL: u8 = 3;
-/// So many make it hopeless: while agents are at work on other mail for it, too.
-const HOPELESS: u8 = 10;
+/// Number of messages in a row whose deferral without a status code is the host's fault.
+const SEVERAL: u8 = 3;
 
-/// What is known of a host since the last wake-up of its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Contact {
-    /// Nothing was delivered or refused; and so many jobs have ended with something left to do.
-    Unknown(u8),
-    /// Something was; and so many jobs have ended so since.
-    Answers(u8),
-    /// The last report that says anything of the host says that it cannot be reached.
-    Lost,
+/// The last jobs of a destination, as far as each was deferred without a status code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferrals {
+    /// Numbers of the first messages, cut.
+    messages: [u32; SEVERAL as usize - 1],
+    /// Number of messages; no more are counted than matter.
+    count: u8,
 }
 
-impl Contact {
-    /// Nobody has tried it yet.
-    pub const NONE: Contact = Contact::Unknown(0);
-    /// Something was delivered or refused just now.
-    pub const MADE: Contact = Contact::Answers(0);
-
-    /// Whether the host seems to answer.
-    pub fn is_good(self) -> bool {
-        matches!(self, Contact::Answers(in_vain) if in_vain < DOUBTFUL)
-    }
-
-    /// Whether it is no use to try the host with anything new before the wake-up.
-    pub fn is_hopeless(self) -> bool {
-        match self {
-            Contact::Unknown(in_vain) | Contact::Answers(in_vain) => in_vain >= HOPELESS,
-            Contact::Lost => true,
+impl Deferrals {
+    /// Adds a job of a message. Tells whether there are several messages.
+    fn add(&mut self, number: u64) -> bool {
+        let (number, count) = (number as u32, usize::from(self.count));
+        let known = &self.messages[..count.min(self.messages.len())];
+        if self.count < SEVERAL && !known.contains(&number) {
+            if let Some(free) = self.messages.get_mut(count) {
+                *free = number;
+            }
+            self.count += 1;
         }
-    }
-}
-
-impl Default for Contact {
-    fn default() -> Contact {
-        Contact::NONE
+        self.count >= SEVERAL
     }
 }
 
@@ -101,33 +89,63 @@ fn parse_status(status: &[u8]) -> Option<(u16, u16)> {
 }
 
 impl Scheduler {
-    /// A final word about a recipient of a thread: its host answers.
-    pub(super) fn contact_made(&mut self, thread: ThreadId) {
+    /// Whether the reports about single recipients say whether a destination can be reached. A window with
+    /// feedback finds that out by itself, and what is `queueonly` is not tried anyway.
+    fn learns_from_deferrals(&self, thread: ThreadId) -> bool {
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        !clause.flow.is_patient() && !clause.queue_only
+    }
+
+    /// The host of a thread has answered.
+    pub(super) fn contact_made(&mut self, now: Timestamp, thread: ThreadId) {
         let retry = &mut self.threads[thread].retry;
-        let was_good = retry.contact.is_good();
-        retry.contact = Contact::MADE;
-        self.lessons += u64::from(!was_good && retry.wakeup.is_some());
+        self.lessons += u64::from(retry.steps.index > 0);
+        (retry.steps, retry.deferrals) = Default::default();
+        self.mark_reachable(now, thread);
     }
 
     /// A recipient of a thread was deferred.
-    pub(super) fn contact_failed(&mut self, thread: ThreadId, notary: &[u8]) {
-        let retry = &mut self.threads[thread].retry;
-        if Fault::of(notary) == Fault::Host {
-            retry.contact = Contact::Lost;
+    pub(super) fn contact_failed(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        diagnosis: &Rc<Diagnosis>,
+    ) {
+        let thread = self.vertices[vertex].thread;
+        if !self.learns_from_deferrals(thread) {
+            return;
+        }
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
+        match Fault::of(&diagnosis.notary) {
+            Fault::Host => {
+                let cause = self.cause(now, Some(agent), vertex, Some(diagnosis));
+                self.mark_unreachable(now, thread, (now, Block::Blamed), Some(cause));
+                self.set_thread_timer(thread);
+            }
+            Fault::Recipient => self.contact_made(now, thread),
+            Fault::Unsaid if known == Some(Block::Blamed) => self.mark_reachable(now, thread),
+            Fault::Unsaid => {}
         }
     }
 
-    /// An agent has ended a job, and there is something left to do. `notary` is of its last report about
-    /// that, if it made any.
-    pub(super) fn job_was_in_vain(&mut self, thread: ThreadId, notary: &[u8]) {
-        if Fault::of(notary) == Fault::Recipient {
+    /// An agent has ended a job, and there is something left to do.
+    pub(super) fn job_was_in_vain(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
+        let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let is_said = diagnosis.as_ref().is_some_and(|d| Fault::of(&d.notary) != Fault::Unsaid);
+        if is_said
+            || known.is_some_and(|known| known.block.is_firm())
+            || !self.learns_from_deferrals(thread)
+        {
             return;
         }
-        match &mut self.threads[thread].retry.contact {
-            Contact::Unknown(in_vain) | Contact::Answers(in_vain) => {
-                *in_vain = in_vain.saturating_add(1);
-            }
-            Contact::Lost => {}
+        let number = self.messages[vertex_ref.message].name.number();
+        if self.threads[thread].retry.deferrals.add(number) {
+            let cause = self.cause(now, Some(agent), vertex, diagnosis.as_ref());
+            self.mark_unreachable(now, thread, (now, Block::AllDeferred), Some(cause));
+            self.set_thread_timer(thread);
         }
     }
 }
@@ -135,6 +153,16 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deferrals_count_messages_not_jobs() {
+        let mut deferrals = Deferrals::default();
+        for (number, several) in
+            [(1, false), (1, false), (2, false), (1, false), (3, true), (1, true)]
+        {
+            assert_eq!(deferrals.add(number), several, "{number}");
+        }
+    }
 
     #[test]
     fn status_codes_tell_the_host_from_the_recipient() {

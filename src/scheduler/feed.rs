@@ -9,6 +9,7 @@ use super::share::next_burst;
 use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::vertex::{Diagnosis, Place, VertexId};
+use super::window::Heard;
 use crate::agent::protocol::Answer;
 use crate::config::MailPriority;
 use crate::time::Timestamp;
@@ -92,10 +93,10 @@ impl Scheduler {
             self.status_of_silence(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
-        let vertex_ref = &self.vertices[vertex];
-        let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
-        self.job_was_in_vain(thread, diagnosis.as_ref().map_or(b"", |diagnosis| &diagnosis.notary));
-        self.let_wait(now, vertex);
+        if !found_nothing {
+            self.job_was_in_vain(now, agent, vertex);
+        }
+        self.let_wait(now, vertex, Scheduler::wait_after_try);
     }
 
     /// Lets the window of a thread learn from how a delivery has ended.
@@ -105,7 +106,10 @@ impl Scheduler {
         let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
             let diagnosis = self.vertices[vertex].diagnosis.clone();
-            self.delivery_ended(now, thread, heard, diagnosis.as_ref());
+            let has_failed = heard == Heard::Failure;
+            let cause =
+                has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
+            self.delivery_ended(now, thread, heard, cause);
         }
     }
 
@@ -125,18 +129,21 @@ impl Scheduler {
         !is_finished
     }
 
-    /// Lets a vertex wait for the next wake-up of its thread.
-    pub(super) fn let_wait(&mut self, now: Timestamp, vertex: VertexId) {
-        let thread = self.vertices[vertex].thread;
-        let is_held = self.messages[self.vertices[vertex].message].held;
-        let place = if is_held { Place::Held } else { Place::Waiting };
-        self.put(vertex, place);
-        self.lessons += 1;
-        if self.meet_fate(now, vertex) {
-            return;
+    /// Lets a vertex wait that no agent has any more, in the given way.
+    pub(super) fn let_wait(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        wait: impl FnOnce(&mut Scheduler, Timestamp, VertexId),
+    ) {
+        match self.messages[self.vertices[vertex].message].held {
+            true => self.put(vertex, Place::Held),
+            false => wait(self, now, vertex),
         }
-        self.plan_retry(now, thread);
-        self.watch_expiry(now, vertex);
+        self.lessons += 1;
+        if !self.meet_fate(now, vertex) {
+            self.watch_expiry(now, vertex);
+        }
     }
 
     /// Gives something to do to an agent that has nothing. This is where a hungry agent gets its next

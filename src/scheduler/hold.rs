@@ -174,9 +174,10 @@ impl Scheduler {
     fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
         self.vertices[vertex].fate = Fate::OneMoreTry;
-        let place = if self.arrivals_wait(thread) { Place::Waiting } else { Place::Due };
-        self.put(vertex, place);
-        self.ensure_wakeup(now, thread);
+        match self.arrivals_wait(thread) {
+            true => self.wait_for_destination(now, vertex),
+            false => self.put(vertex, Place::Due),
+        }
         self.update_readiness(thread);
     }
 

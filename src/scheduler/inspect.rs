@@ -32,11 +32,11 @@ pub struct Inspected {
 pub enum Rest {
     /// An agent has it.
     Fed,
-    /// It waits for the wake-up of its thread; `None` is until somebody asks for the host.
+    /// It waits for its time; `None` is until somebody asks for the host.
     Waiting {
         /// When it becomes due.
         until: Option<Timestamp>,
-        /// The host as a whole is not to be tried before.
+        /// Its destination is known to be unreachable until then.
         blocked: bool,
     },
     /// It is due, and agents of this process are at work for its thread.
@@ -95,7 +95,10 @@ impl Scheduler {
             Place::Held => Rest::Held,
             Place::Due | Place::Waiting if thread.held => Rest::Held,
             Place::Waiting => {
-                Rest::Waiting { until: thread.retry.wakeup, blocked: thread.retry.block.is_some() }
+                let until = thread.waiting.wakeup(vertex.wave);
+                let known = thread.retry.unreachable.as_ref();
+                let blocked = known.is_some_and(|known| Some(known.until) == until);
+                Rest::Waiting { until, blocked }
             }
             Place::Due => {
                 let (channel, host) = (thread.destination.channel(), thread.destination.host());

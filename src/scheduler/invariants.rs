@@ -61,22 +61,20 @@ impl Scheduler {
         assert_eq!(self.threads.held(), held, "held threads");
         for (id, thread) in self.threads.iter() {
             for (place, list) in [
-                (Place::Due, &thread.due),
-                (Place::Fed, &thread.fed),
-                (Place::Waiting, &thread.waiting),
-                (Place::Held, &thread.held_back),
+                (Place::Due, thread.due.to_vec(&self.vertices)),
+                (Place::Fed, thread.fed.to_vec(&self.vertices)),
+                (Place::Waiting, thread.waiting.iter(&self.vertices).collect()),
+                (Place::Held, thread.held_back.to_vec(&self.vertices)),
             ] {
-                let mut length = 0;
-                for vertex in list.iter(&self.vertices) {
+                for vertex in list {
                     assert_eq!(self.vertices[vertex].thread, id);
                     assert_eq!(self.vertices[vertex].place, place);
                     let held = self.messages[self.vertices[vertex].message].held;
                     assert!(held || place != Place::Held, "held back, but nobody holds it");
                     assert!(!held || matches!(place, Place::Held | Place::Fed), "held, but free");
-                    length += 1;
                 }
-                assert_eq!(list.len(), length);
             }
+            assert_eq!(thread.vertices(&self.vertices).count(), thread.len());
             let recipients: u32 =
                 thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending).sum();
             assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
@@ -96,14 +94,22 @@ impl Scheduler {
         assert!(!is_old || self.swept.is_some(), "{} is in a retired ring", thread.destination);
         assert!(!is_old || thread.agents.is_empty(), "{} got an agent", thread.destination);
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
-        let wakes = thread.retry.wakeup.is_some() || ring.clause.waits_for_request();
-        assert!(thread.waiting.is_empty() || wakes, "{} waits for nothing", thread.destination);
-        let timer = match (thread.retry.wakeup, thread.expiry_check) {
-            (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
-            (wakeup, check) => wakeup.or(check),
-        };
-        assert_eq!(thread.timer, timer, "{}: timer", thread.destination);
-        if let Some(timer) = timer {
+        for vertex in thread.waiting.iter(&self.vertices) {
+            let wave = self.vertices[vertex].wave;
+            let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.waits_for_request();
+            assert!(wakes, "{} waits for nothing", thread.destination);
+            let known = thread.retry.unreachable.as_ref();
+            let waits_for_nothing = known.is_none()
+                && thread.waiting.is_for_destination(wave)
+                && thread.waiting.wakeup(wave) > Some(self.told_at);
+            assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
+        }
+        // It may be too early, if what it was set for has gone.
+        if let Some(wanted) = thread.wakeup().into_iter().chain(thread.expiry_check).min() {
+            let is_in_time = thread.timer.is_some_and(|timer| timer <= wanted);
+            assert!(is_in_time, "{}: timer", thread.destination);
+        }
+        if let Some(timer) = thread.timer {
             assert!(
                 self.timers.contains(timer, Timer::Thread(id)),
                 "{}: no timer",

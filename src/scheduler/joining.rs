@@ -71,20 +71,6 @@ impl Scheduler {
         }
     }
 
-    /// The wait of a thread is over: what waits in it is due, and joins its jobs at once if it is not much.
-    pub(super) fn make_waiting_due(&mut self, now: Timestamp, thread: ThreadId) {
-        let thread_ref = &mut self.threads[thread];
-        let waiting = thread_ref.waiting.to_vec(&self.vertices);
-        let has_jobs = self.rings[thread_ref.ring].jobs.is_some();
-        if !has_jobs || waiting.len() <= self.settings.step() {
-            return waiting.into_iter().for_each(|vertex| self.put(vertex, Place::Due));
-        }
-        for vertex in &waiting {
-            thread_ref.move_vertex(&mut self.vertices, *vertex, Place::Due);
-        }
-        self.begin_to_join(now, thread, waiting);
-    }
-
     fn begin_to_join(&mut self, now: Timestamp, thread: ThreadId, vertices: Vec<VertexId>) {
         let rest = self.joining.threads.entry(thread).or_default();
         rest.unjoined += vertices.len();

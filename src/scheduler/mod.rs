@@ -92,8 +92,10 @@ pub mod survey;
 mod thread;
 mod timers;
 mod turn;
+pub mod unreachable;
 mod vertex;
 pub mod view;
+mod waves;
 pub mod why;
 mod window;
 mod work;
@@ -114,7 +116,7 @@ pub use rested::{Rested, RestedVertex, Wanted};
 pub use ring::Refusal;
 pub use settings::{Selection, Settings};
 pub use share::RING_TURN;
-pub use thread::Block;
+pub use unreachable::Block;
 pub use vertex::Fate;
 
 use crate::config::Config;
@@ -387,12 +389,12 @@ impl Scheduler {
         self.threads[thread].timer = None;
         self.settle(now, thread);
         let thread_ref = &mut self.threads[thread];
-        let wakes = thread_ref.retry.wakeup.is_some_and(|wakeup| wakeup <= now);
+        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
             self.expire_thread(now, thread);
         }
         if wakes && self.threads.get(thread).is_some() {
-            self.wake_thread(now, thread);
+            self.wake_waves(now, thread);
         }
         if self.threads.get(thread).is_some() {
             self.set_thread_timer(thread);

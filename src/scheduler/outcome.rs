@@ -5,7 +5,8 @@ use super::Scheduler;
 use super::agent::AgentId;
 use super::message::MessageId;
 use super::retry::HOST_DOWN_WAIT;
-use super::thread::{Block, ThreadId};
+use super::thread::ThreadId;
+use super::unreachable::{Block, Cause};
 use super::vertex::{Diagnosis, Fate, Place, VertexId};
 use super::window::Heard;
 use crate::agent::protocol::{Report, Status};
@@ -75,9 +76,9 @@ impl Scheduler {
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
             Status::Error | Status::Error2 => self.failed(now, vertex, report),
-            Status::Deferred | Status::DeferBack => self.deferred(vertex, report),
-            Status::RetryAt => self.retry_at(now, vertex, report),
-            Status::DeferAll => self.defer_all(now, vertex, report),
+            Status::Deferred | Status::DeferBack => self.deferred(now, agent, vertex, report),
+            Status::RetryAt => self.retry_at(now, agent, vertex, report),
+            Status::DeferAll => self.defer_all(now, agent, vertex, report),
             Status::Unknown => self.unknown_status(now, agent, vertex, report),
         }
     }
@@ -129,7 +130,7 @@ impl Scheduler {
             Status::Ok => self.note_report(now, message, report, Occasion::Success),
             _ => {}
         }
-        self.contact_made(self.vertices[vertex].thread);
+        self.contact_made(now, self.vertices[vertex].thread);
         let outcome = Final { state: report.status.word(), failed: false };
         self.finish_recipient(vertex, report.offset, outcome);
     }
@@ -140,15 +141,16 @@ impl Scheduler {
             Status::Error => self.note_report(now, message, report, Occasion::Failure),
             _ => self.messages[message].owes_report = true,
         }
-        self.contact_made(self.vertices[vertex].thread);
+        self.contact_made(now, self.vertices[vertex].thread);
         let outcome = Final { state: report.status.word(), failed: true };
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
     /// The vertex waits as soon as the agent has ended the job.
-    fn deferred(&mut self, vertex: VertexId, report: &Report<'_>) {
-        self.contact_failed(self.vertices[vertex].thread, report.notary);
-        self.record(vertex, diagnosis_of(report));
+    fn deferred(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId, report: &Report<'_>) {
+        let diagnosis = diagnosis_of(report);
+        self.contact_failed(now, agent, vertex, &diagnosis);
+        self.record(vertex, diagnosis);
     }
 
     pub(super) fn note_report(
@@ -179,9 +181,17 @@ impl Scheduler {
     }
 
     /// The agent does not want to try this host again before a certain time.
-    pub(super) fn retry_at(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    pub(super) fn retry_at(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
         let thread = self.vertices[vertex].thread;
-        self.record(vertex, diagnosis_of(report));
+        let diagnosis = diagnosis_of(report);
+        let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
+        self.record(vertex, diagnosis);
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > LONGEST_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
             Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
@@ -189,11 +199,17 @@ impl Scheduler {
         };
         let until = until.min(now + LONGEST_BLOCK);
         let due = self.due_with_time_left(now, thread);
-        self.block_thread(now, thread, until, Block::AgentAsked, due);
+        self.block_thread(now, thread, (until, Block::AgentAsked), Some(cause), due);
     }
 
     /// The host cannot be reached: what has been said of this recipient holds for all behind it.
-    pub(super) fn defer_all(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    pub(super) fn defer_all(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());
@@ -201,8 +217,8 @@ impl Scheduler {
             // It is the window that decides whether that holds for the others.
             return;
         }
-        let block = (now + HOST_DOWN_WAIT, Block::HostDown);
-        self.put_off(now, thread, block, Some(&diagnosis));
+        let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
+        self.put_off(now, thread, (now + HOST_DOWN_WAIT, Block::HostDown), Some(cause));
     }
 
     /// Lets a whole thread wait until at least a certain time. What is due in it counts as tried, and what
@@ -212,18 +228,19 @@ impl Scheduler {
         now: Timestamp,
         thread: ThreadId,
         (until, block): (Timestamp, Block),
-        diagnosis: Option<&Rc<Diagnosis>>,
+        cause: Option<Rc<Cause>>,
     ) {
+        let diagnosis = cause.as_ref().and_then(|cause| cause.diagnosis.clone());
         let due = self.due_with_time_left(now, thread);
         for vertex in &due {
             self.count_attempt(*vertex);
-            if let Some(diagnosis) = diagnosis {
+            if let Some(diagnosis) = &diagnosis {
                 self.record(*vertex, diagnosis.clone());
             }
             // One that has been tried expires earlier.
             self.watch_expiry(now, *vertex);
         }
-        self.block_thread(now, thread, until, block, due);
+        self.block_thread(now, thread, (until, block), cause, due);
     }
 
     /// What is due in a thread, but for what is past its expiry: that gets its one attempt all the

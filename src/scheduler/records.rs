@@ -3,6 +3,7 @@
 
 use super::Scheduler;
 use super::order::Target;
+use super::vertex::Place;
 use super::view::{Slot, Standing};
 use crate::spool::{SpoolId, SpoolName};
 use crate::time::Timestamp;
@@ -18,7 +19,7 @@ pub struct Record<'s> {
     pub offsets: Vec<u32>,
     /// When it expires.
     pub expiry: Option<Timestamp>,
-    /// The last wake-up that was planned for its thread, past or future.
+    /// When it is due, or was for its last try.
     pub wakeup: Option<Timestamp>,
     /// When it was last given to an agent, in seconds since the epoch; 0 is never.
     pub last_fed: u32,
@@ -62,11 +63,15 @@ impl Scheduler {
         let vertex_ref = self.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
         let thread = self.threads.get(thread)?;
         let view = self.vertex_view(now, vertex_ref.message, vertex);
+        let planned = Some(vertex_ref.planned).filter(|planned| *planned > 0);
+        let planned = planned.map(|planned| Timestamp::from_seconds(planned.into()));
+        let wave = thread.waiting.wakeup(vertex_ref.wave);
+        let wave = wave.filter(|_| vertex_ref.place == Place::Waiting);
         Some(Record {
             name: view.name,
             offsets: view.offsets,
             expiry: self.expiry(vertex),
-            wakeup: thread.retry.planned,
+            wakeup: wave.or(planned),
             last_fed: vertex_ref.last_fed,
             tries: view.tries,
             standing: view.standing,

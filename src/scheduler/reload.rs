@@ -148,11 +148,13 @@ impl Scheduler {
             self.threads[thread].expiry_check = Some(now);
         }
         if clause.waits_for_request() {
-            self.threads[thread].retry.wakeup = None;
-            self.threads[thread].retry.block = None;
+            self.threads[thread].retry.unreachable = None;
+            self.threads[thread].waiting.set_all(None);
+        } else if self.rings[old].clause.waits_for_request() {
+            let next = self.next_try_of_host(now, thread);
+            self.threads[thread].waiting.set_all(Some(next));
         }
         self.set_thread_timer(thread);
-        self.ensure_wakeup(now, thread);
         self.update_readiness(thread);
         self.drop_ring_if_unused(old);
     }

@@ -1,87 +1,260 @@
-//! When a thread is tried again.
+//! When something is tried again.
 //!
-//! Each run of a thread that leaves something to do plans one wake-up, `retries[i] * interval` after
-//! the previous one, and steps `i`. Behind the end of the list it goes on at a random entry (ZMailer
-//! `scheduler(8)`, `retries`). `skew` pulls wake-ups towards whole multiples of the interval, so that
-//! threads of one clause come to be tried together.
+//! A recipient that is deferred waits `retries[i] * interval`, and steps its own `i`. A destination that is
+//! known to be unreachable has an `i` of its own, which goes back to the first when it answers. Behind the end
+//! of the list both go on at a random entry (ZMailer `scheduler(8)`, `retries`). `skew` pulls the times towards
+//! whole multiples of the interval, so that threads of one clause come to be tried together.
 
 use super::Scheduler;
-use super::thread::{Block, Retry, ThreadId};
+use super::contact::Fault;
+use super::outcome::LONGEST_BLOCK;
+use super::thread::{Retry, ThreadId};
+use super::unreachable::{Block, Cause};
 use super::vertex::{Place, VertexId};
 use crate::config::Clause;
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The shortest time between two tries, whatever `retries` and `interval` say.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a host is left alone after `deferall`, at least (ZMailer `retryat` with 60 seconds).
 pub const HOST_DOWN_WAIT: Duration = Duration::from_secs(60);
+/// What is deferred at nearly the same time is tried again together: within this part of the wait.
+const TOGETHER: u32 = 8;
+
+/// Where a random jump behind the end of `retries` went: what was tried together stays together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Jump {
+    /// The former time of what jumped, in seconds.
+    from: u32,
+    to: u8,
+}
 
 impl Scheduler {
-    /// Plans the next wake-up of a thread, unless there is one already.
-    pub(super) fn plan_retry(&mut self, now: Timestamp, thread: ThreadId) {
-        let thread_ref = &mut self.threads[thread];
-        let clause = &self.rings[thread_ref.ring].clause;
-        if thread_ref.retry.wakeup.is_some() || clause.waits_for_request() {
-            return;
+    /// Lets a vertex wait that was tried: for its own next try, or with its destination if that is unreachable.
+    pub(super) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        let diagnosis = self.vertices[vertex].diagnosis.clone();
+        let fault = diagnosis.map_or(Fault::Unsaid, |diagnosis| Fault::of(&diagnosis.notary));
+        let (due, tolerance) = self.next_due(now, vertex, fault);
+        self.wait_until(vertex, due, tolerance);
+        if tolerance > Duration::ZERO {
+            // What waits together goes on together.
+            let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
+            self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
         }
-        advance(&mut thread_ref.retry, now, clause, &mut self.random);
         self.set_thread_timer(thread);
     }
 
+    /// When a vertex is due that was deferred, and how much earlier it may be tried with others. Steps its own
+    /// count if that is what it waits for.
+    pub(super) fn next_due(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        fault: Fault,
+    ) -> (Option<Timestamp>, Duration) {
+        let thread = &self.threads[self.vertices[vertex].thread];
+        let known = thread.retry.unreachable.as_deref();
+        let known = known.map(|known| (known.until, known.block.is_firm()));
+        let known = known.filter(|(until, _)| *until > now);
+        if let Some((until, _)) = known.filter(|_| fault != Fault::Recipient) {
+            return (Some(until), Duration::ZERO);
+        }
+        let Some(own) = self.next_try_of(now, vertex) else {
+            return (None, Duration::ZERO);
+        };
+        let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
+        (Some(own.max(not_before)), own.since(now) / TOGETHER)
+    }
+
+    /// Lets a vertex wait that is not tried because its destination is unreachable, or only on request.
+    pub(super) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        let (queue_only, on_request) = (clause.queue_only, clause.waits_for_request());
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
+        let until = match known {
+            None if on_request => None,
+            None if queue_only => Some(self.next_try_of_host(now, thread)),
+            known => Some(known.unwrap_or(now)),
+        };
+        let waiting = &mut self.threads[thread].waiting;
+        self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
+        self.put(vertex, Place::Waiting);
+        self.set_thread_timer(thread);
+    }
+
+    /// Lets a vertex wait on that waited before until a time.
+    pub(super) fn wait_on(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
+        let thread = self.vertices[vertex].thread;
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        // The clock may have been wrong when it was written, or the clause another one.
+        let due = due.min(now + longest_wait(clause));
+        let known = self.threads[thread].retry.unreachable.as_deref();
+        let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
+        let due = (!clause.waits_for_request()).then(|| until.map_or(due, |until| until.max(due)));
+        self.vertices[vertex].planned = due.map_or(0, seconds_of);
+        self.wait_until(vertex, due, Duration::from_secs(1));
+        self.set_thread_timer(thread);
+    }
+
+    /// Lets a vertex wait until a time, or at most `tolerance` less; `None` is for a request.
+    pub(super) fn wait_until(
+        &mut self,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+        tolerance: Duration,
+    ) {
+        debug_assert_ne!(self.vertices[vertex].place, Place::Waiting, "it is in a wave");
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].wave = self.threads[thread].waiting.place(until, tolerance, false);
+        self.put(vertex, Place::Waiting);
+    }
+
+    /// When a vertex is to be tried again by its own count; steps that. `None` is on request only.
+    fn next_try_of(&mut self, now: Timestamp, vertex: VertexId) -> Option<Timestamp> {
+        let vertex_ref = &mut self.vertices[vertex];
+        let thread_ref = &mut self.threads[vertex_ref.thread];
+        let clause = &self.rings[thread_ref.ring].clause;
+        if clause.waits_for_request() {
+            return None;
+        }
+        let mut steps = Steps { index: vertex_ref.step, planned: vertex_ref.planned };
+        let time = steps.advance(now, clause, &mut thread_ref.retry.jump, &mut self.random);
+        (vertex_ref.step, vertex_ref.planned) = (steps.index, steps.planned);
+        Some(time)
+    }
+
+    /// When a destination that is unreachable is to be tried again. It takes one step in that time.
+    pub(super) fn next_try_of_host(&mut self, now: Timestamp, thread: ThreadId) -> Timestamp {
+        let thread_ref = &mut self.threads[thread];
+        let clause = &self.rings[thread_ref.ring].clause;
+        let Retry { steps, jump, .. } = &mut thread_ref.retry;
+        match Timestamp::from_seconds(steps.planned.into()) {
+            planned if planned > now => planned,
+            _ => steps.advance(now, clause, jump, &mut self.random),
+        }
+    }
+
     /// Lets a whole thread wait until at least the given time: those of its due vertices that are
-    /// given, and what arrives.
+    /// given, what waits, and what arrives.
     pub(super) fn block_thread(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
-        until: Timestamp,
-        block: Block,
+        (until, block): (Timestamp, Block),
+        cause: Option<Rc<Cause>>,
         due: Vec<VertexId>,
     ) {
-        self.lessons += 1;
-        self.plan_retry(now, thread);
-        for vertex in due {
-            self.put(vertex, Place::Waiting);
-        }
-        let thread_ref = &mut self.threads[thread];
-        if self.rings[thread_ref.ring].clause.waits_for_request() {
+        if self.rings[self.threads[thread].ring].clause.waits_for_request() {
+            due.into_iter().for_each(|vertex| self.wait_until(vertex, None, Duration::ZERO));
             return self.update_readiness(thread);
         }
-        thread_ref.retry.block = Some(block);
-        thread_ref.retry.wakeup = thread_ref.retry.wakeup.max(Some(until));
-        thread_ref.retry.planned = thread_ref.retry.wakeup;
+        let until = self.mark_unreachable(now, thread, (until, block), cause);
+        self.threads[thread].waiting.put_off(until);
+        for vertex in due {
+            self.wait_until(vertex, Some(until), Duration::ZERO);
+        }
         self.set_thread_timer(thread);
         self.update_readiness(thread);
     }
 
     /// Ends the wait of a thread: everything that waits becomes due.
     pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        self.lessons += 1;
         self.settle(now, thread);
-        self.resume_window(thread);
-        self.threads[thread].retry.wake();
-        self.make_waiting_due(now, thread);
+        self.threads[thread].waiting.wake(now);
+        self.end_unreachable(thread);
+        self.wake_waves(now, thread);
+    }
+
+    /// The time of something that waits in a thread has come, or that of the thread itself.
+    pub(super) fn wake_waves(&mut self, now: Timestamp, thread: ThreadId) {
+        self.lessons += 1;
+        let known = self.threads[thread].retry.unreachable.as_deref();
+        if known.is_some_and(|known| known.until <= now) {
+            self.end_unreachable(thread);
+        }
+        self.make_some_due(now, thread);
         self.set_thread_timer(thread);
         self.update_readiness_at_wakeup(thread);
     }
+
+    fn end_unreachable(&mut self, thread: ThreadId) {
+        self.resume_window(thread);
+        self.threads[thread].retry.unreachable = None;
+    }
+
+    /// Makes due what has its time, as far as one turn allows. The timer of the thread sees to the rest.
+    pub(super) fn make_some_due(&mut self, now: Timestamp, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
+        // What is put in order of age has to be there as a whole.
+        let is_ordered = self.rings[thread_ref.ring].clause.age_order;
+        let count = if is_ordered { usize::MAX } else { self.settings.step() };
+        for vertex in thread_ref.waiting.due(now, count, &self.vertices) {
+            self.put(vertex, Place::Due);
+        }
+    }
 }
 
-/// Plans the next wake-up of `retry`.
-fn advance(retry: &mut Retry, now: Timestamp, clause: &Clause, random: &mut fastrand::Rng) {
-    let list = &clause.retries;
-    if retry.index >= list.len() {
-        retry.index = if list.len() > 1 { random.usize(0..list.len()) } else { 0 };
+/// How far something is in `retries`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Steps {
+    /// Index of the next entry.
+    pub index: u8,
+    /// The last time that was planned, past or future, in seconds since the epoch; 0 is none.
+    pub planned: u32,
+}
+
+impl Steps {
+    /// Moves the time, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        if self.planned > 0 {
+            self.planned = seconds_of(Timestamp::from_seconds(self.planned.into()) + step);
+        }
     }
-    let factor = list.get(retry.index).copied().unwrap_or(1);
-    let step = clause.interval * factor;
-    // Counting from the last wake-up keeps the rhythm; one long past has none.
-    let recent = retry.planned.filter(|planned| *planned <= now && now.since(*planned) < step);
-    let base = recent.unwrap_or(now);
-    let wakeup = skewed(base, clause) + step;
-    retry.index += 1;
-    retry.wakeup = Some(wakeup.max(now + SHORTEST_WAIT));
-    retry.planned = retry.wakeup;
+
+    /// Plans the next try.
+    fn advance(
+        &mut self,
+        now: Timestamp,
+        clause: &Clause,
+        jump: &mut Jump,
+        random: &mut fastrand::Rng,
+    ) -> Timestamp {
+        let list = &clause.retries[..clause.retries.len().min(usize::from(u8::MAX))];
+        if usize::from(self.index) >= list.len() {
+            let is_known = jump.from == self.planned && usize::from(jump.to) < list.len();
+            if list.len() > 1 && !is_known {
+                *jump = Jump { from: self.planned, to: random.usize(0..list.len()) as u8 };
+            }
+            self.index = if list.len() > 1 { jump.to } else { 0 };
+        }
+        let factor = list.get(usize::from(self.index)).copied().unwrap_or(1);
+        let step = clause.interval * factor;
+        // Counting from the last time keeps the rhythm; one long past has none.
+        let planned = (self.planned > 0).then(|| Timestamp::from_seconds(self.planned.into()));
+        let recent = planned.filter(|planned| *planned <= now && now.since(*planned) < step);
+        let wakeup = skewed(recent.unwrap_or(now), clause) + step;
+        let wakeup = wakeup.max(now + SHORTEST_WAIT);
+        self.index += 1;
+        self.planned = seconds_of(wakeup);
+        wakeup
+    }
+}
+
+/// The longest time that something of a clause may have to wait.
+pub(super) fn longest_wait(clause: &Clause) -> Duration {
+    let factor = clause.retries.iter().max().copied().unwrap_or(1);
+    // The skew moves it by an interval at the most.
+    let step = clause.interval.saturating_mul(factor.saturating_add(1));
+    step.max(LONGEST_BLOCK)
+}
+
+/// A time in the seconds that are kept of it.
+pub(super) fn seconds_of(time: Timestamp) -> u32 {
+    u32::try_from(time.seconds().max(0)).unwrap_or(u32::MAX)
 }
 
 /// Moves a time by a part of its distance to the next whole multiple of the interval.
@@ -103,13 +276,12 @@ mod tests {
     fn wakeups(config: &str, feed_past_boundary: i64, tries: usize) -> Vec<i64> {
         let clause = clause(config);
         let mut random = fastrand::Rng::with_seed(1);
-        let mut retry = Retry::default();
+        let (mut steps, mut jump) = (Steps::default(), Jump::default());
         let first = Timestamp::from_seconds(1_795_255_200 + feed_past_boundary);
         let mut now = first;
         let mut all = Vec::new();
         for _ in 0..tries {
-            advance(&mut retry, now, &clause, &mut random);
-            now = retry.wakeup.take().expect("advance plans a wake-up");
+            now = steps.advance(now, &clause, &mut jump, &mut random);
             all.push(now.seconds_since(first));
         }
         all
@@ -151,10 +323,10 @@ mod tests {
     #[test]
     fn a_wakeup_long_past_starts_a_new_rhythm() {
         let clause = clause("interval=10s retries=1 skew=1");
-        let long_ago = Timestamp::from_seconds(1_000_000_000);
+        let (planned, mut random) = (1_000_000_000, fastrand::Rng::with_seed(1));
         let now = Timestamp::from_seconds(1_795_255_200);
-        let mut retry = Retry { planned: Some(long_ago), ..Retry::default() };
-        advance(&mut retry, now, &clause, &mut fastrand::Rng::with_seed(1));
-        assert_eq!(retry.wakeup, Some(now + Duration::from_secs(10)));
+        let mut steps = Steps { planned, ..Steps::default() };
+        let wakeup = steps.advance(now, &clause, &mut Jump::default(), &mut random);
+        assert_eq!(wakeup, now + Duration::from_secs(10));
     }
 }

@@ -260,7 +260,7 @@ impl Scheduler {
             waiting: thread.waiting.len(),
             held_back: thread.held_back.len(),
             agents: agents.collect(),
-            wakeup: thread.retry.wakeup,
+            wakeup: thread.waiting.next(),
             oldest: self.oldest_of(thread),
             is_held: thread.held,
             max_agents: self.max_thread(thread),
@@ -275,10 +275,11 @@ impl Scheduler {
     /// each kind.
     pub(super) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
         let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
-        let lists = [&thread.fed, &thread.due, &thread.waiting, &thread.held_back];
-        let share = LOOKED_AT / lists.len();
-        let looked_at = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
-        looked_at.map(arrived).min()
+        let lists = [&thread.fed, &thread.due, &thread.held_back];
+        let share = LOOKED_AT / (lists.len() + 1);
+        let waiting = thread.waiting.iter(&self.vertices).take(share);
+        let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
+        others.chain(waiting).map(arrived).min()
     }
 
     /// A ring, unless it is gone.

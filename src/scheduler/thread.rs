@@ -2,14 +2,17 @@
 //! destination and at most `maxthr` agents work on it.
 
 use super::agent::AgentId;
-use super::contact::Contact;
+use super::contact::Deferrals;
 use super::destination::Destination;
 use super::list::{Chain, Links, List};
 use super::pool::{Id, Pool};
+use super::retry::{Jump, Steps};
 use super::ring::RingId;
+use super::unreachable::Unreachable;
 use super::vertex::{InThread, Place, Vertex, VertexId};
+use super::waves::Waves;
 use super::window::WindowId;
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -35,8 +38,8 @@ pub struct Thread {
     pub due: List<InThread>,
     /// Vertices that agents have.
     pub fed: List<InThread>,
-    /// Vertices that wait for the wake-up.
-    pub waiting: List<InThread>,
+    /// Vertices that wait for a time.
+    pub waiting: Waves,
     /// Vertices of messages that are held.
     pub held_back: List<InThread>,
     /// Agents working on it, the newest last.
@@ -45,7 +48,7 @@ pub struct Thread {
     pub recipients: u32,
     /// Reports about its recipients.
     pub attempts: u32,
-    /// Retry state: when and why it is tried again.
+    /// What is known of the destination as a whole.
     pub retry: Retry,
     /// No vertex of it expires before this time.
     pub expiry_check: Option<Timestamp>,
@@ -65,41 +68,27 @@ pub struct Thread {
     pub window: Option<WindowId>,
 }
 
-/// When a thread is tried again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What is known of a destination as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// The wake-up, while it is in the future: then what waits becomes due.
-    pub wakeup: Option<Timestamp>,
-    /// The last wake-up that was planned, past or future.
-    pub planned: Option<Timestamp>,
-    /// Index of the next entry of the clause's `retries`.
-    pub index: usize,
-    /// The host as a whole is not to be tried before the wake-up, nothing of what is due; and why.
-    pub block: Option<Block>,
-    /// What is known of the host since the last wake-up.
-    pub contact: Contact,
+    /// It is known to be unreachable.
+    pub unreachable: Option<Box<Unreachable>>,
+    /// How far it is in the clause's `retries`; it begins anew when the host answers.
+    pub steps: Steps,
+    /// What its last jobs were deferred for.
+    pub deferrals: Deferrals,
+    /// Where the last random jump in `retries` went.
+    pub jump: Jump,
 }
 
 impl Retry {
-    /// Ends the wait; what was known of the host is forgotten.
-    pub fn wake(&mut self) {
-        self.wakeup = None;
-        self.block = None;
-        self.contact = Contact::NONE;
+    /// Moves all times, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        if let Some(known) = &mut self.unreachable {
+            known.until = known.until + step;
+        }
+        self.steps.shift(step);
     }
-}
-
-/// Why a host as a whole is not tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Block {
-    /// An agent said that it cannot be reached (`deferall`).
-    HostDown,
-    /// An agent said when to try it again (`retryat`).
-    AgentAsked,
-    /// Agents die over it.
-    AgentsDie,
-    /// Too many rounds of agents could not reach the host (`failed-cohort-limit`).
-    Dead,
 }
 
 /// The links of a ring's list of threads that want an agent.
@@ -125,7 +114,7 @@ impl Thread {
             ring_slot: 0,
             due: List::new(),
             fed: List::new(),
-            waiting: List::new(),
+            waiting: Waves::new(),
             held_back: List::new(),
             agents: Vec::new(),
             recipients: 0,
@@ -155,10 +144,7 @@ impl Thread {
 
     /// What comes first: its wake-up, or the next expiry.
     pub fn next_look(&self) -> Option<Timestamp> {
-        match (self.retry.wakeup, self.expiry_check) {
-            (Some(wakeup), Some(check)) => Some(wakeup.min(check)),
-            (wakeup, check) => wakeup.or(check),
-        }
+        self.wakeup().into_iter().chain(self.expiry_check).min()
     }
 
     /// Whether nothing is queued for it.
@@ -172,22 +158,23 @@ impl Thread {
         self.fed.iter(pool).chain(self.due.iter(pool)).chain(waiting)
     }
 
-    fn list(&mut self, place: Place) -> Option<&mut List<InThread>> {
-        match place {
-            Place::Due => Some(&mut self.due),
-            Place::Fed => Some(&mut self.fed),
-            Place::Waiting => Some(&mut self.waiting),
-            Place::Held => Some(&mut self.held_back),
-            Place::Spent => None,
-        }
+    /// When something in it becomes due, or the destination is tried again.
+    pub fn wakeup(&self) -> Option<Timestamp> {
+        let until = self.retry.unreachable.as_ref().map(|known| known.until);
+        self.waiting.next().into_iter().chain(until).min()
     }
 
-    /// Takes a vertex of this thread out of the list it is in, and puts it at the end of another.
+    /// Takes a vertex of this thread out of the list it is in, and puts it at the end of another. One that
+    /// is to wait names its wave.
     pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: Place) {
         self.take_out(pool, vertex);
         pool[vertex].place = to;
-        if let Some(list) = self.list(to) {
-            list.push_back(pool, vertex);
+        match to {
+            Place::Due => self.due.push_back(pool, vertex),
+            Place::Fed => self.fed.push_back(pool, vertex),
+            Place::Waiting => self.waiting.push_back(pool, vertex),
+            Place::Held => self.held_back.push_back(pool, vertex),
+            Place::Spent => {}
         }
     }
 
@@ -199,9 +186,12 @@ impl Thread {
     }
 
     fn take_out(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
-        let from = pool[vertex].place;
-        if let Some(list) = self.list(from) {
-            list.remove(pool, vertex);
+        match pool[vertex].place {
+            Place::Due => self.due.remove(pool, vertex),
+            Place::Fed => self.fed.remove(pool, vertex),
+            Place::Waiting => self.waiting.remove(pool, vertex),
+            Place::Held => self.held_back.remove(pool, vertex),
+            Place::Spent => {}
         }
     }
 }

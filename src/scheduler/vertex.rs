@@ -31,6 +31,12 @@ pub struct Vertex {
     pub attempts: u32,
     /// When it was last given to an agent, in seconds since the epoch; 0 is never.
     pub last_fed: u32,
+    /// The last time that was planned for its own next try, past or future, in such seconds; 0 is none.
+    pub planned: u32,
+    /// Index of the next entry of `retries`, for its own next try.
+    pub step: u8,
+    /// While it waits: its number among the waves of the thread.
+    pub wave: u8,
     /// Where it is.
     pub place: Place,
     /// The agent has reported about a recipient since it was fed.
@@ -52,7 +58,7 @@ pub struct Vertex {
 ///          fed            job over, recipients left
 ///   Due ─────────► Fed ──────────────────────────────► Waiting
 ///    ▲              │                                    │
-///    │              │ last recipient finished            │ wake-up of the thread
+///    │              │ last recipient finished            │ its time has come
 ///    │              ▼                                    │
 ///    │            Spent ─► freed when the job is over    │
 ///    └───────────────────────────────────────────────────┘
@@ -63,7 +69,7 @@ pub enum Place {
     Due,
     /// With an agent.
     Fed,
-    /// For the thread's wake-up.
+    /// For its next try, or for its destination.
     Waiting,
     /// For an operator to release its message.
     Held,
@@ -284,6 +290,9 @@ impl Vertex {
             pending: offsets.len() as u32,
             attempts: 0,
             last_fed: 0,
+            planned: 0,
+            step: 0,
+            wave: 0,
             place: Place::Spent,
             reported: false,
             tried: false,

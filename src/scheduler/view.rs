@@ -104,7 +104,7 @@ pub struct ThreadView<'s> {
     pub agents: Vec<AgentView>,
     /// Vertices to be given to an agent.
     pub unfed: usize,
-    /// Seconds until its wake-up, if it is in the future and no agent is at work.
+    /// Seconds until the first of what waits is due, if it is in the future and no agent is at work.
     pub wakeup_in: Option<i64>,
     /// Why it has no agent although something is due.
     pub refusal: Option<Refused>,
@@ -194,12 +194,10 @@ impl Scheduler {
     fn standing(&self, now: Timestamp, vertex: VertexId) -> Standing {
         let vertex_ref = &self.vertices[vertex];
         let thread = &self.threads[vertex_ref.thread];
-        let wakeup = thread.retry.wakeup.filter(|_| vertex_ref.place == Place::Waiting);
-        if let Some(wakeup) = wakeup {
-            return Standing::Retry(wakeup.seconds_since(now).max(0));
-        }
         if vertex_ref.place == Place::Waiting {
-            return Standing::Inactive;
+            let wakeup = thread.waiting.wakeup(vertex_ref.wave);
+            let retry = |wakeup: Timestamp| Standing::Retry(wakeup.seconds_since(now).max(0));
+            return wakeup.map_or(Standing::Inactive, retry);
         }
         if let Some(newest) = thread.agents.last() {
             let pid = self.agents[newest].pid.unwrap_or_default();
@@ -260,7 +258,7 @@ impl Scheduler {
     pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
         let thread: &Thread = self.threads.get(thread)?;
         let oldest = self.oldest_of(thread);
-        let wakeup = thread.retry.wakeup.filter(|_| thread.agents.is_empty());
+        let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
         Some(ThreadView {
             destination: &thread.destination,
             with_host: self.rings[thread.ring].host.is_some(),

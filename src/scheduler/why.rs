@@ -11,7 +11,8 @@ use super::probe::StartFailure;
 use super::rank::Rank;
 use super::ring::{Refusal, Ring};
 use super::standing::{Hold, LimitName, Scope, SetLimit};
-use super::thread::{Block, Thread, ThreadId};
+use super::thread::{Thread, ThreadId};
+use super::unreachable::Unreachable;
 use super::vertex::{InThread, Place, Vertex, VertexId};
 use crate::config::Place as Line;
 use crate::time::Timestamp;
@@ -49,12 +50,12 @@ pub enum Why {
         /// messages.
         before: Option<usize>,
     },
-    /// The wake-up of its thread.
+    /// Its next try.
     Retry {
         /// When that is.
         at: Timestamp,
-        /// Why the thread waits as a whole, if it does.
-        block: Option<Block>,
+        /// What is known of the destination, if that is what it waits for.
+        unreachable: Option<Box<Unreachable>>,
         /// Where `retries` is set.
         line: Line,
     },
@@ -204,10 +205,23 @@ impl Scheduler {
             Some(self.wait(thread, list.len(), Some(&self.vertices[first]), why))
         };
         let due = of_list(&thread.due, |core, thread, _| core.why_due(thread, None));
-        let waiting = of_list(&thread.waiting, |core, thread, _| core.why_waiting(thread));
+        let waiting = self.waits_of_waves(thread);
         let held_back =
             of_list(&thread.held_back, |core, _, first| core.why_held_back(&core.vertices[first]));
         with_agents.chain(due).chain(waiting).chain(held_back)
+    }
+
+    /// Why the waiting vertices of a thread wait, the next ones first. Those that wait for the same are one.
+    fn waits_of_waves<'s>(&'s self, thread: &'s Thread) -> Vec<Wait<'s>> {
+        let mut waits: Vec<Wait<'_>> = Vec::new();
+        for (wave, vertices, first) in thread.waiting.waves() {
+            let why = self.why_waiting(thread, wave);
+            match waits.last_mut().filter(|last| last.why == why) {
+                Some(last) => last.vertices += vertices,
+                None => waits.push(self.wait(thread, vertices, Some(&self.vertices[first]), why)),
+            }
+        }
+        waits
     }
 
     /// Why each vertex of a message waits; `None` if it is not queued.
@@ -227,7 +241,7 @@ impl Scheduler {
         let thread = &self.threads[vertex_ref.thread];
         let why = match vertex_ref.place {
             Place::Due => self.why_due(thread, Some(vertex)),
-            Place::Waiting => self.why_waiting(thread),
+            Place::Waiting => self.why_waiting(thread, vertex_ref.wave),
             Place::Held => self.why_held_back(vertex_ref),
             Place::Fed | Place::Spent => self.why_fed(vertex),
         };
@@ -288,14 +302,16 @@ impl Scheduler {
         thread.held.then(why)
     }
 
-    fn why_waiting(&self, thread: &Thread) -> Why {
+    fn why_waiting(&self, thread: &Thread, wave: u8) -> Why {
         if let Some(why) = self.why_held(thread) {
             return why;
         }
         let clause = &self.rings[thread.ring].clause;
-        match thread.retry.wakeup {
+        match thread.waiting.wakeup(wave) {
             Some(at) => {
-                Why::Retry { at, block: thread.retry.block, line: clause.place_of("retries") }
+                let known = thread.retry.unreachable.clone();
+                let unreachable = known.filter(|known| known.until == at);
+                Why::Retry { at, unreachable, line: clause.place_of("retries") }
             }
             None => Why::Request { line: clause.place_of("queueonly") },
         }

@@ -15,8 +15,8 @@ impl Drop for Killed {
     }
 }
 
-/// Tries it out in `folder`, by programs that `run` starts.
-fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
+/// Starts the scheduler for `folder`, by programs that `run` starts.
+fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
     // Writes the files without starting anything. The port is the only thing we change.
     let check = run(SCHEDULER).arg("--quick-start").arg(folder).arg("-t").output();
     let check = check.expect("the scheduler starts");
@@ -30,17 +30,29 @@ fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
     let errors = log.try_clone().expect("another descriptor");
     let mut scheduler = run(SCHEDULER);
     scheduler.arg("--quick-start").arg(folder).stdin(Stdio::null()).stdout(log).stderr(errors);
-    let mut scheduler = Killed(scheduler.spawn().expect("the scheduler starts"));
+    let scheduler = Killed(scheduler.spawn().expect("the scheduler starts"));
     let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
     until("it serves MAILQ", || log().contains("MAILQ is served on TCP 127.0.0.1:"));
+    scheduler
+}
 
+/// Submits a message for `user`.
+fn send(folder: &Path, run: &impl Fn(&str) -> Command, user: &str) {
     let mut submit = run(SUBMIT);
-    submit.arg("-Z").arg(&zenv).args(["-f", "me", "somebody"]).stdout(Stdio::null());
+    submit.arg("-Z").arg(folder.join("zmailer.conf"));
+    submit.args(["-f", "me", user]).stdout(Stdio::null());
     let mut submit = submit.stdin(Stdio::piped()).spawn().expect("submit starts");
     let input = submit.stdin.take().expect("a pipe");
     std::io::Write::write_all(&mut { input }, b"Subject: first\n\nIt works.\n").expect("written");
     assert!(submit.wait().expect("submit ends").success());
+}
 
+/// Tries it out in `folder`, by programs that `run` starts.
+fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
+    let mut scheduler = start(folder, &run);
+    send(folder, &run, "somebody");
+    let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+    let zenv = folder.join("zmailer.conf");
     let mailbox = folder.join("mailboxes/somebody");
     until("the message is in the mailbox", || {
         assert!(scheduler.0.try_wait().expect("our child").is_none(), "it ended: {}", log());
@@ -82,4 +94,29 @@ fn it_works_without_root() {
     fs::create_dir(&folder).expect("a folder");
     std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("given away");
     try_out(&folder, as_nobody);
+}
+
+#[test]
+fn broken_mailbox_holds_up_no_other_user() {
+    let site = Site::new("");
+    let folder = site.path("trial");
+    let run = |program: &str| Command::new(program);
+    let _scheduler = start(&folder, &run);
+    // It is to be a file.
+    fs::create_dir_all(folder.join("mailboxes/carl")).expect("a folder");
+    send(&folder, &run, "carl");
+    let trace = || {
+        let mut mailq = run(env!("CARGO_BIN_EXE_mailq"));
+        mailq.arg("-Z").arg(folder.join("zmailer.conf")).args(["trace", "carl"]);
+        String::from_utf8_lossy(&mailq.output().expect("mailq starts").stdout).into_owned()
+    };
+    until("carl's message was tried", || trace().contains("(tried once; last: "));
+    let next = trace();
+    let next = next.lines().find(|line| line.starts_with("  next: ")).expect("what happens next");
+    assert!(next.contains("to be tried again"), "{next}");
+    assert!(!next.contains("unreachable"), "{next}");
+    // Carl's is not due before a minute has passed.
+    send(&folder, &run, "frank");
+    until("frank has his message", || folder.join("mailboxes/frank").is_file());
+    assert!(trace().contains("(tried once; last: "), "{}", trace());
 }

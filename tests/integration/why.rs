@@ -80,9 +80,23 @@ fn each_reason_has_a_sentence() {
         ],
     );
     put("ring down.test deferall!1");
-    until_said(&site, "RING/down.test", &["an agent said that the whole host cannot be reached"]);
+    until_said(
+        &site,
+        "RING/down.test",
+        &[
+            "because destination ring/down.test is known to be unreachable: deferall by agent ",
+            ": as told: deferall",
+        ],
+    );
+    // New mail names whose report it waits for.
+    let down = put("ring down.test untried");
+    let known = "because destination ring/down.test is known to be unreachable: deferall by agent ";
+    until_said(&site, &down, &[known, " for S", ": as told: deferall", "(not tried yet)"]);
+    // One deferred recipient holds up no new mail for its host.
+    put("ring deferred.test fine");
+    until("it is delivered", || site.events().count("count") == 1);
     put("ring later.test retryat+7200!1");
-    until_said(&site, "ring/later.test", &["an agent asked not to try the host before"]);
+    until_said(&site, "ring/later.test", &["is known to be unreachable: retryat by agent "]);
 
     let slow = put("ring a.test wait!1");
     until_said(&site, "ring/a.test", &["1 message is with the agent of process "]);

@@ -627,7 +627,7 @@ impl Observer for Oracle {
             self.is_to_end(*ticket, order);
         }
         self.mode.told(event);
-        self.waits.told(event, &self.book);
+        self.waits.told(at.wall, event, &self.config, &self.book);
         self.shares.told(at, event);
         let lags = |agent| self.agents.get(agent).is_some_and(|agent: &Agent| agent.is_greedy);
         let lags = matches!(event, Event::AgentSaid { agent, .. } if lags(agent));

@@ -1,31 +1,41 @@
-//! New mail and retry times: what arrives for a host that does not seem to answer waits for the retry time
-//! of its thread, what arrives for one that answers does not, and ETRN starts everything. The rule is in
+//! New mail and destinations that are known to be unreachable: what arrives for one of them waits until it is
+//! tried again, and what arrives for any other is tried at once; ETRN starts everything. The rule is in
 //! `docs/architecture.md`; here it is only asked in cases that leave no doubt.
 
 use crate::book::Book;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use zsched::agent::protocol::{Answer, Report, Status};
-use zsched::config::Config;
+use zsched::config::{Clause, Config};
 use zsched::scheduler::why::Why;
 use zsched::scheduler::{Destination, Event, Scheduler};
 use zsched::simulation::observer::At;
 use zsched::spool::Arrival;
 use zsched::time::Timestamp;
 
+/// Time for which a host is left alone after `deferall`, at least.
+const AFTER_DEFERALL: Duration = Duration::from_secs(60);
+/// The same after a deferral whose status code blames the host.
+const AFTER_BLAME: Duration = Duration::from_secs(1);
+/// Jobs in vain that may make a destination unreachable.
+const SEVERAL: u32 = 3;
+
 /// What the scheduler can know of each host, and what it makes of that.
 #[derive(Default)]
 pub struct Waits {
-    threads: BTreeMap<Destination, Seen>,
+    words: BTreeMap<Destination, Word>,
     /// Messages that have arrived at some scheduler: by their files.
     known: BTreeSet<(u64, Timestamp)>,
     /// What was told since everything was looked at last, if it is one thing only.
     news: News,
     /// Something was told since everything was looked at last.
     is_stale: bool,
-    /// The scheduler that runs remembers things of its predecessor.
+    /// The scheduler that runs remembers things of its predecessor, or of messages that rest.
     remembers: bool,
-    /// Messages are in memory in part, and nobody knows which recipients are.
+    /// Messages are in memory in part, and nothing tells which recipients are.
     is_blurred: bool,
+    /// An agent has said `deferall` of a destination with feedback: its window may be dead, and others share it.
+    is_window_dead: bool,
     /// New mail that had to wait, and that had not to.
     pub counts: (u64, u64),
 }
@@ -40,27 +50,18 @@ enum News {
     Much,
 }
 
-/// A thread, when it was looked at last.
-struct Seen {
-    word: Word,
-    /// Reports about it have come since, or agents have ended.
-    is_reported: bool,
-    wakeup: Option<Timestamp>,
-    /// Nothing is due, and no agent is at work.
-    rests: bool,
-}
-
-/// What was heard of a host since the last wake-up.
+/// What was heard of a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Word {
-    /// Nothing final.
-    Nothing,
-    /// There was a final word, and so many jobs have ended since with something left to do, or more.
-    Answers(u32),
-    /// The last word is that it cannot be reached.
-    Lost,
-    /// The whole thread has to wait.
-    Blocked,
+    /// Nothing says that it is unreachable; and the number of jobs that have ended with something left to do
+    /// since the last final word, or a larger one.
+    Open(u32),
+    /// It may be unreachable, but a final word will say that it is not.
+    Perhaps,
+    /// It is unreachable for the rest of this time, whatever else is said.
+    Shut(Timestamp),
+    /// It is unreachable for the rest of this time, unless a report says otherwise.
+    Blamed(Timestamp),
     /// It depends.
     Unclear,
 }
@@ -68,14 +69,15 @@ enum Word {
 impl Waits {
     /// A scheduler starts.
     pub fn started(&mut self) {
-        self.threads.clear();
+        self.words.clear();
         self.news = News::None;
         self.remembers = false;
         self.is_blurred = false;
+        self.is_window_dead = false;
     }
 
     /// The scheduler is told something, before it acts on it. `book` does not know of it yet.
-    pub fn told(&mut self, event: &Event<'_>, book: &Book) {
+    pub fn told(&mut self, now: Timestamp, event: &Event<'_>, config: &Config, book: &Book) {
         self.is_stale = true;
         match event {
             Event::Tick | Event::AgentStarted { .. } => {}
@@ -85,24 +87,25 @@ impl Waits {
                 self.add(news);
             }
             Event::Turn(host) => {
-                let of_host = |to: &Destination| to.host() == *host;
-                let threads = self.threads.iter_mut().filter(|(to, _)| of_host(to));
-                threads.for_each(|(_, seen)| seen.word = Word::Nothing);
+                self.is_asked_for(|to| to.host() == *host);
                 self.add(News::Turn((*host).into()));
             }
             Event::AgentSaid { line, .. } => {
                 if let Answer::Report(report) = Answer::parse(line) {
-                    self.reported(&report, book);
+                    self.reported(now, &report, config, book);
                 }
                 self.add(News::Much);
             }
             Event::Learned(_) | Event::Recalled { .. } => self.remembers = true,
+            Event::Outside { is_crowded, .. } => self.remembers |= is_crowded,
             Event::MoreRead { .. } => self.is_blurred = true,
             Event::Configured(_) | Event::ClockSet(_) => {
-                // They may move wake-ups.
-                for seen in self.threads.values_mut() {
-                    (seen.word, seen.wakeup) = (Word::Unclear, None);
-                }
+                // They may change times, and which rule holds.
+                self.words.values_mut().for_each(|word| *word = Word::Unclear);
+                self.add(News::Much);
+            }
+            Event::Ordered { .. } => {
+                self.is_asked_for(|_| true);
                 self.add(News::Much);
             }
             _ => self.add(News::Much),
@@ -113,28 +116,52 @@ impl Waits {
         self.news = if self.news == News::None { news } else { News::Much };
     }
 
+    /// Destinations may be tried again before their time.
+    fn is_asked_for(&mut self, is_meant: impl Fn(&Destination) -> bool) {
+        for (_, word) in self.words.iter_mut().filter(|(to, _)| is_meant(to)) {
+            if let Word::Shut(_) | Word::Blamed(_) = word {
+                *word = Word::Perhaps;
+            }
+        }
+    }
+
     fn arrived(&mut self, arrival: &Arrival) -> News {
-        if !self.known.insert((arrival.name.number(), arrival.modified)) {
+        for host in &arrival.turns {
+            self.is_asked_for(|to| to.host() == &**host);
+        }
+        if !self.known.insert((arrival.name.number(), arrival.modified))
+            || !arrival.turns.is_empty()
+        {
             return News::Much;
         }
         let to = arrival.groups.iter().map(|group| Destination::new(&group.channel, &group.host));
         News::Arrived(arrival.name.number(), to.collect())
     }
 
-    fn reported(&mut self, report: &Report<'_>, book: &Book) {
-        let to = book.destination(report.number, report.offset);
-        let Some(seen) = to.and_then(|to| self.threads.get_mut(to)) else {
+    fn reported(&mut self, now: Timestamp, report: &Report<'_>, config: &Config, book: &Book) {
+        let Some(to) = book.destination(report.number, report.offset) else {
             return;
         };
-        seen.is_reported = true;
-        seen.word = match (seen.word, report.status) {
-            (word @ (Word::Blocked | Word::Unclear), _) => word,
-            (_, Status::DeferAll | Status::RetryAt) => Word::Blocked,
-            (_, Status::Ok | Status::Ok2 | Status::Ok3) => Word::Answers(0),
-            (_, Status::Error | Status::Error2) => Word::Answers(0),
-            (_, Status::Deferred) if report.notary.windows(5).any(|text| text == b"4.4.1") => {
-                Word::Lost
+        let clause = config.select(to.channel(), to.host());
+        let has_feedback = clause.is_some_and(|clause| clause.flow.is_patient());
+        self.is_window_dead |= has_feedback && report.status == Status::DeferAll;
+        let Some(word) = self.words.get_mut(to) else {
+            return;
+        };
+        let blames_host = report.notary.windows(5).any(|text| text == b"4.4.1");
+        *word = match (*word, report.status) {
+            (Word::Unclear, _) => Word::Unclear,
+            (word, Status::DeferAll) if has_feedback => word,
+            (_, Status::DeferAll) => Word::Shut(now + AFTER_DEFERALL),
+            // When that is depends on the configuration, too.
+            (_, Status::RetryAt) => Word::Unclear,
+            (Word::Shut(until), _) => Word::Shut(until),
+            (_, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2) => {
+                Word::Open(0)
             }
+            (word, Status::Deferred) if has_feedback => word,
+            (_, Status::Deferred) if blames_host => Word::Blamed(now + AFTER_BLAME),
+            (Word::Blamed(_), _) => Word::Perhaps,
             (word, _) => word,
         };
     }
@@ -142,17 +169,19 @@ impl Waits {
     /// An agent has ended the job of a message for a destination. In vain, if something is left to do.
     pub fn job_over(&mut self, number: u64, to: &Destination, book: &Book) {
         if book.has_to_do(number, to)
-            && let Some(Seen { word: Word::Answers(in_vain), .. }) = self.threads.get_mut(to)
+            && let Some(word) = self.words.get_mut(to)
+            && let Word::Open(in_vain) = word
         {
             *in_vain += 1;
+            if *in_vain >= SEVERAL {
+                *word = Word::Perhaps;
+            }
         }
     }
 
     /// An agent has ended. Agents that die may make a thread wait, whatever they said.
     pub fn agent_ended(&mut self, to: &Destination) {
-        if let Some(seen) = self.threads.get_mut(to) {
-            (seen.word, seen.is_reported) = (Word::Unclear, true);
-        }
+        self.words.insert(to.clone(), Word::Unclear);
     }
 
     /// Everything is carried out: looks at all threads.
@@ -160,7 +189,7 @@ impl Waits {
         if !std::mem::take(&mut self.is_stale) || self.is_blurred {
             return;
         }
-        let threads = std::mem::take(&mut self.threads);
+        let mut words = std::mem::take(&mut self.words);
         let mut news = std::mem::take(&mut self.news);
         if let News::Arrived(number, all) = &mut news {
             // What was too old has expired at once.
@@ -170,47 +199,55 @@ impl Waits {
             for thread in core.ring_view(id).expect("it is listed").threads {
                 let view = core.thread_view(at.wall, thread).expect("its threads are there");
                 let to = view.destination.clone();
-                let rests = view.agents.is_empty() && view.unfed == 0;
-                let wakeup = wakeup(core, &to);
-                let word = match threads.get(&to) {
-                    Some(before) => before.word_after(at, wakeup),
+                let word = match words.remove(&to) {
+                    Some(before) => {
+                        let clause = config.select(to.channel(), to.host());
+                        let is_dead = |feedback| feedback && self.is_window_dead;
+                        let is_unclear = |clause: &Clause| {
+                            clause.queue_only || is_dead(clause.flow.is_patient())
+                        };
+                        if !clause.is_some_and(|clause| is_unclear(&clause)) {
+                            self.check(at, &news, &to, before, core);
+                        }
+                        before.after(at)
+                    }
                     None if self.remembers || view.attempts > 0 => Word::Unclear,
-                    None => Word::Nothing,
+                    None => Word::Open(0),
                 };
-                let seen = Seen { word, is_reported: false, wakeup, rests };
-                if let Some(before) = threads.get(&to)
-                    && !config
-                        .select(to.channel(), to.host())
-                        .is_some_and(|clause| clause.queue_only || clause.flow.is_steered())
-                {
-                    self.check(at, &news, &to, before, &seen);
-                }
-                self.threads.insert(to, seen);
+                self.words.insert(to, word);
             }
         }
     }
 
-    fn check(&mut self, at: At, news: &News, to: &Destination, before: &Seen, after: &Seen) {
+    fn check(&mut self, at: At, news: &News, to: &Destination, before: Word, core: &Scheduler) {
         match news {
             News::Turn(host) if to.host() == &**host => {
-                assert_eq!(after.wakeup, None, "{to} was asked for, and waits");
+                let waits = core.why_thread(to.channel(), to.host()).unwrap_or_default();
+                let waits = waits.iter().any(
+                    |wait| matches!(wait.why, Why::Retry { at: until, .. } if until > at.wall),
+                );
+                assert!(!waits, "{to} was asked for, and waits");
             }
-            News::Arrived(_, all) if all.contains(to) => {
-                let is_waiting = before.wakeup.is_some_and(|wakeup| wakeup > at.wall);
-                if !is_waiting || !before.rests || after.wakeup != before.wakeup {
-                    return;
-                }
-                match before.word {
-                    Word::Unclear => {}
-                    Word::Answers(in_vain) if in_vain > 2 => {}
-                    Word::Answers(_) => {
+            News::Arrived(number, all) if all.contains(to) => {
+                let waits = core.why_message(*number).unwrap_or_default();
+                let mut waits = waits.iter().filter(|wait| wait.destination == to);
+                let is_put_off = waits.any(|wait| matches!(wait.why, Why::Retry { .. }));
+                let is_held = core
+                    .why_message(*number)
+                    .unwrap_or_default()
+                    .iter()
+                    .any(|wait| wait.destination == to && matches!(wait.why, Why::Held { .. }));
+                match before {
+                    _ if is_held => {}
+                    Word::Open(in_vain) => {
                         self.counts.1 += 1;
-                        assert!(!after.rests, "{to} answers, and new mail waits");
+                        assert!(!is_put_off, "{to} is open after {in_vain}, and new mail waits");
                     }
-                    word => {
+                    Word::Shut(until) | Word::Blamed(until) if until > at.wall => {
                         self.counts.0 += 1;
-                        assert!(after.rests, "{to}: {word:?}, and new mail does not wait");
+                        assert!(is_put_off, "{to}: {before:?}, and new mail does not wait");
                     }
+                    _ => {}
                 }
             }
             _ => {}
@@ -218,25 +255,12 @@ impl Waits {
     }
 }
 
-impl Seen {
-    /// What holds if the thread waits until `wakeup` now.
-    fn word_after(&self, at: At, wakeup: Option<Timestamp>) -> Word {
-        match (self.wakeup, wakeup) {
-            (before, after) if before == after => self.word,
-            (None, Some(_)) => self.word,
-            // Put off further, by an agent's wish.
-            (Some(before), Some(after)) if before > at.wall && after > before => self.word,
-            (Some(before), _) if before <= at.wall && !self.is_reported => Word::Nothing,
-            _ => Word::Unclear,
+impl Word {
+    /// What holds when some time has passed.
+    fn after(self, at: At) -> Word {
+        match self {
+            Word::Shut(until) | Word::Blamed(until) if until <= at.wall => Word::Perhaps,
+            word => word,
         }
     }
-}
-
-/// The time that the deferred recipients of a thread wait for.
-fn wakeup(core: &Scheduler, to: &Destination) -> Option<Timestamp> {
-    let waits = core.why_thread(to.channel(), to.host())?;
-    waits.iter().find_map(|wait| match wait.why {
-        Why::Retry { at, .. } => Some(at),
-        _ => None,
-    })
 }

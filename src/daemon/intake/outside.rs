@@ -52,6 +52,8 @@ struct Resting {
     /// In seconds of the first clock.
     until: u32,
     folder: HashFolder,
+    /// How far the clock had been set by then, in seconds.
+    shifted: i64,
     rested: Rested,
 }
 
@@ -78,7 +80,10 @@ impl Outside {
             rested.vertices = Box::default();
         }
         self.by_time.insert((until, number));
-        self.resting.insert(number, Resting { until, folder: name.folder(), rested });
+        self.resting.insert(
+            number,
+            Resting { until, folder: name.folder(), shifted: self.shifted, rested },
+        );
         if name.odd_base().is_some() {
             self.odd.insert(number, name);
         }
@@ -183,8 +188,13 @@ impl Outside {
     }
 
     fn take(&mut self, number: u64, wanted: Option<Wanted>) -> Option<SpoolName> {
-        let Resting { until, folder, rested } = self.resting.remove(&number)?;
+        let Resting { until, folder, shifted, mut rested } = self.resting.remove(&number)?;
         self.by_time.remove(&(until, number));
+        if self.shifted != shifted {
+            let [then, now] = [shifted, self.shifted].map(Timestamp::from_seconds);
+            let step = ClockStep::between(then, now);
+            rested.vertices.iter_mut().for_each(|vertex| vertex.shift(step));
+        }
         // A request that has not come to this message yet counts, too.
         let asked = [&self.asked, &self.asked_next].into_iter();
         let asked = asked.flat_map(|asked| wanted_of(&rested, asked)).chain(wanted).collect();

@@ -3,6 +3,7 @@
 use super::super::Scheduler;
 use super::super::action::{Action, Statistics};
 use super::super::agent::AgentId;
+use super::super::contact::Fault;
 use super::super::message::MessageId;
 use super::super::rested::RestedVertex;
 use super::super::vertex::{Diagnosis, VertexId};
@@ -84,10 +85,10 @@ impl Scheduler {
                 self.absent_is_final(now, message, vertex, report);
             }
             status => {
-                self.absent_is_deferred(now, vertex, report);
+                self.absent_is_deferred(now, agent, vertex, report);
                 match status {
-                    Status::RetryAt => self.retry_at(now, vertex, report),
-                    Status::DeferAll => self.defer_all(now, vertex, report),
+                    Status::RetryAt => self.retry_at(now, agent, vertex, report),
+                    Status::DeferAll => self.defer_all(now, agent, vertex, report),
                     _ => {}
                 }
             }
@@ -108,7 +109,7 @@ impl Scheduler {
             Status::Ok2 | Status::Error2 => self.messages[message].owes_report = true,
             _ => {}
         }
-        self.contact_made(self.vertices[vertex].thread);
+        self.contact_made(now, self.vertices[vertex].thread);
         let failed = matches!(report.status, Status::Error | Status::Error2);
         let message_ref = &mut self.messages[message];
         message_ref.failed += u32::from(failed);
@@ -123,17 +124,26 @@ impl Scheduler {
         }
     }
 
-    fn absent_is_deferred(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    fn absent_is_deferred(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
-        self.contact_failed(thread, report.notary);
-        self.plan_retry(now, thread);
-        let until = self.threads[thread].retry.wakeup;
-        self.keep_retry(now, thread, until);
-        let text = Diagnosis::new(report.notary, report.text());
-        let text = self.keep_text(&text);
+        let diagnosis = Diagnosis::new(report.notary, report.text());
+        self.contact_failed(now, agent, vertex, &diagnosis);
+        let (step, planned) = (self.vertices[vertex].step, self.vertices[vertex].planned);
+        let (due, _) = self.next_due(now, vertex, Fault::of(&diagnosis.notary));
+        self.keep_retry(now, thread, due);
+        let text = self.keep_text(&diagnosis);
+        let vertex = &mut self.vertices[vertex];
         let to = &self.threads[thread].destination;
-        let attempts = self.vertices[vertex].attempts.max(1);
-        let learned = RestedVertex::new(to, attempts, true, text);
-        self.learn_of_left(message, learned, until);
+        let learned = RestedVertex::new(to, vertex.attempts.max(1), true, text);
+        let learned = learned.due_at(due, vertex.step);
+        // Those that are in memory step when the job is over.
+        (vertex.step, vertex.planned) = (step, planned);
+        self.learn_of_left(message, learned, due);
     }
 }

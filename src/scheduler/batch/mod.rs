@@ -221,6 +221,7 @@ impl Scheduler {
     /// The clock was set.
     pub(super) fn shift_batches(&mut self, step: ClockStep) {
         for partial in self.batches.partial.values_mut() {
+            partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
             partial.read_at = partial.read_at + step;
             partial.left = partial.left.map(|left| match left.nanoseconds() {
                 i64::MAX => left,

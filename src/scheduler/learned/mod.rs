@@ -11,15 +11,16 @@ pub use lessons::Lessons;
 pub use rests::{LearnedRest, LearnedText, Resting};
 
 use super::Scheduler;
-use super::contact::Contact;
 use super::destination::Destination;
 use super::event::Crowd;
 use super::message::MessageId;
-use super::outcome::LONGEST_BLOCK;
-use super::thread::{Block, Retry, ThreadId};
+use super::rest::Recall;
+use super::retry::{Steps, longest_wait, seconds_of};
+use super::thread::{Retry, ThreadId};
 use super::timers::Timer;
-use super::vertex::{Diagnosis, VertexId};
-use crate::config::Clause;
+use super::unreachable::{Block, Cause, Unreachable};
+use super::vertex::{Diagnosis, Vertex, VertexId};
+use crate::spool::SpoolId;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -44,27 +45,41 @@ pub enum Learned {
     Rest(LearnedRest),
 }
 
-/// When a thread is tried again.
+/// What is known of a destination as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedThread {
     /// Its channel.
     pub channel: String,
     /// Its host.
     pub host: String,
-    /// Index of the next entry of `retries`.
+    /// Index of the next entry of `retries`, for the destination as a whole.
     pub index: usize,
-    /// The wake-up, in nanoseconds since the epoch.
+    /// Until when it is known to be unreachable, in nanoseconds since the epoch.
     pub wakeup: Option<Timestamp>,
-    /// The host as a whole is not to be tried before it, and why.
+    /// How that is known.
     pub block: Option<Block>,
-    /// The host has answered since the last wake-up.
-    pub answered: bool,
+    /// The report that said so.
+    #[serde(default)]
+    pub cause: Option<LearnedCause>,
     /// Its window, in agents, if it is not the first one any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
     /// The relay that answers for it, where that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
+}
+
+/// The report that said that a destination is unreachable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedCause {
+    /// The process of the agent.
+    pub pid: Option<u32>,
+    /// The message that it had.
+    pub id: Option<SpoolId>,
+    /// When it said so.
+    pub at: Timestamp,
+    /// What it said.
+    pub text: String,
 }
 
 /// What became of the recipients of one message in one thread so far.
@@ -82,6 +97,12 @@ pub struct LearnedVertex {
     pub attempts: u32,
     /// What was last said of it.
     pub text: String,
+    /// When its next try is due; `None` is as soon as the destination is tried.
+    #[serde(default)]
+    pub due: Option<Timestamp>,
+    /// Index of the next entry of `retries`.
+    #[serde(default)]
+    pub step: u8,
 }
 
 /// What was told at the start and is not asked for yet.
@@ -99,6 +120,8 @@ struct Remembered {
     modified: Timestamp,
     attempts: u32,
     diagnosis: Option<Rc<Diagnosis>>,
+    due: Option<Timestamp>,
+    step: u8,
 }
 
 impl Scheduler {
@@ -111,13 +134,16 @@ impl Scheduler {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
                 memory.threads.insert(key, thread);
             }
-            Learned::Vertex(LearnedVertex { number, modified, channel, host, attempts, text }) => {
+            Learned::Vertex(learned) => {
+                let LearnedVertex { number, modified, channel, host, .. } = learned;
+                let LearnedVertex { attempts, text, due, step, .. } = learned;
                 let key = (number, Destination::new(channel.as_bytes(), host.as_bytes()));
                 let diagnosis = (!text.is_empty()).then(|| {
                     let new = || Diagnosis::new(b"", text.as_bytes());
                     memory.texts.entry(text.clone()).or_insert_with(new).clone()
                 });
-                memory.vertices.insert(key, Remembered { modified, attempts, diagnosis });
+                let remembered = Remembered { modified, attempts, diagnosis, due, step };
+                memory.vertices.insert(key, remembered);
             }
         }
     }
@@ -150,17 +176,22 @@ impl Scheduler {
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
         // The clock may have been wrong when it was written, or the clause another one.
         let wakeup = wakeup.map(|wakeup| wakeup.min(now + longest_wait(clause)));
-        thread_ref.retry = Retry {
-            wakeup,
-            planned: wakeup,
-            index: learned.index,
-            block: learned.block.filter(|_| wakeup.is_some()),
-            contact: if learned.answered { Contact::MADE } else { Contact::NONE },
+        let is_dead = wakeup.is_none() && learned.block == Some(Block::Dead);
+        let until = wakeup.or(is_dead.then_some(now));
+        let steps = Steps {
+            index: u8::try_from(learned.index).unwrap_or(u8::MAX),
+            planned: wakeup.map_or(0, seconds_of),
         };
-        if wakeup.is_none() && learned.block == Some(Block::Dead) {
-            self.threads[thread].retry.block = learned.block;
+        thread_ref.retry = Retry { steps, ..Retry::default() };
+        thread_ref.retry.unreachable = until.map(|until| {
+            // An earlier version did not say how it was known.
+            let block = learned.block.unwrap_or(Block::AllDeferred);
+            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
+            Box::new(Unreachable { until, block, cause })
+        });
+        if is_dead {
             self.probe_if_dead(thread);
-            self.threads[thread].retry.wake();
+            self.threads[thread].retry.unreachable = None;
         }
         self.set_thread_timer(thread);
     }
@@ -173,10 +204,10 @@ impl Scheduler {
         }
     }
 
-    /// Whether a vertex was tried before this scheduler's life. Its tries are counted on.
-    pub(super) fn recall_vertex(&mut self, message: MessageId, vertex: VertexId) -> bool {
+    /// What is known of a vertex from before this scheduler's life. Its tries are counted on.
+    pub(super) fn recall_vertex(&mut self, message: MessageId, vertex: VertexId) -> Recall {
         let Some(memory) = &mut self.memory else {
-            return false;
+            return Recall::Unknown;
         };
         let vertex_ref = &mut self.vertices[vertex];
         let (number, modified) =
@@ -184,20 +215,24 @@ impl Scheduler {
         let destination = self.threads[vertex_ref.thread].destination.clone();
         let learned = memory.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
-            return false;
+            return Recall::Unknown;
         };
-        vertex_ref.attempts = learned.attempts;
+        (vertex_ref.attempts, vertex_ref.step) = (learned.attempts, learned.step);
         vertex_ref.diagnosis = learned.diagnosis;
-        learned.attempts > 0
+        match learned.attempts {
+            0 => Recall::Unknown,
+            _ => Recall::Tried { due: learned.due },
+        }
     }
 
     /// The same for another vertex of a message and thread, which shares what is remembered.
-    pub(super) fn recall_like(&mut self, vertex: VertexId, first: VertexId) -> bool {
-        let (attempts, diagnosis) =
-            (self.vertices[first].attempts, self.vertices[first].diagnosis.clone());
+    pub(super) fn recall_like(&mut self, vertex: VertexId, first: (VertexId, Recall)) -> Recall {
+        let (first, recall) = first;
+        let Vertex { attempts, step, .. } = self.vertices[first];
+        let diagnosis = self.vertices[first].diagnosis.clone();
         let vertex = &mut self.vertices[vertex];
-        (vertex.attempts, vertex.diagnosis) = (attempts, diagnosis);
-        attempts > 0
+        (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
+        recall
     }
 
     /// How much was learned since the start: a number that grows with it.
@@ -212,13 +247,14 @@ impl Scheduler {
     }
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
+        let due = self.own_due(vertex);
         let vertex = &self.vertices[vertex];
         let message = &self.messages[vertex.message];
         let (channel, host) = names(&self.threads[vertex.thread].destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
         let (number, modified) = (message.name.number(), message.modified);
-        let attempts = vertex.attempts;
-        let learned = LearnedVertex { number, modified, channel, host, attempts, text };
+        let (attempts, step) = (vertex.attempts, vertex.step);
+        let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
         (attempts > 0).then_some(learned)
     }
 }
@@ -232,13 +268,27 @@ impl LearnedThread {
         relay: Option<&[u8]>,
     ) -> Option<LearnedThread> {
         let (channel, host) = names(destination)?;
-        let Retry { wakeup, index, block, contact, .. } = *retry;
+        let known = retry.unreachable.as_deref();
+        let (wakeup, block) = (known.map(|known| known.until), known.map(|known| known.block));
+        let cause = known.and_then(|known| known.cause.as_deref()).map(LearnedCause::of);
+        let index = usize::from(retry.steps.index);
         let relay = relay.and_then(|relay| String::from_utf8(relay.to_vec()).ok());
         let is_new = wakeup.is_none() && index == 0 && window.is_none() && relay.is_none();
-        let answered = contact.is_good();
-        let learned =
-            LearnedThread { channel, host, index, wakeup, block, answered, window, relay };
+        let learned = LearnedThread { channel, host, index, wakeup, block, cause, window, relay };
         (!is_new).then_some(learned)
+    }
+}
+
+impl LearnedCause {
+    fn of(cause: &Cause) -> LearnedCause {
+        let Cause { pid, id, at, .. } = *cause;
+        LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
+    }
+
+    fn recall(&self) -> Cause {
+        let LearnedCause { pid, id, at, ref text } = *self;
+        let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
+        Cause { pid, id, at, diagnosis }
     }
 }
 
@@ -246,8 +296,9 @@ impl Remembered {
     fn learned(&self, (number, destination): &(u64, Destination)) -> Option<LearnedVertex> {
         let (channel, host) = names(destination)?;
         let text = text_of(self.diagnosis.as_ref());
-        let Remembered { modified, attempts, .. } = *self;
-        Some(LearnedVertex { number: *number, modified, channel, host, attempts, text })
+        let Remembered { modified, attempts, due, step, .. } = *self;
+        let number = *number;
+        Some(LearnedVertex { number, modified, channel, host, attempts, text, due, step })
     }
 }
 
@@ -259,12 +310,4 @@ pub(super) fn text_of(diagnosis: Option<&Rc<Diagnosis>>) -> String {
 fn names(destination: &Destination) -> Option<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_string);
     Some((text(destination.channel())?, text(destination.host())?))
-}
-
-/// The longest time that a thread of a clause may have to wait.
-fn longest_wait(clause: &Clause) -> Duration {
-    let factor = clause.retries.iter().max().copied().unwrap_or(1);
-    // The skew moves it by an interval at the most.
-    let step = clause.interval.saturating_mul(factor.saturating_add(1));
-    step.max(LONGEST_BLOCK)
 }

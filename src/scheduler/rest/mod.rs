@@ -201,16 +201,26 @@ impl Scheduler {
 
     /// When something is to be done about a vertex that waits. `None` is when somebody asks.
     pub(super) fn end_of_rest(&self, vertex: VertexId) -> Option<Timestamp> {
-        let wakeup = self.threads[self.vertices[vertex].thread].retry.wakeup;
+        let vertex_ref = &self.vertices[vertex];
+        let wakeup = self.threads[vertex_ref.thread].waiting.wakeup(vertex_ref.wave);
         let deadline = self.deadline(vertex);
         wakeup.into_iter().chain(deadline).min()
     }
 
+    /// When a vertex that waits is due, unless it waits for nothing but the destination.
+    pub(super) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
+        let vertex = &self.vertices[vertex];
+        let waiting = &self.threads[vertex.thread].waiting;
+        let is_own = vertex.place == Place::Waiting && !waiting.is_for_destination(vertex.wave);
+        waiting.wakeup(vertex.wave).filter(|_| is_own)
+    }
+
     pub(super) fn rested(&mut self, vertex: VertexId) -> RestedVertex {
+        let due = self.own_due(vertex);
         let vertex = &self.vertices[vertex];
         let text = vertex.diagnosis.as_ref().map_or(0, |text| self.rests.texts.keep(text));
         let to = &self.threads[vertex.thread].destination;
-        RestedVertex::new(to, vertex.attempts, vertex.tried, text)
+        RestedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
 
     /// Keeps a text for what rests. Returns its number.

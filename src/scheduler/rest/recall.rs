@@ -5,6 +5,7 @@ use super::super::batch::Left;
 use super::super::rested::{Rested, RestedVertex, Wanted};
 use super::super::vertex::VertexId;
 use crate::spool::Arrival;
+use crate::time::Timestamp;
 
 /// What is known of a message that comes back.
 pub(in super::super) struct Recalled {
@@ -17,19 +18,18 @@ pub(in super::super) struct Recalled {
 pub(in super::super) enum Recall {
     /// As if they were new.
     Unknown,
-    /// They were tried.
-    Tried,
+    /// They were tried, and wait for their next try.
+    Tried {
+        /// When that is; `None` is as soon as the destination is tried.
+        due: Option<Timestamp>,
+    },
     /// They were tried just now, and are to wait in any case.
-    Left,
+    Left {
+        /// Until when, if that is known.
+        due: Option<Timestamp>,
+    },
     /// Somebody has asked for them: they are tried now.
     Wanted,
-}
-
-impl Recall {
-    /// As one that was tried, or was not.
-    pub fn of(was_tried: bool) -> Recall {
-        if was_tried { Recall::Tried } else { Recall::Unknown }
-    }
 }
 
 impl Recalled {
@@ -82,11 +82,11 @@ impl Scheduler {
         };
         let rested = &vertices[place];
         let vertex = &mut self.vertices[vertex];
-        (vertex.attempts, vertex.tried) = (rested.attempts(), rested.tried());
+        rested.teach(vertex);
         vertex.diagnosis = self.rests.texts.find(rested.text());
         match recalled.wanted.iter().any(|wanted| wanted.means(*rested)) {
             true => Recall::Wanted,
-            false if vertex.attempts > 0 => Recall::Tried,
+            false if vertex.attempts > 0 => Recall::Tried { due: rested.due() },
             false => Recall::Unknown,
         }
     }
@@ -97,13 +97,13 @@ impl Scheduler {
             return Recall::Unknown;
         };
         let vertex = &mut self.vertices[vertex];
-        (vertex.attempts, vertex.tried) = (learned.attempts(), learned.tried());
+        learned.teach(vertex);
         vertex.diagnosis = self.rests.texts.find(learned.text());
         match vertex.attempts {
-            _ if in_this_pass => Recall::Left,
+            _ if in_this_pass => Recall::Left { due: learned.due() },
             _ if is_wanted => Recall::Wanted,
             0 => Recall::Unknown,
-            _ => Recall::Tried,
+            _ => Recall::Tried { due: learned.due() },
         }
     }
 }

@@ -4,7 +4,8 @@
 use super::super::Scheduler;
 use super::super::destination::Destination;
 use super::super::learned::{Learned, LearnedThread};
-use super::super::thread::{Block, Retry, ThreadId};
+use super::super::thread::{Retry, ThreadId};
+use super::super::unreachable::{Block, Unreachable};
 use super::Rests;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -31,9 +32,12 @@ pub struct RestingThread {
 impl RestingThread {
     /// Somebody asks for its host. If that was dead, one agent is to look first all the same.
     pub(super) fn wake(&mut self) {
-        let block = self.retry.block.filter(|block| *block == Block::Dead);
-        self.retry.wake();
-        self.retry.block = block;
+        if let Some(known) = self.retry.unreachable.take_if(|known| known.block == Block::Dead) {
+            let until = Timestamp::EPOCH;
+            self.retry.unreachable = Some(Box::new(Unreachable { until, ..*known }));
+        } else {
+            self.retry.unreachable = None;
+        }
     }
 }
 
@@ -45,7 +49,7 @@ impl Scheduler {
         thread: ThreadId,
         until: Option<Timestamp>,
     ) {
-        let (retry, window) = (self.threads[thread].retry, self.learned_window(thread));
+        let (retry, window) = (self.threads[thread].retry.clone(), self.learned_window(thread));
         let (until, destination) = (until.unwrap_or(now), &self.threads[thread].destination);
         if let Some(kept) = self.rests.threads.get_mut(destination) {
             let until = kept.until.max(until);
@@ -64,7 +68,7 @@ impl Scheduler {
         if self.rests.threads.is_empty() {
             return;
         }
-        let (retry, window) = (self.threads[thread].retry, self.learned_window(thread));
+        let (retry, window) = (self.threads[thread].retry.clone(), self.learned_window(thread));
         if let Some(kept) = self.rests.threads.get_mut(&self.threads[thread].destination) {
             (kept.retry, kept.window) = (retry, window);
         }
@@ -75,16 +79,17 @@ impl Scheduler {
         let Some(kept) = self.rests.threads.get(&self.threads[thread].destination) else {
             return;
         };
-        let (retry, window) = (kept.retry, kept.window);
+        let (retry, window) = (kept.retry.clone(), kept.window);
         // Others that share it know better.
         if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
             self.recall_window(thread, size);
         }
-        self.threads[thread].retry = retry;
         let on_request = self.rings[self.threads[thread].ring].clause.waits_for_request();
-        if retry.wakeup.is_none_or(|wakeup| wakeup <= now) || on_request {
+        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
+        self.threads[thread].retry = retry;
+        if is_over || on_request {
             self.probe_if_dead(thread);
-            self.threads[thread].retry.wake();
+            self.threads[thread].retry.unreachable = None;
         }
         self.set_thread_timer(thread);
     }
@@ -119,8 +124,7 @@ impl Scheduler {
     pub(in super::super) fn shift_rests(&mut self, step: ClockStep) {
         for kept in self.rests.threads.values_mut() {
             kept.until = kept.until + step;
-            kept.retry.wakeup = kept.retry.wakeup.map(|time| time + step);
-            kept.retry.planned = kept.retry.planned.map(|time| time + step);
+            kept.retry.shift(step);
         }
     }
 }

@@ -308,9 +308,9 @@ fn many_entries_join_their_jobs_in_steps() {
     assert!(world.core.joining.is_empty());
 }
 
-/// The wait of a thread with very many entries is over: they come to its jobs in steps, too.
+/// The wait of a thread with very many entries is over: they become due in steps.
 #[test]
-fn entries_whose_wait_is_over_join_their_jobs_in_steps() {
+fn vertices_whose_wait_is_over_become_due_in_steps() {
     let text = "smtp/*\n\tinterval=1m retries=5 maxring=1 overfeed=0 idlemax=1h slot-cost=2\n\tcommand=x\n";
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let mut world = World::with(settings, text);
@@ -320,7 +320,10 @@ fn entries_whose_wait_is_over_join_their_jobs_in_steps() {
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
-    assert!(!world.core.joining.is_empty());
+    let waiting = |world: &World| {
+        world.core.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
+    };
+    assert_eq!(waiting(&world), 190);
     // Some of them are put off again meanwhile, and others arrive.
     let mut jobs = world.heard_by(agent);
     let number = jobs.pop().expect("a job").split('\t').next().expect("a number").to_string();
@@ -329,7 +332,7 @@ fn entries_whose_wait_is_over_join_their_jobs_in_steps() {
     world.messages(201..=210, "smtp/a");
     world.tell(Event::Ordered { ticket: 8, by: "root".to_string(), order: retry() });
     world.pass_seconds(1);
-    assert!(world.core.joining.is_empty());
+    assert_eq!(waiting(&world), 0);
     let jobs = world.heard_by(agent);
     let bursts = world.works(agent, jobs, "ok3");
     assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);

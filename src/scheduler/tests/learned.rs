@@ -15,14 +15,13 @@ fn lessons(world: &World) -> Vec<Learned> {
     all
 }
 
-/// A world in which messages 1 and 2 were deferred once, and 3 came after that.
+/// A world in which messages 1 and 2 were deferred once.
 fn experienced() -> World {
     let mut world = World::new(CF);
     world.messages(1..=2, "c/a.test");
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
-    world.message(3, &["c/a.test"]);
     world
 }
 
@@ -33,7 +32,7 @@ fn heir(world: &World, seconds: u64) -> World {
     for learned in lessons(world) {
         heir.tell(Event::Learned(learned));
     }
-    for number in 1..=3 {
+    for number in 1..=2 {
         heir.message_of_age(number, &["c/a.test"], Duration::from_secs(seconds));
     }
     heir.tell(Event::InitialScanDone);
@@ -46,7 +45,6 @@ fn a_wait_goes_on_where_it_was() {
     assert_eq!(world.started, []);
     assert_eq!(world.shows(1), ["c/a.test Retry(50) tries=1 busy"]);
     assert_eq!(world.shows(2), ["c/a.test Retry(50) tries=1 busy"]);
-    assert_eq!(world.shows(3), ["c/a.test Retry(50) tries=0 "], "all was in vain");
     world.pass_seconds(51);
     let (agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
@@ -57,6 +55,44 @@ fn a_wait_goes_on_where_it_was() {
         ["Retry(119) tries=2", "Retry(120) tries=2"].iter().any(|all| shown[0].contains(all)),
         "{shown:?}"
     );
+}
+
+#[test]
+fn due_times_of_a_thread_survive_a_restart() {
+    let mut world = experienced();
+    world.pass_seconds(40);
+    world.message(3, &["c/a.test"]);
+    let agent = world.started[0];
+    world.says(agent, "3/100\tx@y\x01delayed\x014.2.2 (full)\x01\x01\tdeferred full");
+    world.hungry(agent);
+    let mut heir = heir(&world, 10);
+    heir.message_of_age(3, &["c/a.test"], Duration::from_secs(10));
+    heir.message_of_age(4, &["c/a.test"], Duration::ZERO);
+    assert_eq!(heir.shows(3), ["c/a.test Retry(90) tries=1 full"]);
+    assert!(!heir.shows(4)[0].contains("Retry"), "new mail is tried at once");
+}
+
+#[test]
+fn unreachable_destination_survives_a_restart_with_its_cause() {
+    let mut world = experienced();
+    let agent = world.started[0];
+    world.message(3, &["c/a.test"]);
+    world.says(agent, "3/100\t\tdeferall connection refused");
+    world.hungry(agent);
+    let cause = |world: &World| {
+        let waits = world.core.why_thread(b"c", b"a.test").expect("a thread");
+        match &waits[0].why {
+            why::Why::Retry { unreachable: Some(known), .. } => known.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let known = cause(&world);
+    assert_eq!(known.block, Block::HostDown);
+    assert_eq!(known.cause.as_ref().and_then(|cause| cause.pid), Some(1001));
+    let mut heir = heir(&world, 10);
+    assert_eq!(cause(&heir), known);
+    heir.message(4, &["c/a.test"]);
+    assert_eq!(heir.shows(4), ["c/a.test Retry(50) tries=0 "]);
 }
 
 #[test]
@@ -78,7 +114,7 @@ fn nothing_expires_without_an_attempt_in_this_life() {
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
     world.pass_seconds(15);
-    assert_eq!(notes(&world), 3);
+    assert_eq!(notes(&world), 2);
 }
 
 #[test]
@@ -127,8 +163,8 @@ fn no_wait_from_another_life_is_longer_than_one_of_this() {
     world.now += Duration::from_secs(1);
     let mut all = lessons(&world);
     for learned in &mut all {
-        if let Learned::Thread(thread) = learned {
-            thread.wakeup = Some(world.now + Duration::from_secs(1_000_000_000));
+        if let Learned::Vertex(vertex) = learned {
+            vertex.due = Some(world.now + Duration::from_secs(1_000_000_000));
         }
     }
     let mut heir = World::new(CF);

@@ -243,7 +243,7 @@ fn a_thread_that_has_not_moved_wakes_up_under_its_new_clause() {
     for thread in threads.into_iter().skip(1) {
         let due = world.core.threads[thread].due.to_vec(&world.core.vertices);
         let now = world.now;
-        world.core.block_thread(now, thread, now, thread::Block::HostDown, due);
+        world.core.block_thread(now, thread, (now, Block::HostDown), None, due);
     }
     // All wake up at the same time, which comes before the threads have moved.
     world.now += Duration::from_secs(60);

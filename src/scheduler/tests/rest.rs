@@ -51,16 +51,14 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
     assert_eq!(world.core.resting_recipients(), 2);
     world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
-    // Too early: it waits, with new mail, as its host did not answer.
+    // Too early: it waits on.
     comes_back(&mut world, 1, first, Vec::new());
-    world.message(3, &["c/a.test"]);
     assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 busy"]);
-    assert_eq!(world.shows(3), ["c/a.test Retry(60) tries=0 "]);
     world.pass_seconds(61);
     comes_back(&mut world, 2, second, Vec::new());
     assert_eq!(world.core.resting_recipients(), 0);
     assert!(world.shows(2)[0].ends_with("tries=1 busy"));
-    assert_eq!(world.newborn().1, ["1", "3", "2"].map(|n| format!("{n}\ta.test")), "all are tried");
+    assert_eq!(world.newborn().1, ["1", "2"].map(|n| format!("{n}\ta.test")), "all are tried");
 }
 
 #[test]
@@ -196,6 +194,6 @@ fn what_was_learned_of_messages_that_rest_survives_a_restart() {
     heir.message_of_age(2, &["c/a.test"], Duration::from_secs(5));
     assert_eq!(heir.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
     assert!(heir.shows(1)[1].ends_with("tries=0 "), "{:?}", heir.shows(1));
-    assert_eq!(heir.shows(2), ["c/a.test Retry(40) tries=0 "]);
+    assert!(!heir.shows(2)[0].contains("Retry"), "{:?}", heir.shows(2));
     assert_eq!(lessons(&heir, &()).iter().filter(is_rest).count(), 0, "they are in memory");
 }

@@ -337,7 +337,12 @@ const DOMAINS: u64 = 5000;
 
 fn dead_domains(world: &World) -> usize {
     let threads = world.core.threads.iter();
-    threads.filter(|(_, thread)| thread.retry.block == Some(thread::Block::Dead)).count()
+    threads
+        .filter(|(_, thread)| {
+            let known = thread.retry.unreachable.as_ref();
+            known.is_some_and(|known| known.block == Block::Dead)
+        })
+        .count()
 }
 
 #[test]

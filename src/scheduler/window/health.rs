@@ -7,8 +7,8 @@
 
 use super::super::Scheduler;
 use super::super::retry::HOST_DOWN_WAIT;
-use super::super::thread::{Block, ThreadId};
-use super::super::vertex::Diagnosis;
+use super::super::thread::ThreadId;
+use super::super::unreachable::{Block, Cause};
 use super::feedback::{Feedback, Health};
 use super::members::Deed;
 use super::{Window, WindowId};
@@ -46,13 +46,13 @@ impl Heard {
 }
 
 impl Scheduler {
-    /// A delivery of a thread has ended. `diagnosis` is what was last said about it.
+    /// A delivery of a thread has ended. `cause` is what was last said about it, if it has failed.
     pub(in super::super) fn delivery_ended(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
         heard: Heard,
-        diagnosis: Option<&Rc<Diagnosis>>,
+        cause: Option<Rc<Cause>>,
     ) {
         let Some(window) = self.threads[thread].window else {
             return;
@@ -62,7 +62,7 @@ impl Scheduler {
         match heard {
             Heard::Nothing => {}
             Heard::Answer => self.host_has_answered(now, thread, window),
-            Heard::Failure => self.host_has_failed(now, thread, window, diagnosis),
+            Heard::Failure => self.host_has_failed(now, thread, window, cause),
         }
         self.log_feedback(thread, window, heard, &before);
     }
@@ -88,7 +88,7 @@ impl Scheduler {
         now: Timestamp,
         thread: ThreadId,
         window: WindowId,
-        diagnosis: Option<&Rc<Diagnosis>>,
+        cause: Option<Rc<Cause>>,
     ) {
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
         // In a classic thread the report itself has made it wait.
@@ -103,7 +103,7 @@ impl Scheduler {
         let health = if *is_probed { Health::Dead } else { feedback.failed(flow) };
         match health {
             Health::Alive => self.admit(window),
-            Health::Dead => self.suspend(now, thread, window, diagnosis),
+            Health::Dead => self.suspend(now, thread, window, cause),
         }
     }
 
@@ -114,18 +114,20 @@ impl Scheduler {
         now: Timestamp,
         thread: ThreadId,
         window: WindowId,
-        diagnosis: Option<&Rc<Diagnosis>>,
+        cause: Option<Rc<Cause>>,
     ) {
         let jitter = Duration::from_millis(self.random.u64(0..=JITTER.as_millis() as u64));
         let until = now + HOST_DOWN_WAIT + jitter;
         let initial = self.initial_window(thread);
         self.windows[window].is_probed = true;
         self.windows[window].feedback = Feedback::new(initial);
-        self.put_off(now, thread, (until, Block::Dead), diagnosis);
+        self.put_off(now, thread, (until, Block::Dead), cause.clone());
         // When the others are tried depends on the one that was tried.
-        let until = self.threads[thread].retry.wakeup.unwrap_or(until);
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let until = known.map_or(until, |known| known.until);
         self.windows[window].resume = Some(until);
-        self.go_round(now, window, Deed::Suspend(diagnosis.cloned()));
+        self.windows[window].cause = cause;
+        self.go_round(now, window, Deed::Suspend);
         let destination = &self.threads[thread].destination;
         let seconds = until.since(now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
@@ -138,13 +140,15 @@ impl Scheduler {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
             let due = self.due_with_time_left(now, thread);
-            self.block_thread(now, thread, resume, Block::Dead, due);
+            let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());
+            self.block_thread(now, thread, (resume, Block::Dead), cause, due);
         }
     }
 
     /// A thread is tried again: its window is not dead any more, or at least nobody knows.
     pub(in super::super) fn resume_window(&mut self, thread: ThreadId) {
-        let was_dead = self.threads[thread].retry.block == Some(Block::Dead);
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let was_dead = known.is_some_and(|known| known.block == Block::Dead);
         if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
             let window_ref = &mut self.windows[window];
             window_ref.resume = None;

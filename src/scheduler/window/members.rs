@@ -6,20 +6,19 @@
 //! and one whose members are being woken takes those that are awake.
 
 use super::super::Scheduler;
-use super::super::thread::{Block, ThreadId};
+use super::super::thread::ThreadId;
 use super::super::timers::Timer;
-use super::super::vertex::Diagnosis;
+use super::super::unreachable::Block;
 use super::WindowId;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use std::rc::Rc;
 
 /// What is to be done to each member.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Deed {
     /// It waits until the window is to be tried again, as if it had been tried with this result.
-    Suspend(Option<Rc<Diagnosis>>),
+    Suspend,
     /// If it was suspended, it is due.
     Wake,
 }
@@ -84,15 +83,18 @@ impl Scheduler {
 
     fn do_to_member(&mut self, now: Timestamp, window: WindowId, member: ThreadId, deed: &Deed) {
         match deed {
-            Deed::Suspend(diagnosis) => {
+            Deed::Suspend => {
                 if let Some(until) = self.windows[window].resume {
-                    self.put_off(now, member, (until, Block::Dead), diagnosis.as_ref());
+                    let cause = self.windows[window].cause.clone();
+                    self.put_off(now, member, (until, Block::Dead), cause);
                 }
             }
-            Deed::Wake if self.threads[member].retry.block == Some(Block::Dead) => {
-                self.wake_thread(now, member);
+            Deed::Wake => {
+                let known = self.threads[member].retry.unreachable.as_ref();
+                if known.is_some_and(|known| known.block == Block::Dead) {
+                    self.wake_thread(now, member);
+                }
             }
-            Deed::Wake => {}
         }
     }
 

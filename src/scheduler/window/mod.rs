@@ -23,6 +23,7 @@ use super::agent::AgentId;
 use super::pool::{Id, Pool};
 use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
+use super::unreachable::Cause;
 use crate::config::Flow;
 use crate::time::Timestamp;
 use feedback::Feedback;
@@ -51,6 +52,8 @@ pub struct Window {
     pub is_probed: bool,
     /// It is dead until this time.
     pub resume: Option<Timestamp>,
+    /// The report that it died of.
+    pub cause: Option<Rc<Cause>>,
     /// When the next delivery may start, where there is a rate.
     pub pace: pace::Pace,
     /// Its size changes with feedback.
@@ -77,6 +80,7 @@ impl Window {
             agents: 0,
             is_probed: false,
             resume: None,
+            cause: None,
             pace: pace::Pace::default(),
             is_learned: false,
             members: BTreeMap::new(),
@@ -100,7 +104,7 @@ impl Window {
 
     /// It is dead, and not all of its members wait yet.
     fn is_suspending(&self) -> bool {
-        matches!(self.round.as_deref(), Some(Round { deed: Deed::Suspend(_), .. }))
+        matches!(self.round.as_deref(), Some(Round { deed: Deed::Suspend, .. }))
     }
 
     /// It has answered, and not all of its members are awake yet.

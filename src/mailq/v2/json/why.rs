@@ -7,6 +7,7 @@ use crate::mailq::v2::elsewhere::Whereabouts;
 use crate::mailq::v2::show::parsed_number;
 use crate::mailq::why::{Pending, Subject, sentence};
 use crate::scheduler::standing::{Author, Hold};
+use crate::scheduler::unreachable::Cause;
 use crate::scheduler::why::{Origin, Wait, Why};
 use crate::scheduler::{Block, Scheduler};
 use crate::time::Timestamp;
@@ -47,9 +48,13 @@ struct Details {
     /// `retry`: when it is tried again. `pace`: when the next delivery may start.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<f64>,
-    /// `retry`: why the host as a whole waits: `host-down`, `agent-asked` or `agents-die`.
+    /// `retry`: how the destination is known to be unreachable, if it is: `host-down`, `agent-asked`,
+    /// `agents-die`, `dead`, `blamed` or `all-deferred`.
     #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<&'static str>,
+    /// `retry`: the report that said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<CauseShown>,
     /// `refused`: which limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'static str>,
@@ -73,6 +78,29 @@ struct Details {
     /// `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<HeldBy>,
+}
+
+/// The report that said that a destination is unreachable.
+#[derive(Serialize)]
+pub struct CauseShown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    at: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+impl From<&Cause> for CauseShown {
+    fn from(cause: &Cause) -> CauseShown {
+        CauseShown {
+            agent: cause.pid,
+            message: cause.id.map(|id| id.to_string()),
+            at: seconds(cause.at),
+            text: cause.diagnosis.as_ref().map(|diagnosis| text(&diagnosis.message)),
+        }
+    }
 }
 
 /// Who gave an order, and when.
@@ -131,9 +159,11 @@ impl Details {
                 details.before = *before;
                 details.set_by = set_by(origin);
             }
-            Why::Retry { at, block, .. } => {
+            Why::Retry { at, unreachable, .. } => {
                 details.at = Some(seconds(*at));
-                details.block = block.map(block_word);
+                details.block = unreachable.as_ref().map(|known| block_word(known.block));
+                let cause = unreachable.as_ref().and_then(|known| known.cause.as_deref());
+                details.cause = cause.map(CauseShown::from);
             }
             Why::Refused { refusal, limit, origin, before } => {
                 details.refusal = Some(refusal.word());
@@ -164,6 +194,8 @@ fn block_word(block: Block) -> &'static str {
         Block::AgentAsked => "agent-asked",
         Block::AgentsDie => "agents-die",
         Block::Dead => "dead",
+        Block::Blamed => "blamed",
+        Block::AllDeferred => "all-deferred",
     }
 }
 
