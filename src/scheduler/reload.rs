@@ -153,6 +153,7 @@ impl Scheduler {
         } else if self.rings[old].clause.waits_for_request() {
             let next = self.next_try_of_host(now, thread);
             self.threads[thread].waiting.set_all(Some(next));
+            self.threads[thread].waiting.wake_for_destination(now);
         }
         self.set_thread_timer(thread);
         self.update_readiness(thread);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use zsched::agent::protocol::{Answer, Report, Status};
 use zsched::config::{Clause, Config};
 use zsched::scheduler::why::Why;
-use zsched::scheduler::{Destination, Event, Scheduler};
+use zsched::scheduler::{Crowd, Destination, Event, Scheduler};
 use zsched::simulation::observer::At;
 use zsched::spool::Arrival;
 use zsched::time::Timestamp;
@@ -97,7 +97,7 @@ impl Waits {
                 self.add(News::Much);
             }
             Event::Learned(_) | Event::Recalled { .. } => self.remembers = true,
-            Event::Outside { is_crowded, .. } => self.remembers |= is_crowded,
+            Event::Outside { crowd, .. } => self.remembers |= *crowd != Crowd::None,
             Event::MoreRead { .. } => self.is_blurred = true,
             Event::Configured(_) | Event::ClockSet(_) => {
                 // They may change times, and which rule holds.
