@@ -5,7 +5,8 @@
 
 use super::Scheduler;
 use super::agent::AgentId;
-use super::thread::ThreadId;
+use super::retry::seconds_of;
+use super::thread::{Retry, ThreadId};
 use super::vertex::{Diagnosis, VertexId};
 use crate::spool::SpoolId;
 use crate::time::Timestamp;
@@ -88,7 +89,9 @@ impl Scheduler {
         let planned = former.map(|former| former.until).filter(|until| *until > now);
         let until = planned.unwrap_or_else(|| self.next_try_of_host(now, thread)).max(at_least);
         self.lessons += 1;
-        let unreachable = &mut self.threads[thread].retry.unreachable;
+        let Retry { unreachable, steps, .. } = &mut self.threads[thread].retry;
+        // The try after the next one counts from the next one.
+        steps.planned = seconds_of(until);
         match unreachable {
             // What is known for certain stays known.
             Some(former) if is_firm && !block.is_firm() => former.until = until,
@@ -100,7 +103,7 @@ impl Scheduler {
     /// The destination answers, or at least the last report does not say otherwise: new mail waits no more.
     pub(super) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
         let retry = &mut self.threads[thread].retry;
-        if !retry.unreachable.as_ref().is_some_and(|known| !known.block.is_firm()) {
+        if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
             return;
         }
         retry.unreachable = None;

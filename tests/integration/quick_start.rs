@@ -102,8 +102,10 @@ fn broken_mailbox_holds_up_no_other_user() {
     let folder = site.path("trial");
     let run = |program: &str| Command::new(program);
     let _scheduler = start(&folder, &run);
-    // It is to be a file.
-    fs::create_dir_all(folder.join("mailboxes/carl")).expect("a folder");
+    // A mailbox has one name.
+    let mailbox = folder.join("mailboxes/carl");
+    fs::write(&mailbox, "").expect("a mailbox");
+    fs::hard_link(&mailbox, folder.join("carl")).expect("another name");
     send(&folder, &run, "carl");
     let trace = || {
         let mut mailq = run(env!("CARGO_BIN_EXE_mailq"));

@@ -243,7 +243,7 @@ fn people_look_at_the_queue() {
         ("list -m --recipient carol@*", &destination),
         ("show y", "queueonly"),
         (&format!("show {first}"), &destination),
-        (&format!("why {destination}"), "to be tried again (retries, "),
+        (&format!("why {destination}"), "is known to be unreachable: "),
         ("rings", "slow/*"),
         ("agents", "hold/*"),
         ("orders", "Nothing is on hold"),

@@ -74,12 +74,13 @@ fn survives(
 
 fn survive_all(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals) {
     let mut all = Totals::default();
-    let (first, count) = match number("ZSCHED_SEED") {
-        Some(seed) => (seed, 1),
-        None => (1, count),
+    let count = match (number("ZSCHED_SEED"), number("ZSCHED_SEEDS")) {
+        (Some(_), None) => 1,
+        _ => count,
     };
+    let first = number("ZSCHED_SEED").unwrap_or(1);
     for seed in first..first + count {
-        let (totals, _) = survives(test, seed, number("ZSCHED_SEED").is_some(), live);
+        let (totals, _) = survives(test, seed, count == 1, live);
         all.add(&totals);
     }
     println!("{test}: {count} seeds, {all:?}");

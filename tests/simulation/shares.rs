@@ -2,7 +2,7 @@
 //! of `docs/scheduling.md`. Everything is counted here from outside: from what the core decides, and from what
 //! MAILQ shows of its rings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched::config::Config;
 use zsched::scheduler::view::{RingView, ThreadView};
@@ -26,7 +26,9 @@ pub struct Shares {
     waiting: BTreeMap<Name, Wait>,
     /// What agents are at, and since when.
     at_work: BTreeMap<AgentId, Timestamp>,
-    /// The longest time that an agent has taken to start, to end the jobs it was given, or to end.
+    /// Those of them that were told to be idle, and have not answered.
+    parking: BTreeSet<AgentId>,
+    /// The longest time that an agent has taken to start, to end the jobs it was given, to be idle, or to end.
     longest_work: Duration,
     /// Some clause has had a priority.
     has_priorities: bool,
@@ -45,6 +47,9 @@ impl Shares {
     pub fn told(&mut self, at: At, event: &Event<'_>) {
         match event {
             Event::AgentEnded { agent, .. } => self.ends_work(at.now, *agent),
+            Event::AgentSaid { agent, .. } if self.parking.contains(agent) => {
+                self.ends_work(at.now, *agent);
+            }
             // All rings are new, or are asked anew with other limits.
             Event::Configured(config) => self.configured(config),
             Event::Ordered { order: Order::Set { .. } | Order::Unset { .. }, .. } => {
@@ -70,12 +75,17 @@ impl Shares {
                 self.ends_work(at.now, *agent);
                 self.at_work.insert(*agent, at.now);
             }
-            Action::SayIdle(agent) => self.ends_work(at.now, *agent),
+            Action::SayIdle(agent) => {
+                self.ends_work(at.now, *agent);
+                self.at_work.insert(*agent, at.now);
+                self.parking.insert(*agent);
+            }
             _ => {}
         }
     }
 
     fn ends_work(&mut self, now: Timestamp, agent: AgentId) {
+        self.parking.remove(&agent);
         if let Some(since) = self.at_work.remove(&agent) {
             self.longest_work = self.longest_work.max(now.since(since));
         }

@@ -202,9 +202,10 @@ impl Waits {
                 let word = match words.remove(&to) {
                     Some(before) => {
                         let clause = config.select(to.channel(), to.host());
-                        let is_dead = |feedback| feedback && self.is_window_dead;
                         let is_unclear = |clause: &Clause| {
-                            clause.queue_only || is_dead(clause.flow.is_patient())
+                            // A window may be shared with destinations of other clauses.
+                            let may_die = clause.flow.is_patient() || clause.flow.key.is_some();
+                            clause.queue_only || may_die && self.is_window_dead
                         };
                         if !clause.is_some_and(|clause| is_unclear(&clause)) {
                             self.check(at, &news, &to, before, core);

@@ -10,6 +10,7 @@ use crate::scheduler::{Capacity, Crowd, Rested, RestedVertex, Scheduler, Wanted}
 use crate::spool::SpoolName;
 use crate::time::{ClockStep, Timestamp};
 use outside::Outside;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of files being read that makes the time between scans a tenth longer, up to twice as long.
@@ -375,9 +376,8 @@ impl Intake {
 }
 
 impl Resting for Intake {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])> {
-        let (number, rested) = self.outside.behind(number)?;
-        Some((number, rested.modified, &rested.vertices))
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
+        self.outside.behind(number)
     }
 }
 

@@ -2,9 +2,10 @@
 //! until something is to be done about them. Little is kept of each, as there may be millions.
 
 use crate::mailq::v2::elsewhere::{Waiting, Whereabouts};
-use crate::scheduler::{Rested, Wanted};
+use crate::scheduler::{Rested, RestedVertex, Wanted};
 use crate::spool::{HashFolder, SpoolName};
 use crate::time::{ClockStep, Timestamp};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub struct Outside {
     odd: HashMap<u64, SpoolName>,
     /// Seconds by which the clock was set since the start. The times kept here are those of the first clock, so
     /// that a step of the clock changes none of them.
-    shifted: i64,
+    shifted: i32,
     turn: u8,
 }
 
@@ -52,8 +53,7 @@ struct Resting {
     /// In seconds of the first clock.
     until: u32,
     folder: HashFolder,
-    /// How far the clock had been set by then, in seconds.
-    shifted: i64,
+    /// Its times are those of the first clock, too.
     rested: Rested,
 }
 
@@ -79,20 +79,23 @@ impl Outside {
         if self.resting.len() >= MOST_LEARNED {
             rested.vertices = Box::default();
         }
+        shift_all(&mut rested.vertices, self.shifted, 0);
         self.by_time.insert((until, number));
-        self.resting.insert(
-            number,
-            Resting { until, folder: name.folder(), shifted: self.shifted, rested },
-        );
+        self.resting.insert(number, Resting { until, folder: name.folder(), rested });
         if name.odd_base().is_some() {
             self.odd.insert(number, name);
         }
     }
 
     /// What is known of the message that rests with the lowest number behind one, or the first of all.
-    pub fn behind(&self, number: Option<u64>) -> Option<(u64, &Rested)> {
+    pub fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
         let from = number.map_or(Some(0), |number| number.checked_add(1))?;
-        self.resting.range(from..).next().map(|(number, resting)| (*number, &resting.rested))
+        let (number, Resting { rested, .. }) = self.resting.range(from..).next()?;
+        let mut vertices = Cow::Borrowed(&*rested.vertices);
+        if self.shifted != 0 {
+            shift_all(vertices.to_mut(), 0, self.shifted);
+        }
+        Some((*number, rested.modified, vertices))
     }
 
     /// Asks for the resting messages of some hosts. They are looked for in steps, however many requests there
@@ -188,13 +191,9 @@ impl Outside {
     }
 
     fn take(&mut self, number: u64, wanted: Option<Wanted>) -> Option<SpoolName> {
-        let Resting { until, folder, shifted, mut rested } = self.resting.remove(&number)?;
+        let Resting { until, folder, mut rested } = self.resting.remove(&number)?;
         self.by_time.remove(&(until, number));
-        if self.shifted != shifted {
-            let [then, now] = [shifted, self.shifted].map(Timestamp::from_seconds);
-            let step = ClockStep::between(then, now);
-            rested.vertices.iter_mut().for_each(|vertex| vertex.shift(step));
-        }
+        shift_all(&mut rested.vertices, 0, self.shifted);
         // A request that has not come to this message yet counts, too.
         let asked = [&self.asked, &self.asked_next].into_iter();
         let asked = asked.flat_map(|asked| wanted_of(&rested, asked)).chain(wanted).collect();
@@ -227,11 +226,12 @@ impl Outside {
 
     /// The clock was set.
     pub fn shift(&mut self, step: ClockStep) {
-        let seconds = |by: Duration| i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
+        let seconds = |by: Duration| i32::try_from(by.as_secs()).unwrap_or(i32::MAX);
         self.shifted = match step {
             // A part of a second makes it later, not earlier.
             ClockStep::Forward(by) => {
-                self.shifted.saturating_add(seconds(by) + i64::from(by.subsec_nanos() > 0))
+                let seconds = seconds(by).saturating_add(i32::from(by.subsec_nanos() > 0));
+                self.shifted.saturating_add(seconds)
             }
             ClockStep::Back(by) => self.shifted.saturating_sub(seconds(by)),
         };
@@ -240,19 +240,28 @@ impl Outside {
     /// The whole second at or after a time, as it is kept.
     fn second_after(&self, time: Timestamp) -> u32 {
         let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
-        let second = second.saturating_sub(self.shifted).max(0);
+        let second = second.saturating_sub(self.shifted.into()).max(0);
         u32::try_from(second).unwrap_or(NEVER).min(NEVER - 1)
     }
 
     /// The time of a second that is kept.
     fn time_of(&self, second: u32) -> Option<Timestamp> {
         let is_time = second != NEVER;
-        is_time.then(|| Timestamp::from_seconds(i64::from(second).saturating_add(self.shifted)))
+        is_time.then(|| Timestamp::from_seconds(i64::from(second) + i64::from(self.shifted)))
     }
 
     /// How many there are.
     pub fn waiting(&self) -> Waiting {
         Waiting { to_be_read: self.fresh.len(), resting: self.resting.len() }
+    }
+}
+
+/// Moves the times of what rests from a clock that was set by some seconds to one that was set by others.
+fn shift_all(vertices: &mut [RestedVertex], from: i32, to: i32) {
+    if from != to {
+        let [from, to] = [from, to].map(|by| Timestamp::from_seconds(by.into()));
+        let step = ClockStep::between(from, to);
+        vertices.iter_mut().for_each(|vertex| vertex.shift(step));
     }
 }
 
@@ -270,7 +279,7 @@ fn wanted_of(rested: &Rested, asked: &BTreeSet<Wanted>) -> impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{Destination, RestedVertex};
+    use crate::scheduler::Destination;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
 
@@ -352,6 +361,6 @@ mod tests {
     #[test]
     fn little_is_kept_of_each() {
         assert_eq!(size_of::<Resting>(), 40);
-        assert_eq!(size_of::<RestedVertex>(), 8);
+        assert_eq!(size_of::<RestedVertex>(), 16);
     }
 }

@@ -9,6 +9,7 @@ use super::Learned;
 use crate::spool::Arrival;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// It is told of so many messages that rest...
@@ -41,12 +42,12 @@ pub struct LearnedRest {
 /// Somebody who knows of messages that rest.
 pub trait Resting {
     /// The one with the lowest number behind a number; or the first of all.
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])>;
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)>;
 }
 
 /// Somebody who knows of none.
 impl Resting for () {
-    fn behind(&self, _: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])> {
+    fn behind(&self, _: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
         None
     }
 }
@@ -95,10 +96,10 @@ impl RememberedRests {
 }
 
 impl Resting for RememberedRests {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])> {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
         let from = number.map_or(Some(0), |number| number.checked_add(1))?;
         let (number, (modified, vertices)) = self.messages.range(from..).next()?;
-        Some((*number, *modified, vertices))
+        Some((*number, *modified, vertices.into()))
     }
 }
 

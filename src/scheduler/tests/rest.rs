@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scheduler::learned::{Learned, Lessons, Resting};
+use std::borrow::Cow;
 
 const CF: &str = "PARAMmessage-active-limit=2\nc/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 \
                   expiry=1h\n\tcommand=x\nq/*\n\tqueueonly\n\tcommand=x\n";
@@ -157,9 +158,9 @@ fn a_message_that_is_gone_is_not_counted_any_more() {
 struct Shelf(BTreeMap<u64, Rested>);
 
 impl Resting for Shelf {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, &[RestedVertex])> {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
         let (number, rested) = self.0.range(number.map_or(0, |n| n + 1)..).next()?;
-        Some((*number, rested.modified, &rested.vertices))
+        Some((*number, rested.modified, (&*rested.vertices).into()))
     }
 }
 
