@@ -11,6 +11,7 @@ use super::Scheduler;
 use super::action::{Action, Manner};
 use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
+use super::put_off::Lesson;
 use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::timers::Timer;
@@ -234,14 +235,10 @@ impl Scheduler {
     /// Lets everything that is due in a thread wait, because its agents do not live.
     fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
-        let due = self.threads[thread].due.to_vec(&self.vertices);
-        for vertex in &due {
-            self.vertices[*vertex].diagnosis = Some(diagnosis.clone());
-        }
         self.threads[thread].deaths = 0;
-        let cause = Cause { pid: agent.pid, id: None, at: now, diagnosis: Some(diagnosis) };
-        let block = (now, Block::AgentsDie);
-        self.block_thread(now, thread, block, Some(Rc::new(cause)), due);
+        let cause = Cause { pid: agent.pid, id: None, at: now, diagnosis: Some(diagnosis.clone()) };
+        let (block, lesson) = ((now, Block::AgentsDie), Lesson::AgentsDie(diagnosis));
+        self.block_thread(now, thread, block, Some(Rc::new(cause)), lesson);
     }
 }
 

@@ -99,8 +99,14 @@ impl Scheduler {
             _ if self.messages[message].held => self.put_arrival(vertex, Place::Held),
             Recall::Wanted => self.put_arrival(vertex, Place::Due),
             Recall::Left { due: None } => self.wait_after_try(now, vertex),
-            Recall::Tried { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
+            Recall::Waiting { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
                 self.wait_on(now, vertex, due);
+            }
+            // Its time has come, even if it is tried only on request.
+            Recall::Waiting { due: Some(_) }
+                if self.threads[thread].retry.unreachable.is_none() =>
+            {
+                self.put_arrival(vertex, Place::Due);
             }
             _ if self.arrivals_wait(thread) => self.wait_for_destination(now, vertex),
             _ => self.put_arrival(vertex, Place::Due),

@@ -79,6 +79,7 @@ impl Scheduler {
         let thread_ref = &self.threads[thread];
         self.lessons += u64::from(thread_ref.retry.unreachable.is_some());
         self.threads[thread].retry.unreachable = None;
+        self.putting_off.cancel(thread);
         self.threads[thread].expiry_check = None;
         self.set_thread_timer(thread);
         self.leave_window(thread);

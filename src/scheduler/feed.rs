@@ -219,6 +219,7 @@ impl Scheduler {
         };
         is_ours
             && !self.threads[thread].held
+            && !self.putting_off.contains(thread)
             && !self.window_is_overfull(thread)
             && (now.since(agent.turn_began) < TURN || !others_wait())
     }

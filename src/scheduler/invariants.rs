@@ -59,6 +59,10 @@ impl Scheduler {
         assert_eq!(self.totals().vertices, vertices, "vertices in threads");
         let held = self.threads.iter().filter(|(_, thread)| thread.held).count();
         assert_eq!(self.threads.held(), held, "held threads");
+        for thread in self.putting_off.threads() {
+            let is_ready = self.threads[thread].is_ready;
+            assert!(!is_ready, "{}: put off, but ready", self.threads[thread].destination);
+        }
         for (id, thread) in self.threads.iter() {
             for (place, list) in [
                 (Place::Due, thread.due.to_vec(&self.vertices)),
@@ -122,7 +126,7 @@ impl Scheduler {
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
         // Something due that agents may be given, and nobody at it: it must be in line for an agent, excluded by
         // -p, or held.
-        let idle = self.due_in_jobs(id) > 0 && thread.agents.is_empty();
+        let idle = self.due_for_agents(id) > 0 && thread.agents.is_empty();
         let waits_for_window = self.waits_for_window(id);
         assert!(
             !waits_for_window || !thread.due.is_empty(),

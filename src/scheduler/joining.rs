@@ -145,7 +145,7 @@ impl Scheduler {
             && id().is_some_and(|id| self.due_in_jobs(id) == 0)
     }
 
-    /// How many of the due vertices of a thread an agent may be given.
+    /// How many of the due vertices of a thread are in jobs, where its ring has any.
     pub(super) fn due_in_jobs(&self, thread: ThreadId) -> usize {
         self.threads[thread].due.len() - self.joining.unjoined(thread)
     }

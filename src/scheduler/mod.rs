@@ -29,7 +29,7 @@
 //! | [`retry`], [`expiry`] | when something is tried again, and when no more |
 //! | [`finish`] | when a message leaves the spool |
 //! | [`order`], [`hold`], [`limit`], [`dispose`], [`ending`] | what operators order, and what comes of it |
-//! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`joining`], [`clock`] | the rarer events, one each |
+//! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`joining`], [`put_off`], [`clock`] | the rarer events, one each |
 //! | [`batch`] | when more is read of a message that is in memory in part |
 //! | [`rest`] | what leaves memory while others wait for room |
 //! | [`learned`], [`standing`], [`change`] | nothing: what outlives the scheduler |
@@ -71,6 +71,7 @@ pub mod order;
 mod outcome;
 mod pool;
 mod probe;
+mod put_off;
 pub mod rank;
 pub mod records;
 mod reload;
@@ -184,6 +185,7 @@ pub struct Scheduler {
     swept: Option<usize>,
     /// Threads that have come to rings with jobs, and of which some has not joined these yet.
     joining: joining::Joining,
+    putting_off: put_off::PuttingOff,
     /// When it was told something last.
     told_at: Timestamp,
     next_agent: u64,
@@ -244,6 +246,7 @@ impl Scheduler {
             review: review::Review::default(),
             swept: None,
             joining: joining::Joining::default(),
+            putting_off: put_off::PuttingOff::default(),
             told_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
@@ -339,7 +342,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let (mut has_batches, mut has_rounds) = (false, false);
+        let (mut has_batches, mut has_rounds, mut puts_off) = (false, false, false);
         let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         // A hundred thousand threads may wake up at the same time. What is left is due at once.
         let mut left = self.settings.step();
@@ -364,6 +367,7 @@ impl Scheduler {
                 Timer::Rest => is_to_rest = true,
                 Timer::Batches => has_batches = true,
                 Timer::Members => has_rounds = true,
+                Timer::PutOff => puts_off = true,
                 Timer::Window(window) => self.window_timer(window),
             }
         }
@@ -382,6 +386,9 @@ impl Scheduler {
         }
         if has_rounds {
             self.go_on_rounds(now);
+        }
+        if puts_off {
+            self.put_off_on(now);
         }
     }
 

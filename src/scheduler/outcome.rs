@@ -4,6 +4,7 @@
 use super::Scheduler;
 use super::agent::AgentId;
 use super::message::MessageId;
+use super::put_off::Lesson;
 use super::retry::HOST_DOWN_WAIT;
 use super::thread::ThreadId;
 use super::unreachable::{Block, Cause};
@@ -174,7 +175,7 @@ impl Scheduler {
     }
 
     /// Keeps what was said of a recipient that is not finished.
-    fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+    pub(super) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
         let vertex = &mut self.vertices[vertex];
         vertex.diagnosis = Some(diagnosis);
         vertex.reported = true;
@@ -198,8 +199,7 @@ impl Scheduler {
             None => now,
         };
         let until = until.min(now + LONGEST_BLOCK);
-        let due = self.due_with_time_left(now, thread);
-        self.block_thread(now, thread, (until, Block::AgentAsked), Some(cause), due);
+        self.block_thread(now, thread, (until, Block::AgentAsked), Some(cause), Lesson::None);
     }
 
     /// The host cannot be reached: what has been said of this recipient holds for all behind it.
@@ -231,23 +231,7 @@ impl Scheduler {
         cause: Option<Rc<Cause>>,
     ) {
         let diagnosis = cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        let due = self.due_with_time_left(now, thread);
-        for vertex in &due {
-            self.count_attempt(*vertex);
-            if let Some(diagnosis) = &diagnosis {
-                self.record(*vertex, diagnosis.clone());
-            }
-            // One that has been tried expires earlier.
-            self.watch_expiry(now, *vertex);
-        }
-        self.block_thread(now, thread, (until, block), cause, due);
-    }
-
-    /// What is due in a thread, but for what is past its expiry: that gets its one attempt all the
-    /// same, or it would expire without any.
-    pub(super) fn due_with_time_left(&self, now: Timestamp, thread: ThreadId) -> Vec<VertexId> {
-        let due = self.threads[thread].due.iter(&self.vertices);
-        due.filter(|vertex| self.expiry(*vertex).is_none_or(|expiry| expiry > now)).collect()
+        self.block_thread(now, thread, (until, block), cause, Lesson::Tried(diagnosis));
     }
 
     /// An attempt, but nobody knows how it ended. What was said of the recipient before stays.

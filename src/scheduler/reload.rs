@@ -149,6 +149,7 @@ impl Scheduler {
         }
         if clause.waits_for_request() {
             self.threads[thread].retry.unreachable = None;
+            self.putting_off.cancel(thread);
             self.threads[thread].waiting.set_all(None);
         } else if self.rings[old].clause.waits_for_request() {
             let next = self.next_try_of_host(now, thread);

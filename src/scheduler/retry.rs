@@ -8,6 +8,7 @@
 use super::Scheduler;
 use super::contact::Fault;
 use super::outcome::LONGEST_BLOCK;
+use super::put_off::Lesson;
 use super::thread::{Retry, ThreadId};
 use super::unreachable::{Block, Cause};
 use super::vertex::{Place, VertexId};
@@ -138,27 +139,22 @@ impl Scheduler {
         }
     }
 
-    /// Lets a whole thread wait until at least the given time: those of its due vertices that are
-    /// given, what waits, and what arrives.
+    /// Lets a whole thread wait until at least the given time: what is due, what waits, and what arrives.
+    /// `lesson` is what is learned of what is due.
     pub(super) fn block_thread(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
         (until, block): (Timestamp, Block),
         cause: Option<Rc<Cause>>,
-        due: Vec<VertexId>,
+        lesson: Lesson,
     ) {
         if self.rings[self.threads[thread].ring].clause.waits_for_request() {
-            due.into_iter().for_each(|vertex| self.wait_until(vertex, None, Duration::ZERO));
-            return self.update_readiness(thread);
+            return self.put_due_off(now, thread, None, lesson);
         }
         let until = self.mark_unreachable(now, thread, (until, block), cause);
         self.threads[thread].waiting.put_off(until);
-        for vertex in due {
-            self.wait_until(vertex, Some(until), Duration::ZERO);
-        }
-        self.set_thread_timer(thread);
-        self.update_readiness(thread);
+        self.put_due_off(now, thread, Some(until), lesson);
     }
 
     /// Ends the wait of a thread: everything that waits becomes due.
@@ -184,6 +180,7 @@ impl Scheduler {
     fn end_unreachable(&mut self, thread: ThreadId) {
         self.resume_window(thread);
         self.threads[thread].retry.unreachable = None;
+        self.putting_off.cancel(thread);
     }
 
     /// Makes due what has its time, as far as one turn allows. The timer of the thread sees to the rest.

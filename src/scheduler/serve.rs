@@ -47,7 +47,7 @@ impl Scheduler {
 
     /// Whether a thread could use an agent, or one more.
     pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
-        let due = self.due_in_jobs(thread);
+        let due = self.due_for_agents(thread);
         let thread = &self.threads[thread];
         let maximum = self.max_thread(thread) as usize;
         let has_jobs = self.rings[thread.ring].jobs.is_some();

@@ -32,7 +32,7 @@ impl Scheduler {
         }
         let puts_off = matches!(report.status, Status::DeferAll | Status::RetryAt);
         let others = match puts_off {
-            true => self.due_with_time_left(now, self.vertices[vertex].thread).len(),
+            true => self.threads[self.vertices[vertex].thread].due.len(),
             false => 0,
         };
         let agent = &self.agents[&agent];

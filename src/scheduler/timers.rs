@@ -41,6 +41,8 @@ pub enum Timer {
     Batches,
     /// Windows to all of whose members something is being done.
     Members,
+    /// Vertices that are still to be put off.
+    PutOff,
     /// A window in which the next delivery may start.
     Window(WindowId),
 }

@@ -306,8 +306,13 @@ impl Scheduler {
         if let Some(why) = self.why_held(thread) {
             return why;
         }
+        self.why_until(thread, thread.waiting.wakeup(wave))
+    }
+
+    /// Why something in a thread waits until a time, or for a request.
+    fn why_until(&self, thread: &Thread, until: Option<Timestamp>) -> Why {
         let clause = &self.rings[thread.ring].clause;
-        match thread.waiting.wakeup(wave) {
+        match until {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
                 let unreachable = known.filter(|known| known.until == at);
@@ -320,6 +325,9 @@ impl Scheduler {
     fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
         if let Some(why) = self.why_held(thread) {
             return why;
+        }
+        if self.is_put_off(thread) {
+            return self.why_until(thread, thread.wakeup());
         }
         let ring = &self.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {

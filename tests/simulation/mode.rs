@@ -3,7 +3,8 @@
 
 use zsched::config::Config;
 use zsched::scheduler::why::Why;
-use zsched::scheduler::{Event, Refusal, Scheduler, Settings};
+use zsched::scheduler::{Destination, Event, Refusal, Scheduler, Settings};
+use zsched::simulation::observer::At;
 use zsched::time::Timestamp;
 
 /// How a scheduler was started, and how far it is.
@@ -75,7 +76,14 @@ impl Mode {
 
     /// Mail is due, without an agent: what is said about that must be true, as far as it is about this
     /// mode. Tells whether it is.
-    pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {
+    pub fn explains(
+        &self,
+        at: At,
+        core: &Scheduler,
+        config: &Config,
+        destination: &Destination,
+    ) -> bool {
+        let (channel, host) = (destination.channel(), destination.host());
         let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
         let failure = waits.iter().find_map(|wait| match &wait.why {
             Why::Suspended { failure, .. } => Some(failure),
@@ -84,6 +92,12 @@ impl Mode {
         if let Some(failure) = failure {
             let is_awaited = core.next_wakeup() <= Some(failure.until) || core.has_agents();
             assert!(is_awaited, "no agent is started any more, after {failure:?}");
+            return true;
+        }
+        // Very much mail is put off in steps.
+        let is_put_off =
+            waits.iter().all(|wait| matches!(wait.why, Why::Retry { .. } | Why::Request { .. }));
+        if is_put_off && core.next_wakeup() <= Some(at.wall) {
             return true;
         }
         let why = &waits.last().expect("a thread with mail waits for something").why;

@@ -541,7 +541,7 @@ impl Oracle {
                 }
                 let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
-                if self.mode.explains(core, &self.config, channel, host) {
+                if self.mode.explains(at, core, &self.config, destination) {
                     self.totals.held_back += 1;
                     continue;
                 }

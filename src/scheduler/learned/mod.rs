@@ -219,10 +219,7 @@ impl Scheduler {
         };
         (vertex_ref.attempts, vertex_ref.step) = (learned.attempts, learned.step);
         vertex_ref.diagnosis = learned.diagnosis;
-        match learned.attempts {
-            0 => Recall::Unknown,
-            _ => Recall::Tried { due: learned.due },
-        }
+        Recall::of(learned.attempts, learned.due)
     }
 
     /// The same for another vertex of a message and thread, which shares what is remembered.

@@ -18,8 +18,8 @@ pub(in super::super) struct Recalled {
 pub(in super::super) enum Recall {
     /// As if they were new.
     Unknown,
-    /// They were tried, and wait for their next try.
-    Tried {
+    /// They wait for their next try.
+    Waiting {
         /// When that is; `None` is as soon as the destination is tried.
         due: Option<Timestamp>,
     },
@@ -30,6 +30,17 @@ pub(in super::super) enum Recall {
     },
     /// Somebody has asked for them: they are tried now.
     Wanted,
+}
+
+impl Recall {
+    /// Of recipients that nobody asks for, after so many attempts. Mail that is tried on request is due at times
+    /// without any.
+    pub fn of(attempts: u32, due: Option<Timestamp>) -> Recall {
+        match (attempts, due) {
+            (0, None) => Recall::Unknown,
+            (_, due) => Recall::Waiting { due },
+        }
+    }
 }
 
 impl Recalled {
@@ -86,8 +97,7 @@ impl Scheduler {
         vertex.diagnosis = self.rests.texts.find(rested.text());
         match recalled.wanted.iter().any(|wanted| wanted.means(*rested)) {
             true => Recall::Wanted,
-            false if vertex.attempts > 0 => Recall::Tried { due: rested.due() },
-            false => Recall::Unknown,
+            false => Recall::of(vertex.attempts, rested.due()),
         }
     }
 
@@ -102,8 +112,7 @@ impl Scheduler {
         match vertex.attempts {
             _ if in_this_pass => Recall::Left { due: learned.due() },
             _ if is_wanted => Recall::Wanted,
-            0 => Recall::Unknown,
-            _ => Recall::Tried { due: learned.due() },
+            attempts => Recall::of(attempts, learned.due()),
         }
     }
 }

@@ -319,6 +319,9 @@ fn vertices_whose_wait_is_over_become_due_in_steps() {
     world.says(agent, "1/100\t\tdeferall 421 too many connections");
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
+    while !world.core.putting_off.is_empty() {
+        world.tell(Event::Tick);
+    }
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
     let waiting = |world: &World| {
         world.core.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()

@@ -394,3 +394,61 @@ fn a_stream_of_new_mail_does_not_keep_a_lost_host_busy() {
         assert_eq!(world.heard_by(agent), ["1\ta.test"]);
     }
 }
+
+/// A world with a hundred messages for one destination, of which ten are dealt with in each turn.
+fn large_thread(slots: &str) -> World {
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let text = format!("c/*\n\tinterval=1m retries=5 maxring=1{slots}\n\tcommand=x\n");
+    let mut world = World::with(settings, &text);
+    world.messages(1..=100, "c/a.test");
+    world
+}
+
+/// What is due goes in steps, and no agent gets any of it meanwhile.
+fn is_put_off_in_steps(mut world: World, agent: AgentId) {
+    let due = |world: &World| world.core.threads.iter().map(|(_, thread)| thread.due.len()).sum();
+    let mut left: usize = due(&world);
+    assert!((80..100).contains(&left), "{left}");
+    while left > 0 {
+        assert_eq!(world.core.next_wakeup(), Some(world.now));
+        world.tell(Event::Tick);
+        assert_eq!(left - due(&world), left.min(10));
+        left = due(&world);
+    }
+    assert!(world.heard_by(agent).iter().all(|said| said == "#idle"));
+    assert_eq!(world.started, [agent]);
+    assert!(world.core.next_wakeup() >= Some(world.now + Duration::from_secs(1)));
+}
+
+#[test]
+fn destination_that_cannot_be_reached_is_put_off_in_steps() {
+    for slots in ["", " slot-cost=2"] {
+        let mut world = large_thread(slots);
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs, ["1\ta.test"]);
+        world.says(agent, "1/100\t\tdeferall cannot connect");
+        world.hungry(agent);
+        is_put_off_in_steps(world, agent);
+    }
+}
+
+#[test]
+fn destination_over_which_agents_die_is_put_off_in_steps() {
+    for slots in ["", " slot-cost=2"] {
+        let mut world = large_thread(slots);
+        let agent = world.started[0];
+        world.dies(agent, AgentEnd::Exited(1));
+        is_put_off_in_steps(world, agent);
+    }
+}
+
+#[test]
+fn request_for_mail_that_is_being_put_off_is_obeyed() {
+    let mut world = large_thread("");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall cannot connect");
+    world.tell(Event::Turn(b"a.test"));
+    assert!(world.core.putting_off.is_empty());
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent).len(), 99);
+}

@@ -1,6 +1,7 @@
 //! New configurations while agents are at work.
 
 use super::*;
+use crate::scheduler::put_off::Lesson;
 
 fn reload(world: &mut World, text: &str) {
     world.tell(Event::Configured(Rc::new(config(text))));
@@ -241,9 +242,8 @@ fn a_thread_that_has_not_moved_wakes_up_under_its_new_clause() {
     let (agent, _) = world.newborn();
     let threads: Vec<_> = world.core.threads.iter().map(|(id, _)| id).collect();
     for thread in threads.into_iter().skip(1) {
-        let due = world.core.threads[thread].due.to_vec(&world.core.vertices);
-        let now = world.now;
-        world.core.block_thread(now, thread, (now, Block::HostDown), None, due);
+        let block = (world.now, Block::HostDown);
+        world.core.block_thread(world.now, thread, block, None, Lesson::None);
     }
     // All wake up at the same time, which comes before the threads have moved.
     world.now += Duration::from_secs(60);

@@ -6,6 +6,7 @@
 //! destination waits, as if it had been tried, and at the end of that time one agent looks again.
 
 use super::super::Scheduler;
+use super::super::put_off::Lesson;
 use super::super::retry::HOST_DOWN_WAIT;
 use super::super::thread::ThreadId;
 use super::super::unreachable::{Block, Cause};
@@ -139,9 +140,8 @@ impl Scheduler {
     pub(super) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
-            let due = self.due_with_time_left(now, thread);
             let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());
-            self.block_thread(now, thread, (resume, Block::Dead), cause, due);
+            self.block_thread(now, thread, (resume, Block::Dead), cause, Lesson::None);
         }
     }
 
