@@ -212,11 +212,11 @@ impl Scheduler {
     /// Why a thread has no agent. The reason is the one that was found when it was refused.
     fn refusal(&self, thread: &Thread) -> Option<Refused> {
         let has_work = thread.agents.is_empty() && !thread.due.is_empty();
-        if has_work && self.is_put_off(thread) {
-            return Some(Refused { pending: None, slot: None });
-        }
         if has_work && thread.held {
             return Some(Refused { pending: Some(HELD), slot: None });
+        }
+        if has_work && self.is_put_off(thread) {
+            return Some(Refused { pending: None, slot: None });
         }
         let (channel, host) = (thread.destination.channel(), thread.destination.host());
         if has_work && !self.is_selected(channel, host) {

@@ -146,6 +146,8 @@ pub struct Simulation<O> {
     lives: u64,
     /// The scheduler is killed after so many further decisions.
     fuse: Option<u32>,
+    /// The scheduler is killed while it writes the end of recipients.
+    dies_ending: bool,
     steps: u64,
     steps_at_this_time: u64,
     /// Who watches.
@@ -170,6 +172,7 @@ impl<O: Observer> Simulation<O> {
             shell: None,
             lives: 0,
             fuse: None,
+            dies_ending: false,
             steps: 0,
             steps_at_this_time: 0,
             observer,
@@ -260,15 +263,25 @@ impl<O: Observer> Simulation<O> {
 
     /// Kills the scheduler, if one runs. Its agents finish the job at hand, or all they have.
     pub fn kill(&mut self) {
-        self.fuse = None;
+        let is_writing = self.random.bool();
+        self.kill_while(is_writing);
+    }
+
+    fn kill_while(&mut self, is_writing: bool) {
+        (self.fuse, self.dies_ending) = (None, false);
         let Some(shell) = self.shell.take() else {
             return;
         };
         self.keep_lessons(&shell.core, &shell.intake);
-        if self.random.bool() {
+        if is_writing {
             self.write_half(shell);
         }
         self.orphan_agents();
+    }
+
+    /// Kills the scheduler when it next writes that recipients have ended without an agent, in the midst of it.
+    pub fn kill_when_it_ends_recipients(&mut self) {
+        self.dies_ending = true;
     }
 
     /// Kills the scheduler when it has carried out so many further decisions.

@@ -12,6 +12,7 @@ use crate::daemon::timeouts::Timeouts;
 use crate::scheduler::change::Change;
 use crate::scheduler::standing::StandingOrders;
 use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
+use crate::spool::note::Occasion;
 use crate::spool::read::Found;
 use crate::spool::{Portion, SpoolName};
 use crate::time::{ClockStep, Timestamp};
@@ -401,6 +402,10 @@ impl<O: Observer> Simulation<O> {
     }
 
     pub(super) fn write(&mut self) {
+        let next = self.shell.as_ref().and_then(|shell| shell.to_write.front());
+        if self.dies_ending && next.is_some_and(ends_recipients) {
+            return self.kill_while(true);
+        }
         let Some(request) = self.shell.as_mut().and_then(|shell| shell.to_write.pop_front()) else {
             return;
         };
@@ -495,6 +500,14 @@ impl<O: Observer> Simulation<O> {
             Some(WriteRequest::KeepOrders(..) | WriteRequest::ClearLocks(..)) | None => {}
         }
     }
+}
+
+/// Whether recipients end without an agent.
+fn ends_recipients(request: &WriteRequest) -> bool {
+    let WriteRequest::Note(note) = request else {
+        return false;
+    };
+    matches!(note.occasion, Occasion::Expiry | Occasion::Deletion | Occasion::Reroute)
 }
 
 /// Whether an agent lives that has a pid.

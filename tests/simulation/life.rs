@@ -145,6 +145,7 @@ impl Life {
             32 | 33 => self.world.disk.faults = DiskFaults::default(),
             34 => self.world.kill_agents(),
             35 => self.a_file_vanishes(),
+            36 | 37 => self.world.kill_when_it_ends_recipients(),
             40..=45 => self.an_operator_orders(),
             _ => *self.world.habits_mut() = world::habits(&mut self.random),
         }

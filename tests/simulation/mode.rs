@@ -3,7 +3,7 @@
 
 use zsched::config::Config;
 use zsched::scheduler::why::Why;
-use zsched::scheduler::{Destination, Event, Refusal, Scheduler, Settings};
+use zsched::scheduler::{Event, Refusal, Scheduler, Settings};
 use zsched::simulation::observer::At;
 use zsched::time::Timestamp;
 
@@ -74,16 +74,18 @@ impl Mode {
         }
     }
 
+    /// Whether the mail of a destination that is due is being put off: if it is very much, in steps.
+    pub fn is_put_off(&self, at: At, core: &Scheduler, channel: &[u8], host: &[u8]) -> bool {
+        let waits = core.why_thread(channel, host).unwrap_or_default();
+        let is_refused = waits.iter().any(|wait| matches!(wait.why, Why::Refused { .. }));
+        let is_off = |why: &Why| matches!(why, Why::Retry { .. } | Why::Request { .. });
+        let is_any_off = waits.iter().any(|wait| is_off(&wait.why));
+        is_any_off && !is_refused && core.next_wakeup() <= Some(at.wall)
+    }
+
     /// Mail is due, without an agent: what is said about that must be true, as far as it is about this
     /// mode. Tells whether it is.
-    pub fn explains(
-        &self,
-        at: At,
-        core: &Scheduler,
-        config: &Config,
-        destination: &Destination,
-    ) -> bool {
-        let (channel, host) = (destination.channel(), destination.host());
+    pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {
         let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
         let failure = waits.iter().find_map(|wait| match &wait.why {
             Why::Suspended { failure, .. } => Some(failure),
@@ -92,12 +94,6 @@ impl Mode {
         if let Some(failure) = failure {
             let is_awaited = core.next_wakeup() <= Some(failure.until) || core.has_agents();
             assert!(is_awaited, "no agent is started any more, after {failure:?}");
-            return true;
-        }
-        // Very much mail is put off in steps.
-        let is_put_off =
-            waits.iter().all(|wait| matches!(wait.why, Why::Retry { .. } | Why::Request { .. }));
-        if is_put_off && core.next_wakeup() <= Some(at.wall) {
             return true;
         }
         let why = &waits.last().expect("a thread with mail waits for something").why;

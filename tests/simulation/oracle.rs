@@ -539,9 +539,12 @@ impl Oracle {
                     self.mode.check_flow(core, channel, host);
                     continue;
                 }
+                if refused.pending.is_none() && self.mode.is_put_off(at, core, channel, host) {
+                    continue;
+                }
                 let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
-                if self.mode.explains(at, core, &self.config, destination) {
+                if self.mode.explains(core, &self.config, channel, host) {
                     self.totals.held_back += 1;
                     continue;
                 }
