@@ -15,7 +15,8 @@ impl Scheduler {
         }
         let destination = Destination::new(channel, host);
         let ring = self.ring_for(channel, host);
-        let thread = self.threads.insert(Thread::new(destination, ring));
+        let last_step = self.last_step.number;
+        let thread = self.threads.insert(Thread { last_step, ..Thread::new(destination, ring) });
         self.join_ring(now, thread, ring);
         self.recall_resting_thread(now, thread);
         self.recall_thread(now, thread);

@@ -1,17 +1,36 @@
 //! The clock was set. How long something has taken, and how long something is to wait, is not changed by
 //! that: agents are not silent for hours because of it, and nothing waits for hours. Only expiry goes by
 //! the clock, since the age of a message does.
+//!
+//! There may be a million threads, and delivery must not stop for as long as they take. So a thread is told when
+//! it is next dealt with ([`Scheduler::settle_clock`]), and the others some in each turn.
 
 use super::Scheduler;
 use super::agent::{Agent, State};
-use super::thread::ThreadId;
+use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
 use crate::time::{ClockStep, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The last step of the clock.
+#[derive(Default, Serialize, Deserialize)]
+pub struct LastStep {
+    /// Its number, cut. A thread that has another one is still to be told.
+    pub number: u8,
+    step: Option<ClockStep>,
+    /// The threads from this place on are still to be told.
+    next: Option<usize>,
+}
 
 impl Scheduler {
     pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
-        let threads = self.shift_threads(now, step);
-        self.timers.shift(step, threads);
+        // Hardly ever: the last step was a few turns ago.
+        while self.last_step.next.is_some() {
+            self.tell_threads_of_clock();
+        }
+        self.last_step.number = self.last_step.number.wrapping_add(1);
+        (self.last_step.step, self.last_step.next) = (Some(step), Some(0));
+        self.timers.shift(step);
         self.agents.values_mut().for_each(|agent| agent.shift(step));
         self.shift_rests(step);
         self.shift_batches(step);
@@ -20,6 +39,8 @@ impl Scheduler {
             window.resume = window.resume.map(|time| time + step);
         }
         self.shift_starved(step);
+        self.putting_off.shift(step);
+        self.go_on_telling_of_clock(now);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);
@@ -27,21 +48,63 @@ impl Scheduler {
         self.serve_starved(now);
     }
 
-    /// Moves the wake-ups of all threads, and has them looked at for expiry. Returns their timers.
-    fn shift_threads(&mut self, now: Timestamp, step: ClockStep) -> Vec<(Timestamp, ThreadId)> {
-        let mut timers = Vec::with_capacity(self.threads.len());
-        for place in 0..self.threads.pool().slots() {
-            let Some(id) = self.threads.pool().at(place) else {
-                continue;
-            };
-            let thread = &mut self.threads[id];
-            thread.waiting.shift(step);
-            thread.retry.shift(step);
-            thread.expiry_check = thread.expiry_check.map(|_| now);
-            thread.timer = thread.next_look();
-            timers.extend(thread.timer.map(|time| (time, id)));
+    /// Tells the next threads that the clock was set, as far as one turn allows.
+    pub(super) fn go_on_telling_of_clock(&mut self, now: Timestamp) {
+        self.tell_threads_of_clock();
+        if self.last_step.next.is_some() {
+            self.timers.add(now, Timer::Clock);
         }
-        timers
+    }
+
+    fn tell_threads_of_clock(&mut self) {
+        let slots = self.threads.pool().slots();
+        let Some(first) = self.last_step.next.filter(|first| *first < slots) else {
+            self.last_step.next = None;
+            return;
+        };
+        let behind = slots.min(first + self.settings.step());
+        for place in first..behind {
+            if let Some(thread) = self.threads.pool().at(place) {
+                self.settle_clock(thread);
+            }
+        }
+        self.last_step.next = (behind < slots).then_some(behind);
+    }
+
+    /// Tells a thread that the clock was set, unless it knows: moves its times, and has it looked at for expiry.
+    /// To be called before any other time is put into it.
+    pub(super) fn settle_clock(&mut self, thread: ThreadId) {
+        let Some(step) = self.step_untold(&self.threads[thread]) else {
+            return;
+        };
+        let now = self.told_at;
+        let thread_ref = &mut self.threads[thread];
+        thread_ref.last_step = self.last_step.number;
+        thread_ref.waiting.shift(step);
+        thread_ref.retry.shift(step);
+        thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
+        if let Some(timer) = thread_ref.timer.take() {
+            self.timers.before_step().remove(&(timer, thread));
+        }
+        self.set_thread_timer(thread);
+    }
+
+    /// The step of the clock that a thread does not know of yet.
+    fn step_untold(&self, thread: &Thread) -> Option<ClockStep> {
+        self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
+    }
+
+    /// Whether the timer of a thread is set to a time of that thread.
+    pub(super) fn has_timer(&self, thread: ThreadId, time: Timestamp) -> bool {
+        match self.step_untold(&self.threads[thread]) {
+            Some(_) => self.timers.is_before_step(thread, time),
+            None => self.timers.contains(time, Timer::Thread(thread)),
+        }
+    }
+
+    /// A time of a thread, by the present clock.
+    pub(super) fn by_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
+        self.step_untold(thread).map_or(time, |step| time + step)
     }
 }
 

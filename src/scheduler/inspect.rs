@@ -98,6 +98,7 @@ impl Scheduler {
                 let until = thread.waiting.wakeup(vertex.wave);
                 let known = thread.retry.unreachable.as_ref();
                 let blocked = known.is_some_and(|known| Some(known.until) == until);
+                let until = until.map(|until| self.by_clock(thread, until));
                 Rest::Waiting { until, blocked }
             }
             Place::Due => {

@@ -5,7 +5,6 @@ use super::agent::{Agent, AgentId, Owed, State};
 use super::message::MessageId;
 use super::ring::Refusal;
 use super::share::Population;
-use super::timers::Timer;
 use super::vertex::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -105,7 +104,8 @@ impl Scheduler {
             let known = thread.retry.unreachable.as_ref();
             let waits_for_nothing = known.is_none()
                 && thread.waiting.is_for_destination(wave)
-                && thread.waiting.wakeup(wave) > Some(self.told_at);
+                && thread.waiting.wakeup(wave).map(|time| self.by_clock(thread, time))
+                    > Some(self.told_at);
             assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
         }
         // It may be too early, if what it was set for has gone.
@@ -114,11 +114,7 @@ impl Scheduler {
             assert!(is_in_time, "{}: timer", thread.destination);
         }
         if let Some(timer) = thread.timer {
-            assert!(
-                self.timers.contains(timer, Timer::Thread(id)),
-                "{}: no timer",
-                thread.destination
-            );
+            assert!(self.has_timer(id, timer), "{}: no timer", thread.destination);
         }
         let held = self.standing.hold_of(&thread.destination, ring).is_some();
         let is_known = !is_old && !self.review.is_under_way();

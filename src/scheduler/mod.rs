@@ -186,6 +186,7 @@ pub struct Scheduler {
     /// Threads that have come to rings with jobs, and of which some has not joined these yet.
     joining: joining::Joining,
     putting_off: put_off::PuttingOff,
+    last_step: clock::LastStep,
     /// When it was told something last.
     told_at: Timestamp,
     next_agent: u64,
@@ -247,6 +248,7 @@ impl Scheduler {
             swept: None,
             joining: joining::Joining::default(),
             putting_off: put_off::PuttingOff::default(),
+            last_step: clock::LastStep::default(),
             told_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
@@ -342,7 +344,8 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let (mut has_batches, mut has_rounds, mut puts_off) = (false, false, false);
+        let (mut has_batches, mut has_rounds) = (false, false);
+        let (mut puts_off, mut is_clock_set) = (false, false);
         let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         // A hundred thousand threads may wake up at the same time. What is left is due at once.
         let mut left = self.settings.step();
@@ -368,6 +371,7 @@ impl Scheduler {
                 Timer::Batches => has_batches = true,
                 Timer::Members => has_rounds = true,
                 Timer::PutOff => puts_off = true,
+                Timer::Clock => is_clock_set = true,
                 Timer::Window(window) => self.window_timer(window),
             }
         }
@@ -389,6 +393,9 @@ impl Scheduler {
         }
         if puts_off {
             self.put_off_on(now);
+        }
+        if is_clock_set {
+            self.go_on_telling_of_clock(now);
         }
     }
 
@@ -414,6 +421,13 @@ impl Scheduler {
         let wanted = thread_ref.next_look();
         let former = std::mem::replace(&mut thread_ref.timer, wanted);
         if former == wanted {
+            return;
+        }
+        if self.threads[thread].last_step != self.last_step.number {
+            // It still has the times of the clock as it was.
+            let timers = self.timers.before_step();
+            former.into_iter().for_each(|former| _ = timers.remove(&(former, thread)));
+            timers.extend(wanted.map(|wanted| (wanted, thread)));
             return;
         }
         if let Some(former) = former {

@@ -50,6 +50,7 @@ impl Scheduler {
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
             return self.remark(now, agent, Level::Info, text);
         };
+        self.settle_clock(self.vertices[vertex].thread);
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
         agent_ref.heard = agent_ref.heard.and(match report.status {

@@ -7,7 +7,7 @@ use super::Scheduler;
 use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
 use super::vertex::{Diagnosis, Place, VertexId};
-use crate::time::Timestamp;
+use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -54,6 +54,13 @@ impl PuttingOff {
     /// What is still due in a thread is not put off.
     pub fn cancel(&mut self, thread: ThreadId) {
         self.threads.remove(&thread);
+    }
+
+    /// The clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        for rest in self.threads.values_mut() {
+            rest.until = rest.until.map(|until| until + step);
+        }
     }
 
     /// Those threads.
@@ -109,6 +116,7 @@ impl Scheduler {
 
     /// Puts off up to `count` vertices of a thread. Returns how many of that number are left.
     fn put_some_off(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        self.settle_clock(thread);
         let Some(rest) = self.putting_off.threads.get_mut(&thread) else {
             return count;
         };

@@ -67,6 +67,7 @@ impl Scheduler {
         let planned = planned.map(|planned| Timestamp::from_seconds(planned.into()));
         let wave = thread.waiting.wakeup(vertex_ref.wave);
         let wave = wave.filter(|_| vertex_ref.place == Place::Waiting);
+        let wave = wave.map(|time| self.by_clock(thread, time));
         Some(Record {
             name: view.name,
             offsets: view.offsets,

@@ -133,8 +133,9 @@ impl Scheduler {
         }
     }
 
-    /// Puts a thread under the present configuration, unless it is there already.
+    /// Puts a thread under the present configuration and clock, unless it is there already.
     pub(super) fn settle(&mut self, now: Timestamp, thread: ThreadId) {
+        self.settle_clock(thread);
         let old = self.threads[thread].ring;
         if !self.rings[old].is_retired {
             return;

@@ -36,6 +36,7 @@ impl Scheduler {
     /// Lets a vertex wait that was tried: for its own next try, or with its destination if that is unreachable.
     pub(super) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
         let diagnosis = self.vertices[vertex].diagnosis.clone();
         let fault = diagnosis.map_or(Fault::Unsaid, |diagnosis| Fault::of(&diagnosis.notary));
         let (due, tolerance) = self.next_due(now, vertex, fault);
@@ -73,6 +74,7 @@ impl Scheduler {
     /// Lets a vertex wait that is not tried because its destination is unreachable, or only on request.
     pub(super) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
         let (queue_only, on_request) = (clause.queue_only, clause.waits_for_request());
         let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
@@ -90,6 +92,7 @@ impl Scheduler {
     /// Lets a vertex wait on that waited before until a time.
     pub(super) fn wait_on(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
         let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
         // The clock may have been wrong when it was written, or the clause another one.
         let due = due.min(now + longest_wait(clause));
@@ -149,6 +152,7 @@ impl Scheduler {
         cause: Option<Rc<Cause>>,
         lesson: Lesson,
     ) {
+        self.settle_clock(thread);
         if self.rings[self.threads[thread].ring].clause.waits_for_request() {
             return self.put_due_off(now, thread, None, lesson);
         }

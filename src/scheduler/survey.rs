@@ -260,7 +260,7 @@ impl Scheduler {
             waiting: thread.waiting.len(),
             held_back: thread.held_back.len(),
             agents: agents.collect(),
-            wakeup: thread.waiting.next(),
+            wakeup: thread.waiting.next().map(|wakeup| self.by_clock(thread, wakeup)),
             oldest: self.oldest_of(thread),
             is_held: thread.held,
             max_agents: self.max_thread(thread),

@@ -54,6 +54,8 @@ pub struct Thread {
     pub expiry_check: Option<Timestamp>,
     /// The time its timer is set to.
     pub timer: Option<Timestamp>,
+    /// The number of the last step of the clock that it knows of.
+    pub last_step: u8,
     /// It is in the ring's list of threads that want an agent.
     pub is_ready: bool,
     /// Neighbours in that list.
@@ -122,6 +124,7 @@ impl Thread {
             retry: Retry::default(),
             expiry_check: None,
             timer: None,
+            last_step: 0,
             is_ready: false,
             in_ready: Links::default(),
             deaths: 0,

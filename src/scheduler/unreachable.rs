@@ -84,6 +84,7 @@ impl Scheduler {
         (at_least, block): (Timestamp, Block),
         cause: Option<Rc<Cause>>,
     ) -> Timestamp {
+        self.settle_clock(thread);
         let former = self.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.block.is_firm());
         let planned = former.map(|former| former.until).filter(|until| *until > now);
@@ -102,6 +103,7 @@ impl Scheduler {
 
     /// The destination answers, or at least the last report does not say otherwise: new mail waits no more.
     pub(super) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
+        self.settle_clock(thread);
         let retry = &mut self.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
             return;

@@ -196,6 +196,7 @@ impl Scheduler {
         let thread = &self.threads[vertex_ref.thread];
         if vertex_ref.place == Place::Waiting {
             let wakeup = thread.waiting.wakeup(vertex_ref.wave);
+            let wakeup = wakeup.map(|wakeup| self.by_clock(thread, wakeup));
             let retry = |wakeup: Timestamp| Standing::Retry(wakeup.seconds_since(now).max(0));
             return wakeup.map_or(Standing::Inactive, retry);
         }
@@ -262,6 +263,7 @@ impl Scheduler {
         let thread: &Thread = self.threads.get(thread)?;
         let oldest = self.oldest_of(thread);
         let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
+        let wakeup = wakeup.map(|wakeup| self.by_clock(thread, wakeup));
         Some(ThreadView {
             destination: &thread.destination,
             with_host: self.rings[thread.ring].host.is_some(),

@@ -316,6 +316,7 @@ impl Scheduler {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
                 let unreachable = known.filter(|known| known.until == at);
+                let at = self.by_clock(thread, at);
                 Why::Retry { at, unreachable, line: clause.place_of("retries") }
             }
             None => Why::Request { line: clause.place_of("queueonly") },

@@ -202,7 +202,8 @@ impl Scheduler {
     /// When something is to be done about a vertex that waits. `None` is when somebody asks.
     pub(super) fn end_of_rest(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &self.vertices[vertex];
-        let wakeup = self.threads[vertex_ref.thread].waiting.wakeup(vertex_ref.wave);
+        let thread = &self.threads[vertex_ref.thread];
+        let wakeup = thread.waiting.wakeup(vertex_ref.wave).map(|time| self.by_clock(thread, time));
         let deadline = self.deadline(vertex);
         wakeup.into_iter().chain(deadline).min()
     }
@@ -212,7 +213,8 @@ impl Scheduler {
         let vertex = &self.vertices[vertex];
         let waiting = &self.threads[vertex.thread].waiting;
         let is_own = vertex.place == Place::Waiting && !waiting.is_for_destination(vertex.wave);
-        waiting.wakeup(vertex.wave).filter(|_| is_own)
+        let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
+        due.map(|due| self.by_clock(&self.threads[vertex.thread], due))
     }
 
     pub(super) fn rested(&mut self, vertex: VertexId) -> RestedVertex {

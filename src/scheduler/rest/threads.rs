@@ -49,6 +49,7 @@ impl Scheduler {
         thread: ThreadId,
         until: Option<Timestamp>,
     ) {
+        self.settle_clock(thread);
         let (retry, window) = (self.threads[thread].retry.clone(), self.learned_window(thread));
         let (until, destination) = (until.unwrap_or(now), &self.threads[thread].destination);
         if let Some(kept) = self.rests.threads.get_mut(destination) {
@@ -68,6 +69,7 @@ impl Scheduler {
         if self.rests.threads.is_empty() {
             return;
         }
+        self.settle_clock(thread);
         let (retry, window) = (self.threads[thread].retry.clone(), self.learned_window(thread));
         if let Some(kept) = self.rests.threads.get_mut(&self.threads[thread].destination) {
             (kept.retry, kept.window) = (retry, window);

@@ -2,6 +2,7 @@
 
 mod agents;
 mod batch;
+mod clock;
 mod extra;
 mod feeding;
 mod jobs;
