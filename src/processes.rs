@@ -8,7 +8,6 @@ use crate::sys;
 use crate::time::Timestamp;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -54,7 +53,7 @@ impl Process {
     /// Whether it may work in the folder that we work in. A process of another user, of which that is
     /// not told, does not; one is given the benefit of the doubt if the system fails to tell.
     pub fn works_in_our_folder(&self) -> bool {
-        let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        let identity = |path: &Path| fs::metadata(path).map(|found| sys::file_identity(&found));
         match (identity(Path::new(&format!("/proc/{}/cwd", self.pid))), identity(Path::new("."))) {
             (Ok(theirs), Ok(ours)) => theirs == ours,
             (Ok(_), Err(_)) => true,

@@ -193,6 +193,10 @@ impl Builder<'_, '_, '_> {
         if self.report.is_usable() {
             self.warn_of_unreachable(&clauses);
         }
+        let identity = Identity::default_of(self.context).unwrap_or_else(|error| {
+            self.report.file_error(&format!("group daemon cannot be looked up: {error}"));
+            Identity::default()
+        });
         Config {
             parameters: self.parameters,
             scheduler_niceness: self.scheduler_niceness,
@@ -200,7 +204,7 @@ impl Builder<'_, '_, '_> {
             text: Rc::default(),
             parameter_lines: self.parameter_lines,
             clauses,
-            identity: Identity::default_of(self.context),
+            identity,
             effective: RefCell::default(),
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -177,11 +178,10 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Root and the group `daemon`, where that is possible.
-    pub fn default_of(context: &Context) -> Identity {
-        if context.is_root {
-            Identity { user: Some(0), group: (context.group_id)("daemon") }
-        } else {
-            Identity::default()
+    pub fn default_of(context: &Context) -> io::Result<Identity> {
+        match context.is_root {
+            true => Ok(Identity { user: Some(0), group: (context.group_id)("daemon")? }),
+            false => Ok(Identity::default()),
         }
     }
 }

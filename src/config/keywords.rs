@@ -735,8 +735,8 @@ mod tests {
                 ("POSTOFFICE", "/p"),
             ]),
             is_root: true,
-            user_id: |_| Some(0),
-            group_id: |_| Some(0),
+            user_id: |_| Ok(Some(0)),
+            group_id: |_| Ok(Some(0)),
             ..ordinary_user()
         };
         let parsed = Config::parse(Path::new("example"), uncommented.as_bytes(), &context);

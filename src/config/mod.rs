@@ -92,6 +92,10 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// Finds the id of an account or a group by its name. `Ok(None)` is that there is none; an error, that it cannot
+/// be looked up now.
+pub type FindId = fn(&str) -> io::Result<Option<u32>>;
+
 /// What reading has to know about the world.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -104,9 +108,9 @@ pub struct Context {
     /// The group it runs as.
     pub effective_group: u32,
     /// Finds an account by name.
-    pub user_id: fn(&str) -> Option<u32>,
+    pub user_id: FindId,
     /// Finds a group by name.
-    pub group_id: fn(&str) -> Option<u32>,
+    pub group_id: FindId,
 }
 
 impl Context {
@@ -118,8 +122,8 @@ impl Context {
             is_root: false,
             effective_user: 1000,
             effective_group: 1000,
-            user_id: |_| None,
-            group_id: |_| None,
+            user_id: |_| Ok(None),
+            group_id: |_| Ok(None),
         }
     }
 

@@ -2,15 +2,17 @@ use super::*;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// A world with the users root (0), daemon (1) and mail (8), in which we are root or `mail`.
 fn context(is_root: bool) -> Context {
     let id = |name: &str| match name {
-        "root" => Some(0),
-        "daemon" => Some(1),
-        "mail" => Some(8),
-        _ => None,
+        "root" => Ok(Some(0)),
+        "daemon" => Ok(Some(1)),
+        "mail" => Ok(Some(8)),
+        "away" => Err(ErrorKind::TimedOut.into()),
+        _ => Ok(None),
     };
     let own = if is_root { 0 } else { 8 };
     Context {
@@ -910,4 +912,18 @@ proptest! {
             prop_assert_eq!(without_sources(&shown_again), without_sources(&shown));
         }
     }
+}
+
+#[test]
+fn account_that_cannot_be_looked_up_is_an_error_of_its_own() {
+    let text = "c/*\n\tuser=away\n\tcommand=x\n";
+    let read = |context: &Context| {
+        let errors = Config::parse(Path::new("cf"), text.as_bytes(), context).expect_err("refused");
+        errors.iter().map(|error| error.message.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&context(true)), ["user `away` cannot be looked up: timed out"]);
+    let away = Context { group_id: |_| Err(ErrorKind::TimedOut.into()), ..context(true) };
+    let text = "c/*\n\tcommand=x\n";
+    let errors = Config::parse(Path::new("cf"), text.as_bytes(), &away).expect_err("refused");
+    assert_eq!(errors[0].message, "group daemon cannot be looked up: timed out");
 }

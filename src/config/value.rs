@@ -6,7 +6,7 @@ use super::flow::{Feedback, Rate, WindowKey};
 use super::keywords::Keyword;
 use super::priority::MailPriority;
 use super::units::{Interval, parse_interval, parse_intervals, parse_number, parse_retries};
-use super::{Command, Context};
+use super::{Command, Context, FindId};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -202,12 +202,17 @@ fn group(text: &str, context: &Context) -> Result<u32, ValueError> {
     honoured("group", id, context.effective_group, context)
 }
 
-fn id_of(what: &str, text: &str, look_up: fn(&str) -> Option<u32>) -> Result<u32, ValueError> {
+fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {
     // The highest number stands for "none" in system calls.
-    let number = text.parse().ok().filter(|id| *id != u32::MAX);
-    number.or_else(|| look_up(text)).ok_or_else(|| {
-        ValueError::new(0, format!("there is no {what} {} on this system", quote(text)))
-    })
+    if let Some(number) = text.parse().ok().filter(|id| *id != u32::MAX) {
+        return Ok(number);
+    }
+    let message = match look_up(text) {
+        Ok(Some(id)) => return Ok(id),
+        Ok(None) => format!("there is no {what} {} on this system", quote(text)),
+        Err(error) => format!("{what} {} cannot be looked up: {error}", quote(text)),
+    };
+    Err(ValueError::new(0, message))
 }
 
 /// Only root can start agents as somebody else.

@@ -4,9 +4,10 @@
 //! the reading of the configuration at the start and in the worker of a reload; whatever reads the same text
 //! again finds the answers here.
 
-use crate::config::Context;
+use crate::config::{Context, FindId};
 use crate::sys::users;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Mutex;
 
 /// Ids by name; `None` for a name that is unknown.
@@ -32,18 +33,18 @@ pub fn looked_up(context: &Context) -> Context {
 fn find(
     known: &Mutex<Option<Ids>>,
     name: &str,
-    look_up: fn(&str) -> Option<u32>,
+    look_up: FindId,
     is_anew: bool,
-) -> Option<u32> {
+) -> io::Result<Option<u32>> {
     // No lock is held during a look-up, and a map of answers is good whatever has become of its last user.
     let lock = || known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let answer = lock().as_ref().and_then(|ids| ids.get(name).copied());
     if let Some(id) = answer.filter(|_| !is_anew) {
-        return id;
+        return Ok(id);
     }
-    let id = look_up(name);
+    let id = look_up(name)?;
     lock().get_or_insert_default().insert(name.to_string(), id);
-    id
+    Ok(id)
 }
 
 #[cfg(test)]
@@ -55,11 +56,16 @@ mod tests {
     fn name_is_looked_up_once_until_it_is_to_be_looked_up_anew() {
         static NAMES: Mutex<Option<Ids>> = Mutex::new(None);
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let look_up = |_: &str| Some(COUNT.fetch_add(1, Ordering::Relaxed));
-        let ids = [false, false, true, false].map(|is_anew| find(&NAMES, "mail", look_up, is_anew));
-        assert_eq!(ids, [Some(0), Some(0), Some(1), Some(1)]);
-        let unknown = |_: &str| None;
-        assert_eq!(find(&NAMES, "mail", unknown, true), None, "it has been removed");
-        assert_eq!(find(&NAMES, "mail", look_up, false), None);
+        let look_up = |_: &str| Ok(Some(COUNT.fetch_add(1, Ordering::Relaxed)));
+        let find =
+            |look_up, is_anew| find(&NAMES, "mail", look_up, is_anew).map_err(|error| error.kind());
+        let ids = [false, false, true, false].map(|is_anew| find(look_up, is_anew));
+        assert_eq!(ids, [Ok(Some(0)), Ok(Some(0)), Ok(Some(1)), Ok(Some(1))]);
+        let is_away = |_: &str| Err(io::ErrorKind::TimedOut.into());
+        assert_eq!(find(is_away, true), Err(io::ErrorKind::TimedOut));
+        assert_eq!(find(is_away, false), Ok(Some(1)), "the last answer");
+        let unknown = |_: &str| Ok(None);
+        assert_eq!(find(unknown, true), Ok(None), "it has been removed");
+        assert_eq!(find(look_up, false), Ok(None));
     }
 }

@@ -1,9 +1,9 @@
 //! Rotation of logs without a signal: a log is renamed, and a new one may be put in its place.
 
 use super::Daemon;
-use std::fs::{self, File};
+use crate::sys;
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,11 @@ pub struct Rotation {
 impl Rotation {
     /// Whether the file that is open is no longer the one of this name.
     pub fn has_happened(&mut self, path: &Path, open: &File) -> bool {
-        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let (there, open) = (fs::metadata(path).map(identity), open.metadata().map(identity));
-        let is_missing = there.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let leads_there = sys::leads_to(path, open);
+        let is_missing = matches!(&leads_there, Err(error) if error.kind() == ErrorKind::NotFound);
         // A rotation may be about to make it, with an owner and a mode of its own.
         let is_still_missing = std::mem::replace(&mut self.was_missing, is_missing) && is_missing;
-        is_still_missing || matches!((there, open), (Ok(there), Ok(open)) if there != open)
+        is_still_missing || leads_there.is_ok_and(|leads_there| !leads_there)
     }
 }
 
@@ -65,6 +64,7 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_name_that_leads_elsewhere_is_noticed() {

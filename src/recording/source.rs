@@ -1,12 +1,13 @@
 //! A configuration with everything that its meaning depends on: its text, the ZENV file, who the
 //! scheduler was, and what the accounts it names were.
 
-use crate::config::{Config, Context, Diagnostic, Zenv};
+use crate::config::{Config, Context, Diagnostic, FindId, Zenv};
 use crate::sys::users;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -68,9 +69,9 @@ impl Source {
         let text = std::fs::read(file).map_err(|error| {
             vec![Diagnostic::of_file(file, format!("the file cannot be read: {error}"))]
         })?;
-        let beyond: [Lookup; 2] = [
-            |name| Some(users::user_id(name).unwrap_or(UNKNOWN)),
-            |name| Some(users::group_id(name).unwrap_or(UNKNOWN)),
+        let beyond: [FindId; 2] = [
+            |name| Ok(users::user_id(name)?.or(Some(UNKNOWN))),
+            |name| Ok(users::group_id(name)?.or(Some(UNKNOWN))),
         ];
         self.parse(file, &text, Some(beyond))
     }
@@ -79,7 +80,7 @@ impl Source {
         &self,
         file: &Path,
         text: &[u8],
-        beyond: Option<[Lookup; 2]>,
+        beyond: Option<[FindId; 2]>,
     ) -> Result<Rc<Config>, Vec<Diagnostic>> {
         let context = Context {
             zenv: Zenv::from_pairs(self.zenv.clone()),
@@ -117,16 +118,13 @@ pub mod elsewhere {
 /// The number of accounts that are unknown where a simulation runs: that of `nobody`.
 const UNKNOWN: u32 = 65534;
 
-/// Finds a user or a group by name.
-type Lookup = fn(&str) -> Option<u32>;
-
 /// Who answers while a configuration is read. A [`Context`] has plain functions, which cannot carry
 /// answers with them, so these are kept for the OS thread.
 #[derive(Default)]
 struct Asked {
     accounts: Accounts,
     /// Who knows users and groups that are not among the accounts.
-    beyond: Option<[Lookup; 2]>,
+    beyond: Option<[FindId; 2]>,
 }
 
 thread_local! {
@@ -138,7 +136,7 @@ impl Asked {
     /// accounts that are known afterwards.
     fn during<T>(
         accounts: Accounts,
-        beyond: Option<[Lookup; 2]>,
+        beyond: Option<[FindId; 2]>,
         read: impl FnOnce() -> T,
     ) -> (T, Accounts) {
         ASKED.set(Asked { accounts, beyond });
@@ -151,14 +149,14 @@ impl Asked {
         Context { user_id: Asked::user, group_id: Asked::group, ..context.clone() }
     }
 
-    fn user(name: &str) -> Option<u32> {
+    fn user(name: &str) -> io::Result<Option<u32>> {
         ASKED.with_borrow_mut(|asked| {
             let beyond = asked.beyond.map(|[user, _]| user);
             find(&mut asked.accounts.users, beyond, name)
         })
     }
 
-    fn group(name: &str) -> Option<u32> {
+    fn group(name: &str) -> io::Result<Option<u32>> {
         ASKED.with_borrow_mut(|asked| {
             let beyond = asked.beyond.map(|[_, group]| group);
             find(&mut asked.accounts.groups, beyond, name)
@@ -168,13 +166,13 @@ impl Asked {
 
 fn find(
     known: &mut BTreeMap<String, Option<u32>>,
-    beyond: Option<Lookup>,
+    beyond: Option<FindId>,
     name: &str,
-) -> Option<u32> {
+) -> io::Result<Option<u32>> {
     if let Some(id) = known.get(name) {
-        return *id;
+        return Ok(*id);
     }
-    let id = beyond.and_then(|beyond| beyond(name));
+    let id = beyond.map_or(Ok(None), |beyond| beyond(name))?;
     known.insert(name.to_string(), id);
-    id
+    Ok(id)
 }

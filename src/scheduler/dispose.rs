@@ -26,8 +26,7 @@ impl Scheduler {
         for thread in threads {
             effect.recipients += self.threads[*thread].recipients;
             effect.held += u32::from(self.threads[*thread].held);
-            self.probe_now(now, self.threads[*thread].ring);
-            self.wake_thread(now, *thread);
+            self.wake_on_request(now, *thread);
         }
         effect
     }

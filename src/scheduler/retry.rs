@@ -161,6 +161,13 @@ impl Scheduler {
         self.put_due_off(now, thread, Some(until), lesson);
     }
 
+    /// Somebody asks for the mail of a thread: it becomes due, and if agents of its ring cannot be started, one is
+    /// tried.
+    pub(super) fn wake_on_request(&mut self, now: Timestamp, thread: ThreadId) {
+        self.probe_now(now, self.threads[thread].ring);
+        self.wake_thread(now, thread);
+    }
+
     /// Ends the wait of a thread: everything that waits becomes due.
     pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.settle(now, thread);

@@ -20,8 +20,7 @@ impl Scheduler {
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
         for thread in &of_hosts {
-            self.probe_now(now, self.threads[*thread].ring);
-            self.wake_thread(now, *thread);
+            self.wake_on_request(now, *thread);
         }
         self.want_resting(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();

@@ -14,6 +14,7 @@ mod locks;
 mod peer;
 mod process;
 mod rename;
+mod same_file;
 mod signals;
 pub mod users;
 
@@ -32,6 +33,7 @@ pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
 pub use rename::rename_new;
+pub use same_file::{file_identity, leads_to};
 pub use signals::Signals;
 pub use users::{Account, find_account};
 

@@ -46,14 +46,14 @@ pub fn find_account(name: &str) -> io::Result<Option<Account>> {
     })
 }
 
-/// The id of the account of this name; `None` if there is none, or if that cannot be told.
-pub fn user_id(name: &str) -> Option<u32> {
-    find_account(name).ok()?.map(|account| account.uid)
+/// The id of the account of this name, as [`find_account`] finds it.
+pub fn user_id(name: &str) -> io::Result<Option<u32>> {
+    Ok(find_account(name)?.map(|account| account.uid))
 }
 
-/// The id of the group of this name; `None` if there is none, or if that cannot be told.
-pub fn group_id(name: &str) -> Option<u32> {
-    let group = find(name, |name, buffer| {
+/// The id of the group of this name. `Ok(None)` and errors are as for [`find_account`].
+pub fn group_id(name: &str) -> io::Result<Option<u32>> {
+    find(name, |name, buffer| {
         let mut entry = MaybeUninit::<libc::group>::uninit();
         let mut found = ptr::null_mut();
         // SAFETY: name, entry and result are valid for the call; the length is that of the buffer.
@@ -71,8 +71,7 @@ pub fn group_id(name: &str) -> Option<u32> {
         }
         // SAFETY: a result that is not null means that the entry has been filled in.
         Ok(unsafe { entry.assume_init() }.gr_gid)
-    });
-    group.ok()?
+    })
 }
 
 /// Looks a name up with larger and larger buffers while it fails for the lack of room. `look_up`
@@ -129,15 +128,15 @@ mod tests {
     fn root_is_known_everywhere() {
         let root = find_account("root").expect("the database answers").expect("root");
         assert_eq!((root.name.as_str(), root.uid, root.gid), ("root", 0, 0));
-        assert_eq!(user_id("root"), Some(0));
-        assert_eq!(group_id("root"), Some(0));
+        assert_eq!(user_id("root").expect("an answer"), Some(0));
+        assert_eq!(group_id("root").expect("an answer"), Some(0));
     }
 
     #[test]
     fn others_are_not() {
         for name in ["", "no-such-account-here", "ro\0ot", "0"] {
-            assert_eq!(user_id(name), None, "{name:?}");
-            assert_eq!(group_id(name), None, "{name:?}");
+            assert_eq!(user_id(name).expect("an answer"), None, "{name:?}");
+            assert_eq!(group_id(name).expect("an answer"), None, "{name:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! What a crash has left behind is broken, see [`stale`](crate::stale).
 
 use crate::lock_text::{Append, Here};
-use crate::stale::{break_lock, identity};
+use crate::stale::break_lock;
 use crate::trouble::Trouble;
 use crate::wait::Wait;
 use std::fs::{self, File, OpenOptions};
@@ -57,7 +57,7 @@ impl DotLock {
 
 impl Drop for DotLock {
     fn drop(&mut self) {
-        let found = fs::symlink_metadata(&self.path).map(|found| identity(&found));
+        let found = fs::symlink_metadata(&self.path).map(|found| sys::file_identity(&found));
         if found.is_ok_and(|found| found == self.identity) {
             // If it cannot be removed it becomes stale, and is broken when we are gone.
             fs::remove_file(&self.path).ok();
@@ -74,7 +74,7 @@ fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLoc
         // Over NFS the answer can get lost where the link was made: the number of names tells.
         let metadata = fs::metadata(&ours.path)?;
         if linked.is_ok() || metadata.nlink() == 2 {
-            let (length, identity) = (metadata.len(), identity(&metadata));
+            let (length, identity) = (metadata.len(), sys::file_identity(&metadata));
             let file = ours.file.try_clone()?;
             return Ok(Some(DotLock { path: path.to_path_buf(), file, length, identity }));
         }

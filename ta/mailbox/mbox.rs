@@ -92,7 +92,7 @@ fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), Trouble> {
     if !owner.may_own(opened.uid()) {
         return Err(Trouble::Unusable("the mailbox belongs to somebody else"));
     }
-    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
+    if sys::file_identity(&opened) != sys::file_identity(&named) {
         return Err(Trouble::Unusable("the mailbox was replaced while we opened it"));
     }
     Ok(())

@@ -50,7 +50,7 @@ pub fn break_lock(path: &Path, mailbox: &Path, here: &Here) -> io::Result<bool> 
         return Ok(false);
     };
     let now = fs::symlink_metadata(path);
-    if now.is_ok_and(|now| identity(&now) == identity(&metadata)) {
+    if now.is_ok_and(|now| sys::file_identity(&now) == sys::file_identity(&metadata)) {
         mailbox.clean(&text, &metadata)?;
         fs::remove_file(path)?;
     }
@@ -105,11 +105,6 @@ impl Mailbox {
 
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
-}
-
-/// Device and inode of a file.
-pub fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 #[cfg(test)]

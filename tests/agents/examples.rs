@@ -117,7 +117,7 @@ fn the_end_is_understood() {
         }
         assert_eq!(spool.read("transport/7"), control, "{agent}");
         // However it ends, it does.
-        Agent::start(&spool, &agent, &["demo", "true"]).abandon();
+        Agent::start(&spool, &agent, &["demo", "true"]).abandon(|| {});
     }
 }
 

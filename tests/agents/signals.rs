@@ -145,8 +145,7 @@ fn the_end_of_input_lets_complete_orders_through() {
 fn without_a_scheduler_the_job_at_hand_is_finished() {
     let spool = spool_with_work();
     let agent = agent_at_work(&spool);
-    unlock(&spool);
-    assert!(agent.abandon().success());
+    assert!(agent.abandon(|| unlock(&spool)).success());
     assert!(spool.lines("7", 'r')[0].starts_with("r+ "));
     assert!(spool.lines("8", 'r')[0].starts_with("r  "));
     assert_eq!(spool.names("mail"), ["bob"]);

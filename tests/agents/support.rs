@@ -278,10 +278,11 @@ impl Agent {
         }
     }
 
-    /// Goes away, as a scheduler that is killed; returns when the agent has ended.
-    pub fn abandon(self) -> ExitStatus {
+    /// Goes away, as a scheduler that is killed, and does something then; returns when the agent has ended.
+    pub fn abandon(self, then: impl FnOnce()) -> ExitStatus {
         let Agent { mut child, socket, .. } = self;
         drop(socket);
+        then();
         wait(&mut child)
     }
 

@@ -4,12 +4,13 @@ use crate::agent::protocol::{Offsets, Report};
 use crate::control_file::diagnostic::Diagnostic;
 use crate::control_file::notify::Notify;
 use crate::control_file::{self, ControlFile, Recipient, mark};
+use crate::sys;
 use crate::time::Timestamp;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::outcome::{Note, Outcome, reason};
@@ -94,7 +95,7 @@ impl JobFile {
 
     /// Whether a job line names this very file.
     pub(super) fn is_at(&self, path: &[u8]) -> bool {
-        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let identity = |metadata: Metadata| sys::file_identity(&metadata);
         let there = || fs::symlink_metadata(&self.location).map(identity).ok();
         self.path == path
             && there().is_some_and(|id| self.file.metadata().map(identity).ok() == Some(id))

@@ -19,11 +19,11 @@
 use crate::scheduler::change::Change;
 use crate::scheduler::standing::{Author, Destinations, Hold, Scope, Standing, StandingOrders};
 use crate::spool::replace::replace;
+use crate::sys;
 use crate::time::Timestamp;
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The version of the format.
@@ -86,7 +86,7 @@ impl Journal {
         let is_due = self.appended + count > self.orders.len().max(MIN_APPENDED);
         // After an error it is not known how much of a change is in the file.
         match self.file.take() {
-            Some(file) if !is_due && self.leads_to(&file) => {
+            Some(file) if !is_due && sys::leads_to(&self.path, &file).unwrap_or(false) => {
                 if count > 0 {
                     write_line(&mut lines, &json!({ "stored": count }))?;
                     append(&file, &lines)?;
@@ -97,12 +97,6 @@ impl Journal {
             }
             _ => self.write_anew(),
         }
-    }
-
-    /// Whether the name still leads to the open file: an operator may have moved or removed it.
-    fn leads_to(&self, file: &File) -> bool {
-        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-        matches!((&fs::metadata(&self.path), &file.metadata()), (Ok(a), Ok(b)) if same(a, b))
     }
 
     fn write_anew(&mut self) -> io::Result<()> {

@@ -173,8 +173,9 @@ pub fn said(said: &[u8]) -> String {
 fn owner(classic: &Classic) -> Result<Option<u32>, Failure> {
     match &classic.user {
         Some(name) => match users::user_id(name) {
-            Some(id) => Ok(Some(id)),
-            None => Err(Failure::Usage(format!("there is no user {name}"))),
+            Ok(Some(id)) => Ok(Some(id)),
+            Ok(None) => Err(Failure::Usage(format!("there is no user {name}"))),
+            Err(error) => Err(Failure::Usage(format!("user {name} cannot be looked up: {error}"))),
         },
         None => Ok(classic.mine.then(users::effective_user)),
     }

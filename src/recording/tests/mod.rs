@@ -23,8 +23,8 @@ fn context() -> Context {
         is_root: true,
         effective_user: 0,
         effective_group: 0,
-        user_id: |name| (name == "somebody").then_some(1234),
-        group_id: |name| (name == "people").then_some(5678),
+        user_id: |name| Ok((name == "somebody").then_some(1234)),
+        group_id: |name| Ok((name == "people").then_some(5678)),
     }
 }
 

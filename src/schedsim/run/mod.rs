@@ -128,8 +128,8 @@ fn context(zenv: Zenv) -> Context {
         is_root: true,
         effective_user: 0,
         effective_group: 0,
-        user_id: |_| Some(0),
-        group_id: |_| Some(0),
+        user_id: |_| Ok(Some(0)),
+        group_id: |_| Ok(Some(0)),
     }
 }
 

@@ -47,8 +47,8 @@ fn parse(text: &[u8]) -> Result<Config, Vec<String>> {
         is_root: true,
         effective_user: 0,
         effective_group: 0,
-        user_id: |name| (name == "root").then_some(0),
-        group_id: |name| (name == "daemon").then_some(1),
+        user_id: |name| Ok((name == "root").then_some(0)),
+        group_id: |name| Ok((name == "daemon").then_some(1)),
     };
     match Config::parse(Path::new("cf"), text, &context) {
         Ok(loaded) => {
