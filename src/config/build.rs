@@ -194,7 +194,7 @@ impl Builder<'_, '_, '_> {
             self.warn_of_unreachable(&clauses);
         }
         let identity = Identity::default_of(self.context).unwrap_or_else(|error| {
-            self.report.file_error(&format!("group daemon cannot be looked up: {error}"));
+            self.report.file_error(format!("group daemon cannot be looked up: {error}"));
             Identity::default()
         });
         Config {

@@ -81,6 +81,7 @@ impl Scheduler {
         self.lessons += u64::from(thread_ref.retry.unreachable.is_some());
         self.threads[thread].retry.unreachable = None;
         self.putting_off.cancel(thread);
+        self.expiring.cancel(thread);
         self.threads[thread].expiry_check = None;
         self.set_thread_timer(thread);
         self.leave_window(thread);

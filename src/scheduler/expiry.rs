@@ -9,16 +9,40 @@ use super::Scheduler;
 use super::action::Verdict;
 use super::outcome::Final;
 use super::thread::ThreadId;
+use super::timers::Timer;
 use super::vertex::{Fate, Place, VertexId};
 use crate::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
 use crate::spool::note::Occasion;
 use crate::time::{LongDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// `expiry2` where the configuration has none.
 pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
 /// A thread's vertices are looked through at most this often.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Threads of which some vertices are still to be looked at.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Expiring {
+    threads: BTreeMap<ThreadId, Rest>,
+}
+
+/// What is left of a thread.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    vertices: VecDeque<VertexId>,
+    /// The first deadline of those that were looked at.
+    next: Option<Timestamp>,
+}
+
+impl Expiring {
+    /// Nothing more of a thread is looked at.
+    pub fn cancel(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+}
 
 impl Scheduler {
     /// When a vertex expires if it has been tried by then. `None` is never.
@@ -45,38 +69,80 @@ impl Scheduler {
             return;
         };
         let thread = self.vertices[vertex].thread;
+        let is_large = self.threads[thread].len() > self.settings.step();
+        let earliest = if is_large { now + CHECK_INTERVAL } else { now };
         let check = &mut self.threads[thread].expiry_check;
-        let wanted = deadline.max(now);
+        let wanted = deadline.max(earliest);
         if check.is_none_or(|check| wanted < check) {
             *check = Some(wanted);
             self.set_thread_timer(thread);
         }
     }
 
-    /// Ends what has expired in a thread, and finds out when to look again.
+    /// Ends what has expired in a thread, and finds out when to look again. Of very many vertices some are looked
+    /// at in each turn.
     pub(super) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.threads[thread].expiry_check = None;
-        let resting: Vec<VertexId> = self.threads[thread]
-            .vertices(&self.vertices)
-            .filter(|vertex| self.may_expire(*vertex))
-            .collect();
-        let mut next: Option<Timestamp> = None;
-        for vertex in resting {
+        let resting = self.threads[thread].vertices(&self.vertices);
+        let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
+        self.expiring.threads.insert(thread, Rest { vertices, next: None });
+        self.expire_some(now, thread, self.settings.step());
+        self.plan_to_expire(now);
+    }
+
+    /// Goes on in all threads, as far as one turn allows.
+    pub(super) fn expire_on(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(thread) = self.expiring.threads.keys().next().copied()
+        {
+            left = self.expire_some(now, thread, left);
+        }
+        self.plan_to_expire(now);
+    }
+
+    fn plan_to_expire(&mut self, now: Timestamp) {
+        if !self.expiring.threads.is_empty() {
+            self.timers.add(now, Timer::Expiry);
+        }
+    }
+
+    /// Looks at up to `count` vertices of a thread. Returns how many of that number are left.
+    fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        let Some(Rest { mut vertices, mut next }) = self.expiring.threads.remove(&thread) else {
+            return count;
+        };
+        let step = vertices.len().min(count);
+        for vertex in vertices.drain(..step) {
+            // Its number may have been given to another one.
+            let is_of_thread =
+                self.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
+            if !is_of_thread || !self.may_expire(vertex) {
+                continue;
+            }
             match self.deadline(vertex) {
                 Some(deadline) if deadline <= now => self.give_up(now, vertex, "expired"),
                 Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
                 None => {}
             }
         }
-        if self.threads.get(thread).is_some() {
-            self.threads[thread].expiry_check = next.map(|next| next.max(now + CHECK_INTERVAL));
-            self.set_thread_timer(thread);
+        if self.threads.get(thread).is_none() {
+            return count - step;
         }
+        if !vertices.is_empty() {
+            self.expiring.threads.insert(thread, Rest { vertices, next });
+            return count - step;
+        }
+        let known = self.threads[thread].expiry_check;
+        let next = next.map(|next| next.max(now + CHECK_INTERVAL));
+        self.threads[thread].expiry_check = next.into_iter().chain(known).min();
+        self.set_thread_timer(thread);
+        count - step
     }
 
     fn may_expire(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
-        !matches!(vertex.place, Place::Fed | Place::Held) && vertex.fate != Fate::OneMoreTry
+        matches!(vertex.place, Place::Due | Place::Waiting) && vertex.fate != Fate::OneMoreTry
     }
 
     /// Ends a vertex that rests: its recipients fail. `what` tells what has become of them.

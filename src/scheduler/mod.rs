@@ -186,6 +186,7 @@ pub struct Scheduler {
     /// Threads that have come to rings with jobs, and of which some has not joined these yet.
     joining: joining::Joining,
     putting_off: put_off::PuttingOff,
+    expiring: expiry::Expiring,
     last_step: clock::LastStep,
     /// When it was told something last.
     told_at: Timestamp,
@@ -248,6 +249,7 @@ impl Scheduler {
             swept: None,
             joining: joining::Joining::default(),
             putting_off: put_off::PuttingOff::default(),
+            expiring: expiry::Expiring::default(),
             last_step: clock::LastStep::default(),
             told_at: Timestamp::EPOCH,
             next_agent: 1,
@@ -345,7 +347,7 @@ impl Scheduler {
 
     fn tick(&mut self, now: Timestamp) {
         let (mut has_batches, mut has_rounds) = (false, false);
-        let (mut puts_off, mut is_clock_set) = (false, false);
+        let (mut puts_off, mut is_clock_set, mut expires) = (false, false, false);
         let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
         // A hundred thousand threads may wake up at the same time. What is left is due at once.
         let mut left = self.settings.step();
@@ -371,6 +373,7 @@ impl Scheduler {
                 Timer::Batches => has_batches = true,
                 Timer::Members => has_rounds = true,
                 Timer::PutOff => puts_off = true,
+                Timer::Expiry => expires = true,
                 Timer::Clock => is_clock_set = true,
                 Timer::Window(window) => self.window_timer(window),
             }
@@ -390,6 +393,9 @@ impl Scheduler {
         }
         if has_rounds {
             self.go_on_rounds(now);
+        }
+        if expires {
+            self.expire_on(now);
         }
         if puts_off {
             self.put_off_on(now);

@@ -148,9 +148,12 @@ impl Scheduler {
         if expires_otherwise(&self.rings[old].clause, clause) {
             self.threads[thread].expiry_check = Some(now);
         }
+        if self.rings[old].clause.waits_for_request() != clause.waits_for_request() {
+            self.putting_off.cancel(thread);
+        }
+        let clause = &self.rings[new].clause;
         if clause.waits_for_request() {
             self.threads[thread].retry.unreachable = None;
-            self.putting_off.cancel(thread);
             self.threads[thread].waiting.set_all(None);
         } else if self.rings[old].clause.waits_for_request() {
             let next = self.next_try_of_host(now, thread);

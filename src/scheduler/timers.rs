@@ -43,6 +43,8 @@ pub enum Timer {
     Members,
     /// Threads that are still to be told that the clock was set.
     Clock,
+    /// Vertices that are still to be looked at for expiry.
+    Expiry,
     /// Vertices that are still to be put off.
     PutOff,
     /// A window in which the next delivery may start.

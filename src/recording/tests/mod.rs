@@ -137,7 +137,7 @@ fn another_decision_is_noticed() {
 /// Another seed is another core: which entry of `retries` comes next is a decision.
 #[test]
 fn another_seed_is_noticed() {
-    let mut recorded = frames(&record_whole(3, 4000));
+    let mut recorded = frames(&record_whole(5, 4000));
     recorded[1] = frames(&record_whole(4, 0)).swap_remove(1);
     assert!(matches!(replay(&of_frames(&recorded)), Err(Failure::Different(_))));
 }

@@ -452,3 +452,26 @@ fn request_for_mail_that_is_being_put_off_is_obeyed() {
     world.hungry(agent);
     assert_eq!(world.heard_by(agent).len(), 99);
 }
+
+#[test]
+fn very_much_mail_expires_in_steps() {
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let text = "c/*\n\tinterval=1m retries=60 expiry=30m maxring=1\n\tcommand=x\n";
+    let mut world = World::with(settings, text);
+    world.messages(1..=100, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall cannot connect");
+    world.hungry(agent);
+    world.pass(Duration::from_secs(1799));
+    assert_eq!(world.core.loaded(), 100);
+    // The timer of a large thread may be late.
+    world.now += Duration::from_secs(11);
+    let notes = |world: &World| {
+        world.done.iter().filter(|action| matches!(action, Action::Note(_))).count()
+    };
+    for turn in 0..=10 {
+        assert_eq!(notes(&world), 10 * turn);
+        world.tell(Event::Tick);
+    }
+    assert_eq!(notes(&world), 100);
+}
