@@ -69,13 +69,21 @@ impl Scheduler {
             return;
         };
         let thread = self.vertices[vertex].thread;
-        let is_large = self.threads[thread].len() > self.settings.step();
-        let earliest = if is_large { now + CHECK_INTERVAL } else { now };
         let check = &mut self.threads[thread].expiry_check;
-        let wanted = deadline.max(earliest);
+        let wanted = deadline.max(now);
         if check.is_none_or(|check| wanted < check) {
             *check = Some(wanted);
             self.set_thread_timer(thread);
+        }
+    }
+
+    /// The same of a vertex that no agent has any more; one that has expired ends at once. A look through a large
+    /// thread for each of them would take too long.
+    pub(super) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
+        let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
+        match is_over && self.may_expire(vertex) {
+            true => self.give_up(now, vertex, "expired"),
+            false => self.watch_expiry(now, vertex),
         }
     }
 

@@ -142,7 +142,7 @@ impl Scheduler {
         }
         self.lessons += 1;
         if !self.meet_fate(now, vertex) {
-            self.watch_expiry(now, vertex);
+            self.expire_or_watch(now, vertex);
         }
     }
 
