@@ -10,6 +10,7 @@ use super::Scheduler;
 use super::ring::{Ring, RingId};
 use super::share::RING_TURN;
 use super::timers::Timer;
+use super::why::COUNTED;
 use crate::config::priority;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -194,10 +195,10 @@ impl Scheduler {
         }
     }
 
-    /// Number of rings before a ring in its line.
+    /// Number of rings before a ring in its line, up to [`COUNTED`].
     pub(super) fn rings_before(&self, ring: &Ring) -> Option<usize> {
         let line = self.starved.lines.get(ring.line.as_ref()?)?;
-        Some(line.range(..ring.place_in_line).count())
+        Some(line.range(..ring.place_in_line).take(COUNTED).count())
     }
 
     /// Empties all lines, for when everybody is asked anew.

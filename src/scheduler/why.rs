@@ -18,8 +18,8 @@ use crate::config::Place as Line;
 use crate::time::Timestamp;
 use std::rc::Rc;
 
-/// So many vertices before one are counted; for whoever waits longer it makes no difference.
-const COUNTED: usize = 1000;
+/// Maximum number of vertices or rings before one that are counted: to count all would take too long.
+pub(super) const COUNTED: usize = 1000;
 
 /// What a vertex, or all vertices of a thread that share one, wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -201,7 +201,8 @@ pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
         6 => Order::Retry(targets(random, core)),
         7 => Order::RetryThreads(vec![destination(random)]),
         8 => Order::Expire(targets(random, core)),
-        9 | 10 => Order::Delete(targets(random, core)),
+        9 => Order::Delete(targets(random, core)),
+        10 => Order::Reroute(targets(random, core)),
         11 => {
             let until = now + Duration::from_secs(random.u64(1..5000));
             let (scope, limit) = limit(random);
