@@ -98,7 +98,9 @@ impl Scheduler {
         match recall {
             _ if self.messages[message].held => self.put_arrival(vertex, Place::Held),
             Recall::Wanted => self.put_arrival(vertex, Place::Due),
-            Recall::Left { due: None } => self.wait_after_try(now, vertex),
+            Recall::Left { due: None } if self.vertices[vertex].attempts > 0 => {
+                self.wait_after_try(now, vertex);
+            }
             Recall::Waiting { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
                 self.wait_on(now, vertex, due);
             }

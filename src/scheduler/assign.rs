@@ -20,6 +20,8 @@ impl Scheduler {
         self.join_ring(now, thread, ring);
         self.recall_resting_thread(now, thread);
         self.recall_thread(now, thread);
+        // What was recalled does not know of a window that has died meanwhile.
+        self.wait_with_window(now, thread);
         thread
     }
 

@@ -68,7 +68,7 @@ impl Scheduler {
         }
     }
 
-    /// An agent has ended a job. What it has not finished waits for the thread's wake-up.
+    /// An agent has ended a job. What it has not finished waits for its next try.
     fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         self.judge_delivery(now, agent, vertex);
         let found_nothing =

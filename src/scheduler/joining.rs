@@ -1,5 +1,5 @@
 //! Entries that have yet to join their jobs: when very many vertices of a thread become due in a ring whose
-//! work goes by messages, because a new configuration moves it there or its wait is over, they join some with
+//! work goes by messages, because a new configuration moves it there, they join some with
 //! each turn, as each takes about a microsecond. Until then an entry is due, but no agent gets it.
 
 use super::Scheduler;

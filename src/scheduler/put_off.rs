@@ -82,8 +82,8 @@ impl Scheduler {
         !self.putting_off.is_empty() && id().is_some_and(|id| self.putting_off.contains(id))
     }
 
-    /// Lets what is due in a thread wait until a time: the first of it at once. What is past its expiry gets its
-    /// one attempt all the same, or it would expire without any; but not from agents that die.
+    /// Lets what is due in a thread wait until a time: the first of it at once. What is past its expiry stays due,
+    /// or it would expire without an attempt; but if agents die, it waits, too.
     pub(super) fn put_due_off(
         &mut self,
         now: Timestamp,
@@ -91,6 +91,11 @@ impl Scheduler {
         until: Option<Timestamp>,
         what: Lesson,
     ) {
+        if let Some(rest) = self.putting_off.threads.get_mut(&thread) {
+            // Another agent, or one more recipient of the same job: the work goes on as it was planned.
+            rest.until = until;
+            return;
+        }
         let vertices = self.threads[thread].due.len();
         self.putting_off.threads.insert(thread, Rest { vertices, until, what });
         self.put_some_off(now, thread, self.settings.step());

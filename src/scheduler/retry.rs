@@ -161,8 +161,7 @@ impl Scheduler {
         self.put_due_off(now, thread, Some(until), lesson);
     }
 
-    /// Somebody asks for the mail of a thread: it becomes due, and if agents of its ring cannot be started, one is
-    /// tried.
+    /// A request for the mail of a thread: it becomes due, and if agents of its ring cannot be started, one is tried.
     pub(super) fn wake_on_request(&mut self, now: Timestamp, thread: ThreadId) {
         self.probe_now(now, self.threads[thread].ring);
         self.wake_thread(now, thread);
@@ -197,8 +196,9 @@ impl Scheduler {
     /// Makes due what has its time, as far as one turn allows. The timer of the thread sees to the rest.
     pub(super) fn make_some_due(&mut self, now: Timestamp, thread: ThreadId) {
         let thread_ref = &self.threads[thread];
-        // What is put in order of age has to be there as a whole.
-        let is_ordered = self.rings[thread_ref.ring].clause.age_order;
+        // What is put in order of age has to be there as a whole; jobs have an order of their own.
+        let ring = &self.rings[thread_ref.ring];
+        let is_ordered = ring.clause.age_order && ring.jobs.is_none();
         let count = if is_ordered { usize::MAX } else { self.settings.step() };
         for vertex in thread_ref.waiting.due(now, count, &self.vertices) {
             self.put(vertex, Place::Due);

@@ -1,4 +1,4 @@
-//! Destinations that are known to be unreachable, and whose report says so.
+//! Destinations that are known to be unreachable, and the reports by which they are.
 //!
 //! New mail is tried at once unless its destination is known to be unreachable
 //! (`docs/architecture.md`, "What waits for a retry").

@@ -83,7 +83,8 @@ impl Waves {
         self.waves.get(usize::from(wave)).is_some_and(|wave| wave.is_for_destination)
     }
 
-    /// The number of the wave for what is due at `wakeup`, or at most `tolerance` before.
+    /// The number of the wave for what is due at `wakeup`, or at most `tolerance` before. If there are too many waves
+    /// it is the nearest one.
     pub fn place(
         &mut self,
         wakeup: Option<Timestamp>,
@@ -100,7 +101,8 @@ impl Waves {
             wave.is_for_destination == is_for_destination && !wave.vertices.is_empty()
         };
         let all = self.waves.iter().enumerate();
-        let is_near = |wave: &Wave| is_early(wave) && distance(wave) <= tolerance || self.is_full();
+        let is_full = self.used().count() >= MAX_WAVES;
+        let is_near = |wave: &Wave| is_early(wave) && distance(wave) <= tolerance || is_full;
         let nearest = all.filter(|(_, wave)| fits(wave) && is_near(wave));
         if let Some((number, _)) = nearest.min_by_key(|(_, wave)| distance(wave)) {
             return number as u8;
@@ -187,9 +189,5 @@ impl Waves {
         let mut waves: Vec<&Wave> = self.used().collect();
         waves.sort_by_key(|wave| wave.order());
         waves.into_iter()
-    }
-
-    fn is_full(&self) -> bool {
-        self.used().count() >= MAX_WAVES
     }
 }

@@ -226,6 +226,8 @@ impl Outside {
 
     /// The clock was set.
     pub fn shift(&mut self, step: ClockStep) {
+        let returning = self.returning.values_mut().flat_map(|(rested, _)| &mut rested.vertices);
+        returning.for_each(|vertex| vertex.shift(step));
         let seconds = |by: Duration| i32::try_from(by.as_secs()).unwrap_or(i32::MAX);
         self.shifted = match step {
             // A part of a second makes it later, not earlier.

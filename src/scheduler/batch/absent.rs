@@ -77,6 +77,7 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
         let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
         self.threads[thread].deaths = 0;
         self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
         self.status_of_report(now, agent, vertex, report);

@@ -1,5 +1,5 @@
-//! What was learned and is in no control file: how often something was tried, what was said of it, and
-//! when its thread is to be tried again. It is written to a file beside the spool, and told to the next
+//! What was learned and is in no control file: how often something was tried, what was said of it, when
+//! it is to be tried again, and which destinations are unreachable. It is written to a file beside the spool, and told to the next
 //! scheduler before its first message, so that a restart does not try everything at once.
 //!
 //! None of it is needed: what is missing or does not fit is as if it had never been tried.
@@ -240,7 +240,9 @@ impl Scheduler {
     fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
         let thread = self.threads.get(id)?;
         let (window, relay) = (self.learned_window(id), self.learned_relay(id));
-        LearnedThread::new(&thread.destination, &thread.retry, window, relay)
+        let mut learned = LearnedThread::new(&thread.destination, &thread.retry, window, relay)?;
+        learned.wakeup = learned.wakeup.map(|wakeup| self.by_clock(thread, wakeup));
+        Some(learned)
     }
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {

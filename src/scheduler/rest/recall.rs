@@ -33,8 +33,8 @@ pub(in super::super) enum Recall {
 }
 
 impl Recall {
-    /// Of recipients that nobody asks for, after so many attempts. Mail that is tried on request is due at times
-    /// without any.
+    /// How to deal with recipients for which there is no request. Those that were never tried have a time if their
+    /// clause is `queueonly`.
     pub fn of(attempts: u32, due: Option<Timestamp>) -> Recall {
         match (attempts, due) {
             (0, None) => Recall::Unknown,

@@ -5,11 +5,12 @@ use super::super::Scheduler;
 use super::super::destination::Destination;
 use super::super::learned::{Learned, LearnedThread};
 use super::super::thread::{Retry, ThreadId};
-use super::super::unreachable::{Block, Unreachable};
+use super::super::unreachable::{Block, Cause, Unreachable};
 use super::Rests;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Of so many threads to which nothing but resting messages go it is kept what is known.
@@ -41,6 +42,17 @@ impl RestingThread {
     }
 }
 
+/// What is kept of a destination to which nothing goes in memory: without the text of a report, which may be long.
+fn without_text(retry: &Retry) -> Retry {
+    let mut retry = retry.clone();
+    if let Some(known) = &mut retry.unreachable
+        && let Some(cause) = &known.cause
+    {
+        known.cause = Some(Rc::new(Cause { diagnosis: None, ..**cause }));
+    }
+    retry
+}
+
 impl Scheduler {
     /// Keeps the state of a thread that a message goes to which leaves memory until a certain time.
     pub(in super::super) fn keep_retry(
@@ -50,7 +62,8 @@ impl Scheduler {
         until: Option<Timestamp>,
     ) {
         self.settle_clock(thread);
-        let (retry, window) = (self.threads[thread].retry.clone(), self.learned_window(thread));
+        let (retry, window) =
+            (without_text(&self.threads[thread].retry), self.learned_window(thread));
         let (until, destination) = (until.unwrap_or(now), &self.threads[thread].destination);
         if let Some(kept) = self.rests.threads.get_mut(destination) {
             let until = kept.until.max(until);
@@ -70,7 +83,8 @@ impl Scheduler {
             return;
         }
         self.settle_clock(thread);
-        let (retry, window) = (self.threads[thread].retry.clone(), self.learned_window(thread));
+        let (retry, window) =
+            (without_text(&self.threads[thread].retry), self.learned_window(thread));
         if let Some(kept) = self.rests.threads.get_mut(&self.threads[thread].destination) {
             (kept.retry, kept.window) = (retry, window);
         }

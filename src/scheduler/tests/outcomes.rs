@@ -474,3 +474,14 @@ fn very_much_mail_expires_in_steps() {
     }
     assert_eq!(notes(&world), 100);
 }
+
+#[test]
+fn each_further_report_puts_off_no_further_mail_in_the_same_turn() {
+    let mut world = large_thread("");
+    let (agent, _) = world.newborn();
+    for _ in 0..5 {
+        world.says(agent, "1/100\t\tdeferall cannot connect");
+    }
+    world.hungry(agent);
+    is_put_off_in_steps(world, agent);
+}

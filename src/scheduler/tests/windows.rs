@@ -425,3 +425,36 @@ fn five_thousand_domains_of_one_provider_are_one_destination() {
     }
     world.core.check_invariants();
 }
+
+/// The last report decides when a dead destination is tried; the window learns and dies again all the same.
+#[test]
+fn window_dies_again_after_an_agent_has_asked_for_another_time() {
+    let text =
+        "c/*\n\tmaxthr=2 overfeed=0 interval=10m retries=1 failed-cohort-limit=1\n\tcommand=x\n";
+    let mut world = World::new(text);
+    world.messages(1..=10, "c/h.test");
+    wake_up(&mut world);
+    let block = |world: &World| {
+        let thread = world.core.threads.find_existing(b"c", b"h.test").expect("a thread");
+        world.core.threads[thread].retry.unreachable.as_ref().map(|known| known.block)
+    };
+    let agents = world.started.clone();
+    let slow = job(&mut world, agents[1]);
+    while block(&world).is_none() {
+        let last = job(&mut world, agents[0]);
+        ends(&mut world, agents[0], &last, "deferall cannot connect");
+    }
+    assert_eq!(block(&world), Some(Block::Dead));
+    ends(&mut world, agents[1], &slow, "retryat +900 busy");
+    assert_eq!(block(&world), Some(Block::AgentAsked));
+    world.pass_seconds(1200);
+    wake_up(&mut world);
+    assert_eq!(block(&world), None);
+    while block(&world).is_none() {
+        let at_work = world.core.agents.iter().find(|(_, agent)| agent.jobs().next().is_some());
+        let agent = *at_work.expect("the failures come to an end").0;
+        let last = job(&mut world, agent);
+        ends(&mut world, agent, &last, "deferall cannot connect");
+    }
+    assert_eq!(block(&world), Some(Block::Dead));
+}

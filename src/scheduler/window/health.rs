@@ -97,7 +97,7 @@ impl Scheduler {
             return;
         }
         let Window { feedback, is_probed, resume, .. } = &mut self.windows[window];
-        if resume.is_some() {
+        if resume.is_some_and(|resume| resume > now) {
             // One that was under way when the others had failed already.
             return;
         }
@@ -137,7 +137,7 @@ impl Scheduler {
     }
 
     /// A thread that comes into a dead window waits with it.
-    pub(super) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(in super::super) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
             let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());

@@ -61,7 +61,10 @@ impl Scheduler {
 
     /// Goes on with the round of a window until nothing is left of what a turn may cost. Returns what is.
     fn go_on_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
-        while let Some(Round { deed, last }) = self.windows[window].round.as_deref() {
+        // A member that is woken may come under a new clause, and leave the window as its last one.
+        while self.windows.rounds.contains(&window)
+            && let Some(Round { deed, last }) = self.windows[window].round.as_deref()
+        {
             let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
             let mut members = self.windows[window].members.range((behind, Bound::Unbounded));
             let Some(member) = members.next().map(|(member, _)| *member) else {
