@@ -37,7 +37,7 @@ pub enum Block {
     Dead,
     /// The last report blames the host by its status code.
     Blamed,
-    /// The last jobs, of several messages, were all deferred without a status code.
+    /// The last jobs, of three messages or more, were all deferred without a status code.
     AllDeferred,
 }
 

@@ -12,7 +12,7 @@ use crate::scheduler::change::Change;
 use crate::scheduler::standing::{Standing, StandingOrders};
 use crate::scheduler::{Note, OrderTicket};
 use crate::spool::ending::Locker;
-use crate::spool::note::{self, Remark};
+use crate::spool::note::{self, Occasion, Remark};
 use crate::spool::outbox::{self, Identity};
 use crate::spool::read::{self, Found};
 use crate::spool::remove;
@@ -365,6 +365,7 @@ impl Disk {
     ) -> io::Result<(Rc<MemoryFile>, bool)> {
         let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
         let steps = Steps::new(self.faults, last_step, self.random.u64(..));
+        let parsed = self.parsed.get(&on_disk);
         let owner = |field| owner(field, false, &is_alive);
         let locker = Locker { pid: SCHEDULER, owner: &owner };
         let remark = Remark {
@@ -377,13 +378,19 @@ impl Disk {
         let file = OpenFile { file: on_disk.clone(), steps: &steps };
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let identity = self.identity(&note.name, &on_disk);
-        if note.occasion == note::Occasion::Reroute {
+        if note.occasion == Occasion::Reroute {
             outbox::resume(&file, &outbox, &identity)?;
         }
-        let parsed = control_file::parse(on_disk.text().clone());
-        let parsed = parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+        if matches!(note.occasion, Occasion::Success | Occasion::Failure) {
+            // Only the lines of recipients matter, not their tags.
+            let candidates = note::candidates(&parsed.map_err(invalid)?.control, &remark);
+            let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
+            return Ok((on_disk, has_lines));
+        }
+        let parsed = control_file::parse(on_disk.text().clone()).map_err(invalid)?;
         let candidates = note::candidates(&parsed, &remark);
-        if note.occasion != note::Occasion::Reroute {
+        if note.occasion != Occasion::Reroute {
             let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
             return Ok((on_disk, has_lines));
         }

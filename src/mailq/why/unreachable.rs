@@ -18,7 +18,9 @@ pub fn clause(known: &Unreachable, now: Timestamp) -> String {
         Block::Dead => format!("failed-cohort-limit, the last report{agent}"),
         Block::Blamed => format!("a status code that blames the host, reported{agent}"),
         Block::AllDeferred => {
-            format!("its last jobs, of several messages, were all deferred, the last one{agent}")
+            format!(
+                "its last jobs, of three messages or more, were all deferred without a status code, the last one{agent}"
+            )
         }
     };
     let Some(cause) = cause else {
