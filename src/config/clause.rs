@@ -157,7 +157,7 @@ pub struct Clause {
 }
 
 impl Clause {
-    /// Whether mail is tried only when somebody asks for its host.
+    /// Whether mail is tried only on request for its host.
     pub fn waits_for_request(&self) -> bool {
         self.queue_only && !self.has_attempts
     }

@@ -2,8 +2,8 @@
 //! that: agents are not silent for hours because of it, and nothing waits for hours. Only expiry goes by
 //! the clock, since the age of a message does.
 //!
-//! There may be a million threads, and delivery must not stop for as long as they take. So a thread is told when
-//! it is next dealt with ([`Scheduler::settle_clock`]), and the others some in each turn.
+//! With a million threads, to move all their times at once would stop delivery. So [`Scheduler::settle_clock`] moves
+//! the times of a thread before anything else changes in it, and each turn moves those of some further threads.
 
 use super::Scheduler;
 use super::agent::{Agent, State};
@@ -83,9 +83,8 @@ impl Scheduler {
         thread_ref.waiting.shift(step);
         thread_ref.retry.shift(step);
         thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
-        if let Some(timer) = thread_ref.timer.take() {
-            self.timers.before_step().remove(&(timer, thread));
-        }
+        let former = thread_ref.timer.take();
+        self.timers.change_thread(thread, false, [former, None]);
         self.set_thread_timer(thread);
     }
 
@@ -94,12 +93,9 @@ impl Scheduler {
         self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
     }
 
-    /// Whether the timer of a thread is set to a time of that thread.
-    pub(super) fn has_timer(&self, thread: ThreadId, time: Timestamp) -> bool {
-        match self.step_untold(&self.threads[thread]) {
-            Some(_) => self.timers.is_before_step(thread, time),
-            None => self.timers.contains(time, Timer::Thread(thread)),
-        }
+    /// Whether a thread knows of the last step of the clock.
+    pub(super) fn knows_step(&self, thread: ThreadId) -> bool {
+        self.threads[thread].last_step == self.last_step.number
     }
 
     /// A time of a thread, by the present clock.

@@ -121,7 +121,6 @@ impl Scheduler {
             Fault::Host => {
                 let cause = self.cause(now, Some(agent), vertex, Some(diagnosis));
                 self.mark_unreachable(now, thread, (now, Block::Blamed), Some(cause));
-                self.set_thread_timer(thread);
             }
             Fault::Recipient => self.contact_made(now, thread),
             Fault::Unsaid if known == Some(Block::Blamed) => self.mark_reachable(now, thread),
@@ -145,7 +144,6 @@ impl Scheduler {
         if self.threads[thread].retry.deferrals.add(number) {
             let cause = self.cause(now, Some(agent), vertex, diagnosis.as_ref());
             self.mark_unreachable(now, thread, (now, Block::AllDeferred), Some(cause));
-            self.set_thread_timer(thread);
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Inspected {
 pub enum Rest {
     /// An agent has it.
     Fed,
-    /// It waits for its time; `None` is until somebody asks for the host.
+    /// It waits for its time; `None` is until a request for the host.
     Waiting {
         /// When it becomes due.
         until: Option<Timestamp>,

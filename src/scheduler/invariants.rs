@@ -114,7 +114,11 @@ impl Scheduler {
             assert!(is_in_time, "{}: timer", thread.destination);
         }
         if let Some(timer) = thread.timer {
-            assert!(self.has_timer(id, timer), "{}: no timer", thread.destination);
+            assert!(
+                self.timers.has_thread(id, self.knows_step(id), timer),
+                "{}: no timer",
+                thread.destination
+            );
         }
         let held = self.standing.hold_of(&thread.destination, ring).is_some();
         let is_known = !is_old && !self.review.is_under_way();

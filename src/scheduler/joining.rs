@@ -138,8 +138,7 @@ impl Scheduler {
 
     /// Whether nothing of what is due in a thread may be given to an agent yet.
     pub(super) fn is_still_joining(&self, thread: &Thread) -> bool {
-        let to = &thread.destination;
-        let id = || self.threads.find_existing(to.channel(), to.host());
+        let id = || self.threads.id_of(thread);
         !thread.due.is_empty()
             && !self.joining.is_empty()
             && id().is_some_and(|id| self.due_in_jobs(id) == 0)

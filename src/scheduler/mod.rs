@@ -135,6 +135,9 @@ use thread::Threads;
 use timers::{Timer, Timers};
 use vertex::Vertex;
 
+/// A part of some work on the whole queue, as much as one turn allows.
+type Step = fn(&mut Scheduler, Timestamp);
+
 /// The core. See the module's documentation.
 #[derive(Serialize, Deserialize)]
 pub struct Scheduler {
@@ -346,9 +349,7 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let (mut has_batches, mut has_rounds) = (false, false);
-        let (mut puts_off, mut is_clock_set, mut expires) = (false, false, false);
-        let (mut is_swept, mut is_reviewed, mut is_to_rest) = (false, false, false);
+        let mut steps = Vec::new();
         // A hundred thousand threads may wake up at the same time. What is left is due at once.
         let mut left = self.settings.step();
         while left > 0
@@ -367,41 +368,32 @@ impl Scheduler {
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),
                 Timer::KeepOrders => self.store_again(),
-                Timer::Sweep => is_swept = true,
-                Timer::Review => is_reviewed = true,
-                Timer::Rest => is_to_rest = true,
-                Timer::Batches => has_batches = true,
-                Timer::Members => has_rounds = true,
-                Timer::PutOff => puts_off = true,
-                Timer::Expiry => expires = true,
-                Timer::Clock => is_clock_set = true,
+                Timer::Sweep
+                | Timer::Review
+                | Timer::Rest
+                | Timer::Batches
+                | Timer::Members
+                | Timer::Expiry
+                | Timer::PutOff
+                | Timer::Clock => steps.push(timer),
                 Timer::Window(window) => self.window_timer(window),
             }
         }
         // These set their timers again, for the next turn.
-        if is_swept {
-            self.sweep(now);
-        }
-        if is_reviewed {
-            self.review_on(now);
-        }
-        if is_to_rest {
-            self.rest_on(now);
-        }
-        if has_batches {
-            self.batches_on(now);
-        }
-        if has_rounds {
-            self.go_on_rounds(now);
-        }
-        if expires {
-            self.expire_on(now);
-        }
-        if puts_off {
-            self.put_off_on(now);
-        }
-        if is_clock_set {
-            self.go_on_telling_of_clock(now);
+        let all: [(Timer, Step); 8] = [
+            (Timer::Sweep, Scheduler::sweep),
+            (Timer::Review, Scheduler::review_on),
+            (Timer::Rest, Scheduler::rest_on),
+            (Timer::Batches, Scheduler::batches_on),
+            (Timer::Members, Scheduler::go_on_rounds),
+            (Timer::Expiry, Scheduler::expire_on),
+            (Timer::PutOff, Scheduler::put_off_on),
+            (Timer::Clock, Scheduler::go_on_telling_of_clock),
+        ];
+        for (timer, step) in all {
+            if steps.contains(&timer) {
+                step(self, now);
+            }
         }
     }
 
@@ -429,19 +421,8 @@ impl Scheduler {
         if former == wanted {
             return;
         }
-        if self.threads[thread].last_step != self.last_step.number {
-            // It still has the times of the clock as it was.
-            let timers = self.timers.before_step();
-            former.into_iter().for_each(|former| _ = timers.remove(&(former, thread)));
-            timers.extend(wanted.map(|wanted| (wanted, thread)));
-            return;
-        }
-        if let Some(former) = former {
-            self.timers.cancel(former, Timer::Thread(thread));
-        }
-        if let Some(wanted) = wanted {
-            self.timers.add(wanted, Timer::Thread(thread));
-        }
+        let knows_step = self.knows_step(thread);
+        self.timers.change_thread(thread, knows_step, [former, wanted]);
     }
 
     fn act(&mut self, action: Action) {

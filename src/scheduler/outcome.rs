@@ -21,7 +21,7 @@ use std::time::Duration;
 const LONGEST_RELATIVE_RETRY: i64 = 100_000;
 
 /// No agent can keep a host from being tried for longer than this, by mistake or otherwise.
-pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
+pub(super) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 
 /// The end of a recipient.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,7 +199,7 @@ impl Scheduler {
             Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
             None => now,
         };
-        let until = until.min(now + LONGEST_BLOCK);
+        let until = until.min(now + MAX_BLOCK);
         self.block_thread(now, thread, (until, Block::AgentAsked), Some(cause), Lesson::None);
     }
 

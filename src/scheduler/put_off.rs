@@ -77,8 +77,7 @@ impl Scheduler {
 
     /// Whether what is due in a thread is being put off.
     pub(super) fn is_put_off(&self, thread: &Thread) -> bool {
-        let to = &thread.destination;
-        let id = || self.threads.find_existing(to.channel(), to.host());
+        let id = || self.threads.id_of(thread);
         !self.putting_off.is_empty() && id().is_some_and(|id| self.putting_off.contains(id))
     }
 

@@ -7,7 +7,7 @@
 
 use super::Scheduler;
 use super::contact::Fault;
-use super::outcome::LONGEST_BLOCK;
+use super::outcome::MAX_BLOCK;
 use super::put_off::Lesson;
 use super::thread::{Retry, ThreadId};
 use super::unreachable::{Block, Cause};
@@ -95,7 +95,7 @@ impl Scheduler {
         self.settle_clock(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
         // The clock may have been wrong when it was written, or the clause another one.
-        let due = due.min(now + longest_wait(clause));
+        let due = due.min(now + max_wait(clause));
         let known = self.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
         let due = (!clause.waits_for_request()).then(|| until.map_or(due, |until| until.max(due)));
@@ -253,11 +253,11 @@ impl Steps {
 }
 
 /// The longest time that something of a clause may have to wait.
-pub(super) fn longest_wait(clause: &Clause) -> Duration {
+pub(super) fn max_wait(clause: &Clause) -> Duration {
     let factor = clause.retries.iter().max().copied().unwrap_or(1);
-    // The skew moves it by an interval at the most.
+    // The skew moves it by one interval at most.
     let step = clause.interval.saturating_mul(factor.saturating_add(1));
-    step.max(LONGEST_BLOCK)
+    step.max(MAX_BLOCK)
 }
 
 /// A time in the seconds that are kept of it.

@@ -234,6 +234,11 @@ impl Threads {
         self.by_destination.get(Destination::key(channel, host, &mut Vec::new())).copied()
     }
 
+    /// The id of one of these threads.
+    pub fn id_of(&self, thread: &Thread) -> Option<ThreadId> {
+        self.by_destination.get(&thread.destination).copied()
+    }
+
     pub fn insert(&mut self, thread: Thread) -> ThreadId {
         let destination = thread.destination.clone();
         let id = self.pool.insert(thread);

@@ -63,27 +63,33 @@ pub struct Timers {
 }
 
 impl Timers {
+    /// Adds a timer of anything but a thread; see [`change_thread`](Timers::change_thread).
     pub fn add(&mut self, time: Timestamp, timer: Timer) {
-        match timer {
-            Timer::Thread(thread) => self.threads.insert((time, thread)),
-            _ => self.others.insert((time, timer)),
-        };
+        self.others.insert((time, timer));
     }
 
     pub fn cancel(&mut self, time: Timestamp, timer: Timer) {
-        match timer {
-            Timer::Thread(thread) => self.threads.remove(&(time, thread)),
-            _ => self.others.remove(&(time, timer)),
-        };
+        self.others.remove(&(time, timer));
     }
 
-    /// The timers of threads that do not know yet that the clock was set.
-    pub fn before_step(&mut self) -> &mut BTreeSet<(Timestamp, ThreadId)> {
-        &mut self.threads_before
+    /// Changes the timer of a thread, which knows of the last step of the clock or has the times from before it.
+    pub fn change_thread(
+        &mut self,
+        thread: ThreadId,
+        knows_step: bool,
+        [former, wanted]: [Option<Timestamp>; 2],
+    ) {
+        let timers = if knows_step { &mut self.threads } else { &mut self.threads_before };
+        if let Some(former) = former {
+            timers.remove(&(former, thread));
+        }
+        timers.extend(wanted.map(|wanted| (wanted, thread)));
     }
 
-    pub fn is_before_step(&self, thread: ThreadId, time: Timestamp) -> bool {
-        self.threads_before.contains(&(time, thread))
+    /// Whether the timer of a thread is set to a time, by the clock that the thread knows.
+    pub fn has_thread(&self, thread: ThreadId, knows_step: bool, time: Timestamp) -> bool {
+        let timers = if knows_step { &self.threads } else { &self.threads_before };
+        timers.contains(&(time, thread))
     }
 
     pub fn next(&self) -> Option<Timestamp> {
@@ -121,9 +127,6 @@ impl Timers {
     }
 
     pub fn contains(&self, time: Timestamp, timer: Timer) -> bool {
-        match timer {
-            Timer::Thread(thread) => self.threads.contains(&(time, thread)),
-            _ => self.others.contains(&(time, timer)),
-        }
+        self.others.contains(&(time, timer))
     }
 }

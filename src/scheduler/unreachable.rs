@@ -98,6 +98,7 @@ impl Scheduler {
             Some(former) if is_firm && !block.is_firm() => former.until = until,
             _ => *unreachable = Some(Box::new(Unreachable { until, block, cause })),
         }
+        self.set_thread_timer(thread);
         until
     }
 

@@ -1,6 +1,6 @@
 //! What was learned and is in no control file: how often something was tried, what was said of it, when
-//! it is to be tried again, and which destinations are unreachable. It is written to a file beside the spool, and told to the next
-//! scheduler before its first message, so that a restart does not try everything at once.
+//! it is to be tried again, and which destinations are unreachable. It is written to a file beside the spool, and
+//! told to the next scheduler before its first message, so that a restart does not try everything at once.
 //!
 //! None of it is needed: what is missing or does not fit is as if it had never been tried.
 
@@ -15,7 +15,7 @@ use super::destination::Destination;
 use super::event::Crowd;
 use super::message::MessageId;
 use super::rest::Recall;
-use super::retry::{Steps, longest_wait, seconds_of};
+use super::retry::{Steps, max_wait, seconds_of};
 use super::thread::{Retry, ThreadId};
 use super::timers::Timer;
 use super::unreachable::{Block, Cause, Unreachable};
@@ -175,7 +175,7 @@ impl Scheduler {
         let on_request = clause.waits_for_request();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
         // The clock may have been wrong when it was written, or the clause another one.
-        let wakeup = wakeup.map(|wakeup| wakeup.min(now + longest_wait(clause)));
+        let wakeup = wakeup.map(|wakeup| wakeup.min(now + max_wait(clause)));
         let is_dead = wakeup.is_none() && learned.block == Some(Block::Dead);
         let until = wakeup.or(is_dead.then_some(now));
         let steps = Steps {

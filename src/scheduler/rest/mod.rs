@@ -4,8 +4,8 @@
 //! The shell reads no more control files than there is room for. While some wait for that, it says so
 //! ([`Event::Outside`](super::Event::Outside)); then messages all of whose recipients wait for a retry are
 //! unloaded, some with each turn. While new messages wait, messages that were tried before and wait for an agent are
-//! unloaded as well: else the retries of a few could fill the memory for ever. They are read again when the first of them is due or expires, or when
-//! somebody asks for a host. Until then the shell keeps what was learned of them, and the core the retry
+//! unloaded as well: else the retries of a few could fill the memory for ever. They are read again when the first of
+//! them is due or expires, or on a request for a host. Until then the shell keeps what was learned of them, and the core the retry
 //! times of the threads that they go to.
 
 mod recall;

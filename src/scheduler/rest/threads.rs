@@ -5,7 +5,7 @@ use super::super::Scheduler;
 use super::super::destination::Destination;
 use super::super::learned::{Learned, LearnedThread};
 use super::super::thread::{Retry, ThreadId};
-use super::super::unreachable::{Block, Cause, Unreachable};
+use super::super::unreachable::{Block, Cause};
 use super::Rests;
 use crate::time::{ClockStep, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -33,11 +33,9 @@ pub struct RestingThread {
 impl RestingThread {
     /// Somebody asks for its host. If that was dead, one agent is to look first all the same.
     pub(super) fn wake(&mut self) {
-        if let Some(known) = self.retry.unreachable.take_if(|known| known.block == Block::Dead) {
-            let until = Timestamp::EPOCH;
-            self.retry.unreachable = Some(Box::new(Unreachable { until, ..*known }));
-        } else {
-            self.retry.unreachable = None;
+        match &mut self.retry.unreachable {
+            Some(known) if known.block == Block::Dead => known.until = Timestamp::EPOCH,
+            unreachable => *unreachable = None,
         }
     }
 }
