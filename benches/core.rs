@@ -19,16 +19,16 @@ use std::hint::black_box;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::config::{Config, Context, Zenv};
-use zsched::mailq::acl::Peer;
-use zsched::mailq::v1::Dump;
-use zsched::mailq::v2::events::Watch;
-use zsched::mailq::v2::{Process, Session, Surroundings, Tally};
-use zsched::scheduler::select::{Cursor, Selected, Selector};
-use zsched::scheduler::standing::{Destinations, LimitName, Scope};
-use zsched::scheduler::{Action, AgentId, Event, Order, Scheduler, Settings};
-use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
-use zsched::time::{ClockStep, Timestamp};
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::select::{Cursor, Selected, Selector};
+use zsched_core::standing::{Destinations, LimitName, Scope};
+use zsched_core::{Action, AgentId, Event, Order, Scheduler, Settings};
+use zsched_format::time::{ClockStep, Timestamp};
+use zsched_mailq_server::acl::Peer;
+use zsched_mailq_server::v1::Dump;
+use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::{Process, Session, Surroundings, Tally};
+use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const CONFIGURATION: &str =
     "*/*\n\tmaxta=20 maxring=20 overfeed=150 expiry=3d command=\"discard -c $channel\"\n";
@@ -441,7 +441,7 @@ fn shorter_expiry() -> String {
 }
 
 fn config(text: &str) -> Rc<Config> {
-    let context = Context::of_this_process(Zenv::default());
+    let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.expect("a good configuration").config)
 }

@@ -16,8 +16,8 @@ use arguments::Arguments;
 use cpu_time::ThreadTime;
 use std::time::Duration;
 use world::{START, World, arrival, config};
-use zsched::scheduler::Event;
-use zsched::spool::Arrival;
+use zsched_core::Event;
+use zsched_spool::Arrival;
 
 /// Messages that arrive together.
 const BATCH: u64 = 1000;

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zsched::spool::{HashFolder, HashLevel, SpoolName};
+use zsched_spool::{HashFolder, HashLevel, SpoolName};
 
 const CONFIGURATION: &str = "\
 PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"

@@ -155,7 +155,7 @@ impl Queue {
     }
 
     fn mailq(&self, arguments: &[&str]) -> io::Result<()> {
-        Command::new(env!("CARGO_BIN_EXE_mailq"))
+        Command::new(zsched_tests::program("mailq"))
             .arg("-Z")
             .arg(&self.place.zenv)
             .args(arguments)

@@ -18,11 +18,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zsched::config::{Config, Context, Zenv};
-use zsched::recording::{Limits, Recorded, Recorder, Recording, Replay};
-use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
-use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
-use zsched::time::Timestamp;
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
+use zsched_format::time::Timestamp;
+use zsched_recorder::{Limits, Recorded, Recorder, Recording, Replay};
+use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const CONFIGURATION: &str =
     "*/*\n\tmaxta=20 overfeed=150 expiry=3d command=\"discard -c $channel\"\n";
@@ -45,7 +45,7 @@ fn config(context: &Context) -> Rc<Config> {
 }
 
 fn core(folder: Option<&Path>, limits: Limits) -> io::Result<Recorded> {
-    let context = Context::of_this_process(Zenv::default());
+    let context = Context::without_rights(Zenv::default());
     let config = config(&context);
     let path = folder.map(|folder| folder.join("recording"));
     let recorder = path.map(|path| Recorder::create(&path, limits, context)).transpose()?;
@@ -161,7 +161,7 @@ fn processor_time(thread: &Path) -> io::Result<Duration> {
 
 /// How long the loop stands still while a checkpoint is made.
 fn checkpoint(messages: u64) {
-    let context = Context::of_this_process(Zenv::default());
+    let context = Context::without_rights(Zenv::default());
     let settings = Settings { frozen: true, ..Settings::default() };
     let mut core = Scheduler::new(settings, config(&context));
     for number in 0..messages {

@@ -5,7 +5,7 @@
 
 use clap::Parser;
 use std::process::ExitCode;
-use zsched::agent::library::{self, Outcome, ScopeOptions, Verdict};
+use zsched_agent::{Outcome, ScopeOptions, Verdict};
 
 /// Transport agent that discards messages
 #[derive(Parser)]
@@ -16,8 +16,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched::command_line::parse();
-    library::serve("discard", &options.scope.scope("discard"), |job| {
+    let options: Options = zsched_command_line::parse();
+    zsched_agent::serve("discard", &options.scope.scope("discard"), |job| {
         job.settle(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "discarded"));
         Ok(())
     })

@@ -7,9 +7,9 @@
 use clap::Parser;
 use std::path::Path;
 use std::process::ExitCode;
-use zsched::agent::library::resubmit::{POSTOFFICE, resubmit};
-use zsched::agent::library::{self, Delivery, Message, Outcome, ScopeOptions, Verdict};
-use zsched::time::Timestamp;
+use zsched_agent::resubmit::{POSTOFFICE, resubmit};
+use zsched_agent::{Delivery, Message, Outcome, ScopeOptions, Verdict};
+use zsched_format::time::Timestamp;
 
 /// Transport agent that holds messages until a given time
 #[derive(Parser)]
@@ -20,8 +20,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched::command_line::parse();
-    library::serve("hold", &options.scope.scope("hold"), |job| {
+    let options: Options = zsched_command_line::parse();
+    zsched_agent::serve("hold", &options.scope.scope("hold"), |job| {
         let message = job.message()?;
         job.each(|delivery| match release_time(delivery.host()) {
             Some(time) if Timestamp::now().seconds() >= time => release(delivery, &message),

@@ -1,10 +1,9 @@
 //! `schedsim` as people run it, on the example of the documents.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/simulation");
+    let folder = zsched_tests::source().join("docs/examples/simulation");
     let mut command = Command::new(env!("CARGO_BIN_EXE_schedsim"));
     command.current_dir(folder).arg("run").args(arguments).output().expect("it starts")
 }

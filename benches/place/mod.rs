@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zsched::control_file::compose::{Address, Group, Recipient};
-use zsched::spool::submit::Submitter;
-use zsched::spool::{HashLevel, Spool, SpoolName};
+use zsched_format::control_file::compose::{Address, Group, Recipient};
+use zsched_spool::submit::Submitter;
+use zsched_spool::{HashLevel, Spool, SpoolName};
 
 /// A spool, and the files that a scheduler for it reads.
 pub struct Place {

@@ -7,10 +7,10 @@ use cpu_time::ThreadTime;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::config::{Config, Context, Zenv};
-use zsched::scheduler::{Action, AgentId, Event, Scheduler, Settings};
-use zsched::spool::{Arrival, Group, HashFolder, SpoolName};
-use zsched::time::Timestamp;
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 /// What agents say of what they have delivered: notary data, and the report.

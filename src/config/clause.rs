@@ -1,7 +1,6 @@
 //! What applies to a destination: the effective clause, and how it comes about.
 
 use super::flow::Flow;
-use super::priority::MailPriority;
 use super::{Command, Context};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -11,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_format::priority::MailPriority;
 
 /// Seconds in a day.
 const DAY: u64 = 86_400;
@@ -28,7 +28,7 @@ pub struct ClauseId(pub u32);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The file, under the name it was asked for.
-    #[serde(with = "crate::recording::bytes::path")]
+    #[serde(with = "zsched_format::serde_bytes::path")]
     pub file: Rc<Path>,
     /// The line, from 1.
     pub line: u32,

@@ -8,10 +8,10 @@
 //!
 //! Everything wrong is collected, up to a bound, and comes out in the order of the file.
 
-use crate::printable::{self, is_printable};
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
+use zsched_format::printable::{self, is_printable};
 
 /// After so many errors, a file is not read any further.
 const MOST_ERRORS: usize = 100;
@@ -67,7 +67,7 @@ struct Excerpt {
 
 impl Diagnostic {
     /// An error that concerns the file as a whole.
-    pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
+    pub fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
             file: file.into(),

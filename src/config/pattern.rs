@@ -23,8 +23,10 @@ const LONGEST_PATTERN: usize = 1024;
 
 /// What selects the destinations of a clause.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub struct Pattern {
+    /// Matches the channel.
     pub channel: Glob,
+    /// Matches the host.
     pub host: Glob,
 }
 
@@ -57,7 +59,7 @@ impl Pattern {
 }
 
 /// The name of a channel or host, as patterns look at it.
-pub(crate) struct Name<'a>(Cow<'a, str>);
+pub struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Name<'a> {
     /// A name of any bytes. What is not UTF-8 is taken as Latin-1.
@@ -71,7 +73,7 @@ impl<'a> Name<'a> {
 
 /// The pattern of a channel or of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct Glob {
+pub struct Glob {
     /// As it was written.
     pub text: String,
     matcher: Matcher,

@@ -17,7 +17,7 @@ use super::keywords::{Keyword, keywords};
 use super::parameters::parameters;
 use super::select::WrittenClause;
 use super::value::Value;
-use crate::printable;
+use zsched_format::printable;
 
 /// The column that comments about the source of a value begin in, in characters.
 const SOURCE_COLUMN: usize = 48;

@@ -4,12 +4,12 @@ use super::clause::{Draft, Niceness};
 use super::diagnostic::{ValueError, quote};
 use super::flow::{Feedback, Rate, WindowKey};
 use super::keywords::Keyword;
-use super::priority::MailPriority;
 use super::units::{Interval, parse_interval, parse_intervals, parse_number, parse_retries};
 use super::{Command, Context, FindId};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use zsched_format::priority::MailPriority;
 
 /// What `nice` and `sysnice` may be.
 const RELATIVE_NICENESS: RangeInclusive<i64> = -40..=39;

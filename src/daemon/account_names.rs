@@ -4,11 +4,11 @@
 //! the reading of the configuration at the start and in the worker of a reload; whatever reads the same text
 //! again finds the answers here.
 
-use crate::config::{Context, FindId};
-use crate::sys::users;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Mutex;
+use zsched_config::{Context, FindId, Zenv};
+use zsched_sys::users;
 
 /// Ids by name; `None` for a name that is unknown.
 type Ids = HashMap<String, Option<u32>>;
@@ -16,11 +16,16 @@ type Ids = HashMap<String, Option<u32>>;
 static USERS: Mutex<Option<Ids>> = Mutex::new(None);
 static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
 
-/// The context of the loop: names that were looked up before are not looked up again.
-pub fn known(context: &Context) -> Context {
-    let user_id = |name: &str| find(&USERS, name, users::user_id, false);
-    let group_id = |name: &str| find(&GROUPS, name, users::group_id, false);
-    Context { user_id, group_id, ..context.clone() }
+/// The context of this process, for the loop: names that were looked up before are not looked up again.
+pub fn known(zenv: Zenv) -> Context {
+    Context {
+        zenv,
+        is_root: users::is_root(),
+        effective_user: users::effective_user(),
+        effective_group: users::effective_group(),
+        user_id: |name| find(&USERS, name, users::user_id, false),
+        group_id: |name| find(&GROUPS, name, users::group_id, false),
+    }
 }
 
 /// The context of what may wait: each name is looked up.

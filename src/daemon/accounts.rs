@@ -4,15 +4,15 @@
 //! only if something about it has changed. It is small, and on the disk of the configuration, so that the
 //! loop reads it itself.
 
-use crate::config::Parameters;
-use crate::mailq::auth_file::{AuthFile, LARGEST};
-use crate::sys::users;
-use crate::time::Timestamp;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use zsched_config::Parameters;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::auth_file::{AuthFile, LARGEST};
+use zsched_sys::users;
 
 /// Modes that let everybody read, or change, the passwords.
 const OPEN_TO_ALL: u32 = 0o006;
@@ -209,8 +209,8 @@ fn warn(path: &Path, warnings: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailq::acl::Peer;
     use std::os::unix::fs::PermissionsExt;
+    use zsched_mailq_server::acl::Peer;
 
     fn parameters(auth_file: Option<&Path>) -> Parameters {
         Parameters { auth_file: auth_file.map(Path::to_path_buf), ..Parameters::default() }

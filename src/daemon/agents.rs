@@ -1,12 +1,7 @@
 //! Agent processes: starting them, hearing and telling them things, and their end.
 
-use super::lines::Lines;
 use super::outbox::Outbox;
 use super::timeouts::Timeouts;
-use crate::agent::protocol;
-use crate::config::{Clause, Niceness, Zenv};
-use crate::scheduler::{AgentEnd, AgentId, Manner};
-use crate::sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use std::collections::BTreeMap;
@@ -16,6 +11,11 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zsched_config::{Clause, Niceness, Zenv};
+use zsched_core::{AgentEnd, AgentId, Manner};
+use zsched_format::agent_protocol as protocol;
+use zsched_format::line_buffer::Lines;
+use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
 /// What one agent may say in one turn of the loop, in bytes, before others are listened to.
 const SHARE_OF_TURN: usize = 64 * 1024;

@@ -2,10 +2,10 @@
 
 use super::accounts;
 use super::agents::find_program;
-use crate::config::{Config, Zenv};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use zsched_config::{Config, Zenv};
 
 /// What the author of a configuration should look at, each in one line. `programs` are the folders in
 /// which agents are looked for that are named without a path.

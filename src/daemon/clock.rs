@@ -9,9 +9,9 @@
 //! file of the spool. So a new scheduler doubts a large step, too. Nothing is known about the time before the machine
 //! was started: then the clock is believed at once.
 
-use crate::sys;
-use crate::time::{ClockStep, Timestamp};
 use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+use zsched_sys as sys;
 
 /// A clock that goes wrong by less between two questions is only being adjusted.
 const MIN_STEP: Duration = Duration::from_secs(2);

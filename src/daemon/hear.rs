@@ -4,18 +4,18 @@
 use super::Daemon;
 use super::agents::Heard;
 use super::files::Done;
-use super::intake::{Known, Verdict};
 use super::listen;
 use super::tokens::Source;
 use super::watched::Watched;
-use crate::control_file::ControlFileError;
-use crate::scheduler::{AgentId, Event, Reread, Scheduler};
-use crate::spool::SpoolName;
-use crate::spool::read::Found;
-use crate::time::Timestamp;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
+use zsched_core::intake::{Known, Verdict};
+use zsched_core::{AgentId, Event, Reread, Scheduler};
+use zsched_format::control_file::ControlFileError;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolName;
+use zsched_spool::read::Found;
 
 /// So many results of the helper threads are looked at in one turn.
 const RESULTS_A_TURN: usize = 512;

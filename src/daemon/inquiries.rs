@@ -4,10 +4,6 @@
 //! about a million files, some at a time, does not hold up the others.
 
 use super::worker;
-use crate::control_file::{contents, parse};
-use crate::mailq::v2::{Addresses, Candidate, DiskSpace, Findings, HostFacts, Inquiry};
-use crate::spool::{Spool, SpoolName, error_address};
-use crate::sys;
 use mio::Waker;
 use std::fs::File;
 use std::io;
@@ -15,6 +11,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use zsched_format::control_file::{contents, parse};
+use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, Findings, HostFacts, Inquiry};
+use zsched_spool::{Spool, SpoolName, error_address};
+use zsched_sys as sys;
 
 /// The loop's end of the thread. Each client has one inquiry under way at the most.
 pub struct Inquiries {

@@ -13,9 +13,6 @@
 //! a whole file at any time; a line that is damaged all the same is passed over.
 
 use super::pieces::{PIECE, Pieces, ToWrite};
-use crate::scheduler::Scheduler;
-use crate::scheduler::learned::{Learned, Lessons, Resting};
-use crate::spool::replace::replace;
 use mio::Waker;
 use serde_json::json;
 use std::fs::File;
@@ -25,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zsched_core::Scheduler;
+use zsched_core::learned::{Learned, Lessons, Resting};
+use zsched_spool::replace::replace;
 
 /// The version of the format.
 const FORMAT: u64 = 1;

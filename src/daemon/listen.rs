@@ -1,10 +1,5 @@
 //! The sockets that others reach the scheduler by: MAILQ, and the notices of routers.
 
-use crate::config::{BindAddress, MailqSocket, TcpPort};
-use crate::mailq::acl::Peer;
-use crate::mailq::port;
-use crate::spool::SpoolName;
-use crate::sys;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::fmt;
@@ -13,6 +8,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use zsched_config::{BindAddress, MailqSocket, TcpPort};
+use zsched_mailq_protocol::port;
+use zsched_mailq_server::acl::Peer;
+use zsched_spool::SpoolName;
+use zsched_sys as sys;
 
 /// The mode of a MAILQ socket: anybody may ask.
 const ASKED_BY_ALL: u32 = 0o666;

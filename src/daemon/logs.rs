@@ -3,10 +3,6 @@
 use super::rotation::Rotation;
 use super::seldom::Seldom;
 use super::worker;
-use crate::printable;
-use crate::scheduler::Statistics;
-use crate::sys;
-use crate::time::Timestamp;
 use log::LevelFilter;
 use memchr::memchr_iter;
 use std::fs::{File, OpenOptions};
@@ -14,13 +10,17 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use zsched_core::Statistics;
+use zsched_format::printable;
+use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// Begins to log to standard error, line by line: time stamp, level where it is not the usual one,
 /// printable text. `verbosity` is how often `-v` was given.
 pub fn start(verbosity: u8) {
     env_logger::Builder::new()
         // How much it is can change at any time, so it is not for the logger to say.
-        .filter_module(env!("CARGO_PKG_NAME"), LevelFilter::Trace)
+        .filter_module("zsched", LevelFilter::Trace)
         .format(|out, record| {
             let now = jiff::Zoned::now().strftime("%Y%m%d%H%M%S");
             let text = record.args().to_string();

@@ -1,12 +1,12 @@
 //! The command line of `scheduler`.
 
 use super::timeouts::Scale;
-use crate::scheduler::Selection;
-use crate::spool::HashLevel;
-use crate::spool::scan::ScanLimits;
 use clap::{ArgAction, Parser};
 use std::path::PathBuf;
 use std::time::Duration;
+use zsched_format::selection::Selection;
+use zsched_spool::HashLevel;
+use zsched_spool::scan::ScanLimits;
 
 /// A mail queue scheduler: takes messages from the spool and has transport agents deliver them.
 #[derive(Parser, Clone, Debug)]

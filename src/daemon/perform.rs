@@ -4,11 +4,11 @@ use super::Daemon;
 use super::files::WriteRequest;
 use super::listen::{self, Audience, Listener, MailqPlace, NotifySocket};
 use super::tokens::Source;
-use crate::mailq::v2::{Chore, Demand};
-use crate::scheduler::{Action, AgentEnd, AgentId, Event};
-use crate::time::Timestamp;
 use std::io;
 use std::time::Instant;
+use zsched_core::{Action, AgentEnd, AgentId, Event};
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::{Chore, Demand};
 
 impl Daemon {
     /// Carries out everything the core wants done. What it is told meanwhile may bring more.

@@ -1,10 +1,10 @@
 //! A place to try everything in: a spool, mailboxes and a configuration, made where there are none.
 
-use crate::config;
-use crate::spool::{Spool, folder};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use zsched_config as config;
+use zsched_spool::{Spool, folder};
 
 /// The MAILQ port of a new place; one that needs no privilege.
 const MAILQ_PORT: u16 = 10174;

@@ -5,16 +5,16 @@
 //! with the worker's answers, and puts it in force as a whole, or not at all.
 
 use super::{Daemon, account_names, accounts, check};
-use crate::config::{self, Config, Context, Diagnostic};
-use crate::printable;
-use crate::scheduler::Event;
-use crate::time::Timestamp;
 use mio::Waker;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
+use zsched_config::{self as config, Config, Context, Diagnostic};
+use zsched_core::Event;
+use zsched_format::printable;
+use zsched_format::time::Timestamp;
 
 /// So many errors of a configuration are told to whoever has asked for it; the log has all.
 const MOST_TOLD: usize = 20;
@@ -147,7 +147,7 @@ impl Daemon {
     /// Sockets stay where they are for as long as the scheduler runs.
     fn report_unchangeable(&self, new: &Config) {
         let (old, new) = (&self.config.parameters, &new.parameters);
-        let sockets = |parameters: &crate::config::Parameters| {
+        let sockets = |parameters: &zsched_config::Parameters| {
             let notify: Option<PathBuf> = parameters.notify_socket.clone();
             (parameters.mailq_socket.clone(), notify)
         };

@@ -4,11 +4,6 @@
 //! the change time knows that it has everything.
 
 use super::pieces::{PIECE, Pieces, ToWrite};
-use crate::mailq::v1::Dump;
-use crate::printable::PrintableWriter;
-use crate::scheduler::Scheduler;
-use crate::sys;
-use crate::time::Timestamp;
 use mio::Waker;
 use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, Write};
@@ -17,6 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+use zsched_core::Scheduler;
+use zsched_format::printable::PrintableWriter;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v1::Dump;
+use zsched_sys as sys;
 
 /// The rendezvous file, and a dump that is on its way to it.
 pub struct Rendezvous {

@@ -1,11 +1,11 @@
 //! Rotation of logs without a signal: a log is renamed, and a new one may be put in its place.
 
 use super::Daemon;
-use crate::sys;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use zsched_sys as sys;
 
 /// How often the names of logs are looked at. A log that is renamed and not made anew is noticed at the second look.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(10);

@@ -2,12 +2,12 @@
 
 use super::Daemon;
 use super::hear::tell_core;
-use crate::scheduler::{AgentId, Event};
-use crate::sys::{self, ChildEnd};
-use crate::time::Timestamp;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
+use zsched_core::{AgentId, Event};
+use zsched_format::time::Timestamp;
+use zsched_sys::{self as sys, ChildEnd};
 
 /// The signals that are listened to.
 pub const ALL: [i32; 8] = [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];

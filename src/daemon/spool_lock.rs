@@ -11,13 +11,13 @@
 //!
 //! `.pid.scheduler` has the pid for everybody who wants to signal the scheduler. It is not locked: all may read it.
 
-use crate::sys;
-use crate::time::Timestamp;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// What the lock file says behind the pid of a scheduler that was told to end.
 const ENDING: &str = "ending";

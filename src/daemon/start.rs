@@ -6,7 +6,6 @@ use super::clients::{ClientSettings, Clients};
 use super::clock::Clock;
 use super::files::Files;
 use super::inquiries::Inquiries;
-use super::intake::Intake;
 use super::learned::LearnedFile;
 use super::logs::{self, LogFile, StatisticsLog};
 use super::options::Options;
@@ -20,16 +19,6 @@ use super::timeouts::Timeouts;
 use super::tokens::Source;
 use super::watched::Watched;
 use super::{Daemon, account_names, check, quick_start, rotation, signals, unfinished};
-use crate::config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
-use crate::mailq::v2::events::Watch;
-use crate::printable::{self, print_to_stderr as say};
-use crate::processes;
-use crate::recording::{Limits, Recorded, Recorder};
-use crate::scheduler::Settings;
-use crate::spool::scan::ScanLimits;
-use crate::spool::{HashLevel, Spool};
-use crate::sys::{self, ProcessPriority, Signals};
-use crate::time::Timestamp;
 use mio::{Interest, Poll, Waker};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -38,6 +27,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
+use zsched_config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
+use zsched_core::Settings;
+use zsched_core::intake::Intake;
+use zsched_format::printable::{self, print_to_stderr as say};
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::events::Watch;
+use zsched_recorder::{Limits, Recorded, Recorder};
+use zsched_spool::processes;
+use zsched_spool::scan::ScanLimits;
+use zsched_spool::{HashLevel, Spool};
+use zsched_sys::{self as sys, ProcessPriority, Signals};
 
 /// Where the ZENV file is looked for that nobody names.
 const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
@@ -89,7 +89,7 @@ fn run(mut options: Options) -> Result<(), Refusal> {
     }
     let (zenv, note) = read_zenv(options.zenv.as_deref())?;
     let config_path = absolute(&config_path(&options, &zenv))?;
-    let context = account_names::known(&Context::of_this_process(zenv));
+    let context = account_names::known(zenv);
     let config = load_config(&config_path, &context, &note)?;
     for warning in check::warnings(&config, &context.zenv, &program_folders(&context.zenv)) {
         say(warning);
@@ -339,7 +339,7 @@ impl Plan {
             core: Watched::new(core, watch.clone()),
             signals,
             files,
-            intake: Intake::new(timeouts),
+            intake: Intake::new(timeouts.intake),
             agents,
             clients: Clients::new(client_settings, accounts, watch),
             inquiries,

@@ -4,6 +4,7 @@
 //! tenth. Intervals of the configuration are not scaled.
 
 use std::time::Duration;
+use zsched_core::intake::Delays;
 
 /// Times after which the shell gives up waiting, or tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +27,8 @@ pub struct Timeouts {
     pub agent_exit: Duration,
     /// Programs that a dead agent has started hold its socket open.
     pub agent_children: Duration,
-    /// Time between regular scans, as in the original. A busy reader makes it up to twice as long.
-    pub scan_interval: Duration,
-    /// Wait before a second look at a file that a living process has locked.
-    pub locked_file: Duration,
-    /// Wait before a second attempt at a file that could not be read.
-    pub unreadable_file: Duration,
-    /// Wait before a second attempt at a file that cannot be used and could not be moved aside.
-    pub refused_file: Duration,
+    /// Times between looks at the spool and at its files.
+    pub intake: Delays,
     /// Wait after a write to the spool has failed.
     pub failed_write: Duration,
     /// Wait before a socket or a log that could not be opened is tried again.
@@ -62,10 +57,7 @@ impl Timeouts {
             session: seconds(3600.0),
             agent_exit: seconds(10.0),
             agent_children: seconds(60.0),
-            scan_interval: seconds(10.0),
-            locked_file: seconds(32.0),
-            unreadable_file: seconds(60.0),
-            refused_file: seconds(600.0),
+            intake: Delays::scaled(scale),
             failed_write: seconds(30.0),
             failed_open: seconds(5.0),
             learned_interval: seconds(30.0),
@@ -102,8 +94,8 @@ mod tests {
     fn scale_applies_to_timeouts() {
         let timeouts = Timeouts::new("0.5".parse().expect("a scale"));
         assert_eq!(timeouts.login, Duration::from_secs(45));
-        assert_eq!(timeouts.locked_file, Duration::from_secs(16));
-        assert_eq!(Timeouts::default().locked_file, Duration::from_secs(32));
+        assert_eq!(timeouts.intake.locked_file, Duration::from_secs(16));
+        assert_eq!(Timeouts::default().intake.locked_file, Duration::from_secs(32));
     }
 
     #[test]

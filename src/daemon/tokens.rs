@@ -1,7 +1,7 @@
 //! Which source a readiness event belongs to.
 
-use crate::scheduler::AgentId;
 use mio::Token;
+use zsched_core::AgentId;
 
 /// A source of readiness events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! What the former scheduler has left unfinished in the spool: removals, and submissions to the router.
 
-use crate::processes;
-use crate::spool::outbox::{self, Recovered};
-use crate::spool::{HashLevel, Spool, removals};
 use std::fs;
 use std::io;
 use std::thread;
 use std::time::Duration;
+use zsched_spool::outbox::{self, Recovered};
+use zsched_spool::processes;
+use zsched_spool::{HashLevel, Spool, removals};
 
 /// How long to wait after submissions could not be published.
 const PUBLISH_AGAIN: Duration = Duration::from_secs(30);

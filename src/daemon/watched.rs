@@ -1,20 +1,20 @@
 //! The core, and those who want to know what happens: what it is told and what it decides comes by here. As long
 //! as nobody wants to know, that is all.
 
-use crate::agent::protocol::Status;
-use crate::mailq::v2::events::{About, Watch};
-use crate::mailq::v2::json::events::Happening;
-use crate::mailq::v2::json::seconds;
-use crate::recording::Recorded;
-use crate::scheduler::survey::AgentRow;
-use crate::scheduler::{
-    Action, AgentEnd, AgentId, Destination, Event, Reread, Scheduler, StatusRecord, Verdict,
-};
-use crate::spool::{Arrival, SpoolId};
-use crate::time::Timestamp;
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use zsched_core::survey::AgentRow;
+use zsched_core::{
+    Action, AgentEnd, AgentId, Destination, Event, Reread, Scheduler, StatusRecord, Verdict,
+};
+use zsched_format::agent_protocol::Status;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::events::{About, Watch};
+use zsched_mailq_server::v2::json::events::Happening;
+use zsched_mailq_server::v2::json::seconds;
+use zsched_recorder::Recorded;
+use zsched_spool::{Arrival, SpoolId};
 
 /// The core, and who watches it.
 pub struct Watched {
@@ -108,7 +108,7 @@ impl Witness<'_> {
         }
         let (number, modified) = (arrival.name.number(), arrival.modified);
         let id = SpoolId { number, modified };
-        let to = |group: &crate::spool::Group| Destination::new(&group.channel, &group.host);
+        let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
         let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
         let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
         let about = About { message: Some((id, &arrival.name)), destinations: &destinations };

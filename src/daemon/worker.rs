@@ -71,7 +71,7 @@ mod tests {
     fn a_panic_in_a_helper_ends_the_process_with_a_status() {
         let own = std::env::current_exe().expect("this program");
         let mut child = Command::new(own);
-        child.args(["--exact", "daemon::worker::tests::helper_that_panics", "--nocapture"]);
+        child.args(["--exact", "worker::tests::helper_that_panics", "--nocapture"]);
         child.env(HELPER, "reader").stdin(Stdio::null()).stdout(Stdio::null());
         let ended = child.stderr(Stdio::piped()).output().expect("it runs");
         assert_eq!(ended.status.code(), Some(PANICKED));

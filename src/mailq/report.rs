@@ -1,255 +1,180 @@
-//! The thread report: rings, their threads, and totals, as text (ZMailer `thread_report()`).
-//!
-//! Clients parse it by column and label, so every blank counts:
-//!
-//! ```text
-//! smtp/*/0
-//!     smtp/funet.fi/0<TAB><TAB>N=2   R=3   A=1  P={20114} HA={3}s FA={3}s OF={2} S={STUFF} UF=0 QA=1d18h
-//! <TAB>Threads:    1 Msgs:     2 Procs:   1 Idle:   0 Plim:  90 Flim: 150 Tlim: 1
-//! Kids: 1  Idle:  0  Msgs:   2  Thrds:   1  Rcpnts:    2  Uptime: 1d31m22s
-//! Msgs in 5 out 3 stored 2 Rcpnts in 8 out 5 stored 3
-//! ```
+//! The thread report behind the queue (its form: [`zsched_mailq_server::report`]).
 
-use crate::scheduler::Scheduler;
-use crate::scheduler::view::{AgentView, RingId, RingView, Slot, ThreadId, ThreadView, Totals};
-use crate::time::{ShortDuration, Timestamp};
-use std::collections::VecDeque;
+use super::failure::Failure;
+use super::lines::LineSource;
+use super::screen::Screen;
+use memchr::memmem;
+use std::collections::HashMap;
+use std::io::Write;
+use zsched_format::selection::Selection;
 
-/// The column at which what is said of a thread begins.
-const DETAIL_COLUMN: usize = 32;
-/// So many messages are looked at in one turn for the age of threads, about.
-const MESSAGES_A_TURN: usize = 10_000;
-/// The distance of tab stops.
-const TAB_STOP: usize = 8;
+/// The age of the oldest message of each channel and host, as the report gives it.
+pub type Ages = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
-/// How much is shown, and in which form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Everything: `SHOW QUEUE THREADS`, and the end of a dump of version 1.
-    Full,
-    /// No single threads: `SHOW QUEUE SHORT`.
-    Short,
-    /// Totals alone: `SHOW SNMP`.
+/// What a line of the report is.
+enum Line<'a> {
+    /// The head of a ring: what follows belongs to it.
+    Head,
+    /// A thread: its channel and host, and what is said of it.
+    Thread(&'a [u8], &'a [u8], &'a [u8]),
+    /// Belongs to the ring, or to the thread before it.
+    Detail,
+    /// Is about everything.
     Totals,
-    /// Threads alone, their parts separated by TABs: `SHOW QUEUE THREADS2`.
-    Threads,
 }
 
-/// How far a report is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is more.
-    More,
-    /// There is more, but others come first: it took time to find.
-    Pause,
-    /// That was all.
-    Over,
-}
-
-/// A report that is being written, some at a time.
-pub struct ThreadReport {
-    form: Form,
-    /// Messages that were looked at since the last pause.
-    looked_at: usize,
-    rings: Option<VecDeque<RingId>>,
-    current: Option<RingProgress>,
-    is_over: bool,
-}
-
-struct RingProgress {
-    threads: VecDeque<ThreadId>,
-    sum: Vec<u8>,
-}
-
-impl ThreadReport {
-    /// A report from the beginning.
-    pub fn new(form: Form) -> ThreadReport {
-        ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
-    }
-
-    /// Whether it has a part for each thread.
-    pub fn is_long(&self) -> bool {
-        matches!(self.form, Form::Full | Form::Threads)
-    }
-
-    /// Writes the next bit of the report. What has come or gone since it was begun is shown as it is now.
-    pub fn write(
-        &mut self,
-        scheduler: &Scheduler,
-        now: Timestamp,
-        started: Timestamp,
-        out: &mut Vec<u8>,
-    ) -> Progress {
-        if let Some(progress) = &mut self.current {
-            match progress.threads.pop_front() {
-                Some(thread) => {
-                    if let Some(view) = scheduler.thread_view(now, thread) {
-                        return self.write_view(&view, out);
-                    }
-                }
-                None => {
-                    out.append(&mut progress.sum);
-                    self.current = None;
-                }
+/// Copies the report, at `level` 2 and above without single threads. Where only some threads are
+/// wanted, rings without any of them are left out. Returns how many lines were read.
+pub fn print<L: LineSource, W: Write>(
+    screen: &mut Screen<W>,
+    lines: &mut L,
+    selection: &Selection,
+    level: u8,
+) -> Result<u64, Failure> {
+    let wants_all = selection.channel.is_none() && selection.host.is_none();
+    let mut head: Option<Vec<u8>> = None;
+    let mut is_wanted = wants_all;
+    let mut count: u64 = 0;
+    while let Some(line) = lines.next()? {
+        count += 1;
+        let is_shown = match classify(line) {
+            Line::Head if !wants_all => {
+                head = Some(line.to_vec());
+                is_wanted = false;
+                false
             }
-            return Progress::More;
-        }
-        let with_rings = self.form != Form::Totals;
-        let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
-        let rings = self.rings.get_or_insert_with(rings);
-        match rings.pop_front() {
-            Some(ring) => self.begin_ring(scheduler, ring, out),
-            None if self.is_over => {}
-            None => {
-                let uptime = now.seconds_since(started);
-                match self.form {
-                    Form::Full | Form::Short => {
-                        write_totals(&scheduler.totals(), ShortDuration(uptime), out);
-                    }
-                    Form::Totals => {
-                        write_totals(&scheduler.totals(), format_args!("{uptime} sec"), out);
-                    }
-                    Form::Threads => {}
+            Line::Thread(channel, host, _) if wants_all || selection.matches(channel, host) => {
+                if let Some(head) = head.take() {
+                    screen.line(&[&head])?;
                 }
-                self.is_over = true;
+                is_wanted = true;
+                level < 2
             }
-        }
-        if self.is_over { Progress::Over } else { Progress::More }
-    }
-
-    fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Progress {
-        match self.form {
-            Form::Threads => write_fields(view, out),
-            _ => write_thread(view, out),
-        }
-        self.looked_at += view.looked_at;
-        if self.looked_at < MESSAGES_A_TURN {
-            return Progress::More;
-        }
-        self.looked_at = 0;
-        Progress::Pause
-    }
-
-    fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {
-        let Some(view) = scheduler.ring_view(ring) else {
-            return;
+            Line::Thread(..) => false,
+            Line::Detail => is_wanted && !(level >= 2 && line.starts_with(b" ")),
+            Line::Head | Line::Totals => true,
         };
-        let mut sum = Vec::new();
-        if self.form != Form::Threads {
-            let with_host = with_host(view.with_host);
-            let (channel, host) = (view.channel_pattern, view.host_pattern);
-            push(out, format_args!("{channel}/{host}/{with_host}\n"));
-            write_sum(&view, &mut sum);
+        if is_shown {
+            screen.line(&[line])?;
         }
-        let threads = if self.form == Form::Short { Vec::new() } else { view.threads };
-        self.current = Some(RingProgress { threads: threads.into(), sum });
     }
+    Ok(count)
 }
 
-/// The flag that says whether a command names the host: as the original prints it.
-fn with_host(with_host: bool) -> u8 {
-    if with_host { 2 } else { 0 }
-}
-
-fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(b"    ");
-    out.extend_from_slice(view.destination.channel());
-    out.push(b'/');
-    out.extend_from_slice(view.destination.host());
-    push(out, format_args!("/{}", with_host(view.with_host)));
-    let width = out.len() - start;
-    match width {
-        0..DETAIL_COLUMN => {
-            let tabs = DETAIL_COLUMN / TAB_STOP - width / TAB_STOP;
-            out.extend(std::iter::repeat_n(b'\t', tabs));
+/// Reads the report for the ages in it, up to a number that no scheduler has.
+pub fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
+    let most = lines.limit();
+    let mut ages = Ages::new();
+    while let Some(line) = lines.next()? {
+        if ages.len() < most
+            && let Line::Thread(channel, host, about) = classify(line)
+            && let Some(age) = age(about)
+        {
+            ages.insert((channel.to_vec(), host.to_vec()), age.to_vec());
         }
-        _ => out.push(b' '),
     }
-    write_detail(view, out);
+    Ok(ages)
 }
 
-/// The line that `SHOW THREAD` begins with.
-pub(super) fn write_head(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    out.push(b'#');
-    out.extend_from_slice(view.destination.channel());
-    out.push(b'/');
-    out.extend_from_slice(view.destination.host());
-    push(out, format_args!("/{}  ", with_host(view.with_host)));
-    write_detail(view, out);
+/// The age of the oldest message in what is said of a thread.
+pub fn age(about: &[u8]) -> Option<&[u8]> {
+    let at = memmem::find(about, b"QA=")?;
+    about[at + 3..].split(u8::is_ascii_whitespace).next()
 }
 
-/// A thread as fields with a TAB between them.
-fn write_fields(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(view.destination.channel());
-    out.push(b'\t');
-    out.extend_from_slice(view.destination.host());
-    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
-    push(out, format_args!("\tN={vertices}\tR={recipients}\tA={attempts}"));
-    write_standing(view, '\t', out);
-    push(out, format_args!("\tQA={}\n", ShortDuration(view.oldest)));
-}
-
-fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
-    push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
-    write_standing(view, ' ', out);
-    // Without vertices, it says -1s.
-    push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
-    match view.refusal.and_then(|refused| refused.slot) {
-        Some(Slot::Channel) => out.extend_from_slice(b" channelwait"),
-        Some(Slot::Ring) => out.extend_from_slice(b" threadwait"),
-        Some(Slot::General) | None => {}
+fn classify(line: &[u8]) -> Line<'_> {
+    if let Some(thread) = line.strip_prefix(b"    ") {
+        return parse_thread(thread).unwrap_or(Line::Detail);
     }
-    out.push(b'\n');
-}
-
-/// What it is at, each item behind a separator.
-fn write_standing(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
-    if !view.agents.is_empty() {
-        return write_agents(view, sep, out);
-    }
-    if let Some(seconds) = view.wakeup_in {
-        push(out, format_args!("{sep}W={seconds}s"));
-    } else if let Some(reason) = view.refusal.and_then(|refused| refused.pending) {
-        push(out, format_args!("{sep}pend={reason}"));
+    match line.first() {
+        Some(b' ' | b'\t') => Line::Detail,
+        _ if line.starts_with(b"Kids: ") || line.starts_with(b"Msgs in ") => Line::Totals,
+        _ => Line::Head,
     }
 }
 
-fn write_agents(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
-    let list = |show: &dyn Fn(&AgentView) -> String| {
-        view.agents.iter().map(show).collect::<Vec<String>>().join(",")
-    };
-    let pids = list(&|agent| agent.pid.to_string());
-    let hungry = list(&|agent| agent.hungry.to_string());
-    let fed = list(&|agent| agent.fed.map_or("never".to_string(), |seconds| seconds.to_string()));
-    let owed = list(&|agent| agent.owed.to_string());
-    let states = list(&|agent| agent.state.to_string());
-    push(out, format_args!("{sep}P={{{pids}}}{sep}HA={{{hungry}}}s{sep}FA={{{fed}}}s"));
-    push(out, format_args!("{sep}OF={{{owed}}}{sep}S={{{states}}}{sep}UF={}", view.unfed));
+/// `channel/host/withhost`, TAB or blank, and what is said of the thread, which begins with `N=`; of
+/// old with `R=`. There may be blanks within the host.
+fn parse_thread(line: &[u8]) -> Option<Line<'_>> {
+    let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
+    let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
+    let name = line[..end].trim_ascii_end();
+    let (place, _) = split_at(name, name.iter().rposition(|byte| *byte == b'/')?);
+    let (channel, host) = split_at(place, place.iter().position(|byte| *byte == b'/')?);
+    Some(Line::Thread(channel, host, &line[end + 1..]))
 }
 
-fn write_sum(view: &RingView<'_>, out: &mut Vec<u8>) {
-    let (threads, vertices) = (view.threads.len(), view.vertices);
-    let (agents, idle, max_ring) = (view.agents, view.idle, view.max_ring);
-    let (overfeed, max_thread) = (view.overfeed, view.max_thread);
-    push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
-    push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));
-    push(out, format_args!(" Tlim: {max_thread}\n"));
+fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {
+    (&text[..slash], &text[slash + 1..])
 }
 
-fn write_totals(totals: &Totals, uptime: impl std::fmt::Display, out: &mut Vec<u8>) {
-    let Totals { agents, idle, messages, threads, vertices, recipients, counters } = totals;
-    push(out, format_args!("Kids: {agents}  Idle: {idle:2}  Msgs: {messages:3}  "));
-    push(out, format_args!("Thrds: {threads:3}  Rcpnts: {vertices:4}  "));
-    push(out, format_args!("Uptime: {uptime}\n"));
-    push(out, format_args!("Msgs in {} out {} ", counters.messages_in, counters.messages_out));
-    let (came, went) = (counters.recipients_in, counters.recipients_out);
-    push(out, format_args!("stored {messages} Rcpnts in {came} out {went} stored {recipients}\n"));
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::{LIMITS, Lines};
+    use proptest::prelude::*;
 
-pub(super) fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    use std::io::Write;
-    // Writing to a Vec cannot fail.
-    out.write_fmt(text).expect("a Vec takes everything");
+    const REPORT: &str = "smtp/*/0\n    smtp/a.test/0\t\tN=1   R=1   A=1  W=3s QA=14s\n    \
+        smtp/a-very-long-host-name.example.org/0 N=1   R=1   A=0  pend=>MaxRing QA=12s threadwait\n\
+        \tThreads:    2 Msgs:     2 Procs:   0 Idle:   0 Plim:   3 Flim: 150 Tlim: 1\n\
+        hold/*/2\n    hold/\"a b\"/2\t\tN=2   R=2   A=0  QA=1d2h\n\
+        \tThreads:    1 Msgs:     2 Procs:   0 Idle:   0 Plim:  20 Flim: 150 Tlim: 1\n\
+        Kids: 0  Idle:  0  Msgs:   2  Thrds:   3  Rcpnts:    4  Uptime: 14s\n\
+        Msgs in 2 out 0 stored 2 Rcpnts in 4 out 0 stored 4\n";
+
+    fn shown(report: &str, selection: &str, level: u8) -> (String, u64) {
+        let selection = Selection::parse(selection).expect("channel/host");
+        let mut out = Vec::new();
+        let mut lines = Lines::new(report.as_bytes(), LIMITS);
+        let mut screen = Screen::new(&mut out);
+        let count = print(&mut screen, &mut lines, &selection, level).expect("short lines");
+        (String::from_utf8(out).expect("text"), count)
+    }
+
+    /// The lines of [`REPORT`] with these numbers, from 0.
+    fn excerpt(numbers: &[usize]) -> String {
+        let lines: Vec<&str> = REPORT.split_inclusive('\n').collect();
+        numbers.iter().map(|number| lines[*number]).collect()
+    }
+
+    #[test]
+    fn all_of_it_or_a_part() {
+        for (selection, level, numbers) in [
+            ("*/*", 1, &[0, 1, 2, 3, 4, 5, 6, 7, 8][..]),
+            ("*/*", 2, &[0, 3, 4, 6, 7, 8]),
+            ("*/*", 4, &[0, 3, 4, 6, 7, 8]),
+            ("smtp/*", 1, &[0, 1, 2, 3, 7, 8]),
+            ("smtp/a.test", 1, &[0, 1, 3, 7, 8]),
+            ("*/\"a b\"", 1, &[4, 5, 6, 7, 8]),
+            ("hold/*", 2, &[4, 6, 7, 8]),
+            ("x/*", 1, &[7, 8]),
+        ] {
+            let expected = (excerpt(numbers), 9);
+            assert_eq!(shown(REPORT, selection, level), expected, "{selection} {level}");
+        }
+    }
+
+    #[test]
+    fn ages_are_those_of_threads() {
+        let ages = oldest(&mut Lines::new(REPORT.as_bytes(), LIMITS)).expect("a good report");
+        for (channel, host, age) in [
+            ("smtp", "a.test", "14s"),
+            ("smtp", "a-very-long-host-name.example.org", "12s"),
+            ("hold", "\"a b\"", "1d2h"),
+        ] {
+            let key = (channel.as_bytes().to_vec(), host.as_bytes().to_vec());
+            assert_eq!(ages.get(&key).map(Vec::as_slice), Some(age.as_bytes()), "{host}");
+        }
+        assert_eq!(ages.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_will_do(report in "([ \t]{0,4}[a-c/ =NRQA]{0,12}\n){0,8}") {
+            for selection in ["*/*", "a/b"] {
+                shown(&report, selection, 1);
+            }
+            prop_assert!(oldest(&mut Lines::new(report.as_bytes(), LIMITS)).is_ok());
+        }
+    }
 }

@@ -1,323 +1,312 @@
-//! MAILQ version 1: a dump of the queue to whoever connects.
-//!
-//! ```text
-//! version zmailer 1.0
-//! Vertices:
-//! 1:<TAB>A/D/311424-2<TAB>1; 116<TAB>#(running now, pid=20114, expires in 2d23h, tries=0)
-//! Channels:
-//! smtp:<TAB>>1
-//! Hosts:
-//! funet.fi:<TAB>>1
-//! End:
-//! <thread report>
-//! ```
-//!
-//! It is written some at a time, as the client takes it, so that neither a large queue nor a slow
-//! client holds anything up or costs much memory: a cursor goes through the messages in the order of
-//! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
-//! destination.
+//! Reading an answer of MAILQ version 1 (its form: [`zsched_mailq_server::v1`]).
 
-use super::report::{Form, Progress, ThreadReport, push};
-use crate::scheduler::view::{Slot, Standing, Totals, VertexView};
-use crate::scheduler::{Destination, Scheduler};
-use crate::time::{ShortDuration, Timestamp};
-use std::collections::BTreeMap;
+use super::complaints::Complaints;
+use super::failure::Failure;
+use super::lines::Lines;
+use super::queue::{Part, Queue, Vertex};
+use super::screen::quote;
+use memchr::memmem;
+use nom::bytes::complete::{is_not, tag, take_till, take_while, take_while1};
+use nom::character::complete::{u32, u64};
+use nom::combinator::{all_consuming, opt, rest};
+use nom::multi::{many1, separated_list0};
+use nom::sequence::{preceded, terminated};
+use nom::{IResult, Parser};
+use std::io::Read;
 
-/// The first line.
-pub const GREETING: &str = "version zmailer 1.0\n";
-
-/// A dump that is being written.
-pub struct Dump {
-    started: Timestamp,
-    stage: Stage,
-    /// Whether single vertices are shown (server option `-Q`).
-    with_vertices: bool,
-    next_number: u64,
-    shown: Shown,
-    report: ThreadReport,
-}
-
-/// The keys of the vertices that were shown. They are counted from 1; 0 is none.
-#[derive(Default)]
-struct Shown {
-    /// For each key, the next one of the same destination.
-    following: Vec<u32>,
-    destinations: BTreeMap<Destination, Keys>,
-}
-
-/// The keys of one destination: a list through [`Shown::following`].
+/// Which part of the answer the next line belongs to.
 #[derive(Clone, Copy)]
-struct Keys {
-    first: u32,
-    last: u32,
-}
-
-impl Shown {
-    /// Adds a vertex, and returns its key.
-    fn add(&mut self, destination: &Destination) -> u32 {
-        self.following.push(0);
-        let key = self.following.len() as u32;
-        match self.destinations.get_mut(destination) {
-            Some(keys) => {
-                self.following[keys.last as usize - 1] = key;
-                keys.last = key;
-            }
-            None => {
-                self.destinations.insert(destination.clone(), Keys { first: key, last: key });
-            }
-        }
-        key
-    }
-}
-
-/// Memory for a vertex that was shown, in bytes.
-const PER_VERTEX: usize = size_of::<u32>();
-/// Memory for a destination that was shown, in bytes: an entry in a map that is two thirds full, moved
-/// into a list.
-const PER_DESTINATION: usize = 72;
-
-enum Stage {
-    Greeting,
+enum Section {
     Vertices,
-    Webs(Webs),
-    Report,
-    Over,
+    Webs(Part),
 }
 
-impl Dump {
-    /// A dump from the beginning, by a scheduler that was `started` at the given time.
-    pub fn new(started: Timestamp, with_vertices: bool) -> Dump {
-        Dump {
-            started,
-            stage: Stage::Greeting,
-            with_vertices,
-            next_number: 0,
-            shown: Shown::default(),
-            report: ThreadReport::new(Form::Full),
+/// Reads all that comes between the greeting and the report.
+pub fn read<R: Read>(lines: &mut Lines<R>, complaints: &mut Complaints) -> Result<Queue, Failure> {
+    let mut queue = Queue::default();
+    let mut section = match lines.next()? {
+        Some(line) if line.trim_ascii_end() == b"Vertices:" => Section::Vertices,
+        Some(line) => {
+            let shown = quote(line);
+            return Err(Failure::Protocol(format!("\"Vertices:\" is missing before {shown}")));
         }
-    }
-
-    /// How many bytes of memory a dump of so large a queue takes at the most, besides what is written and
-    /// not taken yet.
-    pub fn memory(totals: &Totals) -> usize {
-        PER_VERTEX * totals.vertices + PER_DESTINATION * totals.threads
-    }
-
-    /// Whether everything has been written.
-    pub fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
-    }
-
-    /// Writes on until `out` has `enough` bytes, or everything is written; or until others come first.
-    pub fn write(
-        &mut self,
-        scheduler: &Scheduler,
-        now: Timestamp,
-        out: &mut Vec<u8>,
-        enough: usize,
-    ) {
-        while out.len() < enough && !self.is_over() {
-            if self.step(scheduler, now, out) == Progress::Pause {
-                return;
-            }
+        None => return Err(cut(0)),
+    };
+    lines.expect_lists(true);
+    let most = lines.limits().entries;
+    let mut count = 0;
+    while let Some(line) = lines.next()? {
+        if queue.count() > most {
+            return Err(Failure::Protocol(format!("there are more than {most} messages")));
         }
-    }
-
-    fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) -> Progress {
-        match &mut self.stage {
-            Stage::Greeting => {
-                out.extend_from_slice(GREETING.as_bytes());
-                out.extend_from_slice(b"Vertices:\n");
-                self.stage =
-                    if self.with_vertices { Stage::Vertices } else { Stage::Webs(Webs::none()) };
+        match line.trim_ascii_end() {
+            b"End:" => {
+                lines.expect_lists(false);
+                check_links(&queue, complaints);
+                return Ok(queue);
             }
-            Stage::Vertices => match scheduler.message_at_or_after(now, self.next_number) {
-                Some((number, vertices)) => {
-                    vertices.iter().for_each(|vertex| self.write_vertex(vertex, out));
-                    match number.checked_add(1) {
-                        Some(next) => self.next_number = next,
-                        None => self.end_vertices(),
-                    }
+            b"Channels:" => section = Section::Webs(Part::Channel),
+            b"Hosts:" => section = Section::Webs(Part::Host),
+            _ => {
+                let taken = match section {
+                    Section::Vertices => take_vertex(&mut queue, line),
+                    Section::Webs(part) => take_web(&mut queue, part, line),
+                };
+                if let Err(problem) = taken {
+                    let line = line.to_vec();
+                    let number = lines.number();
+                    complaints.add(|| format!("line {number}: {problem} in {}", quote(&line)));
                 }
-                None => self.end_vertices(),
-            },
-            Stage::Webs(webs) => {
-                if !webs.write(out) {
-                    out.extend_from_slice(b"End:\n");
-                    self.stage = Stage::Report;
-                }
-            }
-            Stage::Report => {
-                let progress = self.report.write(scheduler, now, self.started, out);
-                if progress == Progress::Over {
-                    self.stage = Stage::Over;
-                }
-                return progress;
-            }
-            Stage::Over => {}
-        }
-        Progress::More
-    }
-
-    fn write_vertex(&mut self, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
-        let key = self.shown.add(vertex.destination);
-        push(out, format_args!("{key}:\t{}\t{}; ", vertex.name, vertex.offsets.len()));
-        let offsets: Vec<String> = vertex.offsets.iter().map(u32::to_string).collect();
-        out.extend_from_slice(offsets.join(",").as_bytes());
-        out.extend_from_slice(b"\t#");
-        if let Some(text) = vertex.text.filter(|text| !text.is_empty()) {
-            out.extend_from_slice(text);
-            out.push(b' ');
-        }
-        write_notes(vertex, out);
-        out.push(b'\n');
-    }
-
-    fn end_vertices(&mut self) {
-        self.stage = Stage::Webs(Webs::new(std::mem::take(&mut self.shown)));
-    }
-}
-
-/// The lines that say which vertices there are for each channel, then for each host.
-struct Webs {
-    following: Vec<u32>,
-    destinations: Vec<(Destination, Keys)>,
-    to_come: std::slice::Iter<'static, Section>,
-    section: Option<&'static Section>,
-    /// What is to be written next: which destination, and from which of its keys on; 0 for all.
-    next: (usize, u32),
-}
-
-struct Section {
-    title: &'static str,
-    name: fn(&Destination) -> &[u8],
-}
-
-static SECTIONS: [Section; 2] = [
-    Section { title: "Channels:\n", name: Destination::channel },
-    Section { title: "Hosts:\n", name: Destination::host },
-];
-
-/// So many keys are written at a time.
-const KEYS_AT_A_TIME: usize = 1000;
-
-impl Webs {
-    /// No vertices, no lines.
-    fn none() -> Webs {
-        Webs::new(Shown::default())
-    }
-
-    fn new(shown: Shown) -> Webs {
-        let Shown { following, destinations } = shown;
-        let to_come = if destinations.is_empty() { [].iter() } else { SECTIONS.iter() };
-        let destinations = destinations.into_iter().collect();
-        Webs { following, destinations, to_come, section: None, next: (0, 0) }
-    }
-
-    /// Writes on. Tells whether there was anything left to write.
-    fn write(&mut self, out: &mut Vec<u8>) -> bool {
-        match self.section {
-            Some(section) => self.write_keys(section.name, out),
-            None => self.begin_section(out),
-        }
-        self.section.is_some() || self.to_come.len() > 0
-    }
-
-    fn begin_section(&mut self, out: &mut Vec<u8>) {
-        self.section = self.to_come.next();
-        if let Some(Section { title, name }) = self.section {
-            out.extend_from_slice(title.as_bytes());
-            self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
-            self.next = (0, 0);
-        }
-    }
-
-    /// Destinations with the same channel, or host, stand together and make one line.
-    fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
-        let (index, from) = self.next;
-        let Some((destination, keys)) = self.destinations.get(index) else {
-            self.section = None;
-            return;
-        };
-        let is_same = |neighbour: Option<usize>| {
-            let neighbour = neighbour.and_then(|index| self.destinations.get(index));
-            neighbour.is_some_and(|(neighbour, _)| name(neighbour) == name(destination))
-        };
-        if from == 0 && !is_same(index.checked_sub(1)) {
-            out.extend_from_slice(name(destination));
-            out.extend_from_slice(b":\t");
-        }
-        let mut key = if from == 0 { keys.first } else { from };
-        for _ in 0..KEYS_AT_A_TIME {
-            push(out, format_args!(">{key}"));
-            key = self.following[key as usize - 1];
-            if key == 0 {
-                break;
+                count += 1;
             }
         }
-        if key > 0 {
-            self.next = (index, key);
-            return;
+    }
+    Err(cut(count))
+}
+
+/// Passes over everything up to the report.
+pub fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
+    lines.expect_lists(true);
+    let mut count = 0;
+    while let Some(line) = lines.next()? {
+        if line.trim_ascii_end() == b"End:" {
+            lines.expect_lists(false);
+            return Ok(());
         }
-        if !is_same(index.checked_add(1)) {
-            out.push(b'\n');
-        }
-        self.next = (index + 1, 0);
+        count += 1;
+    }
+    Err(cut(count))
+}
+
+fn cut(count: u64) -> Failure {
+    Failure::Protocol(format!(
+        "the answer breaks off before \"End:\", after {count} lines; as it is not complete, \
+         nothing of it is shown"
+    ))
+}
+
+fn check_links(queue: &Queue, complaints: &mut Complaints) {
+    let count = queue.count_unlinked();
+    if count > 0 {
+        complaints.add(|| format!("{count} entries are without channel or host"));
     }
 }
 
-fn write_notes(vertex: &VertexView<'_>, out: &mut Vec<u8>) {
-    out.push(b'(');
-    match vertex.standing {
-        Standing::Retry(seconds) => {
-            push(out, format_args!("retry in {}", ShortDuration(seconds)));
-        }
-        Standing::Slot(Slot::General) => out.extend_from_slice(b"waiting for slot"),
-        Standing::Slot(Slot::Channel) => out.extend_from_slice(b"waiting for channel slot"),
-        Standing::Slot(Slot::Ring) => out.extend_from_slice(b"waiting for thread slot"),
-        Standing::Running { pid, next } => {
-            let next = if next { " NextFeed" } else { "" };
-            push(out, format_args!("running now, pid={pid}{next}"));
-        }
-        Standing::Inactive => out.extend_from_slice(b"activation pending, thread inactive"),
+fn take_vertex(queue: &mut Queue, line: &[u8]) -> Result<(), String> {
+    let (_, (key, vertex)) = vertex(line).map_err(|_| "no entry of a message".to_string())?;
+    let (stated, found) = (vertex.recipients, vertex.offsets.len() as u64);
+    if stated == 0 {
+        return Err("no recipient".to_string());
     }
-    if let Some(seconds) = vertex.expires_in {
-        let (left, tries) = (ShortDuration(seconds), vertex.tries);
-        push(out, format_args!(", expires in {left}, tries={tries}"));
+    if !queue.add(key, vertex) {
+        return Err(format!("key {key} once more"));
     }
-    out.push(b')');
+    match stated == found {
+        true => Ok(()),
+        false => Err(format!("{found} offsets for {stated} recipients")),
+    }
+}
+
+fn take_web(queue: &mut Queue, part: Part, line: &[u8]) -> Result<(), String> {
+    // There may be colons within a name.
+    let end = memmem::find(line, b":\t>").ok_or("no list of keys")?;
+    let (name, keys) = (&line[..end], &line[end + 2..]);
+    let (rest, keys) = keys_of_web(keys).map_err(|_| "no list of keys".to_string())?;
+    if let Some((count, first)) = queue.link(part, name, &keys) {
+        return Err(format!("{count} keys that are unknown or used already, such as {first},"));
+    }
+    match rest.is_empty() {
+        true => Ok(()),
+        false => Err("something behind the keys".to_string()),
+    }
+}
+
+/// `key:<TAB>file<TAB>count; offset,offset<TAB>#text`.
+fn vertex(line: &[u8]) -> IResult<&[u8], (u64, Vertex)> {
+    let file = terminated(is_not(" \t"), take_while1(is_blank));
+    let head = (terminated(u64, (tag(":"), take_while(is_blank))), file, u64);
+    let offsets = preceded((tag(";"), take_while(is_blank)), separated_list0(tag(","), u32));
+    let text = preceded((take_till(|byte| byte == b'#'), tag("#")), rest);
+    let end = take_while(is_blank);
+    let (rest, ((key, file, recipients), offsets, text, _)) =
+        all_consuming((head, offsets, opt(text), end)).parse(line)?;
+    let text = text.map(|text: &[u8]| text.to_vec());
+    Ok((rest, (key, Vertex::new(file.to_vec(), recipients, offsets, text))))
+}
+
+/// `>key>key>key`.
+fn keys_of_web(input: &[u8]) -> IResult<&[u8], Vec<u64>> {
+    many1(preceded(tag(">"), u64)).parse(input)
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::{LIMITS, Limits};
+    use proptest::prelude::*;
+
+    /// What is shown of an answer (without its greeting), and how many complaints there are.
+    fn read(answer: &[u8]) -> Result<(Vec<String>, u64), i32> {
+        let mut complaints = Complaints::default();
+        let queue = super::read(&mut Lines::new(answer, LIMITS), &mut complaints)
+            .map_err(|failure| failure.status())?;
+        let mut shown = Vec::new();
+        for thread in queue.threads() {
+            let place = [thread.channel, b"/", thread.host].concat();
+            for vertex in thread.vertices {
+                let text = vertex.text.as_deref().map(String::from_utf8_lossy);
+                shown.push(format!(
+                    "{} {} {} {:?} {}",
+                    String::from_utf8_lossy(&place),
+                    String::from_utf8_lossy(&vertex.file),
+                    vertex.recipients,
+                    vertex.offsets,
+                    text.as_deref().unwrap_or("-"),
+                ));
+            }
+        }
+        Ok((shown, complaints.count()))
+    }
+
+    fn read_vertices(vertices: &str) -> (Vec<String>, u64) {
+        let answer = format!("Vertices:\n{vertices}\nChannels:\nc:\t>1\nHosts:\nh:\t>1\nEnd:\n");
+        read(answer.as_bytes()).expect("it is complete")
+    }
 
     #[test]
-    fn keys_stand_in_order_however_many_there_are() {
-        let mut shown = Shown::default();
-        let destinations = [(b"smtp", b"b"), (b"hold", b"a"), (b"smtp", b"a")];
-        let all = destinations.map(|(channel, host)| Destination::new(channel, host));
-        let count = KEYS_AT_A_TIME as u32 * 7;
-        for key in 1..=count {
-            assert_eq!(shown.add(&all[key as usize % 3]), key);
+    fn good_answers_give_no_cause_for_complaint() {
+        for (answer, expected) in [
+            ("Vertices:\nEnd:\n", &[][..]),
+            (
+                "Vertices:\n1:\tA/D/311424-2\t1; 116\t#(running now)\n2:\t7\t2; 331,151\t#b (x)\n\
+                 Channels:\nsmtp:\t>1>2\nHosts:\nfunet.fi:\t>1\ntimeout:2100000000:\t>2\nEnd:\n",
+                &[
+                    "smtp/timeout:2100000000 7 2 [331, 151] b (x)",
+                    "smtp/funet.fi A/D/311424-2 1 [116] (running now)",
+                ],
+            ),
+        ] {
+            let (shown, complaints) = read(answer.as_bytes()).expect("it is complete");
+            assert_eq!(shown, expected);
+            assert_eq!(complaints, 0, "{answer}");
         }
-        let mut webs = Webs::new(shown);
-        let mut out = Vec::new();
-        while webs.write(&mut out) {}
-        let keys = |wanted: &dyn Fn(u32) -> bool| {
-            (1..=count).filter(|key| wanted(*key)).map(|key| format!(">{key}")).collect::<String>()
-        };
-        let of = |index: u32| keys(&|key| key % 3 == index);
-        // Those of one destination after those of another.
-        let expected = format!(
-            "Channels:\nhold:\t{}\nsmtp:\t{}{}\nHosts:\na:\t{}{}\nb:\t{}\n",
-            of(1),
-            of(2),
-            of(0),
-            of(1),
-            of(2),
-            of(0)
-        );
-        assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
+
+    #[test]
+    fn lines_of_vertices() {
+        for (line, expected, complaints) in [
+            ("1:\t7\t1; 116\t#a#b\r", "c/h 7 1 [116] a#b\r", 0),
+            ("1: 7 1;116", "c/h 7 1 [116] -", 0),
+            ("1:\t7\t1; 116\t#", "c/h 7 1 [116] ", 0),
+            ("1:\t7\t1; 1,2,3\t#x", "c/h 7 1 [1, 2, 3] x", 1),
+            ("1:\t7\t3; 1\t#x", "c/h 7 3 [1] x", 1),
+            ("1:\t7\t1; \t#x", "c/h 7 1 [] x", 1),
+            ("1:\t7\t1; 1\t#x\n1:\t8\t1; 1\t#y", "c/h 7 1 [1] x", 1),
+            ("1:\t7\t18446744073709551615; 1\t#x", "c/h 7 18446744073709551615 [1] x", 1),
+        ] {
+            assert_eq!(read_vertices(line), (vec![expected.to_string()], complaints), "{line:?}");
+        }
+        for line in [
+            "",
+            "x",
+            "1",
+            "1:",
+            "1:\t7",
+            "1:\t7\t; 1",
+            "1:\t7\t0; \t#x",
+            "1:\t7\t-1; 1\t#x",
+            "1:\t7\t1 1\t#x",
+            "1:\t7\t1; 4294967296\t",
+            "18446744073709551616:\t7\t1; 1\t#x",
+            "-1:\t7\t1; 1\t#x",
+        ] {
+            // The line itself, and the two that speak of key 1.
+            assert_eq!(read_vertices(line), (Vec::new(), 3), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_channels_and_hosts() {
+        for (webs, expected, complaints) in [
+            ("Channels:\nc:\t>1\nHosts:\nh:\t>1", "c/h", 0),
+            ("Hosts:\nh:\t>1\nChannels:\nc:\t>1", "c/h", 0),
+            ("Channels:\nHosts::\t>1\nHosts:\n:\t>1", "Hosts:/", 0),
+            ("Channels:\nc:\t>1\nHosts:\nh:\t>1>999311424", "c/h", 1),
+            ("Channels:\nc:\t>1>1\nHosts:\nh:\t>1\ni:\t>1", "c/h", 2),
+            ("Channels:\nc:\t>1\nHosts:\nh: >1", "c/?", 2),
+            ("Channels:\nc:\t>\nHosts:\nh:\t>1 x", "?/h", 3),
+            ("Channels:\nc:\t>1", "c/?", 1),
+            ("Hosts:\nh:\t>1", "?/h", 1),
+            ("Channels:", "?/?", 1),
+        ] {
+            let answer = format!("Vertices:\n1:\t7\t1; 1\n{webs}\nEnd:\n");
+            let expected = (vec![format!("{expected} 7 1 [1] -")], complaints);
+            assert_eq!(read(answer.as_bytes()), Ok(expected), "{webs:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_not_shown() {
+        let whole = b"Vertices:\n1:\t7\t1; 1\t#x\nChannels:\nc:\t>1\nHosts:\nh:\t>1\nEnd:";
+        assert!(read(whole).is_ok());
+        for end in 0..whole.len() {
+            assert_eq!(read(&whole[..end]), Err(76), "{end}");
+            assert!(skip_to_report(&mut Lines::new(&whole[..end], LIMITS)).is_err());
+        }
+        assert_eq!(read(b"Channels:\nEnd:\n"), Err(76));
+    }
+
+    #[test]
+    fn there_is_an_end_to_messages() {
+        let limits = Limits { entries: 3, ..LIMITS };
+        for (count, is_good) in [(3, true), (4, false)] {
+            let vertices: String = (1..=count).map(|key| format!("{key}: 7 1; 1\n")).collect();
+            let answer = format!("Vertices:\n{vertices}End:\n");
+            let mut lines = Lines::new(answer.as_bytes(), limits);
+            assert_eq!(super::read(&mut lines, &mut Complaints::default()).is_ok(), is_good);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_read_to_its_end(text: Vec<u8>) {
+            let answer = [b"Vertices:\n", text.as_slice(), b"\nEnd:\n"].concat();
+            prop_assert!(read(&answer).is_ok());
+        }
+
+        #[test]
+        fn so_is_what_looks_right(
+            lines in prop::collection::vec("([0-9]{1,2}|c|End|Hosts|Channels):\t?(>?[0-9]{1,3}[\t;, >#]){0,6}", 0..20)
+        ) {
+            let answer = format!("Vertices:\n{}\nEnd:\n", lines.join("\n"));
+            let read = read(answer.as_bytes());
+            prop_assert!(read.is_ok());
+        }
+
+        #[test]
+        fn a_number_of_messages_is_that_number(count in 0u64..50, seed: u64) {
+            let mut answer = String::from("Vertices:\n");
+            for key in 1..=count {
+                answer.push_str(&format!("{key}:\t{key}\t1; 1\t#\n"));
+            }
+            for (title, step) in [("Channels:\n", 7), ("Hosts:\n", 13)] {
+                answer.push_str(title);
+                let place = |key: u64| key.wrapping_mul(seed).wrapping_add(key) % step;
+                for name in 0..step {
+                    let keys = (1..=count).filter(|key| place(*key) == name);
+                    let keys: String = keys.map(|key| format!(">{key}")).collect();
+                    if !keys.is_empty() {
+                        answer.push_str(&format!("{name}:\t{keys}\n"));
+                    }
+                }
+            }
+            answer.push_str("End:\n");
+            let (shown, complaints) = read(answer.as_bytes()).expect("a good answer");
+            prop_assert_eq!((shown.len() as u64, complaints), (count, 0));
+        }
     }
 }

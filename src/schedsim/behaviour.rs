@@ -4,13 +4,13 @@
 //! Each recipient has the outcomes it had, in their order, each with the time it took. They are used
 //! up attempt by attempt; whoever asks for more gets the last one again, and it is counted.
 
-use crate::agent::protocol::{Answer, Status};
-use crate::recording::{Observer, Told};
-use crate::scheduler::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
-use crate::spool::{Arrival, HashFolder, SpoolName};
-use crate::time::Timestamp;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
+use zsched_core::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
+use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::time::Timestamp;
+use zsched_recorder::{Observer, Told};
+use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// What became of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::Trouble;
 use super::life::{Life, Moment, Wanted};
-use crate::printable;
-use crate::recording::{Recording, Replay, moment};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use zsched_format::printable;
+use zsched_recorder::{Recording, Replay, moment};
 
 /// The command line of `schedsim explain`.
 #[derive(clap::Args, Clone, Debug)]

@@ -3,14 +3,14 @@
 //! What happens to it is seen in events and decisions; why it waits is asked of the core after each
 //! event, and told when it has changed.
 
-use crate::agent::protocol::{Answer, Report};
-use crate::recording::{Observer, Told, moment};
-use crate::scheduler::{Action, AgentEnd, AgentId, Event, Inspected, NoteTicket, Rest, Scheduler};
-use crate::spool::note::Occasion;
-use crate::spool::{Arrival, SpoolId};
-use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use zsched_core::{Action, AgentEnd, AgentId, Event, Inspected, NoteTicket, Rest, Scheduler};
+use zsched_format::agent_protocol::{Answer, Report};
+use zsched_format::time::Timestamp;
+use zsched_recorder::{Observer, Told, moment};
+use zsched_spool::note::Occasion;
+use zsched_spool::{Arrival, SpoolId};
 
 /// Which message is meant.
 #[derive(Clone, Debug)]

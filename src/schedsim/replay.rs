@@ -1,13 +1,13 @@
 //! `schedsim replay`: has the core decide again, and verifies each decision.
 
 use super::Trouble;
-use crate::printable;
-use crate::recording::{Ending, Failure, Observer, Played, Recording, Replay, Told, moment};
-use crate::scheduler::{Action, Event, Scheduler};
-use crate::time::LongDuration;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zsched_core::{Action, Event, Scheduler};
+use zsched_format::printable;
+use zsched_format::time::LongDuration;
+use zsched_recorder::{Ending, Failure, Observer, Played, Recording, Replay, Told, moment};
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]

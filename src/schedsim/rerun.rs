@@ -3,15 +3,15 @@
 
 use super::behaviour::{Attempt, Behaviour, Outcome};
 use super::tally::Tally;
-use crate::agent::protocol::HUNGRY;
-use crate::config::Config;
-use crate::recording::{Observer, Told};
-use crate::scheduler::{Action, AgentEnd, AgentId, Event, Manner, Reread, Scheduler, Settings};
-use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_config::Config;
+use zsched_core::{Action, AgentEnd, AgentId, Event, Manner, Reread, Scheduler, Settings};
+use zsched_format::agent_protocol::HUNGRY;
+use zsched_format::time::Timestamp;
+use zsched_recorder::{Observer, Told};
 
 /// How long the disk takes for anything.
 const DISK: Duration = Duration::from_millis(1);
@@ -234,7 +234,7 @@ impl Rerun<'_> {
                 let channel = agent.channel.clone();
                 let vertices = self.core.inspect(number).unwrap_or_default();
                 let is_it =
-                    |v: &&crate::scheduler::Inspected| v.channel == channel && *v.host == host[..];
+                    |v: &&zsched_core::Inspected| v.channel == channel && *v.host == host[..];
                 let offsets = vertices.iter().find(is_it).map(|vertex| vertex.offsets.clone());
                 self.attempt_next(id, number, offsets.unwrap_or_default().into());
             }

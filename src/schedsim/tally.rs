@@ -1,10 +1,10 @@
 //! What a run amounted to, recorded or simulated: the numbers that are compared.
 
-use crate::agent::protocol::{Answer, Status};
-use crate::recording::{Observer, Told};
-use crate::scheduler::{Action, Event, Scheduler};
-use crate::time::Timestamp;
 use std::collections::HashMap;
+use zsched_core::{Action, Event, Scheduler};
+use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::time::Timestamp;
+use zsched_recorder::{Observer, Told};
 
 /// Counts, while a run goes on.
 #[derive(Default)]

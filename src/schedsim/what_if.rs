@@ -8,11 +8,11 @@ use super::Trouble;
 use super::behaviour::Behaviour;
 use super::rerun;
 use super::tally::Tally;
-use crate::printable;
-use crate::recording::{Failure, Observer, Recording, Replay, Told};
-use crate::scheduler::{Action, Event, Scheduler};
 use std::io::Write;
 use std::path::Path;
+use zsched_core::{Action, Event, Scheduler};
+use zsched_format::printable;
+use zsched_recorder::{Failure, Observer, Recording, Replay, Told};
 
 /// What is learned and counted in one go.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub fn run(path: &Path, other: &Path, json: bool, out: &mut impl Write) -> Resul
         |problem: &dyn std::fmt::Display| Trouble::Other(format!("{}: {problem}", path.display()));
     let recording = Recording::open(path).map_err(|error| at(&error))?;
     let source = recording.header.source.clone();
-    let lines = |errors: Vec<crate::config::Diagnostic>| {
+    let lines = |errors: Vec<zsched_config::Diagnostic>| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Trouble::Other(lines.join("\n"))
     };

@@ -1,8 +1,8 @@
 //! What happens when: the soonest first, and of two things at one time the one that was planned first.
 
-use crate::time::Timestamp;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use zsched_format::time::Timestamp;
 
 /// Things to come, soonest first.
 pub struct Agenda<T> {

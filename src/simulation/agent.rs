@@ -4,19 +4,19 @@
 use super::disk::Disk;
 use super::habits::{Death, Habits, Mishap};
 use super::hosts::{HostId, Hosts, Welcome};
-use super::memory_file::MemoryFile;
 use super::observer::{At, Observer};
-use crate::agent::library::Scope;
-use crate::agent::library::parsed::{Parsed, tag_now};
-use crate::agent::protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
-use crate::control_file::{Recipient, Tag, mark};
-use crate::daemon::lines::Lines;
-use crate::scheduler::{AgentEnd, AgentId};
-use crate::spool::SpoolName;
-use crate::spool::note::{self, Occasion, Remark};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_agent::Scope;
+use zsched_agent::parsed::{Parsed, tag_now};
+use zsched_core::{AgentEnd, AgentId};
+use zsched_format::agent_protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
+use zsched_format::control_file::{Recipient, Tag, mark};
+use zsched_format::line_buffer::Lines;
+use zsched_spool::SpoolName;
+use zsched_spool::memory_file::MemoryFile;
+use zsched_spool::note::{self, Occasion, Remark};
 
 /// The signal that ends agents that die: SIGKILL.
 const KILLED: i32 = 9;

@@ -1,7 +1,7 @@
 //! Virtual time. There are two clocks: one that only goes on, and the wall clock, which people set.
 
-use crate::time::Timestamp;
 use std::time::Duration;
+use zsched_format::time::Timestamp;
 
 /// Both clocks.
 #[derive(Clone, Copy, Debug)]

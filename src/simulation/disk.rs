@@ -3,28 +3,28 @@
 //! not know of them put their files at the top, and the reader moves them down ([`settle`](Disk::settle)).
 //! Of each number there is one message at a time, wherever its two files are.
 
-use super::memory_file::MemoryFile;
 use super::outbox::{Boxed, OpenFile, OpenOutbox, Steps};
 use super::parsed::ParsedFiles;
-use crate::agent::library::parsed::Parsed;
-use crate::control_file::{self, ControlFile, ControlFileError, PidField, mark};
-use crate::scheduler::change::Change;
-use crate::scheduler::standing::{Standing, StandingOrders};
-use crate::scheduler::{Note, OrderTicket};
-use crate::spool::ending::Locker;
-use crate::spool::note::{self, Occasion, Remark};
-use crate::spool::outbox::{self, Identity};
-use crate::spool::read::{self, Found};
-use crate::spool::remove;
-use crate::spool::{
-    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, SpoolName, owner_among,
-};
-use crate::time::Timestamp;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
+use zsched_agent::parsed::Parsed;
+use zsched_core::change::Change;
+use zsched_core::standing::{Standing, StandingOrders};
+use zsched_core::{Note, OrderTicket};
+use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
+use zsched_format::time::Timestamp;
+use zsched_spool::ending::Locker;
+use zsched_spool::memory_file::MemoryFile;
+use zsched_spool::note::{self, Occasion, Remark};
+use zsched_spool::outbox::{self, Identity};
+use zsched_spool::read::{self, Found};
+use zsched_spool::remove;
+use zsched_spool::{
+    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, SpoolName, owner_among,
+};
 
 /// The pid of all schedulers. No agent has it.
 const SCHEDULER: u32 = 998;

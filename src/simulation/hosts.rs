@@ -1,10 +1,10 @@
 //! The hosts that agents deliver to: how fast they are, how many connections they take, how often they
 //! refuse, and when they are down.
 
-use crate::time::Timestamp;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_format::time::Timestamp;
 
 /// How a host behaves.
 #[derive(Clone, Debug)]

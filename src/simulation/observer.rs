@@ -1,12 +1,12 @@
 //! Somebody who watches a simulation: an oracle that knows what must never happen, or a statistician.
 
 use super::disk::{Disk, Left};
-use super::memory_file::MemoryFile;
-use crate::agent::protocol::Status;
-use crate::config::Config;
-use crate::scheduler::{Action, Event, Scheduler, Settings};
-use crate::time::Timestamp;
 use std::rc::Rc;
+use zsched_config::Config;
+use zsched_core::{Action, Event, Scheduler, Settings};
+use zsched_format::agent_protocol::Status;
+use zsched_format::time::Timestamp;
+use zsched_spool::memory_file::MemoryFile;
 
 /// When something happens.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,14 @@
 //! two of them.
 
 use super::disk::DiskFaults;
-use super::memory_file::MemoryFile;
-use crate::control_file::mark;
-use crate::spool::ending::OpenControlFile;
-use crate::spool::outbox::{Entry, Identity, Outbox};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use zsched_format::control_file::mark;
+use zsched_spool::ending::OpenControlFile;
+use zsched_spool::memory_file::MemoryFile;
+use zsched_spool::outbox::{Entry, Identity, Outbox};
 
 /// What one deed of the scheduler does to the disk, step by step.
 pub struct Steps {

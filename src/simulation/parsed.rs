@@ -1,11 +1,11 @@
 //! Control files as all agents and the writer read them. Each of them would parse a large one anew; here it is
 //! parsed once, since nothing changes in it but tags, and lines at the end that nobody of ours reads back.
 
-use super::memory_file::MemoryFile;
-use crate::agent::library::parsed::Parsed;
-use crate::control_file::{self, ControlFileError};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use zsched_agent::parsed::Parsed;
+use zsched_format::control_file::{self, ControlFileError};
+use zsched_spool::memory_file::MemoryFile;
 
 /// So many large files are kept, those that were read last.
 const KEPT: usize = 16;

@@ -5,20 +5,19 @@ use super::agent::Agent;
 use super::disk::{Left, WriteRequest};
 use super::observer::Observer;
 use super::{Delays, Happening, Setup, Simulation, Written};
-use crate::agent::library::Scope;
-use crate::config::Config;
-use crate::daemon::intake::{Intake, Known, Room, Verdict};
-use crate::daemon::timeouts::Timeouts;
-use crate::scheduler::change::Change;
-use crate::scheduler::standing::StandingOrders;
-use crate::scheduler::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
-use crate::spool::note::Occasion;
-use crate::spool::read::Found;
-use crate::spool::{Portion, SpoolName};
-use crate::time::{ClockStep, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
+use zsched_agent::Scope;
+use zsched_config::Config;
+use zsched_core::change::Change;
+use zsched_core::intake::{self, Intake, Known, Room, Verdict};
+use zsched_core::standing::StandingOrders;
+use zsched_core::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
+use zsched_format::time::{ClockStep, Timestamp};
+use zsched_spool::note::Occasion;
+use zsched_spool::read::Found;
+use zsched_spool::{Portion, SpoolName};
 
 /// How a control file is read.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +56,7 @@ pub struct Shell {
 impl Shell {
     /// A scheduler that has just been started.
     pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
-        let mut intake = Intake::new(Timeouts::default());
+        let mut intake = Intake::new(intake::Delays::default());
         intake.set_limit(memory_limit(&config));
         Shell {
             life,

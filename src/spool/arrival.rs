@@ -1,10 +1,10 @@
 //! What the scheduler keeps of a control file: who is still to be delivered to, and where.
 
 use super::{SpoolName, note};
-use crate::config::priority::USUAL;
-use crate::control_file::{ControlFile, ControlFileError, Recipient, Tag};
-use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
+use zsched_format::priority::USUAL;
+use zsched_format::time::Timestamp;
 
 /// A control file, as far as scheduling is concerned.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,10 +52,10 @@ pub struct Portion {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Delivery channel, in lower case.
-    #[serde(with = "crate::recording::bytes")]
+    #[serde(with = "zsched_format::serde_bytes")]
     pub channel: Box<[u8]>,
     /// Next host, in lower case.
-    #[serde(with = "crate::recording::bytes")]
+    #[serde(with = "zsched_format::serde_bytes")]
     pub host: Box<[u8]>,
     /// Offsets of the recipients' lines, in descending order of the lines' text, which is the order
     /// in which MAILQ lists them.
@@ -179,8 +179,8 @@ fn lower_case(bytes: &[u8]) -> Box<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_file::parse;
-    use crate::spool::HashFolder;
+    use crate::HashFolder;
+    use zsched_format::control_file::parse;
 
     fn groups(recipients: &str) -> Vec<(String, Vec<u32>)> {
         let text = format!("@ 7\ni 1\nl x\ns l - a 0\n{recipients}m\n\n");

@@ -3,11 +3,11 @@
 //! Whoever ends a recipient brings the line to the disk before it writes the tag. So the line is the
 //! decision: such a recipient is finished, and its tag is completed before anything else is done with it.
 
-use crate::control_file::diagnostic::{Diagnostic, NOTARY_SEPARATOR};
-use crate::control_file::{ControlFile, PidField, Tag, mark};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use zsched_format::control_file::diagnostic::{Diagnostic, NOTARY_SEPARATOR};
+use zsched_format::control_file::{ControlFile, PidField, Tag, mark};
 
 /// Bytes of the end of a large file that are read at a time.
 const PIECE: u64 = 256 * 1024;
@@ -26,7 +26,7 @@ fn verdict(diagnostic: &Diagnostic<'_>) -> Option<Tag> {
 }
 
 /// Recipients that the `d` lines of a control file decide on: their offsets, and their final tags.
-pub(crate) fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
+pub fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
     let of_line = |value| {
         let diagnostic = Diagnostic::parse(file.get(value))?;
         Some((diagnostic.recipient, verdict(&diagnostic)?))
@@ -36,10 +36,7 @@ pub(crate) fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
 
 /// Recipients of a file, by their places, whose tag is to be completed, and how. `is_free` tells of a lock
 /// that no process holds any more.
-pub(crate) fn incomplete(
-    file: &ControlFile,
-    is_free: impl Fn(PidField) -> bool,
-) -> Vec<(usize, Tag)> {
+pub fn incomplete(file: &ControlFile, is_free: impl Fn(PidField) -> bool) -> Vec<(usize, Tag)> {
     if file.diagnostics.is_empty() {
         return Vec::new();
     }
@@ -54,7 +51,7 @@ pub(crate) fn incomplete(
 }
 
 /// Completes the tags of recipients that are decided on, on disk and in what was read of the file.
-pub(crate) fn complete(
+pub fn complete(
     on_disk: &impl FileExt,
     file: &mut ControlFile,
     incomplete: &[(usize, Tag)],
@@ -69,7 +66,7 @@ pub(crate) fn complete(
 
 /// The same for a file that is too large to be read as a whole: only the `d` lines at its end are, and the
 /// tags that they decide on.
-pub(crate) fn complete_large(
+pub fn complete_large(
     on_disk: &impl FileExt,
     size: u64,
     is_free: impl Fn(PidField) -> bool,
@@ -93,10 +90,7 @@ pub(crate) fn complete_large(
 }
 
 /// What the `d` lines at the end of a file decide. They are all of the lines behind the last one that is none.
-pub(crate) fn verdicts_of_large(
-    on_disk: &impl FileExt,
-    size: u64,
-) -> io::Result<HashMap<u32, Tag>> {
+pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMap<u32, Tag>> {
     let mut verdicts = HashMap::new();
     // The piece that is looked at ends here, in front of a line that was looked at.
     let mut end = size;
@@ -112,7 +106,7 @@ pub(crate) fn verdicts_of_large(
         };
         if from == piece.len() && start > 0 {
             length *= 2;
-            if length > crate::control_file::LARGEST {
+            if length > zsched_format::control_file::LARGEST {
                 return Ok(verdicts);
             }
             continue;
@@ -151,8 +145,8 @@ fn collect(piece: &[u8], verdicts: &mut HashMap<u32, Tag>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_file::parse;
-    use crate::simulation::memory_file::MemoryFile;
+    use crate::memory_file::MemoryFile;
+    use zsched_format::control_file::parse;
 
     const HEAD: &str = "@ 7\ni 1\nl x\ns l - a 0\n";
 

@@ -3,8 +3,8 @@
 //! same, and whoever wants to know is told that they may get their mail twice.
 
 use super::{SpoolId, SpoolName};
-use crate::control_file::{ControlFile, PidField, Recipient};
-use crate::time::Timestamp;
+use zsched_format::control_file::{ControlFile, PidField, Recipient};
+use zsched_format::time::Timestamp;
 
 /// Recipients of one message that dead processes have left locked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@
 //! Without a `d` line there is no lock: the tag alone decides.
 
 use super::LockOwner;
-use crate::control_file::{PidField, Tag, mark};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use zsched_format::control_file::{PidField, Tag, mark};
 
 /// A control file, on a disk or simulated.
-pub(crate) trait OpenControlFile: FileExt {
+pub trait OpenControlFile: FileExt {
     /// Appends whole lines, and returns when they are on disk.
     fn append(&self, lines: &[u8]) -> io::Result<()>;
     /// Brings tags to the disk.
@@ -26,7 +26,7 @@ pub(crate) trait OpenControlFile: FileExt {
 }
 
 /// The scheduler, as it locks recipients.
-pub(crate) struct Locker<'o> {
+pub struct Locker<'o> {
     /// Its pid.
     pub pid: u32,
     /// Who holds a lock. Its own locks, of an earlier attempt, count as nobody's.
@@ -34,9 +34,12 @@ pub(crate) struct Locker<'o> {
 }
 
 /// A recipient as it was read, and what is to be noted of its end.
-pub(crate) struct Candidate {
+pub struct Candidate {
+    /// Where its line begins in the control file.
     pub offset: u32,
+    /// Its tag when it was read.
     pub tag: Tag,
+    /// Its lock column, if it has one.
     pub lock: Option<PidField>,
     /// A `d` line; empty if the sender does not want it, or has it.
     pub line: Vec<u8>,
@@ -47,7 +50,8 @@ pub(crate) struct Candidate {
 }
 
 /// A recipient that is locked, or was pending in a file that has no room for locks.
-pub(crate) struct Taken<'c> {
+pub struct Taken<'c> {
+    /// The recipient.
     pub candidate: &'c Candidate,
     tag: Tag,
     lock: Option<PidField>,

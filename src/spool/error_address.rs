@@ -2,10 +2,10 @@
 //! only.
 
 use super::{Spool, SpoolName};
-use crate::control_file::{ControlFile, parse};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
+use zsched_format::control_file::{ControlFile, parse};
 
 /// How much of a control file is read, in bytes. Senders come first.
 const HEAD: u64 = 256 * 1024;
@@ -37,7 +37,7 @@ fn address_in(file: &ControlFile) -> Option<Box<[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashFolder;
+    use crate::HashFolder;
 
     #[test]
     fn the_address_is_that_of_the_last_sender() {

@@ -1,11 +1,11 @@
 //! Making the folders of the spool.
 
 use super::HashFolder;
-use crate::sys;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use zsched_sys as sys;
 
 /// Mode of a folder that only the mail system writes to: files in it get the folder's group.
 pub const OURS: u32 = 0o2750;
@@ -79,7 +79,7 @@ pub fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashLevel;
+    use crate::HashLevel;
 
     #[test]
     fn exists_path_that_cannot_be_examined_is_an_error() {

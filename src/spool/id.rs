@@ -1,9 +1,9 @@
 //! Spool ids: the short text that names a message in logs and reports.
 
-use crate::time::Timestamp;
 use jiff::tz::Offset;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
+use zsched_format::time::Timestamp;
 
 /// One character for each six-bit value. Values 26 and 62 print alike; that is how the original does
 /// it, and everything that reads its logs expects it.

@@ -1,8 +1,8 @@
 //! Who holds the lock that a `~` in a control file stands for, and is he still alive?
 
-use crate::control_file::PidField;
 use crate::processes::{self, Process};
-use crate::time::Timestamp;
+use zsched_format::control_file::PidField;
+use zsched_format::time::Timestamp;
 
 /// The state of the process that a lock names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ impl LockOwner {
 const MAX_WHOLE_PID: u32 = 999_999;
 
 /// Whether a lock is certainly that of a process: a longer pid has its first digits in common with others.
-pub(crate) fn is_of(field: PidField, pid: u32) -> bool {
+pub fn is_of(field: PidField, pid: u32) -> bool {
     pid <= MAX_WHOLE_PID && field == PidField::of(pid)
 }
 
 /// Finds out who holds a lock in a control file that is not loaded: not this process, which locks recipients
 /// of loaded messages only. A scheduler in a container often has the pid of its predecessor.
-pub(crate) fn owner_at_load(field: PidField, modified: Timestamp) -> LockOwner {
+pub fn owner_at_load(field: PidField, modified: Timestamp) -> LockOwner {
     let us = std::process::id();
     let owner = owner_among(field, |pid| pid != us && may_hold(pid, modified));
     if is_of(field, us) { LockOwner::FormerScheduler } else { of_former_scheduler(field, owner) }
@@ -53,7 +53,7 @@ pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
 }
 
 /// The same, where `may_hold` tells of a process whether it can be the one.
-pub(crate) fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
+pub fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;
     };

@@ -5,15 +5,15 @@ use super::outbox::OnDisk;
 use super::part::{self, NoPart};
 use super::reroute::reroute;
 use super::{Spool, SpoolName, decided, owner_at_load};
-use crate::control_file::diagnostic::Diagnostic;
-use crate::control_file::notify::{Events, Notify};
-use crate::control_file::{self, ControlFile, Recipient, Tag};
-use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
+use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::notify::{Events, Notify};
+use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
+use zsched_format::time::Timestamp;
 
 /// What is to be noted, for each of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
 }
 
 /// Carries a remark out. Tells whether anything was noted.
-pub(crate) fn conclude(
+pub fn conclude(
     on_disk: &impl OpenControlFile,
     candidates: &[Candidate],
     occasion: Occasion,
@@ -103,7 +103,7 @@ pub(crate) fn conclude(
 }
 
 /// The recipients that a remark is about, and their `d` lines.
-pub(crate) fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
+pub fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
     let verdicts = match remark.occasion {
         Occasion::Success | Occasion::Failure => HashMap::new(),
         _ => decided::verdicts(file),
@@ -165,7 +165,7 @@ fn candidate(
 }
 
 /// The `d` lines that a remark comes to, for those recipients whose senders want to hear of it.
-pub(crate) fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
+pub fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
     let mut lines = Vec::new();
     for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
         if remark.occasion.is_wanted(events(file, recipient)) {
@@ -231,7 +231,7 @@ pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bo
 }
 
 /// What the sender wants to hear about a recipient.
-pub(crate) fn events(file: &ControlFile, recipient: &Recipient) -> Events {
+pub fn events(file: &ControlFile, recipient: &Recipient) -> Events {
     recipient
         .notify
         .map_or(Notify::default().events, |notify| Notify::parse(file.get(notify.value)).events)
@@ -240,7 +240,7 @@ pub(crate) fn events(file: &ControlFile, recipient: &Recipient) -> Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashFolder;
+    use crate::HashFolder;
     use std::fs;
 
     const TEXT: &str = "@ 0x00000007\ni 1\nl x\ns l - a 0\n\

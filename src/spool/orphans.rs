@@ -4,12 +4,12 @@
 
 use super::removals::has_control_file;
 use super::{HashFolder, Spool, SpoolName};
-use crate::time::Timestamp;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
+use zsched_format::time::Timestamp;
 
 /// Maximum number of orphans that are named.
 const MAX_NAMED: usize = 10;
@@ -85,7 +85,7 @@ fn is_old(spool: &Spool, name: &SpoolName, now: Timestamp) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashLevel;
+    use crate::HashLevel;
 
     const ALL: Limits = Limits { files: usize::MAX, time: Duration::MAX };
 

@@ -4,10 +4,10 @@
 //! A part is parsed with what stands before the first recipient in front of it: format and name. Only the
 //! offsets of its recipients are those in the file.
 
-use crate::control_file::{ControlFile, ControlFileError, parse_part};
 use memchr::{memchr, memmem};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use zsched_format::control_file::{ControlFile, ControlFileError, parse_part};
 
 /// The first recipient begins within so many bytes.
 const LARGEST_HEAD: usize = 64 * 1024;
@@ -141,7 +141,7 @@ fn end_of_fields(lines: &[u8], at_most: usize, is_end: bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulation::memory_file::MemoryFile;
+    use crate::memory_file::MemoryFile;
 
     const TEXT: &str = "@ 7\ni 1\nl x\ns l - a 0\nr           c h u1 0\nN NOTIFY=NEVER\n\
                         r+          c h u2 0\nr           c h u3 0\nm\nA: 1\n\nr           c i u4 0\n\
@@ -152,7 +152,7 @@ mod tests {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(at) = from {
             let part = read(&file, at, at_most).expect("a part");
-            let shown = |r: &crate::control_file::Recipient| (r.offset, r.notify.is_some());
+            let shown = |r: &zsched_format::control_file::Recipient| (r.offset, r.notify.is_some());
             all.push(part.file.recipients.iter().map(shown).collect());
             assert_eq!(part.file.name(), Some(&b"1"[..]));
             from = part.next;

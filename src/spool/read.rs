@@ -8,13 +8,13 @@ use super::{
     Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, Spool, SpoolName, Tell, decided,
     folder, owner_at_load, owner_of,
 };
-use crate::control_file::{self, ControlFile, ControlFileError, PidField, Tag, mark};
-use crate::sys;
-use crate::time::Timestamp;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, Tag, mark};
+use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// A control file of at most so many bytes is read as a whole, even if only some of it is wanted.
 const SMALL: u64 = 1 << 20;
@@ -201,7 +201,7 @@ fn owner_after_death(field: PidField, dead: u32, modified: Timestamp) -> LockOwn
 /// Completes the tags of recipients that a `d` line decides on, and takes the locks of dead processes off the
 /// others, on disk and in what was read of it, after `tell` was told: a crash in between shall not hide
 /// anything. Locks without a pid are nobody's. The message has a name, and was received at a certain time.
-pub(crate) fn unlock_dead(
+pub fn unlock_dead(
     on_disk: &impl FileExt,
     message: (&SpoolName, Timestamp),
     file: &mut ControlFile,
@@ -230,7 +230,7 @@ pub(crate) fn unlock_dead(
 }
 
 /// The process that holds the first locked recipient of a file; 0 if the file does not say.
-pub(crate) fn holder(file: &ControlFile) -> Option<u32> {
+pub fn holder(file: &ControlFile) -> Option<u32> {
     let locked = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked)?;
     Some(locked.lock.and_then(|field| field.pid()).unwrap_or_default())
 }
@@ -447,7 +447,7 @@ fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
 }
 
 /// A control file must name itself, unless it names nothing.
-pub(crate) fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFileError> {
+pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFileError> {
     match file.name() {
         Some(own_name) if own_name != name.base().as_bytes() => {
             let shown = String::from_utf8_lossy(own_name);
@@ -458,7 +458,7 @@ pub(crate) fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), Con
 }
 
 /// Agents refuse a file whose headers have no end; what follows them may be missing, too.
-pub(crate) fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
+pub fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
     match file.block_without_end {
         Some(offset) => Err(ControlFileError::new(offset as usize, "the headers have no end")),
         None => Ok(()),

@@ -142,7 +142,7 @@ fn parse(line: &str) -> Option<(SpoolName, (u64, i64, i64))> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashLevel;
+    use crate::HashLevel;
     use std::time::{Duration, SystemTime};
 
     struct Place {

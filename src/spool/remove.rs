@@ -3,10 +3,10 @@
 
 use super::folder::exists;
 use super::{Spool, SpoolName, folder, note};
-use crate::control_file::{self, Tag};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use zsched_format::control_file::{self, Tag};
 
 /// Removes a finished message: the control file first, then the message file, so that a crash in
 /// between leaves a message that nobody delivers again. Files that are gone already are no error.
@@ -51,7 +51,7 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
 }
 
 /// The same, asked of the text of the control file.
-pub(crate) fn has_something_to_see(text: Vec<u8>) -> bool {
+pub fn has_something_to_see(text: Vec<u8>) -> bool {
     // All recipients are finished, so whoever is not marked as delivered has failed.
     control_file::parse(text).map_or(true, |file| {
         note::owes_report(&file)
@@ -132,7 +132,7 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashFolder;
+    use crate::HashFolder;
     use std::time::{Duration, SystemTime};
 
     /// The original's cron job deletes what begins with a digit in `postman/` and is a week old.

@@ -4,11 +4,11 @@ use super::ending::{Candidate, Locker};
 use super::outbox::{self, Draft, Identity, OnDisk, OutboxFolder};
 use super::resubmit::Submission;
 use super::{Spool, SpoolName};
-use crate::control_file::{self, ControlFile, Recipient};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
+use zsched_format::control_file::{self, ControlFile, Recipient};
 
 /// Recipients that get the same: offsets of their sender and their headers.
 type Kind = (Option<u32>, Option<u32>);

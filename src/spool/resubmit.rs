@@ -10,12 +10,12 @@
 //! ```
 
 use super::scratch::Scratch;
-use crate::control_file::ControlFile;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zsched_format::control_file::ControlFile;
 
 /// What goes back.
 pub struct Submission<'a> {

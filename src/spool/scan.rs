@@ -1,11 +1,11 @@
 //! Looking for control files in the spool's folders.
 
 use super::{HashFolder, Spool, SpoolName};
-use crate::printable;
 use std::fs::{self, ReadDir};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
+use zsched_format::printable;
 
 /// How much one scan may bring (`-E`).
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! Files that appear in the spool whole or not at all.
 
-use crate::sys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use zsched_sys as sys;
 
 /// Mode of a new file: it is for its owner alone, and for root.
 const MODE: u32 = 0o600;

@@ -6,12 +6,12 @@
 
 use super::scratch::Scratch;
 use super::{HashFolder, HashLevel, Spool, SpoolName, folder};
-use crate::control_file::compose::{Draft, Group};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zsched_format::control_file::compose::{Draft, Group};
 
 /// Puts messages into one spool.
 #[derive(Clone, Debug)]
@@ -152,9 +152,9 @@ fn body_offset(message: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_file::compose::{Address, Recipient};
     use std::fs;
     use std::os::unix::fs::MetadataExt;
+    use zsched_format::control_file::compose::{Address, Recipient};
 
     fn submitter(folder: &Path, level: HashLevel) -> Submitter {
         let spool = Spool::new(folder);

@@ -4,12 +4,12 @@
 //! a last one when the message leaves the spool: `sendmail` stops at a line that begins with `scheduler done`.
 
 use super::{Spool, SpoolName};
-use crate::printable;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use zsched_format::printable;
 
 /// How far into a control file a `v` line is looked for, in bytes. Routers write it second.
 const HEAD: u64 = 4096;
@@ -68,7 +68,7 @@ fn is_harmless(file: &File, owner: u32) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashFolder;
+    use crate::HashFolder;
     use std::fs;
 
     #[test]

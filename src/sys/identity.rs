@@ -89,7 +89,7 @@ mod tests {
             // Switching would show in all other tests of this process; `tests/agents` does it.
             return;
         }
-        let root = crate::sys::find_account("root").expect("an answer").expect("root exists");
+        let root = crate::find_account("root").expect("an answer").expect("root exists");
         let refused = Impersonation::begin(&root, 0).expect_err("we are not root");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     }

@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn the_peer_of_a_pair_is_ourselves() {
         let (one, _other) = UnixStream::pair().expect("a pair");
-        assert_eq!(peer_user(&one).expect("known"), crate::sys::users::effective_user());
+        assert_eq!(peer_user(&one).expect("known"), crate::users::effective_user());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let stream = std::net::TcpStream::connect(listener.local_addr().expect("its address"));
         // Linux says user -1 here, others may say that there is none.

@@ -11,7 +11,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use zsched::sys::{self, Account};
+use zsched_sys::{self as sys, Account};
 
 /// Names that `nss-systemd` knows without reading anything.
 const SYNTHESIZED: [&str; 2] = ["root", "nobody"];

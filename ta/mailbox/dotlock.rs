@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use zsched::sys;
+use zsched_sys as sys;
 
 /// Pauses between attempts: at first, and at most. A delivery takes some milliseconds, a reader that
 /// rewrites a large mailbox seconds.

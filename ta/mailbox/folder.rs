@@ -14,7 +14,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
-use zsched::sys::{self, Account, Impersonation};
+use zsched_sys::{self as sys, Account, Impersonation};
 
 /// The folder of mailboxes.
 pub struct Folder {

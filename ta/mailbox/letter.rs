@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use std::io::{self, Write};
-use zsched::agent::library::{Delivery, Message};
+use zsched_agent::{Delivery, Message};
 
 /// The sender named in the `From_` line of a message that has none.
 const NULL_SENDER: &[u8] = b"MAILER-DAEMON";

@@ -11,7 +11,7 @@
 //! lock may be back although the letter was delivered and its sender was told so.
 
 use std::fs;
-use zsched::sys;
+use zsched_sys as sys;
 
 /// The most that is read of a lock file, in bytes. An opening line has a sender in it.
 pub const LONGEST: u64 = 16 * 1024;

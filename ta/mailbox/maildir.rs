@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use zsched::sys;
+use zsched_sys as sys;
 
 /// Size of the buffer between message and file, in bytes.
 const BUFFER: usize = 64 * 1024;

@@ -33,14 +33,14 @@ use options::Options;
 use owner::{NotFound, Users};
 use std::process::ExitCode;
 use store::Store;
-use zsched::agent::library::{self, Delivery, Message, Outcome, Verdict};
-use zsched::processes;
+use zsched_agent::{Delivery, Message, Outcome, Verdict};
+use zsched_spool::processes;
 
 /// Exit status for options that make no sense (`EX_USAGE` of `sysexits.h`).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let options: Options = zsched::command_line::parse();
+    let options: Options = zsched_command_line::parse();
     let users = options.users();
     let mut store = match options.store() {
         Ok(store) => store,
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         }
     };
     processes::remember_boot_time();
-    library::serve("mailbox", &options.scope.scope("local"), |job| {
+    zsched_agent::serve("mailbox", &options.scope.scope("local"), |job| {
         let message = job.message()?;
         job.each(|delivery| deliver(delivery, &message, &users, &mut store))
     })

@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
-use zsched::sys;
+use zsched_sys as sys;
 
 /// Pause between attempts to get the kernel's lock.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -9,9 +9,9 @@ use std::env;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use zsched::agent::library::ScopeOptions;
-use zsched::config::Zenv;
-use zsched::sys;
+use zsched_agent::ScopeOptions;
+use zsched_config::Zenv;
+use zsched_sys as sys;
 
 /// Folder of the mailboxes where neither an option nor the ZENV file names one.
 const DEFAULT_FOLDER: &str = "/var/mail";

@@ -4,7 +4,7 @@ use crate::accounts::Accounts;
 use crate::address::{is_file_name, is_sensible};
 use crate::store::Store;
 use std::io::{self, ErrorKind};
-use zsched::sys::{self, Account};
+use zsched_sys::{self as sys, Account};
 
 /// Who has a mailbox.
 #[derive(Clone, Debug)]

@@ -16,9 +16,9 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use zsched::processes::Process;
-use zsched::sys;
-use zsched::time::Timestamp;
+use zsched_format::time::Timestamp;
+use zsched_spool::processes::Process;
+use zsched_sys as sys;
 
 /// How long the lock of a program stands that is gone. Its pid may be one of another host.
 const AGE_OF_PROGRAMS: Duration = Duration::from_secs(5 * 60);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use zsched::agent::library::{Outcome, Verdict};
+use zsched_agent::{Outcome, Verdict};
 
 /// Why a message could not be put into a mailbox. The mailbox has no letter that it did not have
 /// before, unless the text says that a beginning could not be undone.

@@ -2,7 +2,7 @@
 
 use std::thread;
 use std::time::{Duration, Instant};
-use zsched::agent::library::Delivery;
+use zsched_agent::Delivery;
 
 /// A wait that ends at a deadline, or when the agent is told to stop.
 #[derive(Clone, Copy)]

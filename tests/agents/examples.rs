@@ -14,7 +14,7 @@ esac
 
 /// The example agents that can run here.
 fn agents() -> Vec<String> {
-    let path = |name| format!("{}/docs/examples/agents/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = |name| format!("{}/docs/examples/agents/{name}", zsched_tests::source().display());
     let mut agents = vec![path("deliver.sh")];
     match Command::new("python3").arg("--version").output() {
         Ok(output) if output.status.success() => agents.push(path("deliver.py")),
@@ -75,7 +75,7 @@ fn each_outcome_is_reported_noted_and_marked() {
         // The control file has the same bytes as before where nothing had to change.
         let after = spool.read("transport/7-x");
         assert_eq!(after.len() - note.len() - 1, control.len(), "{agent}");
-        zsched::control_file::parse(after.into_bytes()).expect("a good control file");
+        zsched_format::control_file::parse(after.into_bytes()).expect("a good control file");
     }
 }
 
@@ -180,7 +180,7 @@ fn a_lock_names_the_agent() {
         let mut process = Agent::start(&spool, &agent, &["demo", &program]);
         process.tell("7\th\n");
         process.hear("7/");
-        let field = zsched::control_file::PidField::of(process.pid()).0;
+        let field = zsched_format::control_file::PidField::of(process.pid()).0;
         let lock = format!("~{}\n", String::from_utf8_lossy(&field));
         process.end();
         assert_eq!(spool.read("transport/lock"), lock, "{agent}");
@@ -189,7 +189,7 @@ fn a_lock_names_the_agent() {
 
 /// Runs Python with a pid of seven digits, and the given modules of ours to import.
 fn as_a_late_process(spool: &Spool, folder: &str, script: &str) {
-    let folder = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let folder = format!("{}/{folder}", zsched_tests::source().display());
     let script = format!("import os, sys; os.getpid = lambda: 4194304; {script}");
     let status = Command::new("python3")
         .args(["-B", "-c", &script])

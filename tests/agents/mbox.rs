@@ -144,7 +144,7 @@ fn a_locked_mailbox_is_left_for_later() {
     // Now by a program that uses the kernel's lock.
     spool.write("mail/bob", "");
     let mailbox = fs::OpenOptions::new().write(true).open(spool.path("mail/bob")).expect("open");
-    assert!(zsched::sys::try_posix_lock(&mailbox).expect("a lock"));
+    assert!(zsched_sys::try_posix_lock(&mailbox).expect("a lock"));
     let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
     assert!(report.contains("\tdeferred the mailbox is locked"), "{report}");
     drop(mailbox);
@@ -234,7 +234,7 @@ fn an_old_lock_of_nobody_is_broken_unless_the_mailbox_is_in_use() {
     spool.write("mail/bob", "");
     age(&spool.path("mail/bob.lock"), 1000);
     let mailbox = fs::OpenOptions::new().write(true).open(spool.path("mail/bob")).expect("open");
-    assert!(zsched::sys::try_posix_lock(&mailbox).expect("a lock"));
+    assert!(zsched_sys::try_posix_lock(&mailbox).expect("a lock"));
     let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
     let place = spool.path("mail/bob.lock");
     let expected = format!("\tdeferred the mailbox is locked: {}\n", place.display());
@@ -326,7 +326,7 @@ fn a_name_in_use_does_not_stop_a_lock() {
     let mail = spool.mail();
     let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
     // What anybody could make in a folder for all, where only its owner may remove it.
-    let host = zsched::sys::host_name().expect("a name");
+    let host = zsched_sys::host_name().expect("a name");
     let name = format!("mail/.lock.{}.{host}", agent.pid());
     fs::create_dir(spool.path(&name)).expect("make it");
     agent.tell("7\th\n");

@@ -2,7 +2,7 @@
 
 use crate::support::{MAILBOX, Spool, allow, control_file, is_root, not_run};
 use std::os::unix::fs::{MetadataExt, chown};
-use zsched::sys::{Account, find_account};
+use zsched_sys::{Account, find_account};
 
 /// Some user of this system who is not root.
 fn user() -> Option<Account> {

@@ -5,7 +5,7 @@ use crate::support::{DISCARD, HOLD, MAILBOX, Spool};
 use std::fs;
 
 fn data(name: &str) -> Vec<u8> {
-    let path = format!("{}/tests/data/agents/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/data/agents/{name}", zsched_tests::source().display());
     fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
@@ -100,7 +100,7 @@ fn check_by_hand(session: &str, program: &str, arguments: &[&str]) {
     let answers = spool.session(program, &arguments, &text(&format!("by-hand/{session}.stdin")));
     let recorded = text(&format!("by-hand/{session}.stdout"));
     assert_eq!(essence_of_answers(&answers), essence_of_answers(&recorded), "{session}");
-    let path = format!("{}/tests/data/agents/by-hand/{session}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/data/agents/by-hand/{session}", zsched_tests::source().display());
     if let Ok(recorded) = fs::read_to_string(format!("{path}.controlfile-after")) {
         assert_eq!(spool.read("transport/10101639"), recorded, "{session}");
     }

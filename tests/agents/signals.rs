@@ -34,7 +34,7 @@ fn signals() -> impl Iterator<Item = &'static str> {
         (libc::SIGTERM, "TERM"),
         (libc::SIGQUIT, "QUIT"),
     ];
-    all.into_iter().filter(|(signal, _)| !zsched::sys::is_ignored(*signal)).map(|(_, name)| name)
+    all.into_iter().filter(|(signal, _)| !zsched_sys::is_ignored(*signal)).map(|(_, name)| name)
 }
 
 fn unlock(spool: &Spool) {

@@ -144,7 +144,7 @@ pub fn allow(path: impl AsRef<Path>, mode: u32) {
 }
 
 pub fn is_root() -> bool {
-    zsched::sys::users::is_root()
+    zsched_sys::users::is_root()
 }
 
 /// Says loudly that a part of a test did not happen: past the test harness, which keeps what a

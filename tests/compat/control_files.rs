@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use std::process::{self, Stdio};
 use std::sync::LazyLock;
 use std::time::SystemTime;
-use zsched::agent::protocol::Answer;
-use zsched::control_file::{PidField, Tag, parse};
-use zsched::spool::read::Found;
-use zsched::spool::scan::{ScanLimits, scan};
-use zsched::spool::{Arrival, Group, HashLevel, SpoolId, note};
-use zsched::time::Timestamp;
+use zsched_format::agent_protocol::Answer;
+use zsched_format::control_file::{PidField, Tag, parse};
+use zsched_format::time::Timestamp;
+use zsched_spool::read::Found;
+use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::{Arrival, Group, HashLevel, SpoolId, note};
 
 /// A recorded control file.
 struct Recorded {

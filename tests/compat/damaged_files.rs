@@ -5,9 +5,9 @@ use crate::support::{TestSpool, at, set_modified, spool_name};
 use expect_test::{Expect, expect};
 use std::fs;
 use std::os::unix::fs::symlink;
-use zsched::spool::read::Found;
-use zsched::spool::scan::{ScanLimits, scan};
-use zsched::spool::{Arrival, HashLevel};
+use zsched_spool::read::Found;
+use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::{Arrival, HashLevel};
 
 /// What the original did.
 #[derive(Debug)]

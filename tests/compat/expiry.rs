@@ -3,10 +3,10 @@
 use crate::support::{START, TestSpool, spool_name};
 use crate::world::World;
 use std::time::Duration;
-use zsched::control_file::diagnostic::Diagnostic;
-use zsched::control_file::{Tag, parse};
-use zsched::scheduler::Event;
-use zsched::spool::{Arrival, note};
+use zsched_core::Event;
+use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::{Tag, parse};
+use zsched_spool::{Arrival, note};
 
 /// The recorded control file: an agent deferred each recipient three times.
 const CONTROL: &str = "@ 0x00000007\ni 1\no 40\nl <1@x.test>\ne a@x.test\ns local - a@x.test 0\n\

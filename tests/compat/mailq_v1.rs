@@ -7,10 +7,11 @@ use crate::support::{START, data, files_under, spool_name};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsched::control_file::parse;
-use zsched::mailq::v1::Dump;
-use zsched::scheduler::{AgentEnd, AgentId, Event, Selection, Settings};
-use zsched::spool::{Arrival, Group};
+use zsched_core::{AgentEnd, AgentId, Event, Settings};
+use zsched_format::control_file::parse;
+use zsched_format::selection::Selection;
+use zsched_mailq_server::v1::Dump;
+use zsched_spool::{Arrival, Group};
 
 fn dumped(world: &World, with_vertices: bool) -> String {
     let mut out = Vec::new();

@@ -4,10 +4,10 @@ use crate::mailq_lines::check_report;
 use crate::support::{START, data, files_under, spool_name};
 use crate::talk::{ACCOUNTS, Talk, challenge};
 use crate::world::World;
-use zsched::control_file::parse;
-use zsched::mailq::v2::{DiskSpace, HostFacts, LONGEST_REQUEST};
-use zsched::scheduler::{AgentId, Event};
-use zsched::spool::Arrival;
+use zsched_core::{AgentId, Event};
+use zsched_format::control_file::parse;
+use zsched_mailq_server::v2::{DiskSpace, HostFacts, LONGEST_REQUEST};
+use zsched_spool::Arrival;
 
 fn recorded(name: &str) -> String {
     String::from_utf8(data(&format!("mailq-v2/{name}"))).expect("recordings are text")

@@ -3,8 +3,8 @@
 use crate::support::{START, spool_name};
 use crate::world::World;
 use std::time::Duration;
-use zsched::scheduler::Event;
-use zsched::spool::{Arrival, Group};
+use zsched_core::Event;
+use zsched_spool::{Arrival, Group};
 
 /// The messages of the recording, and how old each was, in seconds.
 const MESSAGES: [(&str, u64); 5] =

@@ -13,9 +13,9 @@ use crate::support::{START, spool_name};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched::agent::protocol::{Answer as Line, Status};
-use zsched::scheduler::{AgentEnd, AgentId, Event, Reread};
-use zsched::spool::{Arrival, Group, SpoolName};
+use zsched_core::{AgentEnd, AgentId, Event, Reread};
+use zsched_format::agent_protocol::{Answer as Line, Status};
+use zsched_spool::{Arrival, Group, SpoolName};
 
 /// What was said otherwise than it was recorded, and when.
 type Difference = String;

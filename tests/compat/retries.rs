@@ -11,10 +11,10 @@ use crate::support::{START, data, spool_name};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsched::scheduler::view::Standing;
-use zsched::scheduler::{AgentId, Event};
-use zsched::spool::{Arrival, Group};
-use zsched::time::Timestamp;
+use zsched_core::view::Standing;
+use zsched_core::{AgentId, Event};
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, Group};
 
 /// A recording.
 struct Recording {

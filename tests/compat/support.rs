@@ -3,17 +3,17 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use zsched::config::{Config, Context, Zenv};
-use zsched::spool::read::{Found, read};
-use zsched::spool::{HashFolder, HashLevel, Spool, SpoolName};
-use zsched::time::Timestamp;
+use zsched_config::{Config, Context, Zenv};
+use zsched_format::time::Timestamp;
+use zsched_spool::read::{Found, read};
+use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
 
 /// The time at which worlds begin: a multiple of all recorded intervals.
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 /// The folder of the recordings, or something in it.
 pub fn data_path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/compat").join(name)
+    zsched_tests::source().join("tests/data/compat").join(name)
 }
 
 /// One recorded file.

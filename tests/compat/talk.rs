@@ -4,15 +4,15 @@ use crate::support::START;
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use zsched::mailq::acl::Peer;
-use zsched::mailq::auth_file::AuthFile;
-use zsched::mailq::login::Challenge;
-use zsched::mailq::v2::events::Watch;
-use zsched::mailq::v2::{
+use zsched_core::Event;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::acl::Peer;
+use zsched_mailq_server::auth_file::AuthFile;
+use zsched_mailq_server::login::Challenge;
+use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::{
     Demand, Findings, HostFacts, Inquiry, Process, Session, Surroundings, Tally,
 };
-use zsched::scheduler::Event;
-use zsched::time::Timestamp;
 
 /// The accounts of the recorded scheduler.
 pub const ACCOUNTS: &str = "nobody:nobody:SNMP QQ TT ETRN:[127.0.0.0]/8\n\

@@ -4,13 +4,13 @@ use crate::support::{START, config};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::config::Config;
-use zsched::scheduler::{
+use zsched_config::Config;
+use zsched_core::{
     Action, AgentEnd, AgentId, Effect, Event, Manner, Note, OrderTicket, Scheduler, Settings,
     Statistics,
 };
-use zsched::spool::SpoolName;
-use zsched::time::Timestamp;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolName;
 
 pub struct World {
     pub core: Scheduler,

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    zsched_tests::source().to_path_buf()
 }
 
 fn read(path: &str) -> String {
@@ -35,14 +35,14 @@ fn missing_options(command: &clap::Command, page: &str) -> Vec<String> {
 
 #[test]
 fn manual_pages_have_every_option() {
-    let scheduler = zsched::daemon::Options::command();
+    let scheduler = zsched_daemon::Options::command();
     assert_eq!(missing_options(&scheduler, "man/scheduler.8"), [""; 0], "scheduler.8");
-    let mailq = zsched::mailq::client::Options::command();
+    let mailq = zsched_mailq::Options::command();
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
-    let submit = zsched::submit::Options::command();
+    let submit = zsched_submit::Options::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
-    let schedsim = zsched::schedsim::Options::command();
+    let schedsim = zsched_schedsim::Options::command();
     for subcommand in schedsim.get_subcommands() {
         let missing = missing_options(subcommand, "man/schedsim.1");
         assert_eq!(missing, [""; 0], "schedsim.1, {}", subcommand.get_name());
@@ -54,7 +54,7 @@ fn manual_pages_have_every_option() {
 /// With `UPDATE_EXPECT=1` in the environment, the page is changed.
 #[test]
 fn the_manual_of_mailq_is_made_from_its_options() {
-    let mut command = zsched::mailq::client::Options::command();
+    let mut command = zsched_mailq::Options::command();
     command.build();
     let page = read("man/mailq.1");
     let made = mdoc::replaced(&page, "options of mailq", &mdoc::options(&command));
@@ -69,7 +69,7 @@ fn the_manual_of_mailq_is_made_from_its_options() {
 #[test]
 fn every_attribute_is_in_the_manual() {
     let page = read("man/mailq-auth.5");
-    for word in zsched::mailq::attributes::words() {
+    for word in zsched_mailq_server::attributes::words() {
         let is_there = page
             .lines()
             .filter_map(|line| line.strip_prefix(".It Cm "))
@@ -130,7 +130,7 @@ fn first_column(text: &str, head: &str) -> Vec<String> {
 
 #[test]
 fn the_status_log_is_as_its_document_says() {
-    use zsched::status_log::{Entry, Gap, Status};
+    use zsched_format::status_log::{Entry, Gap, Status};
     let text = read("docs/status-log.md");
     let examples: Vec<&str> =
         text.split("```json\n").skip(1).filter_map(|rest| rest.lines().next()).collect();

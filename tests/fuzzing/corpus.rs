@@ -3,11 +3,11 @@
 use crate::targets::Target;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The inputs of a target, with the names of their files, in the order of these.
 pub fn inputs(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzzing").join(target.name);
+    let folder = zsched_tests::source().join("tests/data/fuzzing").join(target.name);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();

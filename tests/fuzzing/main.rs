@@ -39,7 +39,7 @@ tests! {
 fn every_target_is_tested_and_has_a_program() {
     let mut names: Vec<&str> = TARGETS.iter().map(|target: &Target| target.name).collect();
     assert_eq!(names, TESTED);
-    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/fuzz_targets");
+    let programs = format!("{}/fuzz/fuzz_targets", zsched_tests::source().display());
     let mut found: Vec<String> = std::fs::read_dir(programs)
         .expect("the folder of programs")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))

@@ -3,7 +3,7 @@
 use crate::support::{Site, control_file, until};
 use std::fs;
 use std::path::Path;
-use zsched::spool::HashLevel;
+use zsched_spool::HashLevel;
 
 const MAILBOXES: &str = "\
 local/*

@@ -2,7 +2,7 @@
 
 use crate::support::{DEADLINE, Site, control_file, say, timeout, until, until_within};
 use std::time::{Duration, Instant};
-use zsched::spool::HashLevel;
+use zsched_spool::HashLevel;
 
 const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
 

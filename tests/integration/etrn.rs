@@ -3,7 +3,7 @@
 use crate::support::{Site, control_file, until};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use zsched::spool::HashLevel;
+use zsched_spool::HashLevel;
 
 const QUEUE_ONLY: &str = "c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n\
      d/*\n\tqueueonly command=\"${AGENTS}/count.py d\"\n\

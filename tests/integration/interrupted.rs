@@ -3,7 +3,7 @@
 use crate::support::{Daemon, Site, processes, say, until, until_within};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsched::sys::send_signal;
+use zsched_sys::send_signal;
 
 const HOSTS: [&str; 2] = ["a.test", "b.test"];
 const RECIPIENTS: usize = 2000;

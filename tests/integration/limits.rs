@@ -171,7 +171,7 @@ fn ring_whose_program_is_missing_does_not_use_up_the_fork_rate() {
     // As soon as there is a program, all goes on.
     let program = format!(
         "#!/bin/sh\nexec {}/tests/data/integration/agents/count.py bad\n",
-        env!("CARGO_MANIFEST_DIR")
+        zsched_tests::source().display()
     );
     site.write("missing", &program);
     allow(site.path("missing"), 0o755);

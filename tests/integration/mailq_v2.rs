@@ -183,7 +183,7 @@ fn the_version_is_chosen_when_the_configuration_is_read() {
 /// Over a UNIX socket there is no address: lines without a list admit, and those that name the user.
 #[test]
 fn users_of_this_host_are_known_over_the_unix_socket() {
-    let user = zsched::sys::users::effective_user();
+    let user = zsched_sys::users::effective_user();
     let site = Site::new(COUNT);
     let accounts =
         format!("net:x:ALL:[0.0.0.0]/0\nme:x:SNMP:[uid:{user}]\nother:x:ALL:[uid:{}]\n", user + 1);

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Site, processes, until, until_within};
 use std::time::Duration;
-use zsched::spool::SpoolName;
+use zsched_spool::SpoolName;
 
 const LIMITS: &str = "PARAMmessage-active-limit=5\nPARAMmessage-recipient-limit=50\n\
                       PARAMmessage-recipient-minimum=3\n";
@@ -160,7 +160,7 @@ fn a_large_message_that_was_deleted_stays_so_after_a_kill() {
     assert!(orders.contains("\"kind\":\"delete\""), "{orders}");
     let agents = daemon.agents();
     daemon.kill();
-    agents.iter().for_each(|agent| drop(zsched::sys::send_signal(*agent, libc::SIGKILL)));
+    agents.iter().for_each(|agent| drop(zsched_sys::send_signal(*agent, libc::SIGKILL)));
     until("the agent is gone", || processes::working_in(&site.path("")).is_empty());
     let text = site.read(&format!("postoffice/transport/{spam}"));
     assert!(text.matches("\nr ").count() > 1000, "most of it is untouched");

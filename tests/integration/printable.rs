@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
-use zsched::printable::is_printable;
+use zsched_format::printable::is_printable;
 
 /// A part of a name: ESC, a C1 character, DEL and a character that changes the direction of writing.
 const ODD: &str = "\u{1b}[31m\u{9b}2j\u{7f}\u{202e}";
@@ -26,7 +26,7 @@ fn assert_printable(what: &str, bytes: &[u8]) -> String {
 
 /// Both outputs of `mailq`.
 fn mailq(site: &Site, arguments: &[&str]) -> Vec<u8> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mailq"));
+    let mut command = Command::new(zsched_tests::program("mailq"));
     command.args(arguments).arg("-Z").arg(site.path("zmailer.conf"));
     let output = command.output().expect("mailq starts");
     [output.stdout, output.stderr].concat()

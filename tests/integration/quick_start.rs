@@ -1,9 +1,10 @@
 //! The five minutes of somebody who tries the programs out: `scheduler --quick-start FOLDER`, `submit`.
 
-use crate::support::{SCHEDULER, SUBMIT, Site, is_root, not_run, until};
+use crate::support::{Site, is_root, not_run, until};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use zsched_tests::program;
 
 /// Kills a program when the test is over.
 struct Killed(Child);
@@ -18,7 +19,7 @@ impl Drop for Killed {
 /// Starts the scheduler for `folder`, by programs that `run` starts.
 fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
     // Writes the files without starting anything. The port is the only thing we change.
-    let check = run(SCHEDULER).arg("--quick-start").arg(folder).arg("-t").output();
+    let check = run("scheduler").arg("--quick-start").arg(folder).arg("-t").output();
     let check = check.expect("the scheduler starts");
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
     let zenv = folder.join("zmailer.conf");
@@ -28,7 +29,7 @@ fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
 
     let log = fs::File::create(folder.join("log")).expect("a log");
     let errors = log.try_clone().expect("another descriptor");
-    let mut scheduler = run(SCHEDULER);
+    let mut scheduler = run("scheduler");
     scheduler.arg("--quick-start").arg(folder).stdin(Stdio::null()).stdout(log).stderr(errors);
     let scheduler = Killed(scheduler.spawn().expect("the scheduler starts"));
     let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -38,7 +39,7 @@ fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
 
 /// Submits a message for `user`.
 fn send(folder: &Path, run: &impl Fn(&str) -> Command, user: &str) {
-    let mut submit = run(SUBMIT);
+    let mut submit = run("submit");
     submit.arg("-Z").arg(folder.join("zmailer.conf"));
     submit.args(["-f", "me", user]).stdout(Stdio::null());
     let mut submit = submit.stdin(Stdio::piped()).spawn().expect("submit starts");
@@ -65,14 +66,14 @@ fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
     });
     // A second start finds everything there, and changes nothing.
     let before = fs::read_to_string(&zenv).expect("a ZENV file");
-    drop(run(SCHEDULER).arg("--quick-start").arg(folder).arg("-t").output());
+    drop(run("scheduler").arg("--quick-start").arg(folder).arg("-t").output());
     assert_eq!(fs::read_to_string(&zenv).expect("a ZENV file"), before);
 }
 
 #[test]
 fn it_works_for_whoever_runs_the_tests() {
     let site = Site::new("");
-    try_out(&site.path("trial"), |program| Command::new(program));
+    try_out(&site.path("trial"), |name| Command::new(program(name)));
 }
 
 #[test]
@@ -80,12 +81,12 @@ fn it_works_without_root() {
     if !is_root() {
         return not_run("quick start as another user: only root can become one");
     }
-    let as_nobody = |program: &str| {
+    let as_nobody = |name: &str| {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program(name));
         command
     };
-    match as_nobody(SCHEDULER).arg("-V").output() {
+    match as_nobody("scheduler").arg("-V").output() {
         Ok(output) if output.status.success() => {}
         _ => return not_run("quick start as another user: setpriv cannot run the scheduler so"),
     }
@@ -100,7 +101,7 @@ fn it_works_without_root() {
 fn broken_mailbox_holds_up_no_other_user() {
     let site = Site::new("");
     let folder = site.path("trial");
-    let run = |program: &str| Command::new(program);
+    let run = |name: &str| Command::new(program(name));
     let _scheduler = start(&folder, &run);
     // A mailbox has one name.
     let mailbox = folder.join("mailboxes/carl");
@@ -108,7 +109,7 @@ fn broken_mailbox_holds_up_no_other_user() {
     fs::hard_link(&mailbox, folder.join("carl")).expect("another name");
     send(&folder, &run, "carl");
     let trace = || {
-        let mut mailq = run(env!("CARGO_BIN_EXE_mailq"));
+        let mut mailq = run("mailq");
         mailq.arg("-Z").arg(folder.join("zmailer.conf")).args(["trace", "carl"]);
         String::from_utf8_lossy(&mailq.output().expect("mailq starts").stdout).into_owned()
     };

@@ -1,6 +1,6 @@
 //! The flight recorder, and what `schedsim` makes of a recording.
 
-use crate::support::{SCHEDSIM, Site, allow, until};
+use crate::support::{Site, allow, until};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,10 @@ const CLAUSES: &str = "c/*\n\tmaxring=2 idlemax=1h command=\"${AGENTS}/count.py 
 const IN_FORCE: &str = "in force from now on";
 
 fn schedsim(arguments: &[&str]) -> Output {
-    Command::new(SCHEDSIM).args(arguments).output().expect("schedsim starts")
+    Command::new(zsched_tests::program("schedsim"))
+        .args(arguments)
+        .output()
+        .expect("schedsim starts")
 }
 
 #[track_caller]

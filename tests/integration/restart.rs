@@ -3,7 +3,7 @@
 use crate::support::{DEADLINE, Site, control_file, processes, say, timeout, until, until_within};
 use std::fs;
 use std::time::{Duration, SystemTime};
-use zsched::spool::HashLevel;
+use zsched_spool::HashLevel;
 
 /// A generator whose seed is told to whoever runs the tests; `ZSCHED_SEED` repeats a run.
 fn generator(test: &str) -> fastrand::Rng {
@@ -54,7 +54,7 @@ fn a_hundred_kills_under_load_lose_nothing() {
             // And all agents with it, whatever they are at.
             let agents = daemon.agents();
             daemon.kill();
-            agents.iter().for_each(|agent| drop(zsched::sys::send_signal(*agent, libc::SIGKILL)));
+            agents.iter().for_each(|agent| drop(zsched_sys::send_signal(*agent, libc::SIGKILL)));
         }
         if round % 10 == 9 {
             until("former agents have ended", || processes::working_in(&site.path("")).is_empty());
@@ -116,7 +116,7 @@ fn who_may_be_delivered_to_twice_is_listed() {
     until("one is delivered", || site.events().count("count") == 1);
     let agents = daemon.agents();
     daemon.kill();
-    agents.iter().for_each(|agent| drop(zsched::sys::send_signal(*agent, libc::SIGKILL)));
+    agents.iter().for_each(|agent| drop(zsched_sys::send_signal(*agent, libc::SIGKILL)));
     until("the agent is gone", || processes::working_in(&site.path("")).is_empty());
     let delivered = site.events().of("count").next().expect("one").address().to_string();
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
-use zsched::spool::SpoolName;
+use zsched_spool::SpoolName;
 
 const AGENTS: &str = "\
 hold/*
@@ -54,7 +54,7 @@ fn gist(entry: &Value) -> String {
 }
 
 fn trace(site: &Site, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mailq"))
+    Command::new(zsched_tests::program("mailq"))
         .arg("trace")
         .arg("-Z")
         .arg(site.path("zmailer.conf"))
@@ -275,7 +275,7 @@ fn agents_that_do_not_live_or_speak_are_told() {
         let event = site.events().of("take").next()?.pid;
         Some(event)
     });
-    zsched::sys::send_signal(agent, libc::SIGKILL).expect("it lives");
+    zsched_sys::send_signal(agent, libc::SIGKILL).expect("it lives");
     for recipient in ["wait!bob", "carol"] {
         let died = &about(&site, recipient, 1)[0];
         assert_eq!(

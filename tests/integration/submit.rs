@@ -1,18 +1,19 @@
 //! The program `submit`: what it puts into the spool, what it refuses, and what it says when something is
 //! in its way.
 
-use crate::support::{SUBMIT, Site, is_root, not_run, until};
+use crate::support::{Site, is_root, not_run, until};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::process::{Command, Output, Stdio};
+use zsched_tests::program;
 
 const COUNT: &str =
     "c/*\n\tcommand=\"${AGENTS}/count.py c\"\nlocal/*\n\tcommand=\"mailbox -u -d ${SITE}/mail\"\n";
 
 /// `submit` with the ZENV file of the site.
 fn submit(site: &Site, arguments: &[&str]) -> Command {
-    let mut command = Command::new(SUBMIT);
+    let mut command = Command::new(program("submit"));
     command.arg("-Z").arg(site.path("zmailer.conf")).args(arguments);
     command
 }
@@ -81,7 +82,7 @@ fn once_it_is_queued_it_has_succeeded() {
         let zenv = site.path("other.conf");
         let text = site.read("zmailer.conf");
         fs::write(&zenv, format!("{text}SCHEDULERNOTIFY={socket}\n")).expect("written");
-        let mut command = Command::new(SUBMIT);
+        let mut command = Command::new(program("submit"));
         command.arg("-Z").arg(&zenv).args(["-c", "c", "bob"]).stdout(Stdio::null());
         let output = run(command, b"\nhi\n");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -93,8 +94,8 @@ fn once_it_is_queued_it_has_succeeded() {
     command.stdout(full());
     assert_eq!(run(command, b"\nhi\n").status.code(), Some(0));
     let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$@\" >&- 2>/dev/full", "sh", SUBMIT, "-Z"]);
-    command.arg(site.path("zmailer.conf")).args(["-c", "c", "bob"]);
+    command.args(["-c", "exec \"$@\" >&- 2>/dev/full", "sh"]).arg(program("submit"));
+    command.arg("-Z").arg(site.path("zmailer.conf")).args(["-c", "c", "bob"]);
     assert_eq!(run(command, b"\nhi\n").status.code(), Some(0));
     assert_eq!(site.files("transport").len(), 4);
     assert_eq!(site.files("queue"), site.files("transport"));
@@ -107,8 +108,8 @@ fn once_it_is_queued_it_has_succeeded() {
 fn a_full_disk_leaves_nothing_behind() {
     let site = Site::new(COUNT);
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh", SUBMIT, "-Z"]);
-    command.arg(site.path("zmailer.conf")).args(["-c", "c", "bob"]);
+    command.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]).arg(program("submit"));
+    command.arg("-Z").arg(site.path("zmailer.conf")).args(["-c", "c", "bob"]);
     let output = run(command, &[b'x'; 100_000]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_nothing_is_there(&site);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use zsched::mailq::scram::{self, Stored};
+use zsched_mailq_protocol::scram::{self, Stored};
 
 const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n\

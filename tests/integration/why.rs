@@ -4,12 +4,12 @@ use crate::support::{Client, Daemon, Site, holds_in_time, until};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
-use zsched::spool::{SpoolId, SpoolName};
-use zsched::time::Timestamp;
+use zsched_format::time::Timestamp;
+use zsched_spool::{SpoolId, SpoolName};
 
 /// What `mailq --why` says, or its complaint; and whether it was an answer.
 fn why(site: &Site, subject: &str) -> (String, bool) {
-    let output = Command::new(env!("CARGO_BIN_EXE_mailq"))
+    let output = Command::new(zsched_tests::program("mailq"))
         .arg("-Z")
         .arg(site.path("zmailer.conf"))
         .args(["--why", subject])
@@ -203,7 +203,7 @@ fn the_control_socket_bears_everything() {
     let long = [b'x'; 5000];
     assert_eq!(talk(&long), format!("{greeting}-the request is too long\n"));
     daemon.assert_runs();
-    let output = Command::new(env!("CARGO_BIN_EXE_mailq"))
+    let output = Command::new(zsched_tests::program("mailq"))
         .args(["--why", "c/a.test\nQUIT"])
         .stdin(Stdio::null())
         .output()

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use zsched::printable::is_printable;
+use zsched_format::printable::is_printable;
 
 /// A queue of one message of this file and text.
 fn one_message(file: &str, text: &str) -> String {

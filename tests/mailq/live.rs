@@ -4,9 +4,9 @@ use super::support::{DEADLINE, Site};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use zsched::control_file::compose::{Address, Group, Recipient};
-use zsched::spool::submit::Submitter;
-use zsched::spool::{HashLevel, Spool};
+use zsched_format::control_file::compose::{Address, Group, Recipient};
+use zsched_spool::submit::Submitter;
+use zsched_spool::{HashLevel, Spool};
 
 const CONFIGURATION: &str = "PARAMmailqsock=\"UNIX:${SOCKET}\"\n\
     */*\n\tinterval=1h retries=1 expiry=3d\n\
@@ -30,7 +30,7 @@ impl Scheduler {
         let configuration = format!("{lines}{CONFIGURATION}");
         fs::write(site.path("scheduler.cf"), configuration).expect("written");
         let output = || fs::File::create(site.path("output")).expect("a file for its output");
-        let child = Command::new(env!("CARGO_BIN_EXE_scheduler"))
+        let child = Command::new(zsched_tests::program("scheduler"))
             .arg("-i")
             .arg("-Z")
             .arg(site.path("zmailer.conf"))

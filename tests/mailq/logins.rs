@@ -3,7 +3,7 @@
 use super::played::json;
 use super::player::{Player, text};
 use super::support::Site;
-use zsched::mailq::scram::Stored;
+use zsched_mailq_protocol::scram::Stored;
 
 #[test]
 fn passwords_are_kept_as_hashes() {

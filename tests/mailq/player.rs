@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use zsched::mailq::scram::{self, Stored};
+use zsched_mailq_protocol::scram::{self, Stored};
 
 /// What was said to one another.
 pub struct Dialogue {

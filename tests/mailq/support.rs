@@ -15,7 +15,7 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A recording.
 pub fn recorded(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mailq").join(name);
+    let path = zsched_tests::source().join("tests/data/mailq").join(name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -71,7 +71,7 @@ impl Site {
     pub fn with_messages() -> Site {
         let site = Site::new();
         for folder in ["transport", "queue"] {
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mailq/spool");
+            let source = zsched_tests::source().join("tests/data/mailq/spool");
             for entry in fs::read_dir(source.join(folder)).expect("recorded files") {
                 let entry = entry.expect("a recorded file");
                 let copy = site.spool().join(folder).join(entry.file_name());

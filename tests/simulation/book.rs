@@ -1,11 +1,11 @@
 //! What the scheduler must know of, by what it was told: messages, and their recipients to do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use zsched::agent::protocol::{Answer, Status};
-use zsched::scheduler::view::Totals;
-use zsched::scheduler::{Action, Destination, Event, Reread};
-use zsched::spool::Arrival;
-use zsched::spool::note::Occasion;
+use zsched_core::view::Totals;
+use zsched_core::{Action, Destination, Event, Reread};
+use zsched_format::agent_protocol::{Answer, Status};
+use zsched_spool::Arrival;
+use zsched_spool::note::Occasion;
 
 /// A recipient: number of its message, and offset.
 pub type Recipient = (u64, u32);

@@ -4,11 +4,11 @@
 use crate::book::{Book, Journal, Recipient};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use zsched::mailq::client::read_answer;
-use zsched::mailq::v1::{Dump, GREETING};
-use zsched::scheduler::view::{RingId, Totals};
-use zsched::scheduler::{Destination, Scheduler};
-use zsched::simulation::observer::At;
+use zsched_core::view::{RingId, Totals};
+use zsched_core::{Destination, Scheduler};
+use zsched_mailq::read_answer;
+use zsched_mailq_server::v1::{Dump, GREETING};
+use zsched_simulation::observer::At;
 
 /// One such client.
 pub struct Client {

@@ -7,11 +7,11 @@ use crate::world::{self, HOSTS, ON_REQUEST, START};
 use fastrand::Rng;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::scheduler::{Order, Scheduler};
-use zsched::simulation::Simulation;
-use zsched::simulation::disk::{self, DiskFaults};
-use zsched::simulation::habits::Habits;
-use zsched::spool::HashLevel;
+use zsched_core::{Order, Scheduler};
+use zsched_simulation::Simulation;
+use zsched_simulation::disk::{self, DiskFaults};
+use zsched_simulation::habits::Habits;
+use zsched_spool::HashLevel;
 
 /// How much happens in a world.
 #[derive(Clone, Copy)]

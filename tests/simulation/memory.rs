@@ -2,9 +2,9 @@
 //! scheduler, of all rings that were used and of each; and the number of messages.
 
 use std::collections::BTreeMap;
-use zsched::config::{ClauseId, Config};
-use zsched::scheduler::{Event, Reread, Scheduler};
-use zsched::spool::Arrival;
+use zsched_config::{ClauseId, Config};
+use zsched_core::{Event, Reread, Scheduler};
+use zsched_spool::Arrival;
 
 /// What tells one ring from another: clause, channel, and the host if the agents are for one.
 type RingKey = (ClauseId, Box<[u8]>, Option<Box<[u8]>>);

@@ -1,11 +1,11 @@
 //! What a scheduler was told on its command line, and whether it keeps to it: `-F`, `-p`, `-S`, `-R`.
 //! `-W` concerns the log alone, and no core knows of it.
 
-use zsched::config::Config;
-use zsched::scheduler::why::Why;
-use zsched::scheduler::{Event, Refusal, Scheduler, Settings};
-use zsched::simulation::observer::At;
-use zsched::time::Timestamp;
+use zsched_config::Config;
+use zsched_core::why::Why;
+use zsched_core::{Event, Refusal, Scheduler, Settings};
+use zsched_format::time::Timestamp;
+use zsched_simulation::observer::At;
 
 /// How a scheduler was started, and how far it is.
 pub struct Mode {

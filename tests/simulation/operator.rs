@@ -5,12 +5,12 @@ use crate::world::{CHANNELS, HOSTS};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched::config::Config;
-use zsched::scheduler::select::{Cursor, Selector};
-use zsched::scheduler::standing::{Destinations, LimitName, Scope, Standing};
-use zsched::scheduler::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
-use zsched::spool::SpoolId;
-use zsched::time::Timestamp;
+use zsched_config::Config;
+use zsched_core::select::{Cursor, Selector};
+use zsched_core::standing::{Destinations, LimitName, Scope, Standing};
+use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
 
 /// What operators have in mind: each knows of one message, or of some.
 const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName::Overfeed];
@@ -236,7 +236,7 @@ pub fn undo(core: &Scheduler) -> Vec<Order> {
         return Vec::new();
     }
     let limits = core.standing_orders().limits.iter();
-    let unset = |set: &zsched::scheduler::standing::SetLimit| Order::Unset {
+    let unset = |set: &zsched_core::standing::SetLimit| Order::Unset {
         scope: set.scope.clone(),
         limit: set.limit,
     };
@@ -292,7 +292,7 @@ fn destination(random: &mut Rng) -> Destination {
     Destination::new(channel.as_bytes(), host.as_bytes())
 }
 
-fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched::scheduler::select::Selected> {
+fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched_core::select::Selected> {
     let mut all = Vec::new();
     let mut cursor = Cursor::default();
     while !cursor.is_over() {

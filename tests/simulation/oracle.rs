@@ -13,21 +13,21 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::agent::protocol::{Answer, Order, Status};
-use zsched::config::{Clause, Config};
-use zsched::control_file::diagnostic::Diagnostic;
-use zsched::control_file::notify::{Events, Notify};
-use zsched::control_file::{self, ControlFile, Recipient};
-use zsched::scheduler::view::Slot;
-use zsched::scheduler::{
+use zsched_config::{Clause, Config};
+use zsched_core::view::Slot;
+use zsched_core::{
     Action, AgentId, Destination, Effect, Event, OrderTicket, Reread, Scheduler, Settings,
 };
-use zsched::simulation::disk::{Disk, Left};
-use zsched::simulation::memory_file::MemoryFile;
-use zsched::simulation::observer::{At, Observer};
-use zsched::spool::note::Occasion;
-use zsched::spool::{SpoolId, SpoolName};
-use zsched::time::Timestamp;
+use zsched_format::agent_protocol::{Answer, Order, Status};
+use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::notify::{Events, Notify};
+use zsched_format::control_file::{self, ControlFile, Recipient};
+use zsched_format::time::Timestamp;
+use zsched_simulation::disk::{Disk, Left};
+use zsched_simulation::observer::{At, Observer};
+use zsched_spool::memory_file::MemoryFile;
+use zsched_spool::note::Occasion;
+use zsched_spool::{SpoolId, SpoolName};
 
 /// What passes quickly is seen only if everything is looked at this often.
 const CLOSE_LOOK: u64 = 20;
@@ -383,7 +383,7 @@ impl Oracle {
         assert!(here <= most, "maxthr: {here} agents at one destination");
     }
 
-    fn check_note(&mut self, note: &zsched::scheduler::Note) {
+    fn check_note(&mut self, note: &zsched_core::Note) {
         let order = self.order;
         let Some(message) = self.message_of(note.name.number()) else {
             return;
@@ -449,14 +449,14 @@ impl Oracle {
     }
 
     /// Somebody orders that whole messages are to end. Those that are not in memory do not hear of it.
-    fn is_to_end(&mut self, ticket: OrderTicket, order: &zsched::scheduler::Order) {
-        use zsched::scheduler::Order::{Delete, Expire, Reroute};
+    fn is_to_end(&mut self, ticket: OrderTicket, order: &zsched_core::Order) {
+        use zsched_core::Order::{Delete, Expire, Reroute};
         let (Delete(targets) | Expire(targets) | Reroute(targets)) = order else {
             return;
         };
         // One destination after the other may be meant by several orders.
         let is_all =
-            |target: &&zsched::scheduler::Target| target.is_whole && target.destination.is_none();
+            |target: &&zsched_core::Target| target.is_whole && target.destination.is_none();
         for target in targets.iter().filter(is_all) {
             if self.book.path(target.number).is_some()
                 && let Some(message) = self.message_of(target.number)

@@ -8,14 +8,14 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::config::{Config, Context, Zenv};
-use zsched::control_file::compose::{Address, Draft, Group, Recipient};
-use zsched::scheduler::Settings;
-use zsched::simulation::disk;
-use zsched::simulation::habits::Habits;
-use zsched::simulation::hosts::{Hosts, Nature};
-use zsched::simulation::{Delays, Setup, Simulation};
-use zsched::spool::{HashFolder, HashLevel};
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::Settings;
+use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched_simulation::disk;
+use zsched_simulation::habits::Habits;
+use zsched_simulation::hosts::{Hosts, Nature};
+use zsched_simulation::{Delays, Setup, Simulation};
+use zsched_spool::{HashFolder, HashLevel};
 
 /// Everything is looked at every so many steps.
 const LOOK_EVERY: u64 = 10;

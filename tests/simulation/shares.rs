@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched::config::Config;
-use zsched::scheduler::view::{RingView, ThreadView};
-use zsched::scheduler::{Action, AgentId, Event, Order, Scheduler};
-use zsched::simulation::observer::At;
-use zsched::time::Timestamp;
+use zsched_config::Config;
+use zsched_core::view::{RingView, ThreadView};
+use zsched_core::{Action, AgentId, Event, Order, Scheduler};
+use zsched_format::time::Timestamp;
+use zsched_simulation::observer::At;
 
 /// How long an agent works before it gives its place to a ring that waits, and a step of priority.
 const TURN: Duration = Duration::from_secs(5);

@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use zsched::simulation::observer::At;
-use zsched::time::Timestamp;
+use zsched_format::time::Timestamp;
+use zsched_simulation::observer::At;
 
 /// So many lines are kept.
 const KEPT: usize = 60;

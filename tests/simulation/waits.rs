@@ -5,13 +5,13 @@
 use crate::book::Book;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched::agent::protocol::{Answer, Report, Status};
-use zsched::config::{Clause, Config};
-use zsched::scheduler::why::Why;
-use zsched::scheduler::{Crowd, Destination, Event, Scheduler};
-use zsched::simulation::observer::At;
-use zsched::spool::Arrival;
-use zsched::time::Timestamp;
+use zsched_config::{Clause, Config};
+use zsched_core::why::Why;
+use zsched_core::{Crowd, Destination, Event, Scheduler};
+use zsched_format::agent_protocol::{Answer, Report, Status};
+use zsched_format::time::Timestamp;
+use zsched_simulation::observer::At;
+use zsched_spool::Arrival;
 
 /// Time for which a host is left alone after `deferall`, at least.
 const AFTER_DEFERALL: Duration = Duration::from_secs(60);

@@ -4,15 +4,16 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched::config::{Config, Context, Zenv};
-use zsched::control_file;
-use zsched::control_file::compose::{Address, Draft, Group, Recipient};
-use zsched::scheduler::{Selection, Settings};
-use zsched::simulation::habits::Habits;
-use zsched::simulation::hosts::{Hosts, Nature, Outage};
-use zsched::simulation::{Delays, Setup};
-use zsched::spool::{HashFolder, HashLevel};
-use zsched::time::Timestamp;
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::Settings;
+use zsched_format::control_file;
+use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched_format::selection::Selection;
+use zsched_format::time::Timestamp;
+use zsched_simulation::habits::Habits;
+use zsched_simulation::hosts::{Hosts, Nature, Outage};
+use zsched_simulation::{Delays, Setup};
+use zsched_spool::{HashFolder, HashLevel};
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 

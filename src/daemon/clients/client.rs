@@ -3,13 +3,13 @@
 use super::ClientSettings;
 use super::logins::{Admission, Logins};
 use super::turn::{Class, Kind};
-use crate::daemon::listen::Stream;
-use crate::daemon::outbox::Outbox;
-use crate::daemon::timeouts::Timeouts;
-use crate::mailq::v1::Dump;
-use crate::mailq::v2::{Demand, Remark, Session, Surroundings};
+use crate::listen::Stream;
+use crate::outbox::Outbox;
+use crate::timeouts::Timeouts;
 use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
+use zsched_mailq_server::v1::Dump;
+use zsched_mailq_server::v2::{Demand, Remark, Session, Surroundings};
 
 /// How much may wait for one client, in bytes; one step of a dump may go beyond it.
 pub const BUFFERED: usize = 64 * 1024;

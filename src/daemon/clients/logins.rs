@@ -5,11 +5,11 @@
 //! unchecked. So the right password is let in, a little later, and guessing goes at a few attempts a minute.
 //! A few addresses are remembered; of IPv6 a network of 64 bits counts as one.
 
-use crate::mailq::acl::Peer;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use zsched_mailq_server::acl::Peer;
 
 /// Maximum number of addresses that we remember.
 const MAX_ADDRESSES: usize = 1024;

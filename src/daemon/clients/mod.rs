@@ -17,18 +17,6 @@ use super::listen::{Audience, Stream};
 use super::seldom::Seldom;
 use super::timeouts::Timeouts;
 use super::worker;
-use crate::mailq::login::Challenge;
-use crate::mailq::scram::Secret;
-use crate::mailq::v1::Dump;
-use crate::mailq::v2::elsewhere::Elsewhere;
-use crate::mailq::v2::events::Watch;
-use crate::mailq::v2::{
-    Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
-};
-use crate::scheduler::{Effect, OrderTicket, Scheduler};
-use crate::sys;
-use crate::sys::users;
-use crate::time::Timestamp;
 use client::{BUFFERED, Client, Conversation, Task};
 use logins::Logins;
 use mio::{Registry, Token};
@@ -37,6 +25,18 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use turn::{Class, Slots};
+use zsched_core::intake::elsewhere::Elsewhere;
+use zsched_core::{Effect, OrderTicket, Scheduler};
+use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::scram::Secret;
+use zsched_mailq_server::login::Challenge;
+use zsched_mailq_server::v1::Dump;
+use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::{
+    Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
+};
+use zsched_sys as sys;
+use zsched_sys::users;
 
 /// How many clients there may be. The C client opens a needless connection for each address.
 const MOST_CLIENTS: usize = 200;

@@ -2,17 +2,17 @@
 
 use super::client::{HEARD_A_TURN, MOST_SAID};
 use super::*;
-use crate::config::{Config, Context, Parameters, Zenv};
-use crate::mailq::v2::Chore;
-use crate::mailq::v2::elsewhere::{Waiting, Whereabouts};
-use crate::scheduler::{Event, Order, Settings, Target};
-use crate::spool::{Arrival, Group, HashFolder, SpoolName};
 use mio::Poll;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
+use zsched_config::{Config, Context, Parameters, Zenv};
+use zsched_core::intake::elsewhere::{Waiting, Whereabouts};
+use zsched_core::{Event, Order, Settings, Target};
+use zsched_mailq_server::v2::Chore;
+use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
 

@@ -9,7 +9,6 @@
 //!
 //! It is on disk before the lock is cleared. When it is full it becomes `….1`, and a new one is begun.
 
-use crate::spool::{Doubt, Doubtful};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use zsched_spool::{Doubt, Doubtful};
 
 /// How large the file may become, in bytes.
 const LARGEST: u64 = 10_000_000;
@@ -196,8 +196,8 @@ fn former(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::SpoolId;
-    use crate::time::Timestamp;
+    use zsched_format::time::Timestamp;
+    use zsched_spool::SpoolId;
 
     fn doubt(address: &[u8]) -> Doubt {
         let doubtful = |offset, pid| Doubtful {

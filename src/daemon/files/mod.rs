@@ -19,10 +19,6 @@ use super::orders::Journal;
 use super::status_log::{Composer, StatusLog};
 use super::unfinished;
 use super::worker;
-use crate::scheduler::{NoteTicket, StatusRecord};
-use crate::spool::read::Found;
-use crate::spool::scan::{ScanEnd, ScanLimits};
-use crate::spool::{HashLevel, Portion, Spool, SpoolName};
 use duplicates::Duplicates;
 use mio::Waker;
 use reader::{ReadQueue, Reader, ToRead, Urgent};
@@ -35,6 +31,10 @@ use std::thread;
 use std::time::Duration;
 use std::vec;
 use write_queue::{WriteQueue, write_queue};
+use zsched_core::{NoteTicket, StatusRecord};
+use zsched_spool::read::Found;
+use zsched_spool::scan::{ScanEnd, ScanLimits};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
 
 /// So many portions of results may wait for the loop before the threads wait for it.
 const PORTIONS: usize = 128;

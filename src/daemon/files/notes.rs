@@ -2,12 +2,12 @@
 //! than one does, since a disk that is asked by several brings what they have written to rest in one go.
 
 use super::{Done, Results};
-use crate::scheduler::{Note, NoteTicket};
-use crate::spool::note::{self, Remark};
-use crate::spool::{Spool, SpoolName};
-use crate::time::Timestamp;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use zsched_core::{Note, NoteTicket};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::{self, Remark};
+use zsched_spool::{Spool, SpoolName};
 
 /// So many OS threads write notes at a time. With more, ext4 does not get faster.
 const MOST_HANDS: usize = 16;

@@ -4,14 +4,14 @@
 //! loop, which has them read again. The thread ends with the last of these agents; usually it is never started.
 
 use super::{Done, Results};
-use crate::processes::{self, Process};
-use crate::spool::scan::{ScanLimits, scan};
-use crate::spool::{Spool, SpoolName};
-use crate::time::Timestamp;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
+use zsched_format::time::Timestamp;
+use zsched_spool::processes::{self, Process};
+use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::{Spool, SpoolName};
 
 /// Time between two looks at the spool.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashFolder;
+    use zsched_spool::HashFolder;
 
     #[test]
     fn changed_files_are_named() {

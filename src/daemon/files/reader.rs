@@ -2,10 +2,10 @@
 
 use super::duplicates::Duplicates;
 use super::{Done, Results};
-use crate::spool::read::{self, Found, Look};
-use crate::spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use zsched_spool::read::{self, Found, Look};
+use zsched_spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
 
 /// What the reader has to do.
 #[derive(Default)]
@@ -188,9 +188,9 @@ impl Reader {
 mod tests {
     use super::super::Bell;
     use super::*;
-    use crate::spool::HashFolder;
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::sync_channel;
+    use zsched_spool::HashFolder;
 
     fn name(number: u64) -> SpoolName {
         SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")

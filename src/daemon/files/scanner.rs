@@ -1,9 +1,9 @@
 //! The thread that lists folders.
 
 use super::{Done, Results};
-use crate::spool::Spool;
-use crate::spool::scan::{ScanLimits, scan};
 use std::sync::mpsc::Receiver;
+use zsched_spool::Spool;
+use zsched_spool::scan::{ScanLimits, scan};
 
 /// Scans as often as it is asked to. After each portion of names it is told how many were new.
 pub fn run(

@@ -91,10 +91,10 @@ impl WriteOrders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::{HashFolder, SpoolName};
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::sync_channel;
     use std::time::Duration;
+    use zsched_spool::{HashFolder, SpoolName};
 
     fn request() -> WriteRequest {
         let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");

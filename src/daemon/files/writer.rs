@@ -4,15 +4,15 @@ use super::duplicates::Duplicates;
 use super::notes::{self, NoteRequest};
 use super::write_queue::WriteOrders;
 use super::{Done, Results};
-use crate::daemon::orders::Journal;
-use crate::daemon::status_log::{Composer, StatusRequest};
-use crate::scheduler::change::Change;
-use crate::spool::removals::RemovalList;
-use crate::spool::remove::{self, Reason};
-use crate::spool::verbose::VerboseFile;
-use crate::spool::{Doubt, Spool, SpoolName, read};
+use crate::orders::Journal;
+use crate::status_log::{Composer, StatusRequest};
 use std::io;
 use std::path::PathBuf;
+use zsched_core::change::Change;
+use zsched_spool::removals::RemovalList;
+use zsched_spool::remove::{self, Reason};
+use zsched_spool::verbose::VerboseFile;
+use zsched_spool::{Doubt, Spool, SpoolName, read};
 
 /// What the writer is asked to do.
 pub enum WriteRequest {

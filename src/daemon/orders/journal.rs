@@ -16,15 +16,15 @@
 //! When more has been appended than is in force, the file is written anew as a whole. So is one of version 1,
 //! which had no changes and ended in `{"end":n}`, at the first change.
 
-use crate::scheduler::change::Change;
-use crate::scheduler::standing::{Author, Destinations, Hold, Scope, Standing, StandingOrders};
-use crate::spool::replace::replace;
-use crate::sys;
-use crate::time::Timestamp;
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use zsched_core::change::Change;
+use zsched_core::standing::{Author, Destinations, Hold, Scope, Standing, StandingOrders};
+use zsched_format::time::Timestamp;
+use zsched_spool::replace::replace;
+use zsched_sys as sys;
 
 /// The version of the format.
 const FORMAT: u64 = 2;

@@ -9,8 +9,8 @@ mod journal;
 pub use journal::Journal;
 
 use super::files::{Files, WriteRequest};
-use crate::scheduler::OrderTicket;
-use crate::scheduler::change::Change;
+use zsched_core::OrderTicket;
+use zsched_core::change::Change;
 
 /// Changes that are to be stored, and the orders that wait for them.
 #[derive(Default)]

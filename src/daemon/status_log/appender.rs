@@ -4,8 +4,6 @@ use super::super::logs::write_some;
 use super::super::rotation::Rotation;
 use super::super::seldom::Seldom;
 use super::{Lines, Shared, open};
-use crate::status_log::{Gap, shown};
-use crate::time::Timestamp;
 use memchr::memchr_iter;
 use std::fs::File;
 use std::io;
@@ -14,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
+use zsched_format::status_log::{Gap, shown};
+use zsched_format::time::Timestamp;
 
 /// So much is written at a time, if there is so much.
 const PORTION: usize = 256 << 10;

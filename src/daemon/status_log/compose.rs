@@ -2,16 +2,16 @@
 
 use super::control_files::{ControlFiles, Known};
 use super::{Lines, MOST_WAITING, Shared, StatusRequest};
-use crate::agent::protocol::Status as Word;
-use crate::control_file::diagnostic::NOTARY_SEPARATOR;
-use crate::control_file::{ControlFile, Tag};
-use crate::scheduler::Verdict;
-use crate::spool::{Spool, SpoolId, SpoolName};
-use crate::status_log::{Delays, Entry, Status, enhanced_code, seconds, shown};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use zsched_core::Verdict;
+use zsched_format::agent_protocol::Status as Word;
+use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
+use zsched_format::control_file::{ControlFile, Tag};
+use zsched_format::status_log::{Delays, Entry, Status, enhanced_code, seconds, shown};
+use zsched_spool::{Spool, SpoolId, SpoolName};
 
 /// Lines are handed to the appender when there is so much of them, at the latest.
 const PORTION: usize = 64 << 10;
@@ -191,12 +191,12 @@ fn code<'t>(status: Status, notary: &'t [u8], text: &'t [u8]) -> Option<&'t str>
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::scheduler::{Attempt, Destination, StatusRecord};
-    use crate::spool::HashFolder;
-    use crate::time::Timestamp;
     use expect_test::{Expect, expect};
     use std::sync::mpsc::channel;
     use std::time::Duration;
+    use zsched_core::{Attempt, Destination, StatusRecord};
+    use zsched_format::time::Timestamp;
+    use zsched_spool::HashFolder;
 
     const CONTROL: &[u8] = b"@ 0x00000007\ni 4711\no 5\nl <1@x>\ns local - alice@x 0\n\
         r           smtp h bob@h 0\nr-          smtp h \xff@h 0\nm\nSubject: x\n\n\

@@ -3,14 +3,14 @@
 //! A message with many recipients gets many lines; its control file is read once, and kept until others
 //! need the room or the message leaves the spool.
 
-use crate::control_file::diagnostic::Diagnostic;
-use crate::control_file::{self, ControlFile, Tag};
-use crate::spool::{Spool, SpoolName};
-use crate::time::Timestamp;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::{self, ControlFile, Tag};
+use zsched_format::time::Timestamp;
+use zsched_spool::{Spool, SpoolName};
 
 /// So many control files are kept...
 const MOST_FILES: usize = 64;
@@ -146,9 +146,9 @@ fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::HashFolder;
     use std::fs;
     use std::io::Write;
+    use zsched_spool::HashFolder;
 
     fn spool() -> (tempfile::TempDir, Spool) {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,4 @@
-//! The status log, as the daemon writes it (`--status-log`; what is in it: [`crate::status_log`]).
+//! The status log, as the daemon writes it (`--status-log`; what is in it: [`zsched_format::status_log`]).
 //!
 //! ```text
 //!  loop: StatusLog ──requests, in order with all else──► writer: Composer ──lines──► appender
@@ -16,10 +16,6 @@ mod control_files;
 pub use compose::Composer;
 
 use super::worker;
-use crate::agent::protocol::Status;
-use crate::scheduler::{Attempt, StatusRecord, Verdict};
-use crate::spool::SpoolName;
-use crate::time::Timestamp;
 use appender::Appender;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,6 +26,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use zsched_core::{Attempt, StatusRecord, Verdict};
+use zsched_format::agent_protocol::Status;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolName;
 
 /// So many bytes of requests may wait for the writer, and so many bytes of lines for the appender.
 const MOST_WAITING: usize = 32 << 20;

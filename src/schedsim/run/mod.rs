@@ -15,13 +15,7 @@ mod table;
 mod traffic;
 mod world;
 
-use crate::config::{Config, Context, Zenv};
-use crate::printable;
-use crate::schedsim::Trouble;
-use crate::scheduler::Settings;
-use crate::simulation::{Setup, Simulation, disk};
-use crate::spool::{HashFolder, HashLevel};
-use crate::time::Timestamp;
+use crate::Trouble;
 use clap::Args;
 use statistics::Statistics;
 use std::fs;
@@ -32,6 +26,12 @@ use std::time::{Duration, Instant};
 use summary::Summary;
 use traffic::Traffic;
 use world::World;
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::Settings;
+use zsched_format::printable;
+use zsched_format::time::Timestamp;
+use zsched_simulation::{Setup, Simulation, disk};
+use zsched_spool::{HashFolder, HashLevel};
 
 /// When every simulation begins: midnight, 1 January 2027, UTC.
 const START: Timestamp = Timestamp::from_seconds(1_798_761_600);

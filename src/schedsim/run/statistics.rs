@@ -1,14 +1,14 @@
 //! What is counted while a simulation runs.
 
-use crate::agent::protocol::{Answer, Status};
-use crate::scheduler::{Action, AgentId, Destination, Event, Scheduler};
-use crate::simulation::memory_file::MemoryFile;
-use crate::simulation::observer::{At, Observer};
-use crate::spool::SpoolName;
-use crate::time::Timestamp;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
+use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::time::Timestamp;
+use zsched_simulation::observer::{At, Observer};
+use zsched_spool::SpoolName;
+use zsched_spool::memory_file::MemoryFile;
 
 /// Everything that was counted.
 pub struct Statistics {

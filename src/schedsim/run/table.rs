@@ -1,8 +1,8 @@
 //! Summaries as tables for people.
 
 use super::summary::{Delay, Point, Summary, Thread, Totals};
-use crate::time::ShortDuration;
 use std::fmt::Write as _;
+use zsched_format::time::ShortDuration;
 
 /// So many lines a table over time has.
 const TIMES: usize = 12;

@@ -1,9 +1,9 @@
 //! The mail of a world, one message after the other.
 
 use super::world::{Mail, World};
-use crate::control_file::compose::{Address, Draft, Group, Recipient};
-use crate::time::Timestamp;
 use std::time::Duration;
+use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched_format::time::Timestamp;
 
 /// All mail that is to come.
 pub struct Traffic {

@@ -1,16 +1,16 @@
 //! The world of a simulation, as a TOML file describes it. `man/schedsim.1` explains the keys.
 
-use crate::config::parse_interval;
-use crate::simulation::Delays;
-use crate::simulation::habits::Habits;
-use crate::simulation::hosts::{Hosts, Nature, Outage};
-use crate::time::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+use zsched_config::parse_interval;
+use zsched_format::time::Timestamp;
+use zsched_simulation::Delays;
+use zsched_simulation::habits::Habits;
+use zsched_simulation::hosts::{Hosts, Nature, Outage};
 
 /// Everything around the scheduler.
 #[derive(Deserialize, Clone, Debug)]

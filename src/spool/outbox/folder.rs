@@ -8,19 +8,19 @@
 //! ```
 
 use super::{Entry, Identity, Outbox, Outcome};
-use crate::control_file::mark;
-use crate::spool::ending::OpenControlFile;
-use crate::spool::resubmit::Submission;
-use crate::spool::scratch::Scratch;
-use crate::spool::{HashFolder, HashLevel, Spool, SpoolName, folder};
-use crate::sys;
-use crate::time::Timestamp;
+use crate::ending::OpenControlFile;
+use crate::resubmit::Submission;
+use crate::scratch::Scratch;
+use crate::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use zsched_format::control_file::mark;
+use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// Mode of the folder: nobody else is to see or change what is on its way.
 const MODE: u32 = 0o700;
@@ -28,7 +28,7 @@ const MODE: u32 = 0o700;
 const TITLE: &str = "zsched outbox 1";
 
 /// The outbox of a spool.
-pub(in crate::spool) struct OutboxFolder<'s> {
+pub struct OutboxFolder<'s> {
     spool: &'s Spool,
     path: PathBuf,
 }
@@ -80,7 +80,7 @@ pub fn waiting(spool: &Spool) -> io::Result<usize> {
 }
 
 /// A control file on disk.
-pub(in crate::spool) struct OnDisk {
+pub struct OnDisk {
     pub file: File,
     pub path: PathBuf,
 }
@@ -270,7 +270,7 @@ fn list_name(name: &str) -> Option<(u64, u64)> {
 }
 
 /// What a submission is made of.
-pub(in crate::spool) struct Draft<'d> {
+pub struct Draft<'d> {
     pub submission: Submission<'d>,
     /// The message file, and where its body begins.
     pub message: &'d File,

@@ -25,14 +25,14 @@ pub use folder::{Recovered, publish_ready, recover_folder, waiting};
 
 use super::SpoolName;
 use super::ending::OpenControlFile;
-use crate::control_file::{Tag, mark};
-use crate::time::Timestamp;
 use std::io;
 use std::os::unix::fs::FileExt;
+use zsched_format::control_file::{Tag, mark};
+use zsched_format::time::Timestamp;
 
 /// Names a message for good: numbers come again, and its files may be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// Its name when the entry was made.
     pub name: SpoolName,
     /// The inode of its control file.
@@ -43,7 +43,7 @@ pub(crate) struct Identity {
 
 /// A submission, and the lines whose place it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The inode of the submission, and its name in `router/`.
     pub id: u64,
     /// The message that it comes from.
@@ -53,7 +53,7 @@ pub(crate) struct Entry {
 }
 
 /// Where entries are, on a disk or simulated.
-pub(crate) trait Outbox {
+pub trait Outbox {
     /// What a submission is made of.
     type Draft;
     /// Entries that an earlier attempt has left: those of a message, or all.
@@ -76,7 +76,7 @@ pub(crate) trait Outbox {
 
 /// Hands submissions to the router, each in the place of some lines, which must be locked. After an error it
 /// can be tried again, with [`resume`] before.
-pub(crate) fn hand_over<O: Outbox>(
+pub fn hand_over<O: Outbox>(
     file: &impl OpenControlFile,
     outbox: &O,
     message: &Identity,
@@ -105,7 +105,7 @@ pub(crate) fn hand_over<O: Outbox>(
 }
 
 /// Finishes what an earlier attempt of this scheduler has left of a message.
-pub(crate) fn resume(
+pub fn resume(
     file: &impl OpenControlFile,
     outbox: &impl Outbox,
     message: &Identity,
@@ -124,8 +124,10 @@ pub(crate) fn resume(
 
 /// What became of the entries that the former scheduler has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub struct Outcome {
+    /// Files that were made visible.
     pub published: usize,
+    /// Files that were removed.
     pub discarded: usize,
     /// They are to be published, but could not be.
     pub ready: usize,
@@ -135,7 +137,7 @@ pub(crate) struct Outcome {
 
 /// Finishes what the former scheduler has left. `open` finds the control file of a message. An error means that
 /// no mail may be read: what the router gets could be delivered, too.
-pub(crate) fn recover<F: OpenControlFile>(
+pub fn recover<F: OpenControlFile>(
     outbox: &impl Outbox,
     mut open: impl FnMut(&Identity) -> io::Result<Option<F>>,
 ) -> io::Result<Outcome> {

@@ -4,10 +4,10 @@ use super::super::ending::{Candidate, Locker, OpenControlFile};
 use super::super::resubmit::Submission;
 use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_at_load};
 use super::*;
-use crate::control_file::{self, PidField};
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
+use zsched_format::control_file::{self, PidField};
 
 const TEXT: &str = "@ 0x00000007\ni 4711\no 7\nl x\ns local - a 0\n\
                     r           c h u1 0\nr           c h u2 0\nm\nA: 1\n\n\
@@ -237,5 +237,5 @@ fn lock_of_this_process_is_free_to_its_next_attempt_only() {
     let field = PidField::of(std::process::id());
     let now = Timestamp::now();
     assert_eq!(owner_at_load(field, now), LockOwner::FormerScheduler);
-    assert_eq!(crate::spool::owner_of(field, now), LockOwner::Alive(std::process::id()));
+    assert_eq!(crate::owner_of(field, now), LockOwner::Alive(std::process::id()));
 }

@@ -1,6 +1,6 @@
 //! Lines between scheduler and agent: a report that was read is written as it was read.
 
-use zsched::agent::protocol::{Answer, Order, Report, Status};
+use zsched_format::agent_protocol::{Answer, Order, Report, Status};
 
 /// Any number of lines.
 pub fn run(bytes: &[u8]) {

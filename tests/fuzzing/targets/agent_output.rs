@@ -1,7 +1,7 @@
 //! What agents write is cut into the same lines, however the system cuts it into pieces.
 
 use super::draw::Draw;
-use zsched::daemon::lines::{LONGEST_LINE, Lines};
+use zsched_format::line_buffer::{LONGEST_LINE, Lines};
 
 /// Stands for many bytes: the next byte says how many kB.
 const MANY: u8 = 0xfe;

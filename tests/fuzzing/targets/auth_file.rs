@@ -1,7 +1,7 @@
 //! The auth file: nothing that is wrong with a line lets anybody in who has no account, or tells a password.
 
-use zsched::mailq::acl::{Acl, Peer};
-use zsched::mailq::auth_file::AuthFile;
+use zsched_mailq_server::acl::{Acl, Peer};
+use zsched_mailq_server::auth_file::AuthFile;
 
 /// The file.
 pub fn run(bytes: &[u8]) {

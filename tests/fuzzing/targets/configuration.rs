@@ -1,7 +1,7 @@
 //! `scheduler.cf`: what is shown of a configuration is a configuration that means the same.
 
 use std::path::Path;
-use zsched::config::{Clause, ClauseId, Config, Context, Zenv};
+use zsched_config::{Clause, ClauseId, Config, Context, Zenv};
 
 /// Destinations that are looked up in both, beside those made of the file's own words.
 const DESTINATIONS: [(&str, &str); 6] = [

@@ -4,12 +4,12 @@ use super::draw::Draw;
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use zsched::control_file::diagnostic::Diagnostic;
-use zsched::control_file::notify::Notify;
-use zsched::control_file::{ControlFile, PidField, Recipient, Span, Tag, mark, parse};
-use zsched::spool::note;
-use zsched::spool::{Arrival, HashFolder, SpoolName};
-use zsched::time::Timestamp;
+use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::notify::Notify;
+use zsched_format::control_file::{ControlFile, PidField, Recipient, Span, Tag, mark, parse};
+use zsched_format::time::Timestamp;
+use zsched_spool::note;
+use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// How many recipients of each file are marked.
 const MARKED: usize = 8;

@@ -3,8 +3,8 @@
 
 use super::draw::Draw;
 use super::listener::{Listener, core};
-use zsched::mailq::acl::Peer;
-use zsched::mailq::v2::{Session, UNTIL_DOT};
+use zsched_mailq_server::acl::Peer;
+use zsched_mailq_server::v2::{Session, UNTIL_DOT};
 
 /// The length of a piece, then what a client says.
 pub fn run(bytes: &[u8]) {

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use zsched::config::{Config, Context, Zenv};
-use zsched::control_file::parse;
-use zsched::mailq::auth_file::AuthFile;
-use zsched::mailq::v2::events::{About, Watch};
-use zsched::mailq::v2::json::events::Happening;
-use zsched::mailq::v2::{
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::{Action, Effect, Event, Scheduler, Settings};
+use zsched_format::control_file::parse;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::auth_file::AuthFile;
+use zsched_mailq_server::v2::events::{About, Watch};
+use zsched_mailq_server::v2::json::events::Happening;
+use zsched_mailq_server::v2::{
     Chore, Demand, Findings, HostFacts, Inquiry, Process, Session, Surroundings, Tally,
 };
-use zsched::scheduler::{Action, Effect, Event, Scheduler, Settings};
-use zsched::spool::{Arrival, HashFolder, SpoolName};
-use zsched::time::Timestamp;
+use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// When everything happens.
 pub const NOW: Timestamp = Timestamp::from_seconds(1_795_255_200);

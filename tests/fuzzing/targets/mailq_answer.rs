@@ -5,9 +5,9 @@
 use super::draw::Draw;
 use clap::Parser;
 use std::path::Path;
-use zsched::mailq::client::{Failure, Options, show_answer, show_answers};
-use zsched::printable::is_printable;
-use zsched::spool::Spool;
+use zsched_format::printable::is_printable;
+use zsched_mailq::{Failure, Options, show_answer, show_answers};
+use zsched_spool::Spool;
 
 /// What the user may have asked for.
 const WISHES: [&[&str]; 10] = [

@@ -1,6 +1,6 @@
 //! Names of messages, as folders and the notices of routers give them.
 
-use zsched::spool::{HashFolder, HashLevel, SpoolName};
+use zsched_spool::{HashFolder, HashLevel, SpoolName};
 
 /// A notice (`NEW <path>`), or a name.
 pub fn run(bytes: &[u8]) {

@@ -3,9 +3,9 @@
 
 use super::draw::Draw;
 use clap::Parser;
-use zsched::control_file::compose::Draft;
-use zsched::control_file::{ControlFile, parse};
-use zsched::submit::{Letter, Options};
+use zsched_format::control_file::compose::Draft;
+use zsched_format::control_file::{ControlFile, parse};
+use zsched_submit::{Letter, Options};
 
 /// Sender, channel, host, wishes and recipients, with a NUL behind each; two behind the last one, and
 /// then the message.
@@ -64,7 +64,7 @@ fn check(letter: Letter) {
 }
 
 /// An address stands in the file as it is, or in quotes with no more than a line end replaced.
-fn check_address(file: &ControlFile, word: zsched::control_file::Span, address: &str) {
+fn check_address(file: &ControlFile, word: zsched_format::control_file::Span, address: &str) {
     let word = String::from_utf8(file.get(word).to_vec()).expect("the draft is text");
     let address = address.replace('\n', " ");
     if word == address {

@@ -6,9 +6,9 @@ use super::draw::Draw;
 use super::listener::{Listener, NOW, core};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use zsched::mailq::acl::Peer;
-use zsched::mailq::login::Challenge;
-use zsched::mailq::v2::Session;
+use zsched_mailq_server::acl::Peer;
+use zsched_mailq_server::login::Challenge;
+use zsched_mailq_server::v2::Session;
 
 const PASSWORD: &str = "a secret";
 /// All that somebody may hear who has not logged in.
@@ -29,7 +29,7 @@ pub fn run(bytes: &[u8]) {
     let challenge = Challenge::new(NOW, 4711, 1);
     let login = format!("AUTH root {}\n", challenge.answer(PASSWORD.as_bytes()));
     let accounts = format!("root:{PASSWORD}:SNMP QQ TT KILL HOLD RETRY DELETE SET EVENTS:\n");
-    let (file, _) = zsched::mailq::auth_file::AuthFile::parse(accounts.as_bytes());
+    let (file, _) = zsched_mailq_server::auth_file::AuthFile::parse(accounts.as_bytes());
     let (session, greeting) = Session::open(Peer::Local(None), challenge, &file);
     assert!(greeting.ends_with("220 MAILQ-V2-CHALLENGE: 1795255200.4711.1\n"));
     let mut listener = Listener { session, core: core(), accounts };

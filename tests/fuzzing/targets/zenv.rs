@@ -1,7 +1,7 @@
 //! ZENV files, and the places that their variables are put in.
 
 use super::draw::Draw;
-use zsched::config::Zenv;
+use zsched_config::Zenv;
 
 /// A text with variables in it up to the first NUL, then the file.
 pub fn run(bytes: &[u8]) {

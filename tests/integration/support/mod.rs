@@ -31,11 +31,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub const SCHEDULER: &str = env!("CARGO_BIN_EXE_scheduler");
-pub const SUBMIT: &str = env!("CARGO_BIN_EXE_submit");
-pub const SCHEDSIM: &str = env!("CARGO_BIN_EXE_schedsim");
 
 pub fn is_root() -> bool {
-    zsched::sys::users::is_root()
+    zsched_sys::users::is_root()
 }
 
 pub fn allow(path: impl AsRef<Path>, mode: u32) {

@@ -52,7 +52,7 @@ pub fn niceness(pid: u32) -> i64 {
 /// How much CPU time a process has used, without its children.
 pub fn cpu_time(pid: u32) -> Duration {
     let ticks = field(pid, 14).expect("user time") + field(pid, 15).expect("system time");
-    let per_second = zsched::sys::clock_ticks();
+    let per_second = zsched_sys::clock_ticks();
     Duration::from_millis(ticks.unsigned_abs() * 1000 / per_second)
 }
 
@@ -83,7 +83,7 @@ pub fn working_in(folder: &Path) -> Vec<u32> {
 }
 
 pub fn signal(pid: u32, signal: i32) {
-    zsched::sys::send_signal(pid, signal).expect("the process can be signalled");
+    zsched_sys::send_signal(pid, signal).expect("the process can be signalled");
 }
 
 /// Signals a whole process group.

@@ -11,7 +11,7 @@
 //! ```
 
 use super::wait::timeouts_scale;
-use super::{Daemon, SCHEDULER, SUBMIT, allow, events, processes, until};
+use super::{Daemon, SCHEDULER, allow, events, processes, until};
 use std::cell::Cell;
 use std::fs;
 use std::io::Write;
@@ -21,9 +21,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use zsched::control_file::compose::{Address, Group, Recipient};
-use zsched::spool::submit::Submitter;
-use zsched::spool::{HashLevel, Spool, SpoolName};
+use zsched_format::control_file::compose::{Address, Group, Recipient};
+use zsched_spool::submit::Submitter;
+use zsched_spool::{HashLevel, Spool, SpoolName};
 
 /// What all configurations begin with.
 const DEFAULTS: &str = "PARAMmailqsock=\"UNIX:${SITE}/mailq\"\n\
@@ -63,7 +63,7 @@ impl Site {
             }
             allow(site.path(name), mode);
         }
-        let source = env!("CARGO_MANIFEST_DIR");
+        let source = zsched_tests::source().display();
         site.write(
             "zmailer.conf",
             &format!(
@@ -174,7 +174,7 @@ impl Site {
 
     /// Hands a message to the scheduler with the program `submit`. Returns its name.
     pub fn submit(&self, arguments: &[&str], text: &str) -> String {
-        let mut child = Command::new(SUBMIT)
+        let mut child = Command::new(zsched_tests::program("submit"))
             .arg("-Z")
             .arg(self.path("zmailer.conf"))
             .args(arguments)
@@ -299,7 +299,7 @@ impl Site {
             }
             for pid in processes {
                 // It may have ended meanwhile.
-                drop(zsched::sys::send_signal(pid, 9));
+                drop(zsched_sys::send_signal(pid, 9));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

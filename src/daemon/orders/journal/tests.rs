@@ -1,8 +1,8 @@
 //! The journal: what comes back after ends of all kinds.
 
 use super::*;
-use crate::scheduler::standing::{LimitName, SetLimit};
-use crate::spool::SpoolId;
+use zsched_core::standing::{LimitName, SetLimit};
+use zsched_spool::SpoolId;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
 

@@ -3,8 +3,9 @@
 use super::super::draw::Draw;
 use std::path::Path;
 use std::rc::Rc;
-use zsched::config::{Config, Context, Zenv};
-use zsched::scheduler::{Selection, Settings};
+use zsched_config::{Config, Context, Zenv};
+use zsched_core::Settings;
+use zsched_format::selection::Selection;
 
 /// Configurations to be reloaded into each other. The first one lets everything be delivered.
 const TEXTS: [&str; 8] = [

@@ -1,9 +1,9 @@
 //! What is in the spool and what agents have been told, as the world outside the core knows it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use zsched::scheduler::AgentId;
-use zsched::spool::{Arrival, Group, SpoolName};
-use zsched::time::Timestamp;
+use zsched_core::AgentId;
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, Group, SpoolName};
 
 /// A message in the spool that the core was told of.
 pub struct Spooled {

@@ -8,13 +8,13 @@ use clap::Parser;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
-use zsched::control_file::ControlFileError;
-use zsched::mailq::client::{Options, show_answer};
-use zsched::mailq::v1::GREETING;
-use zsched::scheduler::standing::{Destinations, LimitName, Scope};
-use zsched::scheduler::{AgentEnd, AgentId, Destination, Event, Order, Reread, Target};
-use zsched::spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
-use zsched::time::Timestamp;
+use zsched_core::standing::{Destinations, LimitName, Scope};
+use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, Reread, Target};
+use zsched_format::control_file::ControlFileError;
+use zsched_format::time::Timestamp;
+use zsched_mailq::{Options, show_answer};
+use zsched_mailq_server::v1::GREETING;
+use zsched_spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
 
 /// Destinations of recipients.
 const DESTINATIONS: [(&str, &str); 8] = [

@@ -4,7 +4,7 @@
 use super::configurations::configuration;
 use super::world::World;
 use std::collections::BTreeSet;
-use zsched::scheduler::{AgentEnd, AgentId, Event, Order, Reread};
+use zsched_core::{AgentEnd, AgentId, Event, Order, Reread};
 
 /// How often everybody does what there is to do.
 const MOST_ROUNDS: usize = 3000;

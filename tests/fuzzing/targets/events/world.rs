@@ -2,16 +2,16 @@
 
 use super::configurations::configuration;
 use super::model::{Model, Puppet, Spooled, Told};
-use zsched::agent::protocol::{Answer, Status};
-use zsched::config::Clause;
-use zsched::mailq::v1::Dump;
-use zsched::scheduler::{
+use zsched_config::Clause;
+use zsched_core::{
     Action, AgentEnd, AgentId, Event, Note, Order, Reread, Scheduler, Settings, StatusRecord,
     Verdict,
 };
-use zsched::spool::note::Occasion;
-use zsched::spool::{Arrival, SpoolName};
-use zsched::time::Timestamp;
+use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v1::Dump;
+use zsched_spool::note::Occasion;
+use zsched_spool::{Arrival, SpoolName};
 
 /// So many turns in a row may have something to do at one time.
 const MOST_TURNS: usize = 1000;

@@ -1,0 +1,72 @@
+//! One recipient of a job, as agents see it.
+
+use super::job_file::JobFile;
+use super::stop::Stop;
+use zsched_format::control_file::notify::Notify;
+use zsched_format::control_file::{ControlFile, Recipient};
+
+/// One recipient to deliver to, with what the control file says about it.
+#[derive(Clone, Copy)]
+pub struct Delivery<'a> {
+    file: &'a JobFile,
+    stop: &'a Stop,
+    recipient: Recipient,
+}
+
+impl<'a> Delivery<'a> {
+    pub(super) fn new(file: &'a JobFile, stop: &'a Stop, recipient: Recipient) -> Delivery<'a> {
+        Delivery { file, stop, recipient }
+    }
+
+    /// Whether a signal has told the agent to stop: what waits for something gives up, and defers.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    /// Offset of the recipient's line: its name in reports.
+    pub fn offset(&self) -> u32 {
+        self.recipient.offset
+    }
+
+    /// The next host, as the router wrote it; `-` for none.
+    pub fn host(&self) -> &'a [u8] {
+        self.file.parsed.control.get(self.recipient.quad.host)
+    }
+
+    /// The address to deliver to.
+    pub fn user(&self) -> &'a [u8] {
+        self.file.parsed.control.get(self.recipient.quad.user)
+    }
+
+    /// The last field of the line: by custom, the id of the user whose rights the delivery has.
+    pub fn privilege(&self) -> &'a [u8] {
+        self.file.parsed.control.get(self.recipient.quad.privilege)
+    }
+
+    /// The envelope sender. `None` for the null sender of error messages.
+    pub fn sender(&self) -> Option<&'a [u8]> {
+        self.file.parsed.control.sender_address(&self.recipient)
+    }
+
+    /// The message headers for this recipient, each line with its line end, without the empty line
+    /// that ends them.
+    pub fn headers(&self) -> &'a [u8] {
+        let block = self.file.parsed.control.headers_of(&self.recipient);
+        block.map_or(&[], |block| self.file.parsed.control.get(block.text))
+    }
+
+    /// The DSN wishes for this recipient.
+    pub fn notify(&self) -> Notify<'a> {
+        self.file.notify(&self.recipient)
+    }
+
+    /// The value of the `N` line, as the router wrote it.
+    pub fn notify_line(&self) -> Option<&'a [u8]> {
+        self.recipient.notify.map(|notify| self.file.parsed.control.get(notify.value))
+    }
+
+    /// The control file of the message.
+    pub fn control_file(&self) -> &'a ControlFile {
+        &self.file.parsed.control
+    }
+}

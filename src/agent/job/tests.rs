@@ -1,0 +1,413 @@
+use crate::job_file::Place;
+use crate::replies::Replies;
+use crate::session::Session;
+use crate::stop::Stop;
+use crate::{Halt, Job, Outcome, Scope, Verdict};
+use expect_test::{Expect, expect};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+use zsched_format::control_file::{Tag, mark};
+
+const FILE: &str = "\
+@ 0x00000007
+i 7
+o 0
+s local - a@x 0
+r           smtp h one 0
+N NOTIFY=SUCCESS
+r           smtp h two 0
+r           smtp h three 0
+m
+H: x
+
+";
+
+/// Feeds one job to an agent that does `work`; checks what it answers, then what has become of the
+/// recipients' lines and behind them.
+fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
+    check_stop(&Stop::default(), work, expected);
+}
+
+/// The same, for an agent that `stop` tells to stop.
+fn check_stop(stop: &Stop, work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
+    let spool = tempfile::tempdir().expect("a folder");
+    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
+    for folder in [&place.transport, &place.queue] {
+        fs::create_dir(folder).expect("create");
+    }
+    let control = place.transport.join("7");
+    fs::write(&control, FILE).expect("write");
+    fs::write(place.queue.join("7"), "body\n").expect("write");
+    let answers = spool.path().join("answers");
+    let output = Box::new(File::create(&answers).expect("create"));
+    let mut session = Session {
+        orders: &b"7\th\n"[..],
+        replies: Replies::new("test", output),
+        stop: stop.clone(),
+        place,
+        scope: &Scope::channel("smtp"),
+        kept: None,
+    };
+    session.run(work);
+    let after = fs::read_to_string(&control).expect("read");
+    let lines: Vec<&str> =
+        after.lines().filter(|line| line.starts_with(['r', 'd'])).map(hide_time).collect();
+    let answers = fs::read_to_string(&answers).expect("read");
+    let text = format!("{answers}--\n{}\n", lines.join("\n")).replace('\x01', "^");
+    let text = text.replace(&format!("test:{}:", std::process::id()), "test:PID:");
+    expected.assert_eq(&text.replace('\t', " | "));
+}
+
+/// A `d` line from its notary data on.
+fn hide_time(line: &str) -> &str {
+    match line.strip_prefix("d ").and_then(|value| value.find('\t')) {
+        Some(tab) => &line[2 + tab..],
+        None => line,
+    }
+}
+
+fn outcome(verdict: Verdict) -> Outcome {
+    Outcome::new(verdict, "1.2.3", 4, "why")
+}
+
+#[test]
+fn each_reports_in_reverse_order() {
+    let mut verdicts = [Verdict::Failed, Verdict::Deferred, Verdict::Delivered].into_iter();
+    check(
+        |job| {
+            job.message()?;
+            job.each(|_| outcome(verdicts.next().expect("three recipients")))
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | error2 why
+            7/79 | two^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferred why
+            7/37 |  | ok2 why
+            #hungry
+            --
+            r+          smtp h one 0
+            r           smtp h two 0
+            r-          smtp h three 0
+             | three^failed^1.2.3 (why)^x-local; 4 (why)^ | why
+             | one^delivered^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn settle_writes_the_same_without_locks() {
+    check(
+        |job| {
+            job.settle(|delivery| match delivery.user() {
+                b"one" => outcome(Verdict::Relayed),
+                b"two" => outcome(Verdict::FailedUnexplained),
+                _ => outcome(Verdict::RetryAfter(Duration::from_secs(30))),
+            });
+            Ok(())
+        },
+        &expect![[r#"
+            #hungry
+            7/104 | three^delayed^1.2.3 (why)^x-local; 4 (why)^ | retryat +30 why
+            7/79 |  | error2 why
+            7/37 |  | ok2 why
+            #hungry
+            --
+            r+          smtp h one 0
+            r-          smtp h two 0
+            r           smtp h three 0
+             | two^failed^1.2.3 (why)^x-local; 4 (why)^ | why
+             | one^relayed^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn recipients_without_an_outcome_are_deferred() {
+    check(
+        |job| {
+            let offset = job.deliveries().nth(1).expect("a second recipient").offset();
+            job.report(offset, outcome(Verdict::DeferAll))?;
+            job.report(offset, outcome(Verdict::Delivered))?;
+            job.report(1, outcome(Verdict::Delivered))
+        },
+        &expect![[r#"
+            #hungry
+            7/79 | two^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferall why
+            7/104 | three^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
+            7/37 | one^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
+            #hungry
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn an_agent_that_does_nothing_leaves_nothing_locked() {
+    check(
+        |_| Ok(()),
+        &expect![[r#"
+            #hungry
+            #hungry
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn an_unexplained_failure_is_left_to_the_scheduler() {
+    check(
+        |job| {
+            job.each(|delivery| match delivery.user() {
+                b"two" => outcome(Verdict::FailedUnexplained),
+                _ => outcome(Verdict::DeferBack),
+            })
+        },
+        &expect![[r#"
+            #hungry
+            7/104 | three^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferback why
+            7/79 | two^failed^1.2.3 (why)^x-local; 4 (why)^ | error why
+            7/37 | one^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferback why
+            #hungry
+            --
+            r           smtp h one 0
+            r-          smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+/// The tags of the recipients of the job, as they are in the file.
+fn tags(file: &File) -> String {
+    let tag_at = |offset: u64| {
+        let mut tag = [0];
+        file.read_exact_at(&mut tag, offset + 1).expect("a recipient is there");
+        char::from(tag[0])
+    };
+    [37, 79, 104].map(tag_at).iter().collect()
+}
+
+#[test]
+fn each_recipient_locked_when_its_turn_comes() {
+    let mut seen = Vec::new();
+    check(
+        |job| {
+            job.message()?;
+            let file = job.file.file.try_clone().expect("a descriptor");
+            assert_eq!(tags(&file), "   ");
+            job.each(|_| {
+                seen.push(tags(&file));
+                outcome(Verdict::Delivered)
+            })
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            7/79 |  | ok3 why
+            7/37 |  | ok2 why
+            #hungry
+            --
+            r+          smtp h one 0
+            r+          smtp h two 0
+            r+          smtp h three 0
+             | one^delivered^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+    assert_eq!(seen, ["  ~", " ~+", "~++"]);
+}
+
+#[test]
+fn recipient_taken_by_another_agent_passed_over_and_resync_asked() {
+    check(
+        |job| {
+            let file = job.file.file.try_clone().expect("a descriptor");
+            mark::change_tag(&file, 79, Tag::Pending, Tag::Locked, 1).expect("writable");
+            job.each(|_| outcome(Verdict::Delivered))
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            7/37 |  | ok2 why
+            # test:PID: 7: others have taken some of the recipients
+            #resync 7
+            #hungry
+            --
+            r+          smtp h one 0
+            r~     1    smtp h two 0
+            r+          smtp h three 0
+             | one^delivered^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn stop_between_recipients_leaves_the_rest_unreported_and_unlocked() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.each(|_| {
+                stop.request();
+                outcome(Verdict::Delivered)
+            })
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r+          smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn stop_during_a_wait_leaves_the_recipient_unreported() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.each(|delivery| {
+                stop.request();
+                assert!(delivery.is_stopping());
+                outcome(Verdict::Deferred)
+            })
+        },
+        &expect![[r#"
+            #hungry
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r           smtp h three 0
+        "#]],
+    );
+}
+
+#[test]
+fn stop_of_an_agent_that_locks_all_unlocks_the_unreported() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.lock()?;
+            assert_eq!(tags(&job.file.file), "~~~");
+            job.report(79, outcome(Verdict::Failed))?;
+            stop.request();
+            assert!(job.is_stopping());
+            Ok(())
+        },
+        &expect![[r#"
+            #hungry
+            7/79 |  | error2 why
+            --
+            r           smtp h one 0
+            r-          smtp h two 0
+            r           smtp h three 0
+             | two^failed^1.2.3 (why)^x-local; 4 (why)^ | why
+        "#]],
+    );
+}
+
+#[test]
+fn stop_during_settle_leaves_the_rest_unreported() {
+    let stop = Stop::default();
+    check_stop(
+        &stop,
+        |job| {
+            job.settle(|_| {
+                stop.request();
+                outcome(Verdict::Delivered)
+            });
+            Ok(())
+        },
+        &expect![[r#"
+            #hungry
+            7/104 |  | ok3 why
+            --
+            r           smtp h one 0
+            r           smtp h two 0
+            r+          smtp h three 0
+        "#]],
+    );
+}
+
+/// Answers to jobs about one large file, of which `between` does something in the midst of the first job.
+fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
+    let spool = tempfile::tempdir().expect("a folder");
+    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
+    for folder in [&place.transport, &place.queue] {
+        fs::create_dir(folder).expect("create");
+    }
+    let control = place.transport.join("7");
+    fs::write(&control, large_file("h")).expect("write");
+    let answers = spool.path().join("answers");
+    let output = Box::new(File::create(&answers).expect("create"));
+    let mut session = Session {
+        orders: jobs.as_bytes(),
+        replies: Replies::new("test", output),
+        stop: Stop::default(),
+        place,
+        scope: &Scope::channel("smtp"),
+        kept: None,
+    };
+    session.run(|job| {
+        let delivered = job.each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken"));
+        between(&control);
+        delivered
+    });
+    let answers = fs::read_to_string(&answers).expect("read");
+    answers.lines().map(|line| line.replace('\t', " ") + "\n").collect()
+}
+
+/// Three recipients of hosts `h` and `other`, and headers that make the file large.
+fn large_file(other: &str) -> String {
+    let headers = "X-Filler: nothing of interest\n".repeat(1000);
+    format!(
+        "@ 0x00000007\ni 7\no 0\ns local - a@x 0\nr           smtp g one 0\nr           smtp h two 0\n\
+         r           smtp {other} three 0\nm\n{headers}\n"
+    )
+}
+
+#[test]
+fn a_large_file_is_kept_for_the_next_job_and_its_tags_are_not() {
+    let answers = answers_to("7\tg\n7\tH\n7\th\n", |control| {
+        // Somebody else finishes the third.
+        let file = File::options().write(true).open(control).expect("open");
+        mark::set_tag(&file, 87, Tag::Done).expect("write");
+    });
+    expect![[r#"
+        #hungry
+        7/37  ok3 taken
+        #hungry
+        7/62  ok3 taken
+        #hungry
+        #resync 7
+        #hungry
+    "#]]
+    .assert_eq(&answers);
+}
+
+#[test]
+fn a_file_that_took_the_place_of_a_large_one_is_read_anew() {
+    let answers = answers_to("7\tg\n7\tnew\n", |control| {
+        let new = control.with_extension("new");
+        fs::write(&new, large_file("new")).expect("write");
+        fs::rename(&new, control).expect("rename");
+    });
+    expect![[r#"
+        #hungry
+        7/37  ok3 taken
+        #hungry
+        7/87  ok3 taken
+        #hungry
+    "#]]
+    .assert_eq(&answers);
+}

@@ -1,0 +1,197 @@
+//! The control file of a job: opened, read and understood, or refused.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use zsched_format::agent_protocol::{Offsets, Report};
+use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::notify::Notify;
+use zsched_format::control_file::{self, ControlFile, Recipient, mark};
+use zsched_format::time::Timestamp;
+use zsched_sys as sys;
+
+use super::outcome::{Note, Outcome, reason};
+use super::parsed::{Parsed, tag_now};
+use super::scope::Scope;
+
+/// Where an agent finds the files of its jobs.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The folder that job paths begin in: the agent's working folder.
+    pub(super) transport: PathBuf,
+    /// The folder of the message files.
+    pub(super) queue: PathBuf,
+}
+
+impl Default for Place {
+    /// As the scheduler arranges it.
+    fn default() -> Place {
+        Place { transport: PathBuf::new(), queue: PathBuf::from("../queue") }
+    }
+}
+
+/// Why there is nothing to do for a job. The scheduler is asked to look again in each case.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The file cannot be used. The text is for the log.
+    Unusable(String),
+    /// The file ends too early: perhaps somebody is still writing it.
+    Truncated(String),
+    /// A newer program wrote the file. A newer agent may have been installed: start that one.
+    UnknownFormat(String),
+}
+
+/// A control file that this agent has open.
+#[derive(Debug)]
+pub(super) struct JobFile {
+    /// As the job line has it.
+    pub(super) path: Vec<u8>,
+    /// Number that its base name begins with.
+    pub(super) number: u64,
+    pub(super) parsed: Parsed,
+    /// It was read for an earlier job.
+    is_kept: bool,
+    pub(super) file: File,
+    pub(super) location: PathBuf,
+    /// Folder part of the path, with the slash, or empty.
+    folder_length: usize,
+}
+
+impl JobFile {
+    /// Opens and reads the control file that a job line names.
+    pub(super) fn open(place: &Place, path: &[u8]) -> Result<JobFile, Refusal> {
+        let unusable = |why: &str| {
+            Refusal::Unusable(format!("control file {}: {why}", String::from_utf8_lossy(path)))
+        };
+        let folder_length = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let number = leading_number(&path[folder_length..])
+            .ok_or_else(|| unusable("the name does not begin with a number"))?;
+        let location = place.transport.join(OsStr::from_bytes(path));
+        let (file, text) = read(&location).map_err(|error| unusable(&reason(&error)))?;
+        let only_a_request = text.first() == Some(&b'T');
+        let control = control_file::parse(text).map_err(|error| {
+            if error.unknown_format {
+                return Refusal::UnknownFormat(format!("{}: {error}", location.display()));
+            }
+            unusable(&error.to_string())
+        })?;
+        if !only_a_request && is_truncated(&control) {
+            let why = format!("{} ends within its headers", location.display());
+            return Err(Refusal::Truncated(why));
+        }
+        let (path, parsed, is_kept) = (path.to_vec(), Parsed::new(control), false);
+        Ok(JobFile { path, number, parsed, is_kept, file, location, folder_length })
+    }
+
+    /// What can be kept of it for the next job, if that saves time. It stays open, so that no other file can
+    /// get its inode.
+    pub(super) fn keep(self) -> Option<JobFile> {
+        let is_worth_it = self.parsed.is_worth_keeping();
+        is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
+    }
+
+    /// Whether a job line names this very file.
+    pub(super) fn is_at(&self, path: &[u8]) -> bool {
+        let identity = |metadata: Metadata| sys::file_identity(&metadata);
+        let there = || fs::symlink_metadata(&self.location).map(identity).ok();
+        self.path == path
+            && there().is_some_and(|id| self.file.metadata().map(identity).ok() == Some(id))
+    }
+
+    /// The recipients of a job.
+    pub(super) fn select(
+        &self,
+        scope: &Scope,
+        host: Option<&[u8]>,
+        only: Option<Offsets<'_>>,
+    ) -> Vec<Recipient> {
+        let tag_of = |recipient: &Recipient| match self.is_kept {
+            true => tag_now(&self.file, recipient),
+            false => recipient.tag,
+        };
+        self.parsed.select(scope, host, only, tag_of)
+    }
+
+    /// Where the message file is.
+    pub(super) fn message_path(&self, place: &Place) -> PathBuf {
+        let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
+        let name = self.parsed.control.name().unwrap_or_default();
+        place.queue.join(folder).join(OsStr::from_bytes(name))
+    }
+
+    /// The DSN wishes for a recipient.
+    pub(super) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
+        let line = recipient.notify.map(|notify| self.parsed.control.get(notify.value));
+        line.map_or_else(Notify::default, Notify::parse)
+    }
+
+    /// Appends the `d` line about a recipient to `lines`.
+    pub(super) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
+        let headers = self.parsed.control.headers_of(recipient);
+        let diagnostic = Diagnostic {
+            recipient: recipient.offset,
+            headers: headers.map(|block| block.text.start),
+            notify: recipient.notify.map(|notify| notify.offset),
+            time: Timestamp::now().seconds(),
+            notary: &outcome.notary(self.parsed.control.get(recipient.quad.user)),
+            message: outcome.text().as_bytes(),
+        };
+        diagnostic.write_to(lines);
+    }
+
+    /// Appends `d` lines to the file; back when they are on disk.
+    pub(super) fn append(&self, lines: &[u8]) -> io::Result<()> {
+        mark::append_lines(&self.location, lines)
+    }
+
+    /// Calls `send` with the report about a recipient. Notary data that is in the control file, or
+    /// that nobody has asked for, is not sent again.
+    pub(super) fn report(
+        &self,
+        recipient: &Recipient,
+        outcome: &Outcome,
+        note: Note,
+        send: impl FnOnce(&Report<'_>),
+    ) {
+        use zsched_format::agent_protocol::Status;
+        let status = outcome.verdict().status(note);
+        let notary = match status {
+            Status::Ok2 | Status::Ok3 | Status::Error2 => Vec::new(),
+            _ => outcome.notary(self.parsed.control.get(recipient.quad.user)),
+        };
+        let message = outcome.report_text();
+        send(&Report {
+            number: self.number,
+            offset: recipient.offset,
+            notary: &notary,
+            status,
+            message: message.as_bytes(),
+        });
+    }
+}
+
+/// Opens the file for changes in place and reads all of it.
+fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
+    let text = control_file::contents(&mut file, metadata.len())?;
+    Ok((file, text))
+}
+
+/// Every recipient needs a whole block of headers behind it.
+fn is_truncated(control: &ControlFile) -> bool {
+    control.block_without_end.is_some()
+        || control.recipients.iter().any(|recipient| recipient.headers.is_none())
+}
+
+fn leading_number(base: &[u8]) -> Option<u64> {
+    let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&base[..digits]).ok()?.parse().ok()
+}

@@ -1,0 +1,94 @@
+//! The message file: where the body of a message is.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+/// An open message file. The headers that a recipient gets are in the control file
+/// ([`Delivery::headers`](super::Delivery::headers)); from here comes what follows them.
+#[derive(Debug)]
+pub struct Message {
+    file: File,
+    body_offset: u64,
+    spool_id: SpoolId,
+    owner: (u32, u32),
+}
+
+/// Why there is no message to deliver.
+#[derive(Debug)]
+pub(super) enum Unavailable {
+    /// There is no such file, or something that is no file: it will not come back.
+    Missing,
+    /// It is there, but cannot be used now.
+    Unreadable(io::Error),
+}
+
+impl Message {
+    /// Opens the message file of the message with this number.
+    pub(super) fn open(
+        path: &Path,
+        number: u64,
+        body_offset: Option<u64>,
+    ) -> Result<Message, Unavailable> {
+        let file = open_at_once(OpenOptions::new().read(true), path)?;
+        let metadata = file.metadata().map_err(Unavailable::Unreadable)?;
+        if !metadata.is_file() {
+            return Err(Unavailable::Missing);
+        }
+        let damaged = |text| Unavailable::Unreadable(io::Error::new(ErrorKind::InvalidData, text));
+        let body_offset = body_offset.ok_or_else(|| damaged("no o line: where is the body?"))?;
+        if body_offset > metadata.len() {
+            return Err(damaged("the message file ends before the body begins"));
+        }
+        let modified = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
+        Ok(Message {
+            file,
+            body_offset,
+            spool_id: SpoolId { number, modified },
+            owner: (metadata.uid(), metadata.gid()),
+        })
+    }
+
+    /// Reads the body, from its beginning.
+    pub fn body(&self) -> impl Read + '_ {
+        Body { file: &self.file, position: self.body_offset }
+    }
+
+    /// The id of the message in logs and `Received` lines.
+    pub fn spool_id(&self) -> SpoolId {
+        self.spool_id
+    }
+
+    /// User and group that the message file belongs to: by custom, of who submitted it.
+    pub fn owner(&self) -> (u32, u32) {
+        self.owner
+    }
+}
+
+/// Opens a file without following a link in its last place, and without waiting for the other end
+/// of a pipe.
+fn open_at_once(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    options.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
+        // ENXIO: a socket.
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENXIO) => Unavailable::Missing,
+        _ => Unavailable::Unreadable(error),
+    })
+}
+
+/// Reads by position, so that each recipient's copy begins at the body.
+struct Body<'a> {
+    file: &'a File,
+    position: u64,
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}

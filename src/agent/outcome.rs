@@ -1,0 +1,361 @@
+//! What became of one recipient, and what has to be said and written about it.
+//!
+//! | verdict | status word | tag | `d` line by |
+//! |---|---|---|---|
+//! | delivered, relayed, expanded | `ok3` | `+` | nobody |
+//! | the same, and the sender wants to know | `ok2` | `+` | agent |
+//! | deferred | `deferred`, `retryat +N`, `deferback`, `deferall` | blank | nobody |
+//! | failed | `error2` | `-` | agent, whatever `NOTIFY` says |
+//! | failed, unexplained | `error` | `-` | scheduler |
+//!
+//! (ZMailer `diagnostic()`.) The agent notes what it is sure of, because it can do so before it says
+//! a word; a crash of the scheduler then loses nothing.
+
+use std::borrow::Cow;
+use std::io;
+use std::time::Duration;
+use zsched_format::agent_protocol::Status;
+use zsched_format::control_file::Tag;
+use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
+
+/// Longest text for people, in bytes; what is longer is cut.
+const LONGEST_TEXT: usize = 8160;
+
+/// What the agent decided about a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// In its final place.
+    Delivered,
+    /// Passed on to a system that will not report back.
+    Relayed,
+    /// Replaced by other recipients.
+    Expanded,
+    /// Try again later.
+    Deferred,
+    /// Try the host again after this time, rounded down to seconds.
+    RetryAfter(Duration),
+    /// The host cannot be reached: everything for it has to wait.
+    DeferAll,
+    /// Try again later, behind the others.
+    DeferBack,
+    /// It will never be delivered.
+    Failed,
+    /// The same, but the scheduler shall note it: the agent does not understand why.
+    FailedUnexplained,
+}
+
+impl Verdict {
+    /// The status word of the report about it.
+    pub(super) fn status(self, note: Note) -> Status {
+        match self {
+            Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => match note {
+                Note::Needless => Status::Ok3,
+                Note::Written => Status::Ok2,
+                Note::Owed => Status::Ok,
+            },
+            Verdict::Deferred => Status::Deferred,
+            Verdict::RetryAfter(_) => Status::RetryAt,
+            Verdict::DeferAll => Status::DeferAll,
+            Verdict::DeferBack => Status::DeferBack,
+            Verdict::Failed => Status::Error2,
+            Verdict::FailedUnexplained => Status::Error,
+        }
+    }
+
+    /// The tag that the recipient has afterwards.
+    pub(super) fn tag(self) -> Tag {
+        match self {
+            Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => Tag::Done,
+            Verdict::Failed | Verdict::FailedUnexplained => Tag::Failed,
+            _ => Tag::Pending,
+        }
+    }
+
+    /// Whether the agent has to write a `d` line, for a sender who does or does not want to hear of
+    /// successes.
+    pub(super) fn needs_note(self, wants_success: bool) -> bool {
+        match self.tag() {
+            Tag::Done => wants_success,
+            _ => self == Verdict::Failed,
+        }
+    }
+
+    /// The `Action` field of a delivery report (RFC 3464, 2.3.3).
+    fn action(self) -> &'static str {
+        match self {
+            Verdict::Delivered => "delivered",
+            Verdict::Relayed => "relayed",
+            Verdict::Expanded => "expanded",
+            Verdict::Failed | Verdict::FailedUnexplained => "failed",
+            _ => "delayed",
+        }
+    }
+}
+
+/// What has become of the `d` line about an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// The agent has nothing to write.
+    Needless,
+    /// It is in the control file, on disk.
+    Written,
+    /// It could not be written: now the scheduler has to.
+    Owed,
+}
+
+/// A verdict with its reasons, for machines and for people.
+///
+/// ```
+/// use zsched_agent::{Outcome, Verdict};
+/// let outcome = Outcome::new(Verdict::Failed, "5.1.1", 550, "no such user").says("who is bob?");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    verdict: Verdict,
+    /// Enhanced status code (RFC 3463); empty where there is nothing to tell a machine.
+    status: &'static str,
+    /// Reply code in the manner of SMTP.
+    code: u16,
+    /// Short explanation behind both codes.
+    comment: Cow<'static, str>,
+    /// Protocol of the reply code, as `Diagnostic-Code` has it.
+    protocol: &'static str,
+    /// Text for people, if it is not the comment.
+    text: Option<Cow<'static, str>>,
+    /// Final address, if it is not that of the recipient line.
+    address: Option<Vec<u8>>,
+    /// The host that was talked to: `dns; mx.example.net (192.0.2.1)`, or empty.
+    remote: Cow<'static, str>,
+}
+
+impl Outcome {
+    /// An outcome with its enhanced status code, a reply code in the manner of SMTP, and a short
+    /// explanation.
+    pub fn new(
+        verdict: Verdict,
+        status: &'static str,
+        code: u16,
+        comment: impl Into<Cow<'static, str>>,
+    ) -> Outcome {
+        Outcome {
+            verdict,
+            status,
+            code,
+            comment: comment.into(),
+            protocol: "x-local",
+            text: None,
+            address: None,
+            remote: Cow::Borrowed(""),
+        }
+    }
+
+    /// A failure that no remote system and no code explains: all a report will have is the text.
+    pub(super) fn bare_failure(text: &'static str) -> Outcome {
+        Outcome::new(Verdict::Failed, "", 0, "").says(text).about(b"")
+    }
+
+    /// Replaces the text for people.
+    pub fn says(mut self, text: impl Into<Cow<'static, str>>) -> Outcome {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// Names the protocol of the reply code: `smtp`. Without it, the code is our own (`x-local`).
+    pub fn by_protocol(mut self, protocol: &'static str) -> Outcome {
+        self.protocol = protocol;
+        self
+    }
+
+    /// Names the final address, where it is not that of the recipient line.
+    pub fn about(mut self, address: impl Into<Vec<u8>>) -> Outcome {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Names the host that was talked to: `dns; mx.example.net (192.0.2.1)`.
+    pub fn from_remote(mut self, remote: impl Into<Cow<'static, str>>) -> Outcome {
+        self.remote = remote.into();
+        self
+    }
+
+    /// A deferral because the system refused something; the text is `what`, then the reason.
+    pub fn system_trouble(what: &str, error: &io::Error) -> Outcome {
+        let status = match error.kind() {
+            io::ErrorKind::StorageFull => "4.3.1",
+            io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => "4.2.2",
+            _ => "4.3.0",
+        };
+        let reason = reason(error);
+        Outcome::new(Verdict::Deferred, status, 451, reason.clone())
+            .says(format!("{what}: {reason}"))
+    }
+
+    /// The outcome that the exit status of a program stands for, in the manner of `sysexits(3)` and
+    /// with ZMailer's additions; `retry` is when a program that could not do it now shall be
+    /// started again, if that is known.
+    pub fn from_exit_status(code: i32, retry: Option<Duration>, text: String) -> Outcome {
+        let failed = |status, comment: &'static str| {
+            Outcome::new(Verdict::Failed, status, 550, comment).says(text.clone())
+        };
+        let deferred = |verdict| {
+            Outcome::new(verdict, "4.3.0", 451, "cannot be delivered now").says(text.clone())
+        };
+        match code {
+            0 => Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered").says(text),
+            // TEMPFAIL, IOERR, OSERR, CANTCREAT, SOFTWARE
+            75 | 74 | 71 | 73 | 70 => match retry.filter(|time| time.as_secs() > 0) {
+                Some(time) => deferred(Verdict::RetryAfter(time)),
+                None => deferred(Verdict::Deferred),
+            },
+            90 => deferred(Verdict::DeferBack),
+            100 => deferred(Verdict::DeferAll),
+            67 => failed("5.1.1", "no such user"),
+            68 => failed("5.1.2", "no such host"),
+            69 => failed("5.3.0", "not available"),
+            // USAGE, PROTOCOL, NOPERM
+            64 | 76 | 77 => {
+                let remark = format!("{text} (exit status {code}: look into this)");
+                failed("5.3.5", "delivery is set up wrongly").says(remark)
+            }
+            _ => Outcome::new(Verdict::FailedUnexplained, "5.3.0", 550, "unknown exit status")
+                .says(format!("unknown exit status {code}: {text}")),
+        }
+    }
+
+    /// What was decided.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The same outcome, but a failure is one that the agent notes itself.
+    pub(super) fn explained(mut self) -> Outcome {
+        if self.verdict == Verdict::FailedUnexplained {
+            self.verdict = Verdict::Failed;
+        }
+        self
+    }
+
+    /// The text for people.
+    pub fn text(&self) -> &str {
+        let text = self.text.as_deref().unwrap_or(&self.comment);
+        let end = (0..=text.len().min(LONGEST_TEXT)).rev().find(|end| text.is_char_boundary(*end));
+        &text[..end.unwrap_or_default()]
+    }
+
+    /// The text as the report line has it: a `retryat` begins with its time.
+    pub(super) fn report_text(&self) -> Cow<'_, str> {
+        match self.verdict {
+            Verdict::RetryAfter(time) => format!("+{} {}", time.as_secs(), self.text()).into(),
+            _ => self.text().into(),
+        }
+    }
+
+    /// Notary data: final address, action, status, diagnostic code and remote host. `address` is
+    /// that of the recipient line.
+    pub(super) fn notary(&self, address: &[u8]) -> Vec<u8> {
+        let address = self.address.as_deref().unwrap_or(address);
+        let (mut status, mut diagnostic) = (String::new(), String::new());
+        if !self.status.is_empty() {
+            status = format!("{} ({})", self.status, self.comment);
+            diagnostic = format!("{}; {} ({})", self.protocol, self.code, self.comment);
+        }
+        let fields = [
+            address,
+            self.verdict.action().as_bytes(),
+            status.as_bytes(),
+            diagnostic.as_bytes(),
+            self.remote.as_bytes(),
+        ];
+        // A separator inside a field would shift all that follow.
+        let clean = |byte: &u8| if *byte == NOTARY_SEPARATOR { b' ' } else { *byte };
+        let field = |field: &&[u8]| field.iter().map(clean).collect::<Vec<u8>>();
+        fields.iter().map(field).collect::<Vec<_>>().join(&NOTARY_SEPARATOR)
+    }
+}
+
+/// An error in words, without the number that the standard library puts behind them.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_string(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_statuses_map_as_the_originals() {
+        let hour = Some(Duration::from_secs(3600));
+        for (code, retry, word, tag, noted, notary) in [
+            (0, None, "ok3", Tag::Done, false, "u\x01delivered\x012.0.0 (delivered)"),
+            (75, None, "deferred", Tag::Pending, false, "u\x01delayed\x014.3.0"),
+            (74, hour, "retryat", Tag::Pending, false, "u\x01delayed\x014.3.0"),
+            (73, Some(Duration::ZERO), "deferred", Tag::Pending, false, "u\x01delayed"),
+            (71, None, "deferred", Tag::Pending, false, "u\x01delayed"),
+            (70, None, "deferred", Tag::Pending, false, "u\x01delayed"),
+            (90, None, "deferback", Tag::Pending, false, "u\x01delayed"),
+            (100, None, "deferall", Tag::Pending, false, "u\x01delayed"),
+            (67, None, "error2", Tag::Failed, true, "u\x01failed\x015.1.1 (no such user)"),
+            (68, None, "error2", Tag::Failed, true, "u\x01failed\x015.1.2"),
+            (69, None, "error2", Tag::Failed, true, "u\x01failed\x015.3.0"),
+            (64, None, "error2", Tag::Failed, true, "u\x01failed\x015.3.5"),
+            (76, None, "error2", Tag::Failed, true, "u\x01failed\x015.3.5"),
+            (77, None, "error2", Tag::Failed, true, "u\x01failed\x015.3.5"),
+            (3, None, "error", Tag::Failed, false, "u\x01failed\x015.3.0"),
+            (-9, None, "error", Tag::Failed, false, "u\x01failed\x015.3.0"),
+        ] {
+            let outcome = Outcome::from_exit_status(code, retry, "text".into());
+            let verdict = outcome.verdict();
+            assert_eq!(verdict.status(Note::Needless).word(), word, "{code}");
+            assert_eq!((verdict.tag(), verdict.needs_note(false)), (tag, noted), "{code}");
+            let sent = String::from_utf8(outcome.notary(b"u")).expect("text");
+            assert!(sent.starts_with(notary), "{code}: {sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_success_is_noted_for_a_sender_who_wants_to_know() {
+        for verdict in [Verdict::Delivered, Verdict::Relayed, Verdict::Expanded] {
+            assert!(verdict.needs_note(true) && !verdict.needs_note(false));
+            assert_eq!(verdict.status(Note::Written), Status::Ok2);
+            assert_eq!(verdict.status(Note::Owed), Status::Ok);
+        }
+        assert!(!Verdict::Deferred.needs_note(true));
+        assert!(!Verdict::FailedUnexplained.needs_note(true));
+    }
+
+    #[test]
+    fn a_retry_time_comes_first_in_the_text() {
+        let verdict = Verdict::RetryAfter(Duration::from_millis(60_900));
+        let outcome = Outcome::new(verdict, "4.4.1", 466, "timed out");
+        assert_eq!(outcome.report_text(), "+60 timed out");
+    }
+
+    #[test]
+    fn notary_data_has_five_fields_whatever_is_in_them() {
+        let outcome = Outcome::new(Verdict::Deferred, "4.4.1", 466, "a\x01b")
+            .by_protocol("smtp")
+            .from_remote("dns; mx.example.net");
+        let expected =
+            b"u @x\x01delayed\x014.4.1 (a b)\x01smtp; 466 (a b)\x01dns; mx.example.net".to_vec();
+        assert_eq!(outcome.notary(b"u\x01@x"), expected);
+        assert_eq!(Outcome::bare_failure("gone").notary(b"u"), b"\x01failed\x01\x01\x01");
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let outcome = Outcome::new(Verdict::Failed, "5.0.0", 550, "x".repeat(10_000));
+        assert_eq!(outcome.text().len(), LONGEST_TEXT);
+        let outcome = outcome.says("\u{20ac}".repeat(LONGEST_TEXT / 3 + 1));
+        assert_eq!(outcome.report_text().len(), LONGEST_TEXT / 3 * 3);
+    }
+
+    #[test]
+    fn reasons_come_without_numbers() {
+        assert_eq!(reason(&io::Error::from_raw_os_error(2)), "No such file or directory");
+        assert_eq!(reason(&io::Error::other("odd")), "odd");
+    }
+}

@@ -1,0 +1,283 @@
+//! Agents that end, or that have to be ended.
+//!
+//! No agent is trusted to live. One that dies or falls silent costs the job it was at a deferral; the
+//! jobs it had not come to are given to another one. If agents keep dying over a thread, the thread as
+//! a whole has to wait.
+//!
+//! An agent that stops of its own accord or because it is told to, with status 0, is no death: what it
+//! has not reported is due at once.
+
+use super::Scheduler;
+use super::action::{Action, Manner};
+use super::agent::{Agent, AgentId, Owed, State};
+use super::event::AgentEnd;
+use super::put_off::Lesson;
+use super::status::present_attempt;
+use super::thread::ThreadId;
+use super::timers::Timer;
+use super::unreachable::{Block, Cause};
+use super::vertex::{Diagnosis, Fate, Place, VertexId};
+use log::Level;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// How long an agent that was told to end may take: it may have to say goodbye to a slow host.
+const TIME_TO_END: Duration = Duration::from_secs(300);
+/// Agents that may die in a row over one thread before the whole thread has to wait.
+const DEATHS_BEFORE_WAIT: u8 = 3;
+
+impl Scheduler {
+    /// When an agent has to be looked at, if it does nothing before.
+    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
+        let clause = &self.rings[agent.ring].clause;
+        match agent.state {
+            State::Larva | State::Stuffing | State::Parking => {
+                Some(agent.progress_at + clause.agent_timeout)
+            }
+            State::Idle(since) => {
+                let end_of_life = clause.agent_life.map(|life| agent.born + life);
+                let enough = since + clause.idle_max;
+                Some(end_of_life.map_or(enough, |end| end.min(enough)))
+            }
+            State::Stopping(since) if agent.jobs().next().is_none() => Some(since + TIME_TO_END),
+            // It may take its time with what it has, as long as something happens.
+            State::Stopping(since) => {
+                Some(since.max(agent.progress_at) + clause.agent_timeout.max(TIME_TO_END))
+            }
+            State::Killed | State::Lingering => None,
+        }
+    }
+
+    /// Sees to it that an agent is looked at in time. A timer that is too early is left alone: it
+    /// finds out then, and nothing is spent on it with each job.
+    pub(super) fn arm_agent(&mut self, agent: AgentId) {
+        let deadline = self.agent_deadline(&self.agents[&agent]);
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is armed is known");
+        let Some(deadline) = deadline else {
+            return;
+        };
+        match agent_ref.timer {
+            Some(timer) if timer <= deadline => return,
+            Some(timer) => self.timers.cancel(timer, Timer::Agent(agent)),
+            None => {}
+        }
+        agent_ref.timer = Some(deadline);
+        self.timers.add(deadline, Timer::Agent(agent));
+    }
+
+    pub(super) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
+        let Some(agent_ref) = self.agents.get_mut(&agent) else {
+            return;
+        };
+        agent_ref.timer = None;
+        let state = agent_ref.state;
+        if self.agent_deadline(&self.agents[&agent]).is_none_or(|deadline| deadline > now) {
+            return self.arm_agent(agent);
+        }
+        match state {
+            State::Idle(_) => self.retire_agent(now, agent),
+            State::Killed | State::Lingering => {}
+            _ => self.kill_agent(now, agent),
+        }
+    }
+
+    /// An agent's process has ended in the middle of a job; what it has started may end the job yet.
+    pub(super) fn agent_lingers(&mut self, agent: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
+            agent.state = State::Lingering;
+        }
+    }
+
+    fn kill_agent(&mut self, now: Timestamp, agent: AgentId) {
+        let silent = now.seconds_since(self.agents[&agent].progress_at);
+        let pid = self.agents[&agent].pid.unwrap_or_default();
+        let text = format!("agent {pid} has been silent for {silent} s, and is killed");
+        self.log(Level::Warn, text);
+        self.stop_agent(now, agent, Manner::Kill);
+    }
+
+    pub(super) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
+        let Some(agent_ref) = self.agents.remove(&agent) else {
+            return;
+        };
+        if let Some(timer) = agent_ref.timer {
+            self.timers.cancel(timer, Timer::Agent(agent));
+        }
+        self.log_end(&agent_ref, end);
+        self.clear_locks(&agent_ref);
+        if let Some(thread) = agent_ref.thread {
+            self.threads[thread].agents.retain(|other| *other != agent);
+            self.quit_window(now, thread, agent_ref.may_start);
+        }
+        self.take_jobs_back(now, &agent_ref, end);
+        // It may have gone with its last job, if an operator wanted that.
+        if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
+            self.delivery_ended(now, thread, agent_ref.heard, None);
+            let keep_dying = self.threads[thread].deaths >= DEATHS_BEFORE_WAIT;
+            if is_to_blame(&agent_ref) && (is_newborn(&agent_ref) || keep_dying) {
+                self.defer_due(now, thread, &agent_ref, end);
+            }
+            self.update_readiness(thread);
+            self.drop_thread_if_unused(thread);
+        }
+        self.count_out(now, agent, &agent_ref);
+        if is_newborn(&agent_ref) {
+            self.has_not_started(now, &agent_ref, end, is_to_blame(&agent_ref));
+        }
+        self.serve_starved(now);
+        self.serve_later(agent_ref.ring);
+        self.drop_ring_if_unused(agent_ref.ring);
+    }
+
+    fn count_out(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
+        let ring = &mut self.rings[agent.ring];
+        if let State::Idle(_) = agent.state {
+            ring.idle.retain(|other| *other != id);
+            self.idle_agents -= 1;
+        }
+        self.census.remove(id, ring);
+        if ring.agents == 0 {
+            self.has_no_agents(now, agent.ring);
+        }
+    }
+
+    fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
+        let was_stopped = matches!(agent.state, State::Stopping(_));
+        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
+        let level = match agent.jobs().count() {
+            0 if expected => Level::Debug,
+            // Jobs that it had not finished when it was told to end go to another one.
+            1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
+            1.. if has_stopped(agent, end) => Level::Info,
+            _ => Level::Warn,
+        };
+        let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
+        let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
+        let destination = thread.unwrap_or(channel);
+        let Some(pid) = agent.pid else {
+            return self.log(level, format!("an agent of {destination} {end}"));
+        };
+        if agent.remarks.left_out() > 0 {
+            self.log_left_out(pid, agent.remarks.left_out());
+        }
+        self.log(level, format!("agent {pid} of {destination} {end}{}", last_words(agent)));
+    }
+
+    /// A dead agent's locks would keep its successor out.
+    fn clear_locks(&mut self, agent: &Agent) {
+        let Some(pid) = agent.pid else {
+            return;
+        };
+        for vertex in agent.jobs() {
+            let message = self.vertices[vertex].message;
+            if self.vertices[vertex].place == Place::Spent && !self.messages[message].partial {
+                continue;
+            }
+            let name = self.messages[self.vertices[vertex].message].name.clone();
+            self.act(Action::ClearLocks { name, pid });
+        }
+    }
+
+    /// Takes the jobs of an agent back that has ended. Those that it had not come to are due as they were,
+    /// and so is its present job if it has stopped; if it has died, that one has to wait, with a diagnosis.
+    fn take_jobs_back(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
+        let present = match agent.owed.front() {
+            Some(Owed::Job(vertex)) => Some(*vertex),
+            _ => None,
+        };
+        // From the last to the first, so that they stand at the head in the order they had.
+        let jobs: Vec<VertexId> = agent.jobs().collect();
+        for vertex in jobs.into_iter().rev() {
+            if !self.take_job_away(vertex) {
+                continue;
+            }
+            let is_present = Some(vertex) == present;
+            if is_present && !has_stopped(agent, end) {
+                self.interrupt(now, vertex, agent, end);
+            } else if is_present && agent.deferrals >= self.vertices[vertex].pending {
+                self.let_wait(now, vertex, Scheduler::wait_after_try);
+            } else if self.is_wanted_elsewhere(vertex) {
+                self.let_wait(now, vertex, Scheduler::wait_for_destination);
+            } else {
+                self.put_first(vertex);
+                self.watch_expiry(now, vertex);
+            }
+        }
+    }
+
+    /// Whether what an agent had not come to is not due all the same: the host is not to be tried, or an
+    /// operator has something else in mind.
+    fn is_wanted_elsewhere(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
+        let is_blocked = known.is_some_and(|known| known.block.is_firm());
+        let has_fate = !matches!(vertex.fate, Fate::Usual | Fate::OneMoreTry);
+        is_blocked || has_fate || self.messages[vertex.message].held
+    }
+
+    /// A job waits, because its agent has not lived to end it.
+    fn interrupt(&mut self, now: Timestamp, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
+        let text = describe_end(agent, end, " while it had this job");
+        self.status_of_silence(now, present_attempt(agent), vertex, &text);
+        if is_to_blame(agent) {
+            let thread = self.vertices[vertex].thread;
+            self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
+            // What the agent has said of it is worth more.
+            if !self.vertices[vertex].reported {
+                self.count_attempt(vertex);
+                self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            }
+        }
+        self.let_wait(now, vertex, Scheduler::wait_after_try);
+    }
+
+    /// Lets everything that is due in a thread wait, because its agents do not live.
+    fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
+        let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
+        self.threads[thread].deaths = 0;
+        let cause = Cause { pid: agent.pid, id: None, at: now, diagnosis: Some(diagnosis.clone()) };
+        let (block, lesson) = ((now, Block::AgentsDie), Lesson::AgentsDie(diagnosis));
+        self.block_thread(now, thread, block, Some(Rc::new(cause)), lesson);
+    }
+}
+
+/// Whether an agent's end is its own doing: nobody had told it to.
+fn is_to_blame(agent: &Agent) -> bool {
+    !matches!(agent.state, State::Stopping(_))
+}
+
+/// Whether an agent has stopped in an orderly way, so that what it leaves needs no diagnosis: it was told
+/// to end, or it ends with status 0 and has finished a recipient before. Without that condition a broken
+/// program that takes jobs and ends could be started for ever.
+fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
+    let may_stop = match agent.state {
+        State::Stopping(_) => true,
+        State::Killed => false,
+        _ => agent.has_finished,
+    };
+    may_stop && *end == AgentEnd::Exited(0)
+}
+
+/// Whether an agent never got as far as to ask for work.
+fn is_newborn(agent: &Agent) -> bool {
+    agent.owed.front() == Some(&Owed::Start)
+}
+
+fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
+    let killed = if agent.state == State::Killed { " was silent for too long, and" } else { "" };
+    let circumstance = match end {
+        AgentEnd::NotStarted(_) => "",
+        _ if is_newborn(agent) => " before it asked for work",
+        _ => circumstance,
+    };
+    format!("the transport agent{killed} {end}{circumstance}{}", last_words(agent))
+}
+
+/// What an agent said last that was no part of the protocol, in parentheses.
+pub(super) fn last_words(agent: &Agent) -> String {
+    match &agent.last_words[..] {
+        [] => String::new(),
+        words => format!(" (it said: {})", String::from_utf8_lossy(words)),
+    }
+}

@@ -1,0 +1,139 @@
+//! A control file has been read: its recipients join their threads.
+
+use super::Scheduler;
+use super::list::List;
+use super::message::{Message, MessageId};
+use super::rest::{Recall, Recalled};
+use super::thread::ThreadId;
+use super::vertex::{InMessage, Place, Vertex, VertexId};
+use log::Level;
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, Group};
+
+impl Scheduler {
+    pub(super) fn arrive(&mut self, now: Timestamp, arrival: Arrival) {
+        let number = arrival.name.number();
+        if self.messages.find(number).is_some() {
+            self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
+            return;
+        }
+        let recalled = self.take_recalled(&arrival).or_else(|| self.recall_rest(&arrival));
+        let message = self.messages.insert(Message::new(&arrival));
+        self.counters.messages_in += 1;
+        if let Some(error) = &arrival.leftover {
+            let id = self.messages[message].spool_id();
+            let text =
+                format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
+            self.log(Level::Warn, text);
+        }
+        self.recall_orders(message);
+        let is_partial = arrival.unread.is_some() || arrival.is_part;
+        if is_partial {
+            self.begin_partial(now, message, &arrival, recalled.as_ref());
+            self.queue_batch(now, message, &arrival);
+        } else {
+            for group in &arrival.groups {
+                self.queue_group(now, message, group, recalled.as_ref());
+            }
+        }
+        self.join_jobs(message);
+        match is_partial {
+            true => self.end_batch(now, message),
+            false => self.carry_out_ending(now, message),
+        }
+        if !arrival.turns.is_empty() {
+            self.turn(now, &arrival.turns);
+        }
+        self.remove_if_complete(message);
+    }
+
+    pub(super) fn queue_group(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        group: &Group,
+        recalled: Option<&Recalled>,
+    ) -> VertexId {
+        let thread = self.thread_for(now, &group.channel, &group.host);
+        // What an agent is given at once is a vertex: of many recipients there are several.
+        let packet = self.rings[self.threads[thread].ring].clause.packet as usize;
+        let packet_is_limited = packet > 0;
+        let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
+        let mut first = None;
+        for offsets in group.offsets.chunks(packet) {
+            let vertex = self.queue_vertex(message, thread, offsets);
+            // Of a message that is read in parts there may be more to come.
+            let is_open = self.messages[message].partial && packet_is_limited;
+            self.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
+            let left = self.learned_of(message, vertex);
+            let recall = match (recalled, first) {
+                _ if left.is_some() => self.recall_left(left, vertex),
+                (Some(recalled), _) => self.recall_rested(recalled, vertex),
+                (None, None) => self.recall_vertex(message, vertex),
+                (None, Some(first)) => self.recall_like(vertex, first),
+            };
+            first = first.or(Some((vertex, recall)));
+            self.place_arrival(now, vertex, recall);
+        }
+        first.expect("a group has recipients").0
+    }
+
+    /// Adds a vertex to its message and its thread. It is in none of the thread's lists yet.
+    fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
+        let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
+        let count = offsets.len() as u32;
+        self.counters.recipients_in += u64::from(count);
+        self.messages[message].pending += count;
+        let mut vertices: List<InMessage> =
+            std::mem::replace(&mut self.messages[message].vertices, List::new());
+        vertices.push_back(&mut self.vertices, vertex);
+        self.messages[message].vertices = vertices;
+        self.count_recipients(thread, i64::from(count));
+        vertex
+    }
+
+    /// What was tried before waits on.
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: Recall) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        match recall {
+            _ if self.messages[message].held => self.put_arrival(vertex, Place::Held),
+            Recall::Wanted => self.put_arrival(vertex, Place::Due),
+            Recall::Left { due: None } if self.vertices[vertex].attempts > 0 => {
+                self.wait_after_try(now, vertex);
+            }
+            Recall::Waiting { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
+                self.wait_on(now, vertex, due);
+            }
+            // Its time has come, even if it is tried only on request.
+            Recall::Waiting { due: Some(_) }
+                if self.threads[thread].retry.unreachable.is_none() =>
+            {
+                self.put_arrival(vertex, Place::Due);
+            }
+            _ if self.arrivals_wait(thread) => self.wait_for_destination(now, vertex),
+            _ => self.put_arrival(vertex, Place::Due),
+        }
+        self.watch_expiry(now, vertex);
+        self.update_readiness(thread);
+    }
+
+    /// Puts a vertex that is in no job yet into a list of its thread.
+    fn put_arrival(&mut self, vertex: VertexId, place: Place) {
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+    }
+
+    /// Whether what arrives for a thread has to wait, although it was not tried yet: if the destination is
+    /// known to be unreachable; or if it is tried only on request (`queueonly`), and no agent is at it.
+    pub(super) fn arrivals_wait(&self, thread: ThreadId) -> bool {
+        let thread = &self.threads[thread];
+        let queue_only = self.rings[thread.ring].clause.queue_only;
+        thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
+    }
+
+    pub(super) fn end_hold(&mut self, now: Timestamp) {
+        self.is_holding = false;
+        self.begin_to_forget(now);
+        self.serve_all_rings();
+    }
+}

@@ -1,0 +1,108 @@
+//! Which thread and which ring a destination has.
+
+use super::Scheduler;
+use super::destination::Destination;
+use super::ring::RingId;
+use super::thread::{Thread, ThreadId};
+use zsched_format::time::Timestamp;
+
+impl Scheduler {
+    /// The thread of a destination; it is made if there is none.
+    pub(super) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
+        if let Some(thread) = self.threads.find(channel, host) {
+            self.settle(now, thread);
+            return thread;
+        }
+        let destination = Destination::new(channel, host);
+        let ring = self.ring_for(channel, host);
+        let last_step = self.last_step.number;
+        let thread = self.threads.insert(Thread { last_step, ..Thread::new(destination, ring) });
+        self.join_ring(now, thread, ring);
+        self.recall_resting_thread(now, thread);
+        self.recall_thread(now, thread);
+        // What was recalled does not know of a window that has died meanwhile.
+        self.wait_with_window(now, thread);
+        thread
+    }
+
+    /// The ring of a destination under the present configuration; it is made if there is none.
+    pub(super) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
+        let clause = self.config.select_or_default(channel, host);
+        let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
+        if is_new && !self.standing.limits.is_empty() {
+            self.look_at_limits_of_ring(ring);
+        }
+        ring
+    }
+
+    pub(super) fn join_ring(&mut self, now: Timestamp, thread: ThreadId, ring: RingId) {
+        let threads = &mut self.rings[ring].threads;
+        self.threads[thread].ring = ring;
+        self.threads[thread].ring_slot = threads.len();
+        threads.push(thread);
+        self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
+        self.bring_entries(now, thread);
+        self.review_ring(ring);
+        // There is hardly ever any.
+        if !self.standing.is_empty() {
+            self.look_at_hold(thread);
+            self.look_at_limits_of_thread(thread);
+        }
+        self.settle_window(now, thread);
+    }
+
+    /// So many more recipients are in a thread, or fewer.
+    pub(super) fn count_recipients(&mut self, thread: ThreadId, more: i64) {
+        let thread = &mut self.threads[thread];
+        thread.recipients = (i64::from(thread.recipients) + more) as u32;
+        let ring = &mut self.rings[thread.ring];
+        ring.recipients = (ring.recipients as i64 + more) as u64;
+    }
+
+    pub(super) fn leave_ring(&mut self, thread: ThreadId) {
+        self.unready(thread);
+        self.take_entries(thread);
+        let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
+        let threads = &mut self.rings[ring].threads;
+        threads.swap_remove(slot);
+        if let Some(moved) = threads.get(slot) {
+            self.threads[*moved].ring_slot = slot;
+        }
+    }
+
+    /// Forgets a thread that has neither vertices nor agents.
+    pub(super) fn drop_thread_if_unused(&mut self, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
+        if !thread_ref.is_empty() || !thread_ref.agents.is_empty() {
+            return;
+        }
+        let ring = thread_ref.ring;
+        self.thread_goes(thread);
+        let thread_ref = &self.threads[thread];
+        self.lessons += u64::from(thread_ref.retry.unreachable.is_some());
+        self.threads[thread].retry.unreachable = None;
+        self.putting_off.cancel(thread);
+        self.expiring.cancel(thread);
+        self.threads[thread].expiry_check = None;
+        self.set_thread_timer(thread);
+        self.leave_window(thread);
+        self.leave_ring(thread);
+        self.threads.remove(thread);
+        self.drop_ring_if_unused(ring);
+    }
+
+    /// Forgets a ring that has neither threads nor agents.
+    pub(super) fn drop_ring_if_unused(&mut self, ring: RingId) {
+        let ring_ref = &self.rings[ring];
+        if ring_ref.threads.is_empty() && ring_ref.agents == 0 {
+            if ring_ref.is_unserved {
+                self.unserved.retain(|other| *other != ring);
+            }
+            self.unstarve(ring);
+            self.end_suspension(ring);
+            self.batches.ring_goes(ring);
+            self.rings.remove(ring);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Reports about recipients that are not in memory: agents read the file themselves.
+
+use super::super::Scheduler;
+use super::super::action::{Action, Statistics};
+use super::super::agent::AgentId;
+use super::super::contact::Fault;
+use super::super::message::MessageId;
+use super::super::rested::RestedVertex;
+use super::super::vertex::{Diagnosis, VertexId};
+use super::Partial;
+use zsched_format::agent_protocol::{Report, Status};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::Occasion;
+
+/// So many reports about recipients that are being read are kept.
+const MOST_FINALS: usize = 10_000;
+
+impl Partial {
+    /// An agent has finished a recipient that is not in memory.
+    fn finish(&mut self, report: &Report<'_>) {
+        if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
+            self.add_final(report.offset);
+        }
+    }
+
+    fn add_final(&mut self, offset: u32) {
+        if self.finals.len() >= MOST_FINALS {
+            self.begins_anew |= self.reading.is_some();
+            self.finals.clear();
+        }
+        self.finals.insert(offset);
+    }
+}
+
+impl Scheduler {
+    /// The present job of an agent, if it is about recipients of this message that are not in memory, too. One
+    /// about a packet is not: the packet names all recipients that it is about.
+    pub(in super::super) fn job_of_absent(
+        &self,
+        agent: AgentId,
+        message: MessageId,
+    ) -> Option<VertexId> {
+        let present = self.agents[&agent].jobs().next()?;
+        let job = &self.vertices[present];
+        let is_it = job.message == message && !job.is_part && self.is_partial(message);
+        is_it.then_some(present)
+    }
+
+    /// Recipients have left memory, and it was noted why. An agent that lags behind what it says may still report
+    /// about them, as if they had never been there.
+    pub(in super::super) fn are_final(&mut self, message: MessageId, offsets: &[u32]) {
+        if self.is_partial(message)
+            && let Some(partial) = self.batches.partial.get_mut(&message)
+        {
+            offsets.iter().for_each(|offset| partial.add_final(*offset));
+        }
+    }
+
+    /// An agent reports about a recipient of its present job that is not in memory. Tells whether it can be so.
+    pub(in super::super) fn report_of_absent(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        message: MessageId,
+        report: &Report<'_>,
+    ) -> bool {
+        let Some(vertex) = self.job_of_absent(agent, message) else {
+            return false;
+        };
+        let partial = &self.batches.partial[&message];
+        if partial.finals.contains(&report.offset)
+            || self.vertices[vertex].recipients.has(report.offset)
+        {
+            // It says so once more.
+            return false;
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.progress_at = now;
+        let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
+        self.threads[thread].deaths = 0;
+        self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
+        self.status_of_report(now, agent, vertex, report);
+        match report.status {
+            Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
+                self.absent_is_final(now, message, vertex, report);
+            }
+            status => {
+                self.absent_is_deferred(now, agent, vertex, report);
+                match status {
+                    Status::RetryAt => self.retry_at(now, agent, vertex, report),
+                    Status::DeferAll => self.defer_all(now, agent, vertex, report),
+                    _ => {}
+                }
+            }
+        }
+        true
+    }
+
+    fn absent_is_final(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
+        match report.status {
+            Status::Ok => self.note_report(now, message, report, Occasion::Success),
+            Status::Error => self.note_report(now, message, report, Occasion::Failure),
+            Status::Ok2 | Status::Error2 => self.messages[message].owes_report = true,
+            _ => {}
+        }
+        self.contact_made(now, self.vertices[vertex].thread);
+        let failed = matches!(report.status, Status::Error | Status::Error2);
+        let message_ref = &mut self.messages[message];
+        message_ref.failed += u32::from(failed);
+        self.counters.recipients_in += 1;
+        self.counters.recipients_out += 1;
+        let (spool_id, created) = (message_ref.spool_id(), message_ref.created);
+        let destination = self.threads[self.vertices[vertex].thread].destination.clone();
+        let state = report.status.word();
+        self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.finish(report);
+        }
+    }
+
+    fn absent_is_deferred(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let diagnosis = Diagnosis::new(report.notary, report.text());
+        self.contact_failed(now, agent, vertex, &diagnosis);
+        let (step, planned) = (self.vertices[vertex].step, self.vertices[vertex].planned);
+        let (due, _) = self.next_due(now, vertex, Fault::of(&diagnosis.notary));
+        self.keep_retry(now, thread, due);
+        let text = self.keep_text(&diagnosis);
+        let vertex = &mut self.vertices[vertex];
+        let to = &self.threads[thread].destination;
+        let learned = RestedVertex::new(to, vertex.attempts.max(1), true, text);
+        let learned = learned.due_at(due, vertex.step);
+        // Those that are in memory step when the job is over.
+        (vertex.step, vertex.planned) = (step, planned);
+        self.learn_of_left(message, learned, due);
+    }
+}

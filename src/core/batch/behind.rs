@@ -1,0 +1,95 @@
+//! Those who wait are left behind; at the end of the file the message rests, or is done.
+
+use super::super::Scheduler;
+use super::super::action::Action;
+use super::super::message::MessageId;
+use super::super::rested::{Rested, RestedVertex};
+use super::super::vertex::{Fate, Place, VertexId};
+use super::LOCKED_WAIT;
+use zsched_format::time::Timestamp;
+
+/// Of so many destinations of a message it is kept that they were tried.
+const MOST_LEARNED: usize = 200_000;
+
+/// What is known of recipients that were left behind.
+pub(in super::super) struct Left {
+    pub learned: RestedVertex,
+    /// They were tried since the file was read from the beginning: their time has not come.
+    pub in_this_pass: bool,
+    /// Somebody has asked for them.
+    pub is_wanted: bool,
+}
+
+impl Scheduler {
+    /// Those of a message who wait leave memory.
+    pub(super) fn leave_behind(&mut self, now: Timestamp, message: MessageId) {
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let vertex_ref = &self.vertices[vertex];
+            if vertex_ref.place == Place::Waiting && vertex_ref.fate == Fate::Usual {
+                self.leave_vertex_behind(now, vertex);
+            }
+        }
+    }
+
+    fn leave_vertex_behind(&mut self, now: Timestamp, vertex: VertexId) {
+        let until = self.end_of_rest(vertex);
+        let (rested, message) = (self.rested(vertex), self.vertices[vertex].message);
+        // It is counted again when it is read again.
+        self.counters.recipients_in -= u64::from(self.vertices[vertex].pending);
+        self.unload_vertex(now, vertex, until);
+        self.learn_of_left(message, rested, until);
+    }
+
+    pub(super) fn learn_of_left(
+        &mut self,
+        message: MessageId,
+        of: RestedVertex,
+        until: Option<Timestamp>,
+    ) {
+        let Some(partial) = self.batches.partial.get_mut(&message) else {
+            return;
+        };
+        let until = until.unwrap_or(Timestamp::from_nanoseconds(i64::MAX));
+        partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
+        if partial.learned.len() < MOST_LEARNED || partial.learned.contains_key(&of.key()) {
+            partial.learned.insert(of.key(), (of, true));
+        }
+    }
+
+    /// What is known of recipients of a large message that were left behind earlier, and in which pass.
+    pub(in super::super) fn learned_of(
+        &self,
+        message: MessageId,
+        vertex: VertexId,
+    ) -> Option<Left> {
+        let partial = self.batches.partial.get(&message).filter(|_| self.is_partial(message))?;
+        let to = &self.threads[self.vertices[vertex].thread].destination;
+        let (learned, in_this_pass) = *partial.learned.get(&RestedVertex::key_of(to))?;
+        let is_wanted = partial.wanted.iter().any(|wanted| wanted.means(learned));
+        Some(Left { learned, in_this_pass, is_wanted })
+    }
+
+    /// The end of the file is reached, and nothing of the message is under way.
+    pub(super) fn end_pass(&mut self, now: Timestamp, message: MessageId) {
+        let partial = &self.batches.partial[&message];
+        let until = match (partial.begins_anew, partial.left) {
+            (true, _) => Some(now),
+            (false, None) => {
+                self.end_partial(message);
+                return self.remove_if_complete(message);
+            }
+            // Whoever was deferred ends when he is read again; those that others have locked are not read yet.
+            (false, Some(left)) if self.is_to_end(message) => Some(left.min(now + LOCKED_WAIT)),
+            (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
+        };
+        let rested = Rested {
+            modified: self.messages[message].modified,
+            recipients: 0,
+            vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
+        };
+        self.end_partial(message);
+        let name = self.messages[message].name.clone();
+        self.messages.remove(message);
+        self.act(Action::Rest { name, until, rested: Box::new(rested) });
+    }
+}

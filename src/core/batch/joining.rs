@@ -1,0 +1,103 @@
+//! The recipients of a batch join their threads.
+
+use super::super::Scheduler;
+use super::super::message::MessageId;
+use super::super::thread::ThreadId;
+use super::super::vertex::{Place, VertexId};
+use super::LOCKED_WAIT;
+use std::collections::{BTreeMap, BTreeSet};
+use zsched_format::time::Timestamp;
+use zsched_spool::Arrival;
+
+impl Scheduler {
+    pub(super) fn take_batch(&mut self, now: Timestamp, message: MessageId, mut arrival: Arrival) {
+        let message_ref = &mut self.messages[message];
+        message_ref.owes_report |= arrival.owes_report;
+        message_ref.leftovers |= arrival.leftover.is_some();
+        if arrival.is_part {
+            message_ref.recipients += arrival.recipients;
+            message_ref.failed += arrival.failed;
+        }
+        let Some(partial) = self.batches.partial.get_mut(&message) else {
+            return;
+        };
+        (partial.unread, partial.unread_at_most) = (arrival.unread, arrival.unread_at_most);
+        if !arrival.locked.is_empty() {
+            let until = now + LOCKED_WAIT;
+            partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
+        }
+        let finals = partial.finals.clone();
+        if partial.begins_anew {
+            return self.look_at_batch(message);
+        }
+        for group in &mut arrival.groups {
+            group.offsets.retain(|offset| !finals.contains(offset));
+        }
+        arrival.groups.retain(|group| !group.offsets.is_empty());
+        let before = self.messages[message].vertices.to_vec(&self.vertices);
+        let before: BTreeSet<VertexId> = before.into_iter().collect();
+        self.queue_batch(now, message, &arrival);
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if !before.contains(&vertex) {
+                self.join_job(vertex);
+            }
+        }
+        self.end_batch(now, message);
+    }
+
+    /// The recipients of a batch join their threads: a vertex that is there, or a new one.
+    pub(in super::super) fn queue_batch(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        arrival: &Arrival,
+    ) {
+        let mut vertices: BTreeMap<ThreadId, VertexId> = BTreeMap::new();
+        for agent in self.agents.values() {
+            let of_message = |job: &VertexId| self.vertices[*job].message == message;
+            for job in agent.jobs().filter(of_message) {
+                vertices.insert(self.vertices[job].thread, job);
+            }
+        }
+        for vertex in self.messages[message].vertices.iter(&self.vertices) {
+            vertices.insert(self.vertices[vertex].thread, vertex);
+        }
+        for group in &arrival.groups {
+            let thread = self.thread_for(now, &group.channel, &group.host);
+            // Packets are vertices of their own, of which agents are told the recipients.
+            let has_packets = self.rings[self.threads[thread].ring].clause.packet > 0;
+            let whole = vertices.get(&thread).filter(|vertex| !self.vertices[**vertex].is_part);
+            let whole = whole.filter(|vertex| {
+                // A new configuration may have brought the packets: what an agent has got as a whole stays so.
+                !has_packets || self.vertices[**vertex].place == Place::Fed
+            });
+            match whole {
+                Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
+                None => {
+                    let vertex = self.queue_group(now, message, group, None);
+                    // Where there are two, each is a part, whatever the clause says now.
+                    if let Some(former) = vertices.insert(thread, vertex) {
+                        self.vertices[former].is_part = true;
+                        self.vertices[vertex].is_part = true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn extend_vertex(&mut self, vertex: VertexId, offsets: &[u32]) {
+        let vertex_ref = &mut self.vertices[vertex];
+        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+        let count = vertex_ref.recipients.extend(offsets);
+        vertex_ref.pending += count;
+        self.counters.recipients_in += u64::from(count);
+        self.messages[message].pending += count;
+        self.count_recipients(thread, i64::from(count));
+        if self.vertices[vertex].place == Place::Spent && count > 0 {
+            // Everybody was finished who was in memory, but its agent is still at it.
+            self.messages[message].vertices.push_back(&mut self.vertices, vertex);
+            self.put(vertex, Place::Fed);
+            self.update_readiness(thread);
+        }
+    }
+}

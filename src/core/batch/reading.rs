@@ -1,0 +1,94 @@
+//! More of a message is asked for, and comes.
+
+use super::super::Scheduler;
+use super::super::action::Action;
+use super::super::event::Reread;
+use super::super::message::MessageId;
+use log::Level;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+use zsched_spool::Portion;
+
+/// How many more recipients of a message may be read.
+struct Refill {
+    allowed: usize,
+    /// It is worth it for so many...
+    limit: usize,
+    /// ...or when so much time has passed since something was read.
+    delay: Duration,
+}
+
+impl Scheduler {
+    /// Reads more of a message, if there is room for it. Tells whether there may be some later.
+    pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
+        let Refill { allowed, limit, delay } = self.refill(message);
+        let has_nothing = self.messages[message].vertices.is_empty();
+        let is_late = now.since(self.batches.partial[&message].read_at) >= delay;
+        if allowed == 0 || !(has_nothing || is_late || allowed >= limit) {
+            return true;
+        }
+        let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
+        if let Some(partial) = self.batches.partial.get_mut(&message) {
+            partial.reading = Some(at_most);
+            self.batches.reserved += at_most as usize;
+        }
+        let name = self.messages[message].name.clone();
+        self.act(Action::ReadMore { name, portion: Portion { from, at_most } });
+        false
+    }
+
+    fn refill(&self, message: MessageId) -> Refill {
+        let Some(limits) = self.limits() else {
+            return Refill { allowed: usize::MAX, limit: 1, delay: Duration::ZERO };
+        };
+        let partial = &self.batches.partial[&message];
+        let (mut limit, mut delay) = (partial.unread_at_most, Duration::MAX);
+        let mut usual = 0;
+        for ring in &partial.rings {
+            let Some(ring_ref) = self.rings.get(*ring) else {
+                continue;
+            };
+            limit = limit.min(ring_ref.clause.refill_limit);
+            delay = delay.min(ring_ref.clause.refill_delay);
+            // The first of them has all that is left.
+            if self.batches.first_of(*ring) == Some(message) {
+                usual += self.pools(*ring).usual;
+            }
+        }
+        let pending = self.messages[message].pending as usize;
+        // What it has got for preempting others is filled first.
+        let (extra, filled) = (partial.extra(), partial.extra().min(pending));
+        let mut slots = limits.minimum + usual + extra - filled;
+        if usual == 0 {
+            slots = slots.saturating_sub(pending - filled);
+        }
+        let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
+        let room = room.saturating_sub(self.batches.reserved_by_shell);
+        Refill { allowed: slots.min(room), limit: limit as usize, delay }
+    }
+
+    /// The shell has read more of a message.
+    pub(in super::super) fn more_read(&mut self, now: Timestamp, number: u64, outcome: Reread) {
+        let Some(message) = self.messages.find(number).filter(|m| self.is_partial(*m)) else {
+            return;
+        };
+        let Some(partial) = self.batches.partial.get_mut(&message) else {
+            return;
+        };
+        let Some(reserved) = partial.reading.take() else {
+            return;
+        };
+        partial.read_at = now;
+        self.batches.reserved -= reserved as usize;
+        match self.same_message(message, outcome) {
+            None => {}
+            Some(Ok(arrival)) => self.take_batch(now, message, arrival),
+            Some(Err(error)) => {
+                let id = self.messages[message].spool_id();
+                self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
+                self.queue_look(message);
+                self.look_at_batches_at(now + Duration::from_secs(1));
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The state of the core as a whole, to be kept and gone on from later: a core that was restored
+//! decides exactly as the one that was kept would have.
+//!
+//! What the fields are is left to derived code, so nothing new can be forgotten. Two things are kept in
+//! a way of their own: the configuration, which whoever restores has to bring along (from the same
+//! text), and what was said of recipients, which many vertices share.
+
+use super::Scheduler;
+use super::vertex::Diagnosis;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::rc::Rc;
+use zsched_config::Config;
+
+/// The state of a core, to be written.
+#[derive(Serialize)]
+pub struct Checkpoint<'s> {
+    /// Which clauses have which ids.
+    chains: Vec<Box<[u32]>>,
+    core: &'s Scheduler,
+    diagnoses: Vec<&'s Diagnosis>,
+    /// For each vertex, in order: which of the diagnoses it has, from 1; 0 is none.
+    diagnosed: Vec<u32>,
+}
+
+/// The state of a core, read again.
+#[derive(Deserialize)]
+pub struct Kept {
+    chains: Vec<Box<[u32]>>,
+    core: Scheduler,
+    diagnoses: Vec<Diagnosis>,
+    diagnosed: Vec<u32>,
+}
+
+impl Scheduler {
+    /// Its state. Everything that was decided must have been polled.
+    pub fn checkpoint(&self) -> Checkpoint<'_> {
+        debug_assert!(self.actions.is_empty(), "a checkpoint has no decisions in it");
+        let mut numbers: HashMap<*const Diagnosis, u32> = HashMap::new();
+        let mut diagnoses = Vec::new();
+        let mut diagnosed = Vec::with_capacity(self.vertices.len());
+        for (_, vertex) in self.vertices.iter() {
+            let Some(diagnosis) = &vertex.diagnosis else {
+                diagnosed.push(0);
+                continue;
+            };
+            let number = *numbers.entry(Rc::as_ptr(diagnosis)).or_insert_with(|| {
+                diagnoses.push(&**diagnosis);
+                diagnoses.len() as u32
+            });
+            diagnosed.push(number);
+        }
+        Checkpoint { chains: self.config.known_chains(), core: self, diagnoses, diagnosed }
+    }
+
+    /// The core whose state was kept. `config` is its configuration, read anew from the same text.
+    /// `None` if one does not belong to the other.
+    pub fn restore(kept: Kept, config: Rc<Config>) -> Option<Scheduler> {
+        let Kept { chains, mut core, diagnoses, diagnosed } = kept;
+        if !config.recall_chains(chains) || diagnosed.len() != core.vertices.len() {
+            return None;
+        }
+        core.config = config;
+        core.threads.restore_index();
+        let diagnoses: Vec<Rc<Diagnosis>> = diagnoses.into_iter().map(Rc::new).collect();
+        for (vertex, number) in core.vertices.iter_mut().zip(diagnosed) {
+            if number > 0 {
+                vertex.diagnosis = Some(diagnoses.get(number as usize - 1)?.clone());
+            }
+        }
+        Some(core)
+    }
+
+    /// About how much a checkpoint has to go through: messages and vertices.
+    pub fn size(&self) -> usize {
+        self.messages.len() + self.vertices.len()
+    }
+}
+
+/// The state of the generator of chance.
+pub mod random {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(random: &fastrand::Rng, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_u64(random.get_seed())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<fastrand::Rng, D::Error> {
+        u64::deserialize(input).map(fastrand::Rng::with_seed)
+    }
+}

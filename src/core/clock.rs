@@ -1,0 +1,120 @@
+//! The clock was set. How long something has taken, and how long something is to wait, is not changed by
+//! that: agents are not silent for hours because of it, and nothing waits for hours. Only expiry goes by
+//! the clock, since the age of a message does.
+//!
+//! With a million threads, to move all their times at once would stop delivery. So [`Scheduler::settle_clock`] moves
+//! the times of a thread before anything else changes in it, and each turn moves those of some further threads.
+
+use super::Scheduler;
+use super::agent::{Agent, State};
+use super::thread::{Thread, ThreadId};
+use super::timers::Timer;
+use serde::{Deserialize, Serialize};
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// The last step of the clock.
+#[derive(Default, Serialize, Deserialize)]
+pub struct LastStep {
+    /// Its number, cut. A thread that has another one is still to be told.
+    pub number: u8,
+    step: Option<ClockStep>,
+    /// The threads from this place on are still to be told.
+    next: Option<usize>,
+}
+
+impl Scheduler {
+    pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
+        // Hardly ever: the last step was a few turns ago.
+        while self.last_step.next.is_some() {
+            self.tell_threads_of_clock();
+        }
+        self.last_step.number = self.last_step.number.wrapping_add(1);
+        (self.last_step.step, self.last_step.next) = (Some(step), Some(0));
+        self.timers.shift(step);
+        self.agents.values_mut().for_each(|agent| agent.shift(step));
+        self.shift_rests(step);
+        self.shift_batches(step);
+        for window in self.windows.iter_mut() {
+            window.pace.shift(step);
+            window.resume = window.resume.map(|time| time + step);
+        }
+        self.shift_starved(step);
+        self.putting_off.shift(step);
+        self.go_on_telling_of_clock(now);
+        // The end of a limit is a time of the clock.
+        self.timers.add(now, Timer::Limits);
+        let ends = self.standing.limits.iter().filter_map(|set| set.until);
+        ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
+        self.serve_starved(now);
+    }
+
+    /// Tells the next threads that the clock was set, as far as one turn allows.
+    pub(super) fn go_on_telling_of_clock(&mut self, now: Timestamp) {
+        self.tell_threads_of_clock();
+        if self.last_step.next.is_some() {
+            self.timers.add(now, Timer::Clock);
+        }
+    }
+
+    fn tell_threads_of_clock(&mut self) {
+        let slots = self.threads.pool().slots();
+        let Some(first) = self.last_step.next.filter(|first| *first < slots) else {
+            self.last_step.next = None;
+            return;
+        };
+        let behind = slots.min(first + self.settings.step());
+        for place in first..behind {
+            if let Some(thread) = self.threads.pool().at(place) {
+                self.settle_clock(thread);
+            }
+        }
+        self.last_step.next = (behind < slots).then_some(behind);
+    }
+
+    /// Tells a thread that the clock was set, unless it knows: moves its times, and has it looked at for expiry.
+    /// To be called before any other time is put into it.
+    pub(super) fn settle_clock(&mut self, thread: ThreadId) {
+        let Some(step) = self.step_untold(&self.threads[thread]) else {
+            return;
+        };
+        let now = self.told_at;
+        let thread_ref = &mut self.threads[thread];
+        thread_ref.last_step = self.last_step.number;
+        thread_ref.waiting.shift(step);
+        thread_ref.retry.shift(step);
+        thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
+        let former = thread_ref.timer.take();
+        self.timers.change_thread(thread, false, [former, None]);
+        self.set_thread_timer(thread);
+    }
+
+    /// The step of the clock that a thread does not know of yet.
+    fn step_untold(&self, thread: &Thread) -> Option<ClockStep> {
+        self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
+    }
+
+    /// Whether a thread knows of the last step of the clock.
+    pub(super) fn knows_step(&self, thread: ThreadId) -> bool {
+        self.threads[thread].last_step == self.last_step.number
+    }
+
+    /// A time of a thread, by the present clock.
+    pub(super) fn by_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
+        self.step_untold(thread).map_or(time, |step| time + step)
+    }
+}
+
+impl Agent {
+    fn shift(&mut self, step: ClockStep) {
+        for time in
+            [&mut self.born, &mut self.turn_began, &mut self.hungry_at, &mut self.progress_at]
+        {
+            *time = *time + step;
+        }
+        self.fed_at = self.fed_at.map(|time| time + step);
+        self.timer = self.timer.map(|time| time + step);
+        if let State::Idle(since) | State::Stopping(since) = &mut self.state {
+            *since = *since + step;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the reports about a thread say of its host: can it be reached? New mail waits if it is known that
+//! it cannot ([`unreachable`](super::unreachable)).
+
+use super::Scheduler;
+use super::agent::AgentId;
+use super::thread::ThreadId;
+use super::unreachable::Block;
+use super::vertex::{Diagnosis, VertexId};
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
+use zsched_format::time::Timestamp;
+
+/// Number of messages in a row whose deferral without a status code is the host's fault.
+const SEVERAL: u8 = 3;
+
+/// The last jobs of a destination, as far as each was deferred without a status code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferrals {
+    /// Numbers of the first messages, cut.
+    messages: [u32; SEVERAL as usize - 1],
+    /// Number of messages; no more are counted than matter.
+    count: u8,
+}
+
+impl Deferrals {
+    /// Adds a job of a message. Tells whether there are several messages.
+    fn add(&mut self, number: u64) -> bool {
+        let (number, count) = (number as u32, usize::from(self.count));
+        let known = &self.messages[..count.min(self.messages.len())];
+        if self.count < SEVERAL && !known.contains(&number) {
+            if let Some(free) = self.messages.get_mut(count) {
+                *free = number;
+            }
+            self.count += 1;
+        }
+        self.count >= SEVERAL
+    }
+}
+
+/// Whose fault it is that a recipient was deferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection's, or the host's as a whole.
+    Host,
+    /// This recipient's, or this message's: the host has answered.
+    Recipient,
+    /// The agent does not say.
+    Unsaid,
+}
+
+impl Fault {
+    /// Reads it from the notary data of a report: from the status code (RFC 3463), or a reply 421, by which
+    /// a host closes the connection (RFC 5321, 3.8).
+    pub fn of(notary: &[u8]) -> Fault {
+        let mut fields = notary.split(|byte| *byte == NOTARY_SEPARATOR).skip(2);
+        let (status, reply) = (fields.next(), fields.next());
+        if reply.is_some_and(is_goodbye) {
+            return Fault::Host;
+        }
+        match status.and_then(parse_status) {
+            // Mail system full, or not accepting mail; no answer, bad connection, no route, no name service,
+            // congestion.
+            Some((3, 1 | 2) | (4, 0..=5)) => Fault::Host,
+            // Address, mailbox, protocol, content, policy; features, size; a loop, time is up.
+            Some((1 | 2 | 5 | 6 | 7, _) | (3, 3 | 4) | (4, 6 | 7)) => Fault::Recipient,
+            _ => Fault::Unsaid,
+        }
+    }
+}
+
+/// `smtp; 421 closing`.
+fn is_goodbye(reply: &[u8]) -> bool {
+    let Some(semicolon) = reply.iter().position(|byte| *byte == b';') else {
+        return false;
+    };
+    let (protocol, code) = (&reply[..semicolon], reply[semicolon + 1..].trim_ascii_start());
+    let digits = code.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    protocol.trim_ascii().eq_ignore_ascii_case(b"smtp") && &code[..digits] == b"421"
+}
+
+/// Subject and detail of `4.4.1 (no answer)`.
+fn parse_status(status: &[u8]) -> Option<(u16, u16)> {
+    let word = status.trim_ascii_start().split(|byte| !byte.is_ascii_digit() && *byte != b'.');
+    let mut numbers = std::str::from_utf8(word.into_iter().next()?).ok()?.split('.');
+    let _class: u16 = numbers.next()?.parse().ok()?;
+    let (subject, detail) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+    numbers.next().is_none().then_some((subject, detail))
+}
+
+impl Scheduler {
+    /// Whether the reports about single recipients say whether a destination can be reached. A window with
+    /// feedback finds that out by itself, and what is `queueonly` is not tried anyway.
+    fn learns_from_deferrals(&self, thread: ThreadId) -> bool {
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        !clause.flow.is_patient() && !clause.queue_only
+    }
+
+    /// The host of a thread has answered.
+    pub(super) fn contact_made(&mut self, now: Timestamp, thread: ThreadId) {
+        let retry = &mut self.threads[thread].retry;
+        self.lessons += u64::from(retry.steps.index > 0);
+        (retry.steps, retry.deferrals) = Default::default();
+        self.mark_reachable(now, thread);
+    }
+
+    /// A recipient of a thread was deferred.
+    pub(super) fn contact_failed(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        diagnosis: &Rc<Diagnosis>,
+    ) {
+        let thread = self.vertices[vertex].thread;
+        if !self.learns_from_deferrals(thread) {
+            return;
+        }
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
+        match Fault::of(&diagnosis.notary) {
+            Fault::Host => {
+                let cause = self.cause(now, Some(agent), vertex, Some(diagnosis));
+                self.mark_unreachable(now, thread, (now, Block::Blamed), Some(cause));
+            }
+            Fault::Recipient => self.contact_made(now, thread),
+            Fault::Unsaid if known == Some(Block::Blamed) => self.mark_reachable(now, thread),
+            Fault::Unsaid => {}
+        }
+    }
+
+    /// An agent has ended a job, and there is something left to do.
+    pub(super) fn job_was_in_vain(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
+        let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let is_said = diagnosis.as_ref().is_some_and(|d| Fault::of(&d.notary) != Fault::Unsaid);
+        if is_said
+            || known.is_some_and(|known| known.block.is_firm())
+            || !self.learns_from_deferrals(thread)
+        {
+            return;
+        }
+        let number = self.messages[vertex_ref.message].name.number();
+        if self.threads[thread].retry.deferrals.add(number) {
+            let cause = self.cause(now, Some(agent), vertex, diagnosis.as_ref());
+            self.mark_unreachable(now, thread, (now, Block::AllDeferred), Some(cause));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deferrals_count_messages_not_jobs() {
+        let mut deferrals = Deferrals::default();
+        for (number, several) in
+            [(1, false), (1, false), (2, false), (1, false), (3, true), (1, true)]
+        {
+            assert_eq!(deferrals.add(number), several, "{number}");
+        }
+    }
+
+    #[test]
+    fn status_codes_tell_the_host_from_the_recipient() {
+        for (status, reply, expected) in [
+            ("4.4.1 (no answer)", "smtp; 466 (timed out)", Fault::Host),
+            ("4.4.2", "", Fault::Host),
+            ("4.3.2 (system not accepting mail)", "smtp; 450", Fault::Host),
+            ("5.4.4", "", Fault::Host),
+            ("4.7.0", "smtp; 421 too many errors", Fault::Host),
+            ("", "SMTP;421-bye", Fault::Host),
+            ("4.2.2 (mailbox full)", "smtp; 452 (mailbox full)", Fault::Recipient),
+            ("4.7.1", "smtp; 450 greylisted", Fault::Recipient),
+            ("4.4.7", "", Fault::Recipient),
+            ("4.3.0", "smtp; 451 local error", Fault::Unsaid),
+            ("4.4", "", Fault::Unsaid),
+            ("4.4.1.2", "", Fault::Unsaid),
+            ("4.99999999.1", "x-local; 421", Fault::Unsaid),
+            ("", "smtp; 4210", Fault::Unsaid),
+            ("no status", "421", Fault::Unsaid),
+        ] {
+            let notary = format!("a@b\x01delayed\x01{status}\x01{reply}\x01host");
+            assert_eq!(Fault::of(notary.as_bytes()), expected, "{status:?} {reply:?}");
+        }
+        for notary in ["", "n", "a\x01delayed", "\x01\x01\x01"] {
+            assert_eq!(Fault::of(notary.as_bytes()), Fault::Unsaid, "{notary:?}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What operators do with mail that is queued: try it now, give it up, forget it, or give it back to the
+//! router. What an agent has is left to it until it has ended the job.
+
+use super::Scheduler;
+use super::action::Verdict;
+use super::message::MessageId;
+use super::order::{Effect, Target};
+use super::outcome::Final;
+use super::standing::Author;
+use super::thread::ThreadId;
+use super::vertex::{Fate, Place, VertexId};
+use std::collections::{BTreeMap, BTreeSet};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::Occasion;
+
+/// What of a message is meant.
+enum Part {
+    All,
+    /// What goes to these.
+    Some(BTreeSet<ThreadId>),
+}
+
+impl Scheduler {
+    pub(super) fn retry_threads(&mut self, now: Timestamp, threads: &[ThreadId]) -> Effect {
+        let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
+        for thread in threads {
+            effect.recipients += self.threads[*thread].recipients;
+            effect.held += u32::from(self.threads[*thread].held);
+            self.wake_on_request(now, *thread);
+        }
+        effect
+    }
+
+    /// Makes due what waits. Adds the threads in which something does to `turned`.
+    pub(super) fn retry(
+        &mut self,
+        now: Timestamp,
+        targets: &[Target],
+        turned: &mut Vec<ThreadId>,
+    ) -> Effect {
+        let mut effect = Effect::default();
+        for (_, vertices) in self.meant(targets, &mut effect) {
+            for vertex in vertices {
+                let thread = self.vertices[vertex].thread;
+                let recipients = self.vertices[vertex].pending;
+                self.probe_now(now, self.threads[thread].ring);
+                if self.vertices[vertex].place == Place::Held || self.threads[thread].held {
+                    effect.held += recipients;
+                }
+                if self.vertices[vertex].place == Place::Waiting {
+                    self.put(vertex, Place::Due);
+                    effect.recipients += recipients;
+                    turned.push(thread);
+                    if self.threads[thread].waiting.is_empty() {
+                        // That was all: the host is tried as if its time had come.
+                        self.wake_thread(now, thread);
+                    }
+                    self.update_readiness_at_wakeup(thread);
+                }
+            }
+        }
+        effect
+    }
+
+    /// Ends all recipients that are meant, or lets them end when their agents have ended the job.
+    pub(super) fn dispose(
+        &mut self,
+        now: Timestamp,
+        targets: &[Target],
+        (fate, by): (Fate, &Author),
+    ) -> Effect {
+        let mut effect = Effect::default();
+        let whole: BTreeSet<u64> =
+            targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
+        for (message, vertices) in self.meant(targets, &mut effect) {
+            let is_partial = self.messages[message].partial;
+            let is_whole = whole.contains(&self.messages[message].name.number());
+            let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
+            effect.recipients += recipients;
+            effect.busy += busy;
+            if is_whole && (is_partial || busy > 0) {
+                self.order_ending(message, fate, by);
+            }
+            if is_whole && is_partial {
+                self.read_to_the_end(message);
+            }
+        }
+        effect
+    }
+
+    /// Ends recipients of a message, those that agents have when these have ended the job. Tells how many are
+    /// ended now, and how many later.
+    pub(super) fn end_vertices(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        (fate, by): (Fate, &Author),
+    ) -> (u32, u32) {
+        let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
+        let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
+            vertices.iter().copied().partition(is_fed);
+        let count = |all: &[VertexId]| all.iter().map(|v| self.vertices[*v].pending).sum::<u32>();
+        let counts = (count(&resting), count(&fed));
+        for vertex in fed {
+            self.vertices[vertex].fate = fate;
+        }
+        match fate {
+            _ if resting.is_empty() => {}
+            Fate::Usual | Fate::OneMoreTry => {}
+            Fate::Expire => {
+                let why = format!("was given up by {}", by.name);
+                resting.iter().for_each(|vertex| self.give_up(now, *vertex, &why));
+            }
+            Fate::Delete => self.put_away(now, message, &resting, Occasion::Deletion),
+            Fate::Reroute => self.put_away(now, message, &resting, Occasion::Reroute),
+        }
+        counts
+    }
+
+    /// What targets mean: the vertices of each message. One that is named twice counts once.
+    fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
+        let mut wanted: BTreeMap<u64, Part> = BTreeMap::new();
+        for target in targets {
+            let part = wanted.entry(target.number).or_insert_with(|| Part::Some(BTreeSet::new()));
+            match (&target.destination, part) {
+                (None, part) => *part = Part::All,
+                (Some(_), Part::All) => {}
+                (Some(destination), Part::Some(threads)) => {
+                    let (channel, host) = (destination.channel(), destination.host());
+                    threads.extend(self.threads.find_existing(channel, host));
+                }
+            }
+        }
+        let meant = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
+        let meant: Vec<(MessageId, Vec<VertexId>)> = meant.collect();
+        effect.messages = meant.len() as u32;
+        meant
+    }
+
+    /// The vertices of a message that are meant, if there are any. However many destinations are named, the
+    /// message is gone through once: it may have a hundred thousand.
+    fn part_of(&self, number: u64, part: &Part) -> Option<(MessageId, Vec<VertexId>)> {
+        let message = self.messages.find(number)?;
+        if self.messages[message].removing {
+            return None;
+        }
+        let is_meant = |vertex: &VertexId| match part {
+            Part::All => true,
+            Part::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+        };
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
+        // Of a large one everything may be still to be read.
+        let is_unread = matches!(part, Part::All) && self.messages[message].partial;
+        (is_unread || !vertices.is_empty()).then_some((message, vertices))
+    }
+
+    /// Ends recipients of a message in a way that is no delivery and no failure.
+    fn put_away(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        occasion: Occasion,
+    ) {
+        let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
+        let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
+        self.are_final(message, &offsets);
+        self.note(now, message, offsets, occasion, [].into(), [].into());
+        let (state, verdict, text) = match occasion {
+            Occasion::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
+            _ => ("delete", Verdict::Deleted, "deleted"),
+        };
+        for vertex in vertices {
+            let offsets = self.vertices[*vertex].recipients.pending();
+            let text = format!("{text} by an operator");
+            self.status_of_end(now, *vertex, &offsets, verdict, b"", text.as_bytes());
+            for offset in self.vertices[*vertex].recipients.pending() {
+                self.finish_recipient(*vertex, offset, Final { state, failed: false });
+            }
+        }
+    }
+
+    /// An agent has ended the job of a vertex that has recipients left: an order that came meanwhile is
+    /// carried out. Tells whether there was one. The vertex must be in no agent's hands.
+    pub(super) fn meet_fate(&mut self, now: Timestamp, vertex: VertexId) -> bool {
+        let message = self.vertices[vertex].message;
+        match std::mem::take(&mut self.vertices[vertex].fate) {
+            Fate::Usual | Fate::OneMoreTry => return false,
+            Fate::Expire => self.give_up(now, vertex, "was given up by an operator"),
+            Fate::Delete => self.put_away(now, message, &[vertex], Occasion::Deletion),
+            Fate::Reroute => self.put_away(now, message, &[vertex], Occasion::Reroute),
+        }
+        true
+    }
+}

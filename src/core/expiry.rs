@@ -1,0 +1,191 @@
+//! Recipients that are too old: the sender is to know.
+//!
+//! A recipient expires when its message is `expiry` old and an attempt was made in this scheduler's
+//! life; without an attempt, `expiry2` later (ZMailer `scheduler(8)`). It has a deadline wherever it
+//! rests, except with an agent: an attempt that is under way is waited for. A message that an operator
+//! holds does not expire, and once released it is tried before it may.
+
+use super::Scheduler;
+use super::action::Verdict;
+use super::outcome::Final;
+use super::thread::ThreadId;
+use super::timers::Timer;
+use super::vertex::{Fate, Place, VertexId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use zsched_format::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
+use zsched_format::time::{LongDuration, Timestamp};
+use zsched_spool::note::Occasion;
+
+/// `expiry2` where the configuration has none.
+pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
+/// A thread's vertices are looked through at most this often.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Threads of which some vertices are still to be looked at.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Expiring {
+    threads: BTreeMap<ThreadId, Rest>,
+}
+
+/// What is left of a thread.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    vertices: VecDeque<VertexId>,
+    /// The first deadline of those that were looked at.
+    next: Option<Timestamp>,
+}
+
+impl Expiring {
+    /// Nothing more of a thread is looked at.
+    pub fn cancel(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+}
+
+impl Scheduler {
+    /// When a vertex expires if it has been tried by then. `None` is never.
+    pub(super) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
+        let vertex = &self.vertices[vertex];
+        let clause = &self.rings[self.threads[vertex.thread].ring].clause;
+        Some(self.messages[vertex.message].modified + clause.expiry?)
+    }
+
+    /// When a vertex expires as things stand. `None` is never.
+    pub(super) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
+        let expiry = self.expiry(vertex)?;
+        let vertex = &self.vertices[vertex];
+        if vertex.tried {
+            return Some(expiry);
+        }
+        let expiry2 = self.rings[self.threads[vertex.thread].ring].clause.expiry2;
+        Some(expiry + expiry2.unwrap_or(DEFAULT_EXPIRY2))
+    }
+
+    /// Sees to it that the thread's timer does not miss the deadline of a vertex.
+    pub(super) fn watch_expiry(&mut self, now: Timestamp, vertex: VertexId) {
+        let Some(deadline) = self.deadline(vertex) else {
+            return;
+        };
+        let thread = self.vertices[vertex].thread;
+        let check = &mut self.threads[thread].expiry_check;
+        let wanted = deadline.max(now);
+        if check.is_none_or(|check| wanted < check) {
+            *check = Some(wanted);
+            self.set_thread_timer(thread);
+        }
+    }
+
+    /// The same of a vertex that no agent has any more; one that has expired ends at once. A look through a large
+    /// thread for each of them would take too long.
+    pub(super) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
+        let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
+        match is_over && self.may_expire(vertex) {
+            true => self.give_up(now, vertex, "expired"),
+            false => self.watch_expiry(now, vertex),
+        }
+    }
+
+    /// Ends what has expired in a thread, and finds out when to look again. Of very many vertices some are looked
+    /// at in each turn.
+    pub(super) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        self.threads[thread].expiry_check = None;
+        let resting = self.threads[thread].vertices(&self.vertices);
+        let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
+        self.expiring.threads.insert(thread, Rest { vertices, next: None });
+        self.expire_some(now, thread, self.settings.step());
+        self.plan_to_expire(now);
+    }
+
+    /// Goes on in all threads, as far as one turn allows.
+    pub(super) fn expire_on(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(thread) = self.expiring.threads.keys().next().copied()
+        {
+            left = self.expire_some(now, thread, left);
+        }
+        self.plan_to_expire(now);
+    }
+
+    fn plan_to_expire(&mut self, now: Timestamp) {
+        if !self.expiring.threads.is_empty() {
+            self.timers.add(now, Timer::Expiry);
+        }
+    }
+
+    /// Looks at up to `count` vertices of a thread. Returns how many of that number are left.
+    fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        let Some(Rest { mut vertices, mut next }) = self.expiring.threads.remove(&thread) else {
+            return count;
+        };
+        let step = vertices.len().min(count);
+        for vertex in vertices.drain(..step) {
+            // Its number may have been given to another one.
+            let is_of_thread =
+                self.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
+            if !is_of_thread || !self.may_expire(vertex) {
+                continue;
+            }
+            match self.deadline(vertex) {
+                Some(deadline) if deadline <= now => self.give_up(now, vertex, "expired"),
+                Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
+                None => {}
+            }
+        }
+        if self.threads.get(thread).is_none() {
+            return count - step;
+        }
+        if !vertices.is_empty() {
+            self.expiring.threads.insert(thread, Rest { vertices, next });
+            return count - step;
+        }
+        let known = self.threads[thread].expiry_check;
+        let next = next.map(|next| next.max(now + CHECK_INTERVAL));
+        self.threads[thread].expiry_check = next.into_iter().chain(known).min();
+        self.set_thread_timer(thread);
+        count - step
+    }
+
+    fn may_expire(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        matches!(vertex.place, Place::Due | Place::Waiting) && vertex.fate != Fate::OneMoreTry
+    }
+
+    /// Ends a vertex that rests: its recipients fail. `what` tells what has become of them.
+    pub(super) fn give_up(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
+        let message = self.vertices[vertex].message;
+        let offsets = self.vertices[vertex].recipients.pending();
+        let age = LongDuration(now.seconds_since(self.messages[message].modified));
+        let text = match &self.vertices[vertex].diagnosis {
+            None => format!("{what} after {age}").into_bytes(),
+            Some(diagnosis) => {
+                let mut text = format!("\r{what} after {age}, problem was:\r").into_bytes();
+                text.extend_from_slice(&diagnosis.message);
+                text
+            }
+        };
+        let notary = expiry_notary(&format!("{what} after {age}"));
+        self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
+        self.are_final(message, &offsets);
+        let occasion = Occasion::Expiry;
+        self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
+        for offset in offsets {
+            self.finish_recipient(vertex, offset, Final { state: "expire", failed: true });
+        }
+    }
+}
+
+/// Notary data of an expiry. The action is always `failed`: what the last agent said was a delay, but
+/// this is the end, and the sender asked to hear of failures (RFC 3463, X.4.7).
+fn expiry_notary(what: &str) -> Vec<u8> {
+    let fields = [
+        &[ADDRESS_OF_RECIPIENT][..],
+        b"failed",
+        b"5.4.7 (delivery time expired)",
+        &format!("smtp; 500 ({what})").into_bytes(),
+        b"",
+    ];
+    fields.join(&NOTARY_SEPARATOR)
+}

@@ -1,0 +1,355 @@
+//! What an agent gets that says `#hungry`: the next jobs of its own thread, else another thread of its
+//! ring, else a place in the pool.
+
+use super::Scheduler;
+use super::action::{Action, Manner};
+use super::agent::{AgentId, Owed, State};
+use super::agent_end::last_words;
+use super::share::next_burst;
+use super::status::present_attempt;
+use super::thread::ThreadId;
+use super::vertex::{Diagnosis, Place, VertexId};
+use super::window::Heard;
+use log::Level;
+use std::time::Duration;
+use zsched_config::MailPriority;
+use zsched_format::agent_protocol::Answer;
+use zsched_format::time::Timestamp;
+
+/// How long an agent works on one thread while others of its ring wait for an agent. A thread that never
+/// runs dry would starve them otherwise; less would waste connections.
+const TURN: Duration = Duration::from_secs(10);
+
+impl Scheduler {
+    pub(super) fn agent_started(&mut self, agent: AgentId, pid: u32) {
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.pid = Some(pid);
+        }
+    }
+
+    pub(super) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
+        if !self.agents.contains_key(&agent) {
+            return;
+        }
+        match Answer::parse(line) {
+            Answer::Hungry => self.agent_is_hungry(now, agent),
+            Answer::Resync(path) => self.agent_found_nothing(agent, path),
+            Answer::Report(report) => self.report(now, agent, &report),
+            Answer::Comment(text) => self.stray_line(now, agent, None, text),
+            Answer::Misformed(missing, text) => self.stray_line(now, agent, Some(missing), text),
+        }
+    }
+
+    fn agent_is_hungry(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let Some(answered) = agent_ref.owed.pop_front() else {
+            let pid = agent_ref.pid.unwrap_or_default();
+            let text = format!("agent {pid} says #hungry once too often");
+            return self.remark(now, agent, Level::Warn, text);
+        };
+        agent_ref.progress_at = now;
+        agent_ref.deferrals = 0;
+        match answered {
+            Owed::Start => self.has_started_well(agent),
+            Owed::Job(vertex) => self.job_over(now, agent, vertex),
+            Owed::Idle => {}
+        }
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.hungry_at = now;
+            agent.last_words = Box::default();
+        }
+        let agent_ref = &self.agents[&agent];
+        // It is fed again when it has answered for everything it was given.
+        if agent_ref.owed.is_empty() && agent_ref.is_alive() {
+            match agent_ref.state {
+                State::Parking => self.park(now, agent),
+                _ => self.give_work(now, agent),
+            }
+        }
+    }
+
+    /// An agent has ended a job. What it has not finished waits for its next try.
+    fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        self.judge_delivery(now, agent, vertex);
+        let found_nothing =
+            self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
+        if !self.take_job_away(vertex) {
+            return;
+        }
+        if found_nothing {
+            let said = last_words(&self.agents[&agent]);
+            let text = format!(
+                "the agent found nothing to do in the control file, which is read again{said}"
+            );
+            let attempt = present_attempt(&self.agents[&agent]);
+            self.status_of_silence(now, attempt, vertex, &text);
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            self.read_message_again(self.vertices[vertex].message);
+        } else if !self.vertices[vertex].reported {
+            self.count_attempt(vertex);
+            let said = last_words(&self.agents[&agent]);
+            let text = format!("the agent ended the job without a word about this recipient{said}");
+            let attempt = present_attempt(&self.agents[&agent]);
+            self.status_of_silence(now, attempt, vertex, &text);
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+        }
+        if !found_nothing {
+            self.job_was_in_vain(now, agent, vertex);
+        }
+        self.let_wait(now, vertex, Scheduler::wait_after_try);
+    }
+
+    /// Lets the window of a thread learn from how a delivery has ended.
+    fn judge_delivery(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let heard = std::mem::take(&mut agent_ref.heard);
+        let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
+        if let Some(thread) = agent_ref.thread.filter(has_window) {
+            let diagnosis = self.vertices[vertex].diagnosis.clone();
+            let has_failed = heard == Heard::Failure;
+            let cause =
+                has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
+            self.delivery_ended(now, thread, heard, cause);
+        }
+    }
+
+    /// An agent has a job no more. If the vertex is finished, that was all that kept it, and perhaps the
+    /// message. Tells whether it has something left to do.
+    pub(super) fn take_job_away(&mut self, vertex: VertexId) -> bool {
+        let message = self.vertices[vertex].message;
+        self.messages[message].jobs -= 1;
+        let is_finished = self.vertices[vertex].place == Place::Spent;
+        if is_finished {
+            self.vertices.remove(vertex);
+            self.remove_if_complete(message);
+        }
+        if !self.batches.is_empty() && self.messages.exists(message) {
+            self.look_at_batch(message);
+        }
+        !is_finished
+    }
+
+    /// Lets a vertex wait that no agent has any more, in the given way.
+    pub(super) fn let_wait(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        wait: impl FnOnce(&mut Scheduler, Timestamp, VertexId),
+    ) {
+        match self.messages[self.vertices[vertex].message].held {
+            true => self.put(vertex, Place::Held),
+            false => wait(self, now, vertex),
+        }
+        self.lessons += 1;
+        if !self.meet_fate(now, vertex) {
+            self.expire_or_watch(now, vertex);
+        }
+    }
+
+    /// Gives something to do to an agent that has nothing. This is where a hungry agent gets its next
+    /// job.
+    fn give_work(&mut self, now: Timestamp, agent: AgentId) {
+        if self.has_served(now, agent) || self.gives_way(now, agent) {
+            self.detach(now, agent);
+            self.retire_agent(now, agent);
+            return;
+        }
+        let agent_ref = &self.agents[&agent];
+        let ring = agent_ref.ring;
+        // Its own thread first: the connection is warm. A new agent has to show with one job that it
+        // works; then it gets bursts.
+        let burst = match (agent_ref.state, agent_ref.fed_at) {
+            (State::Stuffing, Some(fed_at)) => {
+                let most = self.rings[ring].clause.overfeed as usize + 1;
+                next_burst(agent_ref.burst, now.since(fed_at), most)
+            }
+            _ => 1,
+        };
+        if self.rings[ring].jobs.is_some() {
+            let former = agent_ref.thread;
+            self.detach(now, agent);
+            if !self.give_next(now, agent, former, burst) {
+                self.let_rest(agent);
+            }
+            return;
+        }
+        if let Some(thread) = agent_ref.thread {
+            let stays = self.may_stay(now, agent, thread);
+            if stays && self.feed(now, agent, thread, burst) {
+                return;
+            }
+            self.detach(now, agent);
+        }
+        match self.next_ready(ring) {
+            Some(thread) if !self.rings[ring].clause.queue_only => {
+                self.attach(now, agent, thread);
+                self.feed(now, agent, thread, 1);
+            }
+            _ => self.let_rest(agent),
+        }
+    }
+
+    /// There is nothing to do for an agent.
+    fn let_rest(&mut self, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
+        agent_ref.state = State::Parking;
+        agent_ref.owed.push_back(Owed::Idle);
+        self.act(Action::SayIdle(agent));
+    }
+
+    /// Whether an agent gets no work any more.
+    fn has_served(&self, now: Timestamp, agent: AgentId) -> bool {
+        let agent = &self.agents[&agent];
+        let ring = &self.rings[agent.ring];
+        let lived = now.since(agent.born);
+        let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
+        let is_kept = ring.clause.mail_priority == MailPriority::Kept;
+        ring.is_retired || self.is_draining || is_old || is_kept
+    }
+
+    /// Whether an agent may go on with the thread it works on. A new configuration may have moved the
+    /// thread to another ring, or an operator may hold it; or the agent has had its turn, while others of the
+    /// ring wait for one.
+    fn may_stay(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
+        let agent = &self.agents[&agent];
+        let is_ours = self.threads[thread].ring == agent.ring;
+        let others_wait = || {
+            let next = self.next_ready(agent.ring).filter(|next| *next != thread);
+            next.is_some() && !self.rings[agent.ring].clause.queue_only
+        };
+        is_ours
+            && !self.threads[thread].held
+            && !self.putting_off.contains(thread)
+            && !self.window_is_overfull(thread)
+            && (now.since(agent.turn_began) < TURN || !others_wait())
+    }
+
+    /// Gives an agent up to `burst` jobs of a thread. Tells whether there was any.
+    fn feed(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
+        let mut fed = 0;
+        while fed < burst
+            && let Some(vertex) = self.threads[thread].due.first()
+            && self.may_start_delivery(now, agent, thread)
+        {
+            self.feed_one(now, agent, thread, vertex);
+            fed += 1;
+        }
+        if fed > 0 {
+            let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+            agent_ref.state = State::Stuffing;
+            agent_ref.fed_at = Some(now);
+            agent_ref.burst = fed as u32;
+            self.update_readiness(thread);
+        }
+        fed > 0
+    }
+
+    pub(super) fn feed_one(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        thread: ThreadId,
+        vertex: VertexId,
+    ) {
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Fed);
+        self.vertices[vertex].fed_at(now);
+        self.messages[self.vertices[vertex].message].jobs += 1;
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        agent_ref.owed.push_back(Owed::Job(vertex));
+        let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
+        let ring = &self.rings[agent_ref.ring];
+        // One that was queued before there were packets is given as a whole, and the other way round.
+        let vertex = &mut self.vertices[vertex];
+        let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
+        vertex.is_part = has_packets;
+        if ring.host.is_none() || has_packets {
+            job.push(b'\t');
+            job.extend_from_slice(self.threads[thread].destination.host());
+        }
+        if has_packets {
+            let offsets = vertex.recipients.pending();
+            let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
+            job.push(b'\t');
+            job.extend_from_slice(offsets.join(",").as_bytes());
+        }
+        job.push(b'\n');
+        self.act(Action::Feed { agent, job: job.into() });
+    }
+
+    /// An agent has answered `#idle`.
+    fn park(&mut self, now: Timestamp, agent: AgentId) {
+        if self.has_served(now, agent) {
+            self.retire_agent(now, agent);
+            return;
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.state = State::Idle(now);
+        let ring = agent_ref.ring;
+        self.rings[ring].idle.push(agent);
+        self.idle_agents += 1;
+        self.arm_agent(agent);
+        self.serve_later(ring);
+        // If its own ring has no use for it, it may have to make room for another ring's.
+        self.serve_starved(now);
+    }
+
+    /// Puts an agent to work that was idle.
+    pub(super) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
+        agent_ref.progress_at = now;
+        agent_ref.state = State::Larva;
+        if self.rings[agent_ref.ring].jobs.is_some() {
+            self.give_next(now, agent, Some(thread), 1);
+        } else {
+            self.attach(now, agent, thread);
+            self.feed(now, agent, thread, 1);
+        }
+        self.arm_agent(agent);
+    }
+
+    /// Puts what is due in a thread in the order that its clause asks for, as it gets its first agent.
+    pub(super) fn order_due(&mut self, thread: ThreadId) {
+        let ring = &self.rings[self.threads[thread].ring];
+        if !ring.clause.age_order || ring.jobs.is_some() {
+            return;
+        }
+        let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;
+        let mut due = self.threads[thread].due.to_vec(&self.vertices);
+        if due.is_sorted_by_key(age) {
+            return;
+        }
+        due.sort_by_key(age);
+        for vertex in due {
+            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+        }
+    }
+
+    /// Tells an agent to end: it has been idle for too long, or its place is needed.
+    pub(super) fn retire_agent(&mut self, now: Timestamp, agent: AgentId) {
+        self.stop_agent(now, agent, Manner::Retire);
+    }
+
+    pub(super) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: Manner) {
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
+        if let State::Idle(_) = agent_ref.state {
+            self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
+            self.idle_agents -= 1;
+        }
+        agent_ref.state = match manner {
+            Manner::Kill => State::Killed,
+            _ => State::Stopping(now),
+        };
+        self.census.ending.insert(agent);
+        self.arm_agent(agent);
+        self.act(Action::StopAgent { agent, manner });
+    }
+
+    pub(super) fn drain(&mut self, now: Timestamp) {
+        if std::mem::replace(&mut self.is_draining, true) {
+            return;
+        }
+        let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
+        let alive: Vec<AgentId> = alive.map(|(id, _)| *id).collect();
+        alive.into_iter().for_each(|agent| self.stop_agent(now, agent, Manner::Quit));
+    }
+}

@@ -1,0 +1,219 @@
+//! Holding mail until an operator releases it.
+//!
+//! A thread that is held gets no agent, and agents at work on it get no more of it; otherwise it goes on
+//! as it would: what waits becomes due, and what is too old expires. A message that is held rests in the
+//! `held` lists of its threads, and does not expire, as it is kept to be looked at. What agents have when
+//! the order comes, they may finish.
+//!
+//! What is released is tried at least once, whatever its age.
+
+use super::Scheduler;
+use super::change::Change;
+use super::message::MessageId;
+use super::order::{Effect, OrderRefusal};
+use super::standing::{Author, Hold, MOST_HELD_MESSAGES, MOST_STANDING, Scope};
+use super::thread::ThreadId;
+use super::vertex::{Fate, Place, VertexId};
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+impl Scheduler {
+    pub(super) fn hold(
+        &mut self,
+        now: Timestamp,
+        scope: Scope,
+        author: Author,
+        reason: String,
+    ) -> Effect {
+        if let Scope::Message(id) = scope {
+            let effect = self.hold_message(id, Hold { scope, author, reason });
+            if effect.refusal.is_none() {
+                self.keep_standing_orders();
+            }
+            return effect;
+        }
+        if self.standing.holds.iter().any(|hold| hold.scope == scope) {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if self.standing.holds.len() >= MOST_STANDING {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        self.standing.change(Change::Hold(Hold { scope, author, reason }));
+        self.keep_standing_orders();
+        self.review(now);
+        Effect::default()
+    }
+
+    /// Holds messages, as many as may be. Those that are held already stay as they are; but as they may not be
+    /// on disk yet, and this order is answered as stored, they are stored once more.
+    pub(super) fn hold_messages(
+        &mut self,
+        messages: &[SpoolId],
+        author: &Author,
+        reason: &str,
+    ) -> Effect {
+        let mut all = Effect::default();
+        let mut are_some_held = false;
+        for id in messages {
+            let scope = Scope::Message(*id);
+            let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
+            match self.hold_message(*id, hold) {
+                Effect { refusal: Some(OrderRefusal::TooMany), .. } => {
+                    all.refusal = Some(OrderRefusal::TooMany);
+                    break;
+                }
+                Effect { refusal: Some(OrderRefusal::Already), .. } => are_some_held = true,
+                Effect { refusal: Some(_), .. } => {}
+                effect => all.add(&effect),
+            }
+        }
+        if all.messages > 0 || are_some_held {
+            self.keep_standing_orders();
+        }
+        all
+    }
+
+    /// Releases messages, those of them that are held.
+    pub(super) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
+        let before = self.standing.messages.len();
+        let mut all = Effect::default();
+        for id in messages {
+            if self.standing.hold_of_message(*id).is_some() {
+                self.standing.change(Change::Released(Scope::Message(*id)));
+                let message = self.message_of(*id);
+                all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
+            }
+        }
+        if self.standing.messages.len() < before {
+            self.keep_standing_orders();
+        }
+        all
+    }
+
+    fn hold_message(&mut self, id: SpoolId, hold: Hold) -> Effect {
+        let Some(message) = self.message_of(id) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        if self.messages[message].held {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if self.standing.messages.len() >= MOST_HELD_MESSAGES {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        self.standing.change(Change::Hold(hold));
+        self.messages[message].held = true;
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let recipients = self.vertices[vertex].pending;
+            if self.vertices[vertex].place == Place::Fed {
+                effect.busy += recipients;
+                continue;
+            }
+            effect.recipients += recipients;
+            let thread = self.vertices[vertex].thread;
+            self.put(vertex, Place::Held);
+            self.update_readiness(thread);
+        }
+        effect
+    }
+
+    pub(super) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
+        if let Scope::Message(id) = scope {
+            if self.standing.hold_of_message(*id).is_none() {
+                return Effect::refused(OrderRefusal::NotFound);
+            }
+            self.standing.change(Change::Released(scope.clone()));
+            self.keep_standing_orders();
+            return self
+                .message_of(*id)
+                .map_or(Effect::default(), |message| self.release_message(now, message));
+        }
+        if !self.standing.holds.iter().any(|hold| hold.scope == *scope) {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        self.standing.change(Change::Released(scope.clone()));
+        self.keep_standing_orders();
+        self.review(now);
+        Effect::default()
+    }
+
+    pub(super) fn release_all(&mut self, now: Timestamp) -> Effect {
+        if self.standing.holds.is_empty() && self.standing.messages.is_empty() {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        let messages = std::mem::take(&mut self.standing.messages);
+        self.standing.change(Change::Cleared {});
+        self.keep_standing_orders();
+        self.review(now);
+        let mut effect = Effect::default();
+        for hold in messages.into_values() {
+            if let Scope::Message(id) = hold.scope
+                && let Some(message) = self.message_of(id)
+            {
+                let released = self.release_message(now, message);
+                effect.messages += released.messages;
+                effect.recipients += released.recipients;
+            }
+        }
+        effect
+    }
+
+    fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
+        self.messages[message].held = false;
+        self.look_at_batch(message);
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if self.vertices[vertex].place == Place::Held {
+                effect.recipients += self.vertices[vertex].pending;
+                self.release_vertex(now, vertex);
+            }
+        }
+        effect
+    }
+
+    fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].fate = Fate::OneMoreTry;
+        match self.arrivals_wait(thread) {
+            true => self.wait_for_destination(now, vertex),
+            false => self.put(vertex, Place::Due),
+        }
+        self.update_readiness(thread);
+    }
+
+    /// Finds out whether a thread is held. Tells whether that has changed.
+    pub(super) fn look_at_hold(&mut self, thread: ThreadId) -> bool {
+        let thread_ref = &self.threads[thread];
+        let ring = &self.rings[thread_ref.ring];
+        let held = self.standing.hold_of(&thread_ref.destination, ring).is_some();
+        self.threads.set_held(thread, held)
+    }
+
+    /// A message has arrived: the former scheduler may have held it, or been ordered to end it. What was
+    /// ordered for one that is not there stays until another message gets its number: its control file may be
+    /// unreadable for a while.
+    pub(super) fn recall_orders(&mut self, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        let is_held = self.standing.hold_of_message(id).is_some();
+        self.messages[message].held = is_held;
+        let is_known = is_held || self.standing.ending_of(id).is_some();
+        if !is_known && self.standing.drop_message(id.number) {
+            self.keep_standing_orders();
+        }
+    }
+
+    /// A message leaves: what was ordered for it is of no use any more.
+    pub(super) fn drop_orders(&mut self, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        let is_known =
+            self.standing.hold_of_message(id).is_some() || self.standing.ending_of(id).is_some();
+        if is_known && self.standing.drop_message(id.number) {
+            self.keep_standing_orders();
+        }
+    }
+
+    pub(super) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
+        let message = self.messages.find(id.number)?;
+        (self.messages[message].modified == id.modified).then_some(message)
+    }
+}

@@ -1,0 +1,174 @@
+//! What those may see of one message who explain its life: values to be shown, nothing to be changed.
+
+use super::Scheduler;
+use super::agent::AgentId;
+use super::destination::Destination;
+use super::ring::Refusal;
+use super::vertex::Place;
+use std::rc::Rc;
+use zsched_config::Clause;
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, Group, SpoolId};
+
+/// A vertex of a message, as it stands.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// Its channel.
+    pub channel: Rc<[u8]>,
+    /// Its host.
+    pub host: Rc<[u8]>,
+    /// Offsets of the recipients to do.
+    pub offsets: Vec<u32>,
+    /// What applies to it.
+    pub clause: Rc<Clause>,
+    /// Reports about it so far, and agents that died over it.
+    pub attempts: u32,
+    /// Where it is, and why.
+    pub rest: Rest,
+}
+
+/// Where a vertex is, and what has to happen for it to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// An agent has it.
+    Fed,
+    /// It waits for its time; `None` is until a request for the host.
+    Waiting {
+        /// When it becomes due.
+        until: Option<Timestamp>,
+        /// Its destination is known to be unreachable until then.
+        blocked: bool,
+    },
+    /// It is due, and agents of this process are at work for its thread.
+    InLine {
+        /// The agent that was attached last.
+        pid: u32,
+    },
+    /// It is due, and its ring may have no further agent, for this reason.
+    Refused(&'static str),
+    /// An operator holds it, or its thread.
+    Held,
+    /// It is due, and nothing is known against it.
+    Due,
+}
+
+impl Scheduler {
+    /// The vertices of the message of a number. `None` if there is no such message.
+    pub fn inspect(&self, number: u64) -> Option<Vec<Inspected>> {
+        let message = &self.messages[self.messages.find(number)?];
+        let vertices = message.vertices.iter(&self.vertices).map(|id| {
+            let vertex = &self.vertices[id];
+            let thread = &self.threads[vertex.thread];
+            Inspected {
+                channel: thread.destination.channel().into(),
+                host: thread.destination.host().into(),
+                offsets: vertex.recipients.pending(),
+                clause: self.rings[thread.ring].clause.clone(),
+                attempts: vertex.attempts,
+                rest: self.rest(vertex),
+            }
+        });
+        Some(vertices.collect())
+    }
+
+    /// The spool id of the message of a number, if there is one.
+    pub fn spool_id(&self, number: u64) -> Option<SpoolId> {
+        Some(self.messages[self.messages.find(number)?].spool_id())
+    }
+
+    /// The process of an agent, once it has one.
+    pub fn process_of(&self, agent: AgentId) -> Option<u32> {
+        self.agents.get(&agent)?.pid
+    }
+
+    /// Channel and host of a job of an agent: the host is the one in the job line, or if there is none,
+    /// the one that the agent was started for.
+    pub fn destination_of_job(&self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
+        let ring = &self.rings[self.agents.get(&agent)?.ring];
+        Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
+    }
+
+    fn rest(&self, vertex: &super::vertex::Vertex) -> Rest {
+        let thread = &self.threads[vertex.thread];
+        match vertex.place {
+            Place::Fed | Place::Spent => Rest::Fed,
+            Place::Held => Rest::Held,
+            Place::Due | Place::Waiting if thread.held => Rest::Held,
+            Place::Waiting => {
+                let until = thread.waiting.wakeup(vertex.wave);
+                let known = thread.retry.unreachable.as_ref();
+                let blocked = known.is_some_and(|known| Some(known.until) == until);
+                let until = until.map(|until| self.by_clock(thread, until));
+                Rest::Waiting { until, blocked }
+            }
+            Place::Due => {
+                let (channel, host) = (thread.destination.channel(), thread.destination.host());
+                let refusal = self.rings[thread.ring].refusal.filter(|_| thread.is_ready);
+                match (thread.agents.last(), refusal) {
+                    (Some(agent), _) => {
+                        Rest::InLine { pid: self.agents[agent].pid.unwrap_or_default() }
+                    }
+                    _ if !self.is_selected(channel, host) => {
+                        Rest::Refused(Refusal::NotSelected.reason())
+                    }
+                    (None, Some(refusal)) => Rest::Refused(refusal.reason()),
+                    (None, None) => Rest::Due,
+                }
+            }
+        }
+    }
+
+    /// All messages with what they have left to do, as if they arrived now.
+    pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
+        let queued = self.messages.iter().filter(|(_, message)| !message.forgotten);
+        queued.map(|(_, message)| {
+            let groups = message.vertices.iter(&self.vertices).map(|id| {
+                let vertex = &self.vertices[id];
+                let destination = &self.threads[vertex.thread].destination;
+                Group {
+                    channel: destination.channel().into(),
+                    host: destination.host().into(),
+                    offsets: vertex.recipients.pending(),
+                }
+            });
+            Arrival {
+                unread: None,
+                unread_at_most: 0,
+                is_part: false,
+                name: message.name.clone(),
+                modified: message.modified,
+                created: message.created,
+                priority: message.priority,
+                owes_report: message.owes_report,
+                leftover: None,
+                turns: Vec::new(),
+                recipients: message.recipients,
+                failed: message.failed,
+                groups: groups.collect(),
+                locked: Vec::new(),
+            }
+        })
+    }
+}
+
+impl Refusal {
+    /// The reason in the words of configuration and command line.
+    fn reason(self) -> &'static str {
+        match self {
+            Refusal::Kept => "mail-priority=z: it is kept back",
+            Refusal::MaxAgents => "maxta: as many agents as may run at all",
+            Refusal::MaxChannel => "maxchannel: as many agents as the channel may have",
+            Refusal::MaxRing => "maxring: as many agents as the ring may have",
+            Refusal::Claimed => "another ring has no agent, and waits until fewer of them run",
+            Refusal::ForkRate => "fork rate (-R): enough agents were started in this second",
+            Refusal::Frozen => "no agents are started (-F)",
+            Refusal::Loading => "what was there at the start is still being loaded (-S)",
+            Refusal::Ending => "the scheduler is about to end",
+            Refusal::NotSelected => "-p selects another destination",
+            Refusal::Suspended => "the ring's agents cannot be started",
+            Refusal::Unproven => "no agent of the ring has asked for work yet",
+            Refusal::NoCommand => "the clause has no command",
+            Refusal::Reloading => "a new configuration is still being applied",
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Which entries are due, in order; and what can be seen of them from outside: of each thread that may
+//! be served now, the first entry of each class.
+//!
+//! A host with a hundred thousand jobs becomes ready and busy again with every delivery. That changes
+//! as many places here as it has classes, not jobs.
+
+use super::class::Class;
+use super::key::Key;
+use super::queue::{Entry, Queue};
+use crate::pool::IdMap;
+use crate::thread::ThreadId;
+use crate::vertex::VertexId;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most threads have entries of so few classes.
+const FEW_CLASSES: usize = 2;
+
+/// A thread's place among those that may be served, for one class.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Seat {
+    /// The first job of the class that has an entry in the thread.
+    pub key: Key,
+    /// When it was served last, in turns: threads with the same job take turns.
+    pub turn: u64,
+    pub thread: ThreadId,
+}
+
+/// The entries of a ring that are due.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Index {
+    /// Threads that have entries, or may be served.
+    lines: IdMap<ThreadId, Line>,
+    seats: BTreeMap<Class, BTreeSet<Seat>>,
+    next_turn: u64,
+}
+
+/// What is due in a thread.
+#[derive(Default, Serialize, Deserialize)]
+struct Line {
+    /// If it may be served: when it was served last.
+    turn: Option<u64>,
+    /// In the order of their classes. While the thread may be served each has a seat.
+    queues: SmallVec<[OfClass; FEW_CLASSES]>,
+}
+
+/// What is due in a thread of jobs of one class.
+#[derive(Serialize, Deserialize)]
+struct OfClass {
+    class: Class,
+    /// The turn that its seat has, if there is one.
+    turn: u64,
+    entries: Queue,
+}
+
+impl Index {
+    pub fn insert(&mut self, thread: ThreadId, class: Class, key: Key, vertex: VertexId) {
+        let line = self.lines.entry(thread).or_default();
+        match line.place(class) {
+            Ok(place) => {
+                let queue = &mut line.queues[place];
+                // It can be seen if it comes before what is seen.
+                let is_first = queue.entries.would_be_first(&key);
+                if let Some(turn) = line.turn.filter(|_| is_first) {
+                    let seats = self.seats.entry(class).or_default();
+                    seats.remove(&queue.seat(thread));
+                    seats.insert(Seat { key: key.clone(), turn, thread });
+                    queue.turn = turn;
+                }
+                queue.entries.insert(Entry::new(key, vertex));
+            }
+            Err(place) => {
+                let turn = line.turn.unwrap_or_default();
+                let queue = OfClass { class, turn, entries: Queue::One(Entry::new(key, vertex)) };
+                if line.turn.is_some() {
+                    self.seats.entry(class).or_default().insert(queue.seat(thread));
+                }
+                line.queues.insert(place, queue);
+            }
+        }
+    }
+
+    pub fn remove(&mut self, thread: ThreadId, class: Class, key: &Key, vertex: VertexId) {
+        let Some(line) = self.lines.get_mut(&thread) else {
+            return debug_assert!(false, "an entry is taken out of a thread without any");
+        };
+        let Ok(place) = line.place(class) else {
+            return debug_assert!(false, "an entry is taken out of a class without any");
+        };
+        let queue = &mut line.queues[place];
+        let is_first = queue.entries.first().is_of(key);
+        let shown = line.turn.filter(|_| is_first);
+        if shown.is_some() {
+            take_seat(&mut self.seats, class, &queue.seat(thread));
+        }
+        let is_over = queue.entries.remove(&Entry::new(key.clone(), vertex));
+        if is_over {
+            line.queues.remove(place);
+            if line.is_over() {
+                self.lines.remove(&thread);
+            }
+        } else if let Some(turn) = shown {
+            queue.turn = turn;
+            self.seats.entry(class).or_default().insert(queue.seat(thread));
+        }
+    }
+
+    /// Says whether a thread may be served.
+    pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
+        if is_ready {
+            let line = self.lines.entry(thread).or_default();
+            if line.turn.is_none() {
+                line.turn = Some(self.next_turn);
+                for queue in &mut line.queues {
+                    queue.turn = self.next_turn;
+                    self.seats.entry(queue.class).or_default().insert(queue.seat(thread));
+                }
+                self.next_turn += 1;
+            }
+        } else if let Some(line) = self.lines.get_mut(&thread)
+            && line.turn.take().is_some()
+        {
+            for queue in &line.queues {
+                take_seat(&mut self.seats, queue.class, &queue.seat(thread));
+            }
+            if line.is_over() {
+                self.lines.remove(&thread);
+            }
+        }
+    }
+
+    /// Forgets all that is due in a thread.
+    pub fn forget(&mut self, thread: ThreadId) {
+        self.set_ready(thread, false);
+        self.lines.remove(&thread);
+    }
+
+    /// A thread has had its turn.
+    pub fn served(&mut self, thread: ThreadId) {
+        if let Some(turn) = self.lines.get_mut(&thread).and_then(|line| line.turn.as_mut()) {
+            *turn = self.next_turn;
+            self.next_turn += 1;
+        }
+    }
+
+    pub fn is_ready(&self, thread: ThreadId) -> bool {
+        self.lines.get(&thread).is_some_and(|line| line.turn.is_some())
+    }
+
+    /// The first job that may be served, and its class.
+    pub fn first(&self) -> Option<(Class, &Key)> {
+        let firsts =
+            self.seats.iter().filter_map(|(class, seats)| Some((*class, &seats.first()?.key)));
+        firsts.min_by_key(|(_, key)| *key)
+    }
+
+    /// The classes of jobs that have not preempted any, in ascending order, each with what can be seen
+    /// of it.
+    pub fn classes(&self) -> impl Iterator<Item = (Class, &BTreeSet<Seat>)> {
+        self.seats.range(Class::SMALLEST..).map(|(class, seats)| (*class, seats))
+    }
+
+    /// The entry of a job whose turn it is: of those in threads that may be served. The job must be the
+    /// first of its class.
+    pub fn in_turn(&self, class: Class, key: &Key) -> Option<(ThreadId, VertexId)> {
+        let thread = self.seats.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
+        let line = self.lines.get(&thread)?;
+        let first = line.queues[line.place(class).ok()?].entries.first();
+        first.is_of(key).then_some((thread, first.vertex))
+    }
+
+    /// All entries that are due, in no order that means anything.
+    pub fn due(&self) -> impl Iterator<Item = (ThreadId, Class, &Entry)> {
+        self.lines.iter().flat_map(|(thread, line)| {
+            let of_class = |queue: &'_ OfClass| (*thread, queue.class);
+            line.queues.iter().flat_map(move |queue| {
+                let (thread, class) = of_class(queue);
+                queue.entries.iter().map(move |entry| (thread, class, entry))
+            })
+        })
+    }
+
+    /// All threads that may be served.
+    pub fn ready(&self) -> Vec<ThreadId> {
+        let ready = self.lines.iter().filter(|(_, line)| line.turn.is_some());
+        let mut ready: Vec<ThreadId> = ready.map(|(thread, _)| *thread).collect();
+        ready.sort();
+        ready
+    }
+
+    /// Panics if what can be seen is not what is there.
+    pub fn check(&self) {
+        let mut shown = 0;
+        for (thread, line) in &self.lines {
+            assert!(!line.is_over(), "nothing is due in {thread:?}, and it is not ready");
+            let classes = line.queues.iter().map(|queue| queue.class);
+            assert!(classes.is_sorted_by(|one, other| one < other), "classes of {thread:?}");
+            assert!(line.queues.iter().all(|queue| queue.entries.len() > 0), "an empty queue");
+            if line.turn.is_some() {
+                for queue in &line.queues {
+                    let is_seated = self.seats[&queue.class].contains(&queue.seat(*thread));
+                    assert!(is_seated, "no seat for {thread:?} in {:?}", queue.class);
+                }
+                shown += line.queues.len();
+            }
+        }
+        let seats: usize = self.seats.values().map(BTreeSet::len).sum();
+        assert_eq!(seats, shown, "seats");
+        assert!(self.seats.values().all(|seats| !seats.is_empty()), "a class without seats");
+    }
+}
+
+impl Line {
+    /// Where the queue of a class is, or would be.
+    fn place(&self, class: Class) -> Result<usize, usize> {
+        self.queues.binary_search_by_key(&class, |queue| queue.class)
+    }
+
+    /// Whether there is nothing to be known of it.
+    fn is_over(&self) -> bool {
+        self.queues.is_empty() && self.turn.is_none()
+    }
+}
+
+impl OfClass {
+    fn seat(&self, thread: ThreadId) -> Seat {
+        Seat { key: self.entries.first().key(), turn: self.turn, thread }
+    }
+}
+
+fn take_seat(seats: &mut BTreeMap<Class, BTreeSet<Seat>>, class: Class, seat: &Seat) {
+    if let Some(of_class) = seats.get_mut(&class) {
+        let was_there = of_class.remove(seat);
+        debug_assert!(was_there, "a thread has another seat");
+        if of_class.is_empty() {
+            seats.remove(&class);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What was learned and is in no control file: how often something was tried, what was said of it, when
+//! it is to be tried again, and which destinations are unreachable. It is written to a file beside the spool, and
+//! told to the next scheduler before its first message, so that a restart does not try everything at once.
+//!
+//! None of it is needed: what is missing or does not fit is as if it had never been tried.
+
+mod lessons;
+mod rests;
+
+pub use lessons::Lessons;
+pub use rests::{LearnedRest, LearnedText, Resting};
+
+use super::Scheduler;
+use super::destination::Destination;
+use super::event::Crowd;
+use super::message::MessageId;
+use super::rest::Recall;
+use super::retry::{Steps, max_wait, seconds_of};
+use super::thread::{Retry, ThreadId};
+use super::timers::Timer;
+use super::unreachable::{Block, Cause, Unreachable};
+use super::vertex::{Diagnosis, Vertex, VertexId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+/// How long after the start it is kept what nobody has asked for: files may be held for a while because an
+/// agent of the former scheduler works on them, or because `queue/` is not mounted yet.
+const MEMORY_LASTS: Duration = Duration::from_secs(600);
+
+/// One thing that was learned. Names that are not UTF-8 cannot be written, and are not remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Learned {
+    /// About a thread.
+    Thread(LearnedThread),
+    /// About the recipients of one message in a thread.
+    Vertex(LearnedVertex),
+    /// What was said of messages that rest.
+    Text(LearnedText),
+    /// About a message that rests.
+    Rest(LearnedRest),
+}
+
+/// What is known of a destination as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedThread {
+    /// Its channel.
+    pub channel: String,
+    /// Its host.
+    pub host: String,
+    /// Index of the next entry of `retries`, for the destination as a whole.
+    pub index: usize,
+    /// Until when it is known to be unreachable, in nanoseconds since the epoch.
+    pub wakeup: Option<Timestamp>,
+    /// How that is known.
+    pub block: Option<Block>,
+    /// The report that said so.
+    #[serde(default)]
+    pub cause: Option<LearnedCause>,
+    /// Its window, in agents, if it is not the first one any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// The relay that answers for it, where that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
+}
+
+/// The report that said that a destination is unreachable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedCause {
+    /// The process of the agent.
+    pub pid: Option<u32>,
+    /// The message that it had.
+    pub id: Option<SpoolId>,
+    /// When it said so.
+    pub at: Timestamp,
+    /// What it said.
+    pub text: String,
+}
+
+/// What became of the recipients of one message in one thread so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedVertex {
+    /// Number of the message.
+    pub number: u64,
+    /// When its message file was modified: another message may have the number by now.
+    pub modified: Timestamp,
+    /// Its channel.
+    pub channel: String,
+    /// Its host.
+    pub host: String,
+    /// Tries so far.
+    pub attempts: u32,
+    /// What was last said of it.
+    pub text: String,
+    /// When its next try is due; `None` is as soon as the destination is tried.
+    #[serde(default)]
+    pub due: Option<Timestamp>,
+    /// Index of the next entry of `retries`.
+    #[serde(default)]
+    pub step: u8,
+}
+
+/// What was told at the start and is not asked for yet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Memory {
+    threads: BTreeMap<Destination, LearnedThread>,
+    vertices: BTreeMap<(u64, Destination), Remembered>,
+    /// Where one text was said of many, it is kept once.
+    texts: HashMap<String, Rc<Diagnosis>>,
+    rests: rests::RememberedRests,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Remembered {
+    modified: Timestamp,
+    attempts: u32,
+    diagnosis: Option<Rc<Diagnosis>>,
+    due: Option<Timestamp>,
+    step: u8,
+}
+
+impl Scheduler {
+    pub(super) fn remember(&mut self, learned: Learned) {
+        let memory = self.memory.get_or_insert_default();
+        match learned {
+            Learned::Text(text) => memory.rests.remember_text(text, &mut self.rests),
+            Learned::Rest(rest) => memory.rests.remember(rest),
+            Learned::Thread(thread) => {
+                let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
+                memory.threads.insert(key, thread);
+            }
+            Learned::Vertex(learned) => {
+                let LearnedVertex { number, modified, channel, host, .. } = learned;
+                let LearnedVertex { attempts, text, due, step, .. } = learned;
+                let key = (number, Destination::new(channel.as_bytes(), host.as_bytes()));
+                let diagnosis = (!text.is_empty()).then(|| {
+                    let new = || Diagnosis::new(b"", text.as_bytes());
+                    memory.texts.entry(text.clone()).or_insert_with(new).clone()
+                });
+                let remembered = Remembered { modified, attempts, diagnosis, due, step };
+                memory.vertices.insert(key, remembered);
+            }
+        }
+    }
+
+    /// What was there at the start is loaded; what was held up may still come.
+    pub(super) fn begin_to_forget(&mut self, now: Timestamp) {
+        if self.memory.is_some() {
+            self.timers.add(now + MEMORY_LASTS, Timer::Memory);
+        }
+    }
+
+    /// Lets a new thread go on where the former scheduler was, if its wake-up is still to come.
+    pub(super) fn recall_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        let thread_ref = &mut self.threads[thread];
+        let memory = self.memory.as_mut();
+        let Some(learned) =
+            memory.and_then(|memory| memory.threads.remove(&thread_ref.destination))
+        else {
+            return;
+        };
+        if let Some(relay) = &learned.relay {
+            self.relay_is_known(now, thread, relay.as_bytes());
+        }
+        if let Some(size) = learned.window {
+            self.recall_window(thread, size);
+        }
+        let thread_ref = &mut self.threads[thread];
+        let clause = &self.rings[thread_ref.ring].clause;
+        let on_request = clause.waits_for_request();
+        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
+        // The clock may have been wrong when it was written, or the clause another one.
+        let wakeup = wakeup.map(|wakeup| wakeup.min(now + max_wait(clause)));
+        let is_dead = wakeup.is_none() && learned.block == Some(Block::Dead);
+        let until = wakeup.or(is_dead.then_some(now));
+        let steps = Steps {
+            index: u8::try_from(learned.index).unwrap_or(u8::MAX),
+            planned: wakeup.map_or(0, seconds_of),
+        };
+        thread_ref.retry = Retry { steps, ..Retry::default() };
+        thread_ref.retry.unreachable = until.map(|until| {
+            // An earlier version did not say how it was known.
+            let block = learned.block.unwrap_or(Block::AllDeferred);
+            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
+            Box::new(Unreachable { until, block, cause })
+        });
+        if is_dead {
+            self.probe_if_dead(thread);
+            self.threads[thread].retry.unreachable = None;
+        }
+        self.set_thread_timer(thread);
+    }
+
+    /// Forgets what nobody has asked for; not while files wait for room that may be about it.
+    pub(super) fn memory_timer(&mut self, now: Timestamp) {
+        match self.outside().0 {
+            Crowd::New | Crowd::Rested => self.begin_to_forget(now),
+            Crowd::None => self.memory = None,
+        }
+    }
+
+    /// What is known of a vertex from before this scheduler's life. Its tries are counted on.
+    pub(super) fn recall_vertex(&mut self, message: MessageId, vertex: VertexId) -> Recall {
+        let Some(memory) = &mut self.memory else {
+            return Recall::Unknown;
+        };
+        let vertex_ref = &mut self.vertices[vertex];
+        let (number, modified) =
+            (self.messages[message].name.number(), self.messages[message].modified);
+        let destination = self.threads[vertex_ref.thread].destination.clone();
+        let learned = memory.vertices.remove(&(number, destination));
+        let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
+            return Recall::Unknown;
+        };
+        (vertex_ref.attempts, vertex_ref.step) = (learned.attempts, learned.step);
+        vertex_ref.diagnosis = learned.diagnosis;
+        Recall::of(learned.attempts, learned.due)
+    }
+
+    /// The same for another vertex of a message and thread, which shares what is remembered.
+    pub(super) fn recall_like(&mut self, vertex: VertexId, first: (VertexId, Recall)) -> Recall {
+        let (first, recall) = first;
+        let Vertex { attempts, step, .. } = self.vertices[first];
+        let diagnosis = self.vertices[first].diagnosis.clone();
+        let vertex = &mut self.vertices[vertex];
+        (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
+        recall
+    }
+
+    /// How much was learned since the start: a number that grows with it.
+    pub fn lessons(&self) -> u64 {
+        self.lessons
+    }
+
+    fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
+        let thread = self.threads.get(id)?;
+        let (window, relay) = (self.learned_window(id), self.learned_relay(id));
+        let mut learned = LearnedThread::new(&thread.destination, &thread.retry, window, relay)?;
+        learned.wakeup = learned.wakeup.map(|wakeup| self.by_clock(thread, wakeup));
+        Some(learned)
+    }
+
+    fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
+        let due = self.own_due(vertex);
+        let vertex = &self.vertices[vertex];
+        let message = &self.messages[vertex.message];
+        let (channel, host) = names(&self.threads[vertex.thread].destination)?;
+        let text = text_of(vertex.diagnosis.as_ref());
+        let (number, modified) = (message.name.number(), message.modified);
+        let (attempts, step) = (vertex.attempts, vertex.step);
+        let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
+        (attempts > 0).then_some(learned)
+    }
+}
+
+impl LearnedThread {
+    /// What was learned of a thread, if there is anything.
+    pub(super) fn new(
+        destination: &Destination,
+        retry: &Retry,
+        window: Option<u32>,
+        relay: Option<&[u8]>,
+    ) -> Option<LearnedThread> {
+        let (channel, host) = names(destination)?;
+        let known = retry.unreachable.as_deref();
+        let (wakeup, block) = (known.map(|known| known.until), known.map(|known| known.block));
+        let cause = known.and_then(|known| known.cause.as_deref()).map(LearnedCause::of);
+        let index = usize::from(retry.steps.index);
+        let relay = relay.and_then(|relay| String::from_utf8(relay.to_vec()).ok());
+        let is_new = wakeup.is_none() && index == 0 && window.is_none() && relay.is_none();
+        let learned = LearnedThread { channel, host, index, wakeup, block, cause, window, relay };
+        (!is_new).then_some(learned)
+    }
+}
+
+impl LearnedCause {
+    fn of(cause: &Cause) -> LearnedCause {
+        let Cause { pid, id, at, .. } = *cause;
+        LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
+    }
+
+    fn recall(&self) -> Cause {
+        let LearnedCause { pid, id, at, ref text } = *self;
+        let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
+        Cause { pid, id, at, diagnosis }
+    }
+}
+
+impl Remembered {
+    fn learned(&self, (number, destination): &(u64, Destination)) -> Option<LearnedVertex> {
+        let (channel, host) = names(destination)?;
+        let text = text_of(self.diagnosis.as_ref());
+        let Remembered { modified, attempts, due, step, .. } = *self;
+        let number = *number;
+        Some(LearnedVertex { number, modified, channel, host, attempts, text, due, step })
+    }
+}
+
+pub(super) fn text_of(diagnosis: Option<&Rc<Diagnosis>>) -> String {
+    let text = diagnosis.map(|diagnosis| String::from_utf8_lossy(&diagnosis.message).into_owned());
+    text.unwrap_or_default()
+}
+
+fn names(destination: &Destination) -> Option<(String, String)> {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_string);
+    Some((text(destination.channel())?, text(destination.host())?))
+}

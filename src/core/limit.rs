@@ -1,0 +1,173 @@
+//! Limits that operators set at run time: in force instead of those of the configuration, until a time,
+//! or until somebody says otherwise.
+
+use super::Scheduler;
+use super::change::Change;
+use super::order::{Effect, OrderRefusal};
+use super::ring::RingId;
+use super::standing::{Author, LimitName, MOST_STANDING, Scope, SetLimit, StandingOrders};
+use super::thread::{Thread, ThreadId};
+use super::timers::Timer;
+use std::rc::Rc;
+use zsched_config::Clause;
+use zsched_format::time::Timestamp;
+
+/// The highest number of agents.
+const MOST_AGENTS: u32 = 1_000_000;
+/// The highest `overfeed`, as in the configuration.
+const HIGHEST_OVERFEED: u32 = 10_000;
+
+impl Scheduler {
+    pub(super) fn set_limit(
+        &mut self,
+        now: Timestamp,
+        scope: Scope,
+        limit: LimitName,
+        value: u32,
+        until: Option<Timestamp>,
+        author: Author,
+    ) -> Effect {
+        match scope {
+            Scope::Message(_) => return Effect::refused(OrderRefusal::NotFound),
+            Scope::Destinations(_) if limit != LimitName::MaxThr => {
+                return Effect::refused(OrderRefusal::OfRings);
+            }
+            _ => {}
+        }
+        // No agent at all is a hold, and that has a name of its own.
+        let range = match limit {
+            LimitName::Overfeed => 0..=HIGHEST_OVERFEED,
+            _ => 1..=MOST_AGENTS,
+        };
+        let is_over = until.is_some_and(|until| until <= now);
+        if !range.contains(&value) || is_over {
+            return Effect::refused(OrderRefusal::BadValue);
+        }
+        let is_same = |set: &SetLimit| set.scope == scope && set.limit == limit;
+        let others = self.standing.limits.iter().filter(|set| !is_same(set)).count();
+        if others >= MOST_STANDING {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        if let Some(until) = until {
+            self.timers.add(until, Timer::Limits);
+        }
+        let set = SetLimit { scope, limit, value, until, author };
+        self.standing.change(Change::Limit(set));
+        self.keep_standing_orders();
+        self.look_at_limits(now);
+        Effect::default()
+    }
+
+    pub(super) fn unset_limit(
+        &mut self,
+        now: Timestamp,
+        scope: &Scope,
+        limit: LimitName,
+    ) -> Effect {
+        let is_it = |set: &SetLimit| set.scope == *scope && set.limit == limit;
+        if !self.standing.limits.iter().any(is_it) {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        self.standing.change(Change::Unset { scope: scope.clone(), limit });
+        self.keep_standing_orders();
+        self.look_at_limits(now);
+        Effect::default()
+    }
+
+    /// The time of a limit may be over.
+    pub(super) fn limits_timer(&mut self, now: Timestamp) {
+        let is_over = |set: &SetLimit| set.until.is_some_and(|until| until <= now);
+        let over: Vec<SetLimit> =
+            self.standing.limits.iter().filter(|set| is_over(set)).cloned().collect();
+        if over.is_empty() {
+            return;
+        }
+        for set in over {
+            self.standing.change(Change::Unset { scope: set.scope.clone(), limit: set.limit });
+            let (scope, keyword) = (&set.scope, set.limit.keyword());
+            let text = format!("{scope}: {keyword} is again what the configuration says");
+            self.log(log::Level::Info, text);
+        }
+        self.keep_standing_orders();
+        self.look_at_limits(now);
+    }
+
+    /// Begins to find out for all rings and threads which limits they have now. The lines of rings are as
+    /// the former limits made them: all rings are asked anew.
+    fn look_at_limits(&mut self, now: Timestamp) {
+        self.review.limits_have_changed();
+        self.forget_starved();
+        self.review(now);
+    }
+
+    /// Puts a ring under the limits that are in force.
+    pub(super) fn look_at_limits_of_ring(&mut self, ring: RingId) {
+        let ring_ref = &self.rings[ring];
+        let limited = limited(&self.standing, ring_ref, &ring_ref.configured);
+        self.rings[ring].clause = limited;
+        self.rings[ring].limits_seen = self.review.limits();
+    }
+
+    /// The same, unless that was done since they have changed.
+    pub(super) fn review_ring(&mut self, ring: RingId) {
+        if self.rings[ring].limits_seen != self.review.limits() {
+            self.look_at_limits_of_ring(ring);
+            self.serve_later(ring);
+        }
+    }
+
+    /// Puts a thread under the limit that is in force. Tells whether it is another one than before.
+    pub(super) fn look_at_limits_of_thread(&mut self, thread: ThreadId) -> bool {
+        let destination = &self.threads[thread].destination;
+        let is_its = |set: &&SetLimit| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
+        let max_agents = self.standing.limits.iter().rev().find(is_its).map(|set| set.value);
+        std::mem::replace(&mut self.threads[thread].max_agents, max_agents) != max_agents
+    }
+
+    /// How many agents may work on a thread.
+    pub(super) fn max_thread(&self, thread: &Thread) -> u32 {
+        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
+    }
+}
+
+impl StandingOrders {
+    /// The limit of a ring that an operator has set.
+    pub fn limit_of<'s>(
+        &'s self,
+        ring: &super::ring::Ring,
+        limit: LimitName,
+    ) -> Option<&'s SetLimit> {
+        let is_it = |set: &&SetLimit| {
+            let is_its = matches!(&set.scope, Scope::Ring(pattern) if ring.is_called(pattern));
+            set.limit == limit && is_its
+        };
+        self.limits.iter().rev().find(is_it)
+    }
+}
+
+/// The clause of a ring with the limits that are in force.
+fn limited(
+    standing: &StandingOrders,
+    ring: &super::ring::Ring,
+    configured: &Rc<Clause>,
+) -> Rc<Clause> {
+    let set = |limit: LimitName| standing.limit_of(ring, limit).map(|set| set.value);
+    let all = [
+        set(LimitName::MaxTa),
+        set(LimitName::MaxChannel),
+        set(LimitName::MaxRing),
+        set(LimitName::MaxThr),
+        set(LimitName::Overfeed),
+    ];
+    if all.iter().all(Option::is_none) {
+        return configured.clone();
+    }
+    let [max_agents, max_channel, max_ring, max_thread, overfeed] = all;
+    let mut clause = (**configured).clone();
+    clause.max_agents = max_agents.or(clause.max_agents);
+    clause.max_channel = max_channel.or(clause.max_channel);
+    clause.max_ring = max_ring.or(clause.max_ring);
+    clause.max_thread = max_thread.unwrap_or(clause.max_thread);
+    clause.overfeed = overfeed.unwrap_or(clause.overfeed);
+    Rc::new(clause)
+}

@@ -1,0 +1,192 @@
+//! Messages: one control file and its message file each.
+
+use super::list::List;
+use super::pool::{Id, Pool};
+use super::vertex::InMessage;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, SpoolId, SpoolName};
+
+/// The number of a message in memory; not the number in its name.
+pub type MessageId = Id<Message>;
+
+/// A message that is not finished yet.
+#[derive(Serialize, Deserialize)]
+pub struct Message {
+    /// Name of its files.
+    pub name: SpoolName,
+    /// When its message file was last modified.
+    pub modified: Timestamp,
+    /// When it was routed.
+    pub created: Timestamp,
+    /// Its recipients, by destination.
+    pub vertices: List<InMessage>,
+    /// Recipients in its control file, finished ones included.
+    pub recipients: u32,
+    /// Recipients that are not finished.
+    pub pending: u32,
+    /// Recipients that have failed.
+    pub failed: u32,
+    /// Notes about it that are not on disk yet.
+    pub notes: u32,
+    /// Jobs of it that agents have not ended. An agent may write to the control file until then, even if
+    /// it has reported about everybody.
+    pub jobs: u32,
+    /// How urgent it is, 0 to 9, 0 first.
+    pub priority: u8,
+    /// Somebody is to get a report about it.
+    pub owes_report: bool,
+    /// There are lines in it that nobody can deliver.
+    pub leftovers: bool,
+    /// An operator holds it.
+    pub held: bool,
+    /// Its control file is being read again.
+    pub rereading: bool,
+    /// It is being taken out of the spool.
+    pub removing: bool,
+    /// It is in memory in part only: see [`super::batch`].
+    pub partial: bool,
+    /// It is in the spool no more; only its jobs keep it in memory.
+    pub forgotten: bool,
+}
+
+impl Message {
+    pub fn new(arrival: &Arrival) -> Message {
+        Message {
+            name: arrival.name.clone(),
+            modified: arrival.modified,
+            created: arrival.created,
+            vertices: List::new(),
+            recipients: arrival.recipients,
+            pending: 0,
+            failed: arrival.failed,
+            notes: 0,
+            jobs: 0,
+            priority: arrival.priority,
+            owes_report: arrival.owes_report,
+            leftovers: arrival.leftover.is_some(),
+            held: false,
+            rereading: false,
+            removing: false,
+            partial: false,
+            forgotten: false,
+        }
+    }
+
+    /// The short text that names it in logs and reports.
+    pub fn spool_id(&self) -> SpoolId {
+        SpoolId { number: self.name.number(), modified: self.modified }
+    }
+
+    /// Whether there is nothing left to wait for before it leaves the spool.
+    pub fn is_complete(&self) -> bool {
+        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading && !self.partial
+    }
+}
+
+/// All messages, also by the number in their name, in ascending order.
+#[derive(Serialize, Deserialize)]
+pub struct Messages {
+    pool: Pool<Message>,
+    by_number: BTreeMap<u64, MessageId>,
+    /// How many of those in `by_number` were modified in which second: who asks for the oldest does not
+    /// look at all of them.
+    by_second: BTreeMap<i64, u32>,
+}
+
+impl Messages {
+    pub fn new() -> Messages {
+        Messages { pool: Pool::new(), by_number: BTreeMap::new(), by_second: BTreeMap::new() }
+    }
+
+    pub fn insert(&mut self, message: Message) -> MessageId {
+        let number = message.name.number();
+        *self.by_second.entry(message.modified.seconds()).or_default() += 1;
+        let id = self.pool.insert(message);
+        let former = self.by_number.insert(number, id);
+        debug_assert!(former.is_none(), "message {number} is there twice");
+        id
+    }
+
+    pub fn remove(&mut self, id: MessageId) {
+        self.release_number(id);
+        self.pool.remove(id);
+    }
+
+    /// Lets another message have the number of this one.
+    pub fn release_number(&mut self, id: MessageId) {
+        let number = self.pool[id].name.number();
+        if self.by_number.get(&number) == Some(&id) {
+            self.by_number.remove(&number);
+            self.forget_second(self.pool[id].modified.seconds());
+        }
+    }
+
+    fn forget_second(&mut self, second: i64) {
+        if let Entry::Occupied(mut count) = self.by_second.entry(second) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// The second in which the oldest was modified, in seconds since the epoch.
+    pub fn oldest(&self) -> Option<i64> {
+        self.by_second.keys().next().copied()
+    }
+
+    /// How many were modified in which second.
+    pub fn by_second(&self) -> &BTreeMap<i64, u32> {
+        &self.by_second
+    }
+
+    pub fn find(&self, number: u64) -> Option<MessageId> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// The first message whose number is `number` or higher.
+    pub fn at_or_after(&self, number: u64) -> Option<MessageId> {
+        self.by_number.range(number..).next().map(|(_, id)| *id)
+    }
+
+    /// How many there are, the forgotten ones left out.
+    pub fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Whether a message is there.
+    pub fn exists(&self, id: MessageId) -> bool {
+        self.pool.get(id).is_some()
+    }
+
+    /// How many places there are, free ones included.
+    pub fn slots(&self) -> usize {
+        self.pool.slots()
+    }
+
+    /// The message in a place; `None` if it is free.
+    pub fn at(&self, slot: usize) -> Option<MessageId> {
+        self.pool.at(slot)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
+        self.pool.iter()
+    }
+}
+
+impl std::ops::Index<MessageId> for Messages {
+    type Output = Message;
+
+    fn index(&self, id: MessageId) -> &Message {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<MessageId> for Messages {
+    fn index_mut(&mut self, id: MessageId) -> &mut Message {
+        &mut self.pool[id]
+    }
+}

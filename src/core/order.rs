@@ -1,0 +1,299 @@
+//! Orders of operators: what they are, and when they are obeyed. What they do is in [`super::hold`],
+//! [`super::limit`] and [`super::dispose`].
+//!
+//! An order is answered when what it changes is on disk: an operator's "+OK" means stored. One that is
+//! about much mail comes in parts, so that none takes long: whoever gives it looks for what is meant
+//! with [`super::select`], and orders some at a time.
+
+use super::Scheduler;
+use super::action::{Action, NoteTicket};
+use super::agent::State;
+use super::destination::Destination;
+use super::standing::{Author, LimitName, Scope};
+use super::thread::ThreadId;
+use super::vertex::Fate;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+/// Names an order until it is obeyed.
+pub type OrderTicket = u64;
+
+/// What an operator wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Give no agent to these any more. What agents have by now, they may finish.
+    Hold {
+        /// What.
+        scope: Scope,
+        /// Why; may be empty.
+        reason: String,
+    },
+    /// Undo the hold of exactly this.
+    Release(Scope),
+    /// Undo all holds, those of single messages included.
+    ReleaseAll,
+    /// Hold each of these messages, unless it is held already.
+    HoldMessages {
+        /// Which.
+        messages: Vec<SpoolId>,
+        /// Why; may be empty.
+        reason: String,
+    },
+    /// Undo the holds of these messages.
+    ReleaseMessages(Vec<SpoolId>),
+    /// Try everything queued for a host now (ETRN); in lower case.
+    Turn(#[serde(with = "zsched_format::serde_bytes")] Box<[u8]>),
+    /// Try these threads now.
+    RetryThreads(Vec<Destination>),
+    /// Try these now.
+    Retry(Vec<Target>),
+    /// Give these up: they fail, so that their senders are owed a report.
+    Expire(Vec<Target>),
+    /// Forget these, without a report.
+    Delete(Vec<Target>),
+    /// Give these back to the router.
+    Reroute(Vec<Target>),
+    /// Let a limit be this for a while.
+    Set {
+        /// Whose.
+        scope: Scope,
+        /// Which.
+        limit: LimitName,
+        /// What it is to be.
+        value: u32,
+        /// Until when; `None` is for good.
+        until: Option<Timestamp>,
+    },
+    /// Let a limit be what the configuration says.
+    Unset {
+        /// Whose.
+        scope: Scope,
+        /// Which.
+        limit: LimitName,
+    },
+    /// End the agent of this process, when it has finished its present job.
+    RetireAgent(u32),
+    /// Log what becomes of each recipient and message, or do not.
+    LogOutcomes(bool),
+}
+
+/// Recipients of one message: those for one destination, or all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Number of the message.
+    pub number: u64,
+    /// Which; `None` is all.
+    pub destination: Option<Destination>,
+    /// They are a part of what is ordered for all of the message, and that of it which is not in memory is meant,
+    /// too.
+    pub is_whole: bool,
+}
+
+impl Target {
+    /// A whole message.
+    pub fn whole(number: u64) -> Target {
+        Target { number, destination: None, is_whole: true }
+    }
+}
+
+/// What an order has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Threads that it was about.
+    pub threads: u32,
+    /// Messages that it was about.
+    pub messages: u32,
+    /// Recipients that it has changed.
+    pub recipients: u32,
+    /// Recipients that agents have: for them it is carried out when the agent has ended the job, unless
+    /// that was their end.
+    pub busy: u32,
+    /// Recipients and threads that are held, so that trying them has to wait.
+    pub held: u32,
+    /// Something has got an agent at once.
+    pub started: bool,
+    /// Agents told to end.
+    pub agents: u32,
+    /// Why it could not be stored; it is in force all the same, and stored when that can be done.
+    #[serde(with = "zsched_format::serde_error_kind::of_option")]
+    pub unstored: Option<ErrorKind>,
+    /// Why nothing was done.
+    pub refusal: Option<OrderRefusal>,
+}
+
+/// Why an order is not obeyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderRefusal {
+    /// There is no such thing.
+    NotFound,
+    /// It is so already.
+    Already,
+    /// There are as many as there may be.
+    TooMany,
+    /// This limit is one of rings, not of threads.
+    OfRings,
+    /// The value is out of range.
+    BadValue,
+}
+
+/// Orders that are not on disk yet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct PendingOrders {
+    orders: BTreeMap<OrderTicket, (Effect, u32)>,
+    notes: BTreeMap<NoteTicket, OrderTicket>,
+    /// The order that is being obeyed.
+    pub(super) present: Option<OrderTicket>,
+}
+
+impl Scheduler {
+    /// Obeys an order of `by`. It is answered when all of it is stored.
+    pub(super) fn obey(&mut self, now: Timestamp, ticket: OrderTicket, by: String, order: Order) {
+        self.pending_orders.present = Some(ticket);
+        // One part more, so that it is not over before it has begun.
+        self.pending_orders.orders.insert(ticket, (Effect::default(), 1));
+        let by = Author { name: by, since: now };
+        let mut turned = Vec::new();
+        let effect = match order {
+            Order::Hold { scope, reason } => self.hold(now, scope, by, reason),
+            Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
+            Order::ReleaseMessages(messages) => self.release_messages(now, &messages),
+            Order::Release(scope) => self.release(now, &scope),
+            Order::ReleaseAll => self.release_all(now),
+            Order::Turn(host) => {
+                turned = self.turn(now, &[host]);
+                Effect { threads: turned.len() as u32, ..Effect::default() }
+            }
+            Order::RetryThreads(threads) => {
+                turned = self.find_threads(&threads);
+                self.want_resting(threads.iter().map(Destination::host));
+                self.retry_threads(now, &turned)
+            }
+            Order::Retry(targets) => self.retry(now, &targets, &mut turned),
+            Order::Expire(targets) => self.dispose(now, &targets, (Fate::Expire, &by)),
+            Order::Delete(targets) => self.dispose(now, &targets, (Fate::Delete, &by)),
+            Order::Reroute(targets) => self.dispose(now, &targets, (Fate::Reroute, &by)),
+            Order::Set { scope, limit, value, until } => {
+                self.set_limit(now, scope, limit, value, until, by)
+            }
+            Order::Unset { scope, limit } => self.unset_limit(now, &scope, limit),
+            Order::RetireAgent(pid) => self.retire_agent_of(now, pid),
+            Order::LogOutcomes(log) => {
+                self.settings.log_outcomes = log;
+                Effect::default()
+            }
+        };
+        self.pending_orders.present = None;
+        self.serve_all(now);
+        let started = turned.iter().any(|thread| self.has_agents_now(*thread));
+        if let Some((kept, _)) = self.pending_orders.orders.get_mut(&ticket) {
+            kept.add(&Effect { started, ..effect });
+        }
+        self.part_of_order_done(ticket, None);
+    }
+
+    fn has_agents_now(&self, thread: ThreadId) -> bool {
+        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
+    }
+
+    fn find_threads(&self, destinations: &[Destination]) -> Vec<ThreadId> {
+        let find = |destination: &Destination| {
+            self.threads.find_existing(destination.channel(), destination.host())
+        };
+        destinations.iter().filter_map(find).collect()
+    }
+
+    /// The present order is not stored before this note is.
+    pub(super) fn note_is_of_order(&mut self, note: NoteTicket) {
+        let Some(ticket) = self.pending_orders.present else {
+            return;
+        };
+        if let Some((_, left)) = self.pending_orders.orders.get_mut(&ticket) {
+            *left += 1;
+            self.pending_orders.notes.insert(note, ticket);
+        }
+    }
+
+    /// A note is written, or never will be.
+    pub(super) fn note_is_over(&mut self, note: NoteTicket) {
+        if let Some(ticket) = self.pending_orders.notes.remove(&note) {
+            self.part_of_order_done(ticket, None);
+        }
+    }
+
+    /// A note cannot be written for now. Whoever ordered it is told; it is tried again all the same.
+    pub(super) fn note_has_failed(&mut self, note: NoteTicket, error: ErrorKind) {
+        if let Some(ticket) = self.pending_orders.notes.remove(&note) {
+            self.part_of_order_done(ticket, Some(error));
+        }
+    }
+
+    /// The present order has one part more. Returns it, if there is one.
+    pub(super) fn add_part(&mut self) -> Option<OrderTicket> {
+        let ticket = self.pending_orders.present?;
+        let (_, left) = self.pending_orders.orders.get_mut(&ticket)?;
+        *left += 1;
+        Some(ticket)
+    }
+
+    /// An order has changed something more.
+    pub(super) fn order_has_done(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
+        let order = ticket.and_then(|ticket| self.pending_orders.orders.get_mut(&ticket));
+        if let Some((sum, _)) = order {
+            sum.add(effect);
+        }
+    }
+
+    /// What is in force has changed: it is to be stored, before the present order counts as obeyed.
+    pub(super) fn keep_standing_orders(&mut self) {
+        let ticket = self.add_part();
+        let changes = std::mem::take(&mut self.standing.changes);
+        self.act(Action::KeepStanding { ticket, changes });
+    }
+
+    pub(super) fn part_of_order_done(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
+        let Some((effect, left)) = self.pending_orders.orders.get_mut(&ticket) else {
+            return;
+        };
+        effect.unstored = effect.unstored.or(error);
+        *left -= 1;
+        if *left == 0 {
+            let effect = *effect;
+            self.pending_orders.orders.remove(&ticket);
+            self.act(Action::Obeyed { ticket, effect });
+        }
+    }
+
+    fn retire_agent_of(&mut self, now: Timestamp, pid: u32) -> Effect {
+        let is_it = |agent: &super::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
+        let Some((id, agent)) = self.agents.iter().find(|(_, agent)| is_it(agent)) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        let (id, is_idle) = (*id, matches!(agent.state, State::Idle(_)));
+        let manner = if is_idle { super::Manner::Retire } else { super::Manner::Quit };
+        self.stop_agent(now, id, manner);
+        Effect { agents: 1, ..Effect::default() }
+    }
+}
+
+impl Effect {
+    /// Adds what another order, or another part of it, has changed.
+    pub fn add(&mut self, other: &Effect) {
+        self.threads += other.threads;
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        self.busy += other.busy;
+        self.held += other.held;
+        self.started |= other.started;
+        self.agents += other.agents;
+        self.unstored = self.unstored.or(other.unstored);
+        self.refusal = self.refusal.or(other.refusal);
+    }
+
+    /// Nothing, for this reason.
+    pub(super) fn refused(refusal: OrderRefusal) -> Effect {
+        Effect { refusal: Some(refusal), ..Effect::default() }
+    }
+}

@@ -1,0 +1,149 @@
+//! Rings whose agents cannot be started: the program is missing, may not be executed, or ends before it first
+//! asks for work.
+//!
+//! Such a ring is suspended as a whole, and one agent is started at a time to find out whether that has changed:
+//! after a second, and each time after twice as long as before, or at once when ETRN or an operator asks for mail of
+//! the ring. An agent that asks for work ends the suspension, and so does a new configuration. So one wrong path does
+//! not use up the starts that the fork rate allows to all rings.
+
+use super::Scheduler;
+use super::agent::{Agent, AgentId};
+use super::event::AgentEnd;
+use super::ring::{Refusal, RingId};
+use super::timers::Timer;
+use log::Level;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Maximum number of agents that a ring starts before any of its agents has asked for work.
+const MAX_UNPROVEN: usize = 4;
+/// Time from the first failed start to the next one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum time from one failed start to the next.
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+
+/// What is known of starting a ring's agents.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Starts {
+    /// Number of its agents that have not asked for work yet.
+    pub newborn: usize,
+    /// Some agent of the ring has asked for work.
+    is_proven: bool,
+    /// Why it is suspended, if it is.
+    pub failure: Option<Box<StartFailure>>,
+}
+
+/// Why no agent of a ring can be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartFailure {
+    /// When the next one is started.
+    pub until: Timestamp,
+    /// Number of failures in a row.
+    pub count: u32,
+    /// How the last one ended.
+    pub reason: String,
+}
+
+impl Starts {
+    /// Why no agent may be started now.
+    pub fn refusal(&self, now: Timestamp) -> Option<Refusal> {
+        match &self.failure {
+            Some(failure) => {
+                let waits = now < failure.until || self.newborn > 0;
+                waits.then_some(Refusal::Suspended)
+            }
+            None => {
+                let waits = !self.is_proven && self.newborn >= MAX_UNPROVEN;
+                waits.then_some(Refusal::Unproven)
+            }
+        }
+    }
+
+    /// Moves the time of the next start, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        if let Some(failure) = &mut self.failure {
+            failure.until = failure.until + step;
+        }
+    }
+}
+
+impl Scheduler {
+    /// An agent has asked for work for the first time.
+    pub(super) fn has_started_well(&mut self, agent: AgentId) {
+        let ring = self.agents[&agent].ring;
+        let starts = &mut self.rings[ring].starts;
+        starts.newborn -= 1;
+        let was_proven = std::mem::replace(&mut starts.is_proven, true);
+        if self.end_suspension(ring) {
+            let name = self.ring_name(ring);
+            self.log(Level::Info, format!("{name}: its agents can be started again"));
+            self.serve_later(ring);
+        } else if !was_proven {
+            self.serve_later(ring);
+        }
+    }
+
+    /// An agent has ended before it asked for work. If that was its own doing, and no other agent of its ring
+    /// works, the ring is suspended.
+    pub(super) fn has_not_started(
+        &mut self,
+        now: Timestamp,
+        agent: &Agent,
+        end: &AgentEnd,
+        is_to_blame: bool,
+    ) {
+        let ring = agent.ring;
+        self.rings[ring].starts.newborn -= 1;
+        let ring_ref = &self.rings[ring];
+        let others_work = ring_ref.agents > ring_ref.starts.newborn;
+        if !is_to_blame || others_work || ring_ref.is_retired {
+            return;
+        }
+        // Those that were started at the same time count once.
+        let former = ring_ref.starts.failure.as_ref();
+        let count = match former {
+            Some(former) if now < former.until => former.count,
+            Some(former) => former.count.saturating_add(1),
+            None => 1,
+        };
+        let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
+        let failure = StartFailure { until: now + pause, count, reason: end.to_string() };
+        if former.is_none() {
+            let name = self.ring_name(ring);
+            let text =
+                format!("{name}: its agent {end}; they are started one at a time until one works");
+            self.log(Level::Warn, text);
+        }
+        self.end_suspension(ring);
+        self.unstarve(ring);
+        self.rings[ring].starved_since = None;
+        self.timers.add(failure.until, Timer::Ring(ring));
+        self.rings[ring].starts.failure = Some(Box::new(failure));
+    }
+
+    /// Starts the next agent of a suspended ring at once: its mail was asked for.
+    pub(super) fn probe_now(&mut self, now: Timestamp, ring: RingId) {
+        let Some(failure) = &mut self.rings[ring].starts.failure else {
+            return;
+        };
+        let planned = std::mem::replace(&mut failure.until, now);
+        self.timers.cancel(planned, Timer::Ring(ring));
+        self.timers.add(now, Timer::Ring(ring));
+        self.serve_later(ring);
+    }
+
+    /// Ends the suspension of a ring. Tells whether there was one.
+    pub(super) fn end_suspension(&mut self, ring: RingId) -> bool {
+        let failure = self.rings[ring].starts.failure.take();
+        if let Some(failure) = &failure {
+            self.timers.cancel(failure.until, Timer::Ring(ring));
+        }
+        failure.is_some()
+    }
+
+    fn ring_name(&self, ring: RingId) -> String {
+        let clause = &self.rings[ring].clause;
+        format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.place)
+    }
+}

@@ -1,0 +1,172 @@
+//! What is due in a thread is put off, because its destination cannot be reached or agents die over it.
+//!
+//! A thread may have a million due vertices, and delivery must not stop for as long as they take. So some of
+//! them are put off in each turn, and meanwhile no agent gets any of them.
+
+use super::Scheduler;
+use super::thread::{Thread, ThreadId};
+use super::timers::Timer;
+use super::vertex::{Diagnosis, Place, VertexId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Threads in which something is still to be put off.
+#[derive(Default, Serialize, Deserialize)]
+pub struct PuttingOff {
+    threads: BTreeMap<ThreadId, Rest>,
+}
+
+/// What is left of a thread.
+#[derive(Clone, Serialize, Deserialize)]
+struct Rest {
+    /// Number of vertices, from the first of those that are due.
+    vertices: usize,
+    /// They wait until this time; `None` is on request.
+    until: Option<Timestamp>,
+    what: Lesson,
+}
+
+/// What is learned of a vertex that is put off.
+#[derive(Clone, Serialize, Deserialize)]
+pub enum Lesson {
+    /// Nothing.
+    None,
+    /// It counts as tried, with this result.
+    Tried(Option<Rc<Diagnosis>>),
+    /// The agents of its thread do not live.
+    AgentsDie(Rc<Diagnosis>),
+}
+
+impl PuttingOff {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Whether something of a thread is still to be put off.
+    pub fn contains(&self, thread: ThreadId) -> bool {
+        self.threads.contains_key(&thread)
+    }
+
+    /// What is still due in a thread is not put off.
+    pub fn cancel(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+
+    /// The clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        for rest in self.threads.values_mut() {
+            rest.until = rest.until.map(|until| until + step);
+        }
+    }
+
+    /// Those threads.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadId> {
+        self.threads.keys().copied()
+    }
+}
+
+impl Scheduler {
+    /// How many of the due vertices of a thread an agent may be given.
+    pub(super) fn due_for_agents(&self, thread: ThreadId) -> usize {
+        if self.putting_off.contains(thread) { 0 } else { self.due_in_jobs(thread) }
+    }
+
+    /// Whether what is due in a thread is being put off.
+    pub(super) fn is_put_off(&self, thread: &Thread) -> bool {
+        let id = || self.threads.id_of(thread);
+        !self.putting_off.is_empty() && id().is_some_and(|id| self.putting_off.contains(id))
+    }
+
+    /// Lets what is due in a thread wait until a time: the first of it at once. What is past its expiry stays due,
+    /// or it would expire without an attempt; but if agents die, it waits, too.
+    pub(super) fn put_due_off(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        until: Option<Timestamp>,
+        what: Lesson,
+    ) {
+        if let Some(rest) = self.putting_off.threads.get_mut(&thread) {
+            // Another agent, or one more recipient of the same job: the work goes on as it was planned.
+            rest.until = until;
+            return;
+        }
+        let vertices = self.threads[thread].due.len();
+        self.putting_off.threads.insert(thread, Rest { vertices, until, what });
+        self.put_some_off(now, thread, self.settings.step());
+        self.plan_to_put_off(now);
+    }
+
+    /// Goes on in all threads, as far as one turn allows.
+    pub(super) fn put_off_on(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(thread) = self.putting_off.threads.keys().next().copied()
+        {
+            left = self.put_some_off(now, thread, left);
+        }
+        self.plan_to_put_off(now);
+    }
+
+    fn plan_to_put_off(&mut self, now: Timestamp) {
+        if !self.putting_off.is_empty() {
+            self.timers.add(now, Timer::PutOff);
+        }
+    }
+
+    /// Puts off up to `count` vertices of a thread. Returns how many of that number are left.
+    fn put_some_off(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        self.settle_clock(thread);
+        let Some(rest) = self.putting_off.threads.get_mut(&thread) else {
+            return count;
+        };
+        let step = rest.vertices.min(count);
+        rest.vertices -= step;
+        let is_over = rest.vertices == 0;
+        let Rest { until, what, .. } = rest.clone();
+        for _ in 0..step {
+            if let Some(vertex) = self.threads[thread].due.first() {
+                self.put_one_off(now, vertex, until, &what);
+            }
+        }
+        if is_over {
+            self.putting_off.cancel(thread);
+        }
+        self.set_thread_timer(thread);
+        self.update_readiness(thread);
+        count - step
+    }
+
+    fn put_one_off(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+        what: &Lesson,
+    ) {
+        let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
+        match what {
+            Lesson::None | Lesson::Tried(_) if is_late => {
+                let thread = self.vertices[vertex].thread;
+                return self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+            }
+            Lesson::None => {}
+            Lesson::Tried(diagnosis) => {
+                self.count_attempt(vertex);
+                if let Some(diagnosis) = diagnosis {
+                    self.record(vertex, diagnosis.clone());
+                }
+                // One that has been tried expires earlier.
+                self.watch_expiry(now, vertex);
+            }
+            Lesson::AgentsDie(diagnosis) => {
+                self.vertices[vertex].diagnosis = Some(diagnosis.clone());
+            }
+        }
+        self.wait_until(vertex, until, Duration::ZERO);
+    }
+}

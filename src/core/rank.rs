@@ -1,0 +1,45 @@
+//! Why something that is due comes when it does, in a ring whose work goes by messages.
+
+use super::Scheduler;
+use super::jobs;
+use super::message::MessageId;
+use super::vertex::{Place, VertexId};
+use zsched_config::Place as Line;
+use zsched_spool::SpoolId;
+
+pub use jobs::{COUNTED, Current};
+
+/// How a message stands among the others of a ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rank {
+    /// The message.
+    pub id: SpoolId,
+    /// Its priority, 0 to 9, 0 first.
+    pub priority: u8,
+    /// `slot-cost` or `job-order`.
+    pub keyword: &'static str,
+    /// Where that is set.
+    pub line: Line,
+    /// How its job stands, and whose turn it is.
+    pub job: jobs::Rank<SpoolId>,
+}
+
+impl Scheduler {
+    /// How the message of a vertex stands in its ring; `None` if the vertex is not due, or the threads of
+    /// the ring take turns.
+    pub(super) fn rank_of(&self, vertex: VertexId) -> Option<Box<Rank>> {
+        let vertex = &self.vertices[vertex];
+        let ring = &self.rings[self.threads[vertex.thread].ring];
+        let jobs = ring.jobs.as_deref().filter(|_| vertex.place == Place::Due)?;
+        let rank = jobs.rank(self.told_at, vertex.message)?;
+        let id = |message: MessageId| self.messages[message].spool_id();
+        let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
+        Some(Box::new(Rank {
+            id: id(vertex.message),
+            priority: self.messages[vertex.message].priority,
+            keyword,
+            line: ring.clause.place_of(keyword),
+            job: rank.named(id),
+        }))
+    }
+}

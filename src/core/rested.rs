@@ -1,0 +1,190 @@
+//! What is known of a message that rests on disk: little enough for a million of them.
+
+use super::destination::Destination;
+use super::vertex::Vertex;
+use serde::{Deserialize, Serialize};
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// What the core has learned of a message before it left memory. Whoever keeps it gives it back when the
+/// message comes again ([`super::Event::Recalled`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rested {
+    /// When its message file was last modified: another message may have its number by then.
+    pub modified: Timestamp,
+    /// Recipients that it had to do.
+    pub recipients: u32,
+    /// Where they go, in ascending order of their [keys](RestedVertex::key).
+    pub vertices: Box<[RestedVertex]>,
+}
+
+/// What was learned of the recipients of one message for one destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 2]", into = "[u64; 2]")]
+pub struct RestedVertex {
+    /// What stands for the destination.
+    destination: u32,
+    /// What was last said about it.
+    text: TextNumber,
+    /// When its next try is due, in seconds since the epoch; 0 is as soon as the destination is tried.
+    due: u32,
+    /// Tries so far; no more are counted than fit.
+    attempts: u16,
+    /// Index of the next entry of `retries`.
+    step: u8,
+    /// It was tried in this scheduler's life.
+    tried: bool,
+}
+
+/// The number of a text among those that are kept: 24 bits, 0 is none.
+pub type TextNumber = u32;
+
+/// The largest number of a text.
+pub const LAST_TEXT: TextNumber = (1 << 24) - 1;
+
+impl RestedVertex {
+    /// What is known of the recipients for a destination.
+    pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> RestedVertex {
+        let attempts = u16::try_from(attempts).unwrap_or(u16::MAX);
+        RestedVertex { destination: hash_of(to), text, due: 0, attempts, step: 0, tried }
+    }
+
+    /// The same with the time of its next try, and the index of the next entry of `retries`.
+    pub fn due_at(self, due: Option<Timestamp>, step: u8) -> RestedVertex {
+        RestedVertex { due: due.map_or(0, second_after), step, ..self }
+    }
+
+    /// The same in the life of another scheduler, which has another number for its text.
+    pub fn of_another_life(self, text: TextNumber) -> RestedVertex {
+        RestedVertex { text, tried: false, ..self }
+    }
+
+    /// Gives a vertex back what was learned of it, but for the text.
+    pub fn teach(self, vertex: &mut Vertex) {
+        (vertex.attempts, vertex.tried) = (self.attempts.into(), self.tried);
+        vertex.step = self.step;
+    }
+
+    /// What stands for the destination.
+    pub fn key(self) -> u32 {
+        self.destination
+    }
+
+    /// What stands for a destination.
+    pub fn key_of(to: &Destination) -> u32 {
+        hash_of(to)
+    }
+
+    /// Whether it is about a destination. Another one may be taken for it once in thousands of millions.
+    pub fn goes_to(self, to: &Destination) -> bool {
+        self.destination == hash_of(to)
+    }
+
+    /// Tries so far.
+    pub fn attempts(self) -> u32 {
+        self.attempts.into()
+    }
+
+    /// When its next try is due. `None` is as soon as the destination is tried.
+    pub fn due(self) -> Option<Timestamp> {
+        (self.due > 0).then(|| Timestamp::from_seconds(self.due.into()))
+    }
+
+    /// What was last said about it.
+    pub fn text(self) -> TextNumber {
+        self.text
+    }
+
+    /// Moves the time, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.due = self.due().map_or(0, |due| second_after(due + step));
+    }
+}
+
+impl From<RestedVertex> for [u64; 2] {
+    fn from(vertex: RestedVertex) -> [u64; 2] {
+        let RestedVertex { destination, text, due, attempts, step, tried } = vertex;
+        let tries = u32::from(attempts) << 16 | u32::from(step) << 8 | u32::from(tried);
+        [(destination, text), (due, tries)]
+            .map(|(high, low)| u64::from(high) << 32 | u64::from(low))
+    }
+}
+
+impl From<[u64; 2]> for RestedVertex {
+    fn from([what, when]: [u64; 2]) -> RestedVertex {
+        RestedVertex {
+            destination: (what >> 32) as u32,
+            text: what as u32,
+            due: (when >> 32) as u32,
+            attempts: (when >> 16) as u16,
+            step: (when >> 8) as u8,
+            tried: when & 1 != 0,
+        }
+    }
+}
+
+/// The whole second at or after a time.
+fn second_after(time: Timestamp) -> u32 {
+    let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
+    u32::try_from(second.max(0)).unwrap_or(u32::MAX)
+}
+
+/// Which messages that rest are wanted before their time: those for a host. It may name a few others, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Wanted(u16);
+
+impl Wanted {
+    /// Those for a host, in lower case, on any channel.
+    pub fn of_host(host: &[u8]) -> Wanted {
+        Wanted(hash_of_host(host))
+    }
+
+    /// What is wanted where these recipients are.
+    pub fn of_vertex(vertex: RestedVertex) -> Wanted {
+        Wanted((vertex.destination >> 16) as u16)
+    }
+
+    /// Whether recipients are wanted.
+    pub fn means(self, vertex: RestedVertex) -> bool {
+        (vertex.destination >> 16) as u16 == self.0
+    }
+}
+
+/// The upper half is the host's, so that it can be found without the channel.
+fn hash_of(to: &Destination) -> u32 {
+    u32::from(hash_of_host(to.host())) << 16 | fnv(to.as_bytes()) & 0xffff
+}
+
+fn hash_of_host(host: &[u8]) -> u16 {
+    let hash = fnv(host);
+    (hash ^ hash >> 16) as u16
+}
+
+/// The hash of Fowler, Noll and Vo (FNV-1a).
+fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::MessageId;
+    use crate::thread::ThreadId;
+
+    #[test]
+    fn rested_vertex_gives_back_what_it_was_given() {
+        let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
+        let due = Timestamp::from_parts(1_795_255_200, 1);
+        let rested = RestedVertex::new(&here, 100_000, true, LAST_TEXT).due_at(Some(due), 7);
+        assert!(rested.goes_to(&here) && !rested.goes_to(&there));
+        assert_eq!((rested.attempts(), rested.text()), (65_535, LAST_TEXT));
+        assert_eq!(rested.due(), Some(Timestamp::from_seconds(1_795_255_201)), "not too early");
+        assert_eq!(RestedVertex::from(<[u64; 2]>::from(rested)), rested);
+        let mut vertex = Vertex::new(MessageId::first(), ThreadId::first(), &[1]);
+        rested.teach(&mut vertex);
+        assert_eq!((vertex.attempts, vertex.step, vertex.tried), (65_535, 7, true));
+        let rested = RestedVertex::new(&there, 1, false, 0);
+        assert_eq!((rested.attempts(), rested.due(), rested.text()), (1, None, 0));
+        assert!(Wanted::of_host(b"b.x").means(rested) && !Wanted::of_host(b"a.x").means(rested));
+        assert_eq!(size_of::<RestedVertex>(), 16);
+    }
+}

@@ -1,0 +1,123 @@
+//! A message's control file was read again: what we have in memory must agree with it.
+//!
+//! Agents and tools mark recipients on disk without asking. Whoever is finished there is finished
+//! here; whoever is new there stays unknown, since routers do not add recipients.
+
+use super::Scheduler;
+use super::action::{Action, Verdict};
+use super::agent::AgentId;
+use super::event::Reread;
+use super::message::MessageId;
+use super::vertex::{Place, VertexId};
+use log::Level;
+use std::collections::HashSet;
+use std::io;
+use zsched_format::time::Timestamp;
+use zsched_spool::Arrival;
+
+impl Scheduler {
+    /// A message's control file is to be read again, because an agent found something else in it than
+    /// we thought.
+    pub(super) fn read_message_again(&mut self, message: MessageId) {
+        if self.read_anew(message) {
+            return;
+        }
+        let message = &mut self.messages[message];
+        if !message.rereading && !message.removing {
+            message.rereading = true;
+            let name = message.name.clone();
+            self.act(Action::ReadAgain(name));
+        }
+    }
+
+    /// An agent says `#resync`. If it means its present job, the file is read when the job is over;
+    /// until then its reports count.
+    pub(super) fn agent_found_nothing(&mut self, agent: AgentId, path: &[u8]) {
+        let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
+        let Some(message) = number.and_then(|number| self.messages.find(number)) else {
+            return;
+        };
+        let present: Option<VertexId> = self.agents[&agent].jobs().next();
+        let is_present = present.is_some_and(|vertex| {
+            self.vertices[vertex].place != Place::Spent && self.vertices[vertex].message == message
+        });
+        if is_present {
+            self.agents.get_mut(&agent).expect("agent_said has found it").resync = true;
+        } else {
+            self.read_message_again(message);
+        }
+    }
+
+    pub(super) fn read_again(&mut self, now: Timestamp, number: u64, outcome: Reread) {
+        let Some(message) = self.messages.find(number) else {
+            return;
+        };
+        self.messages[message].rereading = false;
+        match self.same_message(message, outcome) {
+            None => {}
+            Some(Ok(arrival)) => self.agree_with_disk(now, message, &arrival),
+            Some(Err(error)) => {
+                let id = self.messages[message].spool_id();
+                let text = format!("{id}: cannot read the control file again: {error}");
+                self.log(Level::Error, text);
+                self.remove_if_complete(message);
+            }
+        }
+    }
+
+    /// What was read of a message's control file once more, or why it cannot be read for now. `None` if the
+    /// message is there no more: then it is forgotten.
+    pub(super) fn same_message(
+        &mut self,
+        message: MessageId,
+        outcome: Reread,
+    ) -> Option<Result<Arrival, io::ErrorKind>> {
+        let (level, text) = match outcome {
+            // Somebody has deleted the files, and a router has given the number away again.
+            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
+                let text = "another message has its number now; forgotten, the other will be found";
+                (Level::Warn, text.to_string())
+            }
+            Reread::Read(arrival) => return Some(Ok(arrival)),
+            Reread::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
+            Reread::Malformed(error) => {
+                (Level::Error, format!("the control file was spoilt: {error}"))
+            }
+            Reread::Failed(error) => return Some(Err(error)),
+        };
+        let id = self.messages[message].spool_id();
+        self.log(level, format!("{id}: {text}"));
+        self.forget(message);
+        None
+    }
+
+    fn agree_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
+        self.messages[message].owes_report |= arrival.owes_report;
+        self.messages[message].leftovers |= arrival.leftover.is_some();
+        self.messages[message].failed = arrival.failed;
+        let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
+        let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
+        let mut finished = 0;
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            // An agent at work tells us itself.
+            if self.vertices[vertex].place == Place::Fed {
+                continue;
+            }
+            let mut gone = self.vertices[vertex].recipients.pending();
+            gone.retain(|offset| !unfinished.contains(offset));
+            let text = b"found finished in the control file";
+            self.status_of_end(now, vertex, &gone, Verdict::Found, b"", text);
+            finished += gone.len();
+            for offset in gone {
+                self.drop_recipient(vertex, offset);
+            }
+        }
+        let (id, left) = (self.messages[message].spool_id(), self.messages[message].pending);
+        let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
+        let level = if finished > 0 { Level::Info } else { Level::Debug };
+        self.log(level, text);
+        self.remove_if_complete(message);
+    }
+}

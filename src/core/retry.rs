@@ -1,0 +1,340 @@
+//! When something is tried again.
+//!
+//! A recipient that is deferred waits `retries[i] * interval`, and steps its own `i`. A destination that is
+//! known to be unreachable has an `i` of its own, which goes back to the first when it answers. Behind the end
+//! of the list both go on at a random entry (ZMailer `scheduler(8)`, `retries`). `skew` pulls the times towards
+//! whole multiples of the interval, so that threads of one clause come to be tried together.
+
+use super::Scheduler;
+use super::contact::Fault;
+use super::outcome::MAX_BLOCK;
+use super::put_off::Lesson;
+use super::thread::{Retry, ThreadId};
+use super::unreachable::{Block, Cause};
+use super::vertex::{Place, VertexId};
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_config::Clause;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// The shortest time between two tries, whatever `retries` and `interval` say.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+/// How long a host is left alone after `deferall`, at least (ZMailer `retryat` with 60 seconds).
+pub const HOST_DOWN_WAIT: Duration = Duration::from_secs(60);
+/// What is deferred at nearly the same time is tried again together: within this part of the wait.
+const TOGETHER: u32 = 8;
+
+/// Where a random jump behind the end of `retries` went: what was tried together stays together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Jump {
+    /// The former time of what jumped, in seconds.
+    from: u32,
+    to: u8,
+}
+
+impl Scheduler {
+    /// Lets a vertex wait that was tried: for its own next try, or with its destination if that is unreachable.
+    pub(super) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
+        let diagnosis = self.vertices[vertex].diagnosis.clone();
+        let fault = diagnosis.map_or(Fault::Unsaid, |diagnosis| Fault::of(&diagnosis.notary));
+        let (due, tolerance) = self.next_due(now, vertex, fault);
+        self.wait_until(vertex, due, tolerance);
+        if tolerance > Duration::ZERO {
+            // What waits together goes on together.
+            let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
+            self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
+        }
+        self.set_thread_timer(thread);
+    }
+
+    /// When a vertex is due that was deferred, and how much earlier it may be tried with others. Steps its own
+    /// count if that is what it waits for.
+    pub(super) fn next_due(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        fault: Fault,
+    ) -> (Option<Timestamp>, Duration) {
+        let thread = &self.threads[self.vertices[vertex].thread];
+        let known = thread.retry.unreachable.as_deref();
+        let known = known.map(|known| (known.until, known.block.is_firm()));
+        let known = known.filter(|(until, _)| *until > now);
+        if let Some((until, _)) = known.filter(|_| fault != Fault::Recipient) {
+            return (Some(until), Duration::ZERO);
+        }
+        let Some(own) = self.next_try_of(now, vertex) else {
+            return (None, Duration::ZERO);
+        };
+        let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
+        (Some(own.max(not_before)), own.since(now) / TOGETHER)
+    }
+
+    /// Lets a vertex wait that is not tried because its destination is unreachable, or only on request.
+    pub(super) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        let (queue_only, on_request) = (clause.queue_only, clause.waits_for_request());
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
+        let until = match known {
+            None if on_request => None,
+            None if queue_only => Some(self.next_try_of_host(now, thread)),
+            known => Some(known.unwrap_or(now)),
+        };
+        let waiting = &mut self.threads[thread].waiting;
+        self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
+        self.put(vertex, Place::Waiting);
+        self.set_thread_timer(thread);
+    }
+
+    /// Lets a vertex wait on that waited before until a time.
+    pub(super) fn wait_on(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
+        let thread = self.vertices[vertex].thread;
+        self.settle_clock(thread);
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        // The clock may have been wrong when it was written, or the clause another one.
+        let due = due.min(now + max_wait(clause));
+        let known = self.threads[thread].retry.unreachable.as_deref();
+        let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
+        let due = (!clause.waits_for_request()).then(|| until.map_or(due, |until| until.max(due)));
+        self.vertices[vertex].planned = due.map_or(0, seconds_of);
+        self.wait_until(vertex, due, Duration::from_secs(1));
+        self.set_thread_timer(thread);
+    }
+
+    /// Lets a vertex wait until a time, or at most `tolerance` less; `None` is for a request.
+    pub(super) fn wait_until(
+        &mut self,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+        tolerance: Duration,
+    ) {
+        debug_assert_ne!(self.vertices[vertex].place, Place::Waiting, "it is in a wave");
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].wave = self.threads[thread].waiting.place(until, tolerance, false);
+        self.put(vertex, Place::Waiting);
+    }
+
+    /// When a vertex is to be tried again by its own count; steps that. `None` is on request only.
+    fn next_try_of(&mut self, now: Timestamp, vertex: VertexId) -> Option<Timestamp> {
+        let vertex_ref = &mut self.vertices[vertex];
+        let thread_ref = &mut self.threads[vertex_ref.thread];
+        let clause = &self.rings[thread_ref.ring].clause;
+        if clause.waits_for_request() {
+            return None;
+        }
+        let mut steps = Steps { index: vertex_ref.step, planned: vertex_ref.planned };
+        let time = steps.advance(now, clause, &mut thread_ref.retry.jump, &mut self.random);
+        (vertex_ref.step, vertex_ref.planned) = (steps.index, steps.planned);
+        Some(time)
+    }
+
+    /// When a destination that is unreachable is to be tried again. It takes one step in that time.
+    pub(super) fn next_try_of_host(&mut self, now: Timestamp, thread: ThreadId) -> Timestamp {
+        let thread_ref = &mut self.threads[thread];
+        let clause = &self.rings[thread_ref.ring].clause;
+        let Retry { steps, jump, .. } = &mut thread_ref.retry;
+        match Timestamp::from_seconds(steps.planned.into()) {
+            planned if planned > now => planned,
+            _ => steps.advance(now, clause, jump, &mut self.random),
+        }
+    }
+
+    /// Lets a whole thread wait until at least the given time: what is due, what waits, and what arrives.
+    /// `lesson` is what is learned of what is due.
+    pub(super) fn block_thread(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        (until, block): (Timestamp, Block),
+        cause: Option<Rc<Cause>>,
+        lesson: Lesson,
+    ) {
+        self.settle_clock(thread);
+        if self.rings[self.threads[thread].ring].clause.waits_for_request() {
+            return self.put_due_off(now, thread, None, lesson);
+        }
+        let until = self.mark_unreachable(now, thread, (until, block), cause);
+        self.threads[thread].waiting.put_off(until);
+        self.put_due_off(now, thread, Some(until), lesson);
+    }
+
+    /// A request for the mail of a thread: it becomes due, and if agents of its ring cannot be started, one is tried.
+    pub(super) fn wake_on_request(&mut self, now: Timestamp, thread: ThreadId) {
+        self.probe_now(now, self.threads[thread].ring);
+        self.wake_thread(now, thread);
+    }
+
+    /// Ends the wait of a thread: everything that waits becomes due.
+    pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        self.settle(now, thread);
+        self.threads[thread].waiting.wake(now);
+        self.end_unreachable(thread);
+        self.wake_waves(now, thread);
+    }
+
+    /// The time of something that waits in a thread has come, or that of the thread itself.
+    pub(super) fn wake_waves(&mut self, now: Timestamp, thread: ThreadId) {
+        self.lessons += 1;
+        let known = self.threads[thread].retry.unreachable.as_deref();
+        if known.is_some_and(|known| known.until <= now) {
+            self.end_unreachable(thread);
+        }
+        self.make_some_due(now, thread);
+        self.set_thread_timer(thread);
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    fn end_unreachable(&mut self, thread: ThreadId) {
+        self.resume_window(thread);
+        self.threads[thread].retry.unreachable = None;
+        self.putting_off.cancel(thread);
+    }
+
+    /// Makes due what has its time, as far as one turn allows. The timer of the thread sees to the rest.
+    pub(super) fn make_some_due(&mut self, now: Timestamp, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
+        // What is put in order of age has to be there as a whole; jobs have an order of their own.
+        let ring = &self.rings[thread_ref.ring];
+        let is_ordered = ring.clause.age_order && ring.jobs.is_none();
+        let count = if is_ordered { usize::MAX } else { self.settings.step() };
+        for vertex in thread_ref.waiting.due(now, count, &self.vertices) {
+            self.put(vertex, Place::Due);
+        }
+    }
+}
+
+/// How far something is in `retries`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Steps {
+    /// Index of the next entry.
+    pub index: u8,
+    /// The last time that was planned, past or future, in seconds since the epoch; 0 is none.
+    pub planned: u32,
+}
+
+impl Steps {
+    /// Moves the time, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        if self.planned > 0 {
+            self.planned = seconds_of(Timestamp::from_seconds(self.planned.into()) + step);
+        }
+    }
+
+    /// Plans the next try.
+    fn advance(
+        &mut self,
+        now: Timestamp,
+        clause: &Clause,
+        jump: &mut Jump,
+        random: &mut fastrand::Rng,
+    ) -> Timestamp {
+        let list = &clause.retries[..clause.retries.len().min(usize::from(u8::MAX))];
+        if usize::from(self.index) >= list.len() {
+            let is_known = jump.from == self.planned && usize::from(jump.to) < list.len();
+            if list.len() > 1 && !is_known {
+                *jump = Jump { from: self.planned, to: random.usize(0..list.len()) as u8 };
+            }
+            self.index = if list.len() > 1 { jump.to } else { 0 };
+        }
+        let factor = list.get(usize::from(self.index)).copied().unwrap_or(1);
+        let step = clause.interval * factor;
+        // Counting from the last time keeps the rhythm; one long past has none.
+        let planned = (self.planned > 0).then(|| Timestamp::from_seconds(self.planned.into()));
+        let recent = planned.filter(|planned| *planned <= now && now.since(*planned) < step);
+        let wakeup = skewed(recent.unwrap_or(now), clause) + step;
+        let wakeup = wakeup.max(now + SHORTEST_WAIT);
+        self.index += 1;
+        self.planned = seconds_of(wakeup);
+        wakeup
+    }
+}
+
+/// The longest time that something of a clause may have to wait.
+pub(super) fn max_wait(clause: &Clause) -> Duration {
+    let factor = clause.retries.iter().max().copied().unwrap_or(1);
+    // The skew moves it by one interval at most.
+    let step = clause.interval.saturating_mul(factor.saturating_add(1));
+    step.max(MAX_BLOCK)
+}
+
+/// A time in the seconds that are kept of it.
+pub(super) fn seconds_of(time: Timestamp) -> u32 {
+    u32::try_from(time.seconds().max(0)).unwrap_or(u32::MAX)
+}
+
+/// Moves a time by a part of its distance to the next whole multiple of the interval.
+fn skewed(time: Timestamp, clause: &Clause) -> Timestamp {
+    let interval = clause.interval.as_secs().max(1) as i64;
+    let skew = i64::from(clause.skew.max(1));
+    let past_boundary = time.seconds().rem_euclid(interval);
+    let shift = (past_boundary + skew - 1) / skew;
+    let by = Duration::from_secs(shift.unsigned_abs());
+    if past_boundary <= interval / 2 { time - by } else { time + by }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::clause;
+
+    /// Wake-ups relative to the first feed, each try made at the wake-up before.
+    fn wakeups(config: &str, feed_past_boundary: i64, tries: usize) -> Vec<i64> {
+        let clause = clause(config);
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut steps, mut jump) = (Steps::default(), Jump::default());
+        let first = Timestamp::from_seconds(1_795_255_200 + feed_past_boundary);
+        let mut now = first;
+        let mut all = Vec::new();
+        for _ in 0..tries {
+            now = steps.advance(now, &clause, &mut jump, &mut random);
+            all.push(now.seconds_since(first));
+        }
+        all
+    }
+
+    #[test]
+    fn the_spacing_is_that_of_the_list() {
+        let on_boundary = wakeups("interval=5s retries=\"1 2 3 4\" skew=5", 0, 4);
+        assert_eq!(on_boundary, [5, 15, 30, 50]);
+        assert_eq!(wakeups("interval=5s retries=3 skew=5", 1, 4), [14, 29, 44, 59]);
+        assert_eq!(wakeups("interval=10s retries=\"1 2 3 5 8\"", 1, 5), [9, 29, 59, 109, 189]);
+    }
+
+    #[test]
+    fn skew_pulls_towards_whole_intervals() {
+        // 10 s past a boundary of 60 s, skew 5: 2 s earlier, as recorded.
+        assert_eq!(wakeups("interval=60s retries=3 skew=5", 10, 1), [178]);
+        assert_eq!(wakeups("interval=60s retries=3 skew=5", 40, 1), [188]);
+        assert_eq!(wakeups("interval=60s retries=3 skew=1", 0, 1), [180]);
+    }
+
+    #[test]
+    fn behind_the_end_it_goes_on_anywhere_in_the_list() {
+        let all = wakeups("interval=5s retries=\"1 2 3 4\" skew=5", 0, 400);
+        let steps: Vec<i64> = all.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        for step in [5, 10, 15, 20] {
+            assert!(steps[4..].contains(&step), "{step}");
+        }
+        assert!(steps.iter().all(|step| [5, 10, 15, 20].contains(step)));
+        // It continues from the entry it jumped to.
+        assert!(steps.windows(2).all(|pair| pair[0] == 20 || pair[1] == pair[0] + 5));
+    }
+
+    #[test]
+    fn a_list_of_zeros_does_not_spin() {
+        assert_eq!(wakeups("interval=5s retries=0", 0, 3), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_wakeup_long_past_starts_a_new_rhythm() {
+        let clause = clause("interval=10s retries=1 skew=1");
+        let (planned, mut random) = (1_000_000_000, fastrand::Rng::with_seed(1));
+        let now = Timestamp::from_seconds(1_795_255_200);
+        let mut steps = Steps { planned, ..Steps::default() };
+        let wakeup = steps.advance(now, &clause, &mut Jump::default(), &mut random);
+        assert_eq!(wakeup, now + Duration::from_secs(10));
+    }
+}

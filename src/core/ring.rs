@@ -1,0 +1,235 @@
+//! Rings: all threads of one channel that matched the same clause. A ring owns its agents, which
+//! move between its threads, and decides in which order threads get one.
+
+use super::agent::AgentId;
+use super::jobs::{Jobs, Rules};
+use super::list::List;
+use super::pool::{Id, Pool};
+use super::probe::Starts;
+use super::starved::{PlaceInLine, Scarcity};
+use super::thread::{InReady, ThreadId};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::rc::Rc;
+use zsched_config::Clause;
+use zsched_format::time::Timestamp;
+
+/// The number of a ring in memory.
+pub type RingId = Id<Ring>;
+
+/// The threads that share agents.
+#[derive(Serialize, Deserialize)]
+pub struct Ring {
+    /// The clause that their destinations matched, with the limits that operators have set.
+    pub clause: Rc<Clause>,
+    /// The same, as the configuration has it.
+    pub configured: Rc<Clause>,
+    /// Their channel.
+    pub channel: Rc<[u8]>,
+    /// Their host, where the clause's command names it (`$host`): then its agents serve that host only.
+    pub host: Option<Rc<[u8]>>,
+    /// Its threads, in no order that means anything.
+    pub threads: Vec<ThreadId>,
+    /// Threads that want an agent, or one more, in the order in which they get it.
+    pub ready: List<InReady>,
+    /// The order of its work, where that goes by messages and not by threads.
+    pub jobs: Option<Box<Jobs>>,
+    /// Agents that have nothing to do, the one that has had work last at the end.
+    pub idle: Vec<AgentId>,
+    /// Its agents, idle ones included.
+    pub agents: usize,
+    /// What is known of starting its agents.
+    pub starts: Starts,
+    /// Recipients in its threads.
+    pub recipients: u64,
+    /// Why the first of its ready threads has no agent.
+    pub refusal: Option<Refusal>,
+    /// The log says that its clause has no command.
+    pub complained: bool,
+    /// It is in the line of rings to be served.
+    pub is_unserved: bool,
+    /// The line it is in for the next agent that may be started.
+    pub line: Option<Scarcity>,
+    /// Its place in that line.
+    pub place_in_line: PlaceInLine,
+    /// Since when it has been in lines without getting an agent.
+    pub starved_since: Option<Timestamp>,
+    /// Its clause is no longer in force. It ends with its last agent, and when the sweep of a reload has
+    /// moved its last thread.
+    pub is_retired: bool,
+    /// The limits that its clause goes by ([`super::review::Review::limits`]).
+    pub limits_seen: u32,
+}
+
+/// Why an agent may not be started now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// `maxta`: all agents together.
+    MaxAgents,
+    /// `maxchannel`: agents of this channel.
+    MaxChannel,
+    /// `maxring`: agents of this ring.
+    MaxRing,
+    /// A ring without agents waits for one, and has a lower limit.
+    Claimed,
+    /// `-R`: too many were started in this second.
+    ForkRate,
+    /// `-F`.
+    Frozen,
+    /// `-S`: what was there at the start is not loaded yet.
+    Loading,
+    /// The scheduler is about to end.
+    Ending,
+    /// `-p`: another thread was selected.
+    NotSelected,
+    /// Its agents could not be started, and the next attempt is later or under way.
+    Suspended,
+    /// None of its agents has asked for work yet, and enough of them are being started.
+    Unproven,
+    /// The clause has no command.
+    NoCommand,
+    /// `mail-priority=z`.
+    Kept,
+    /// The ring is retired, and the thread has not moved to its new one yet.
+    Reloading,
+}
+
+impl Refusal {
+    /// The word by which programs know it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::MaxAgents => "maxta",
+            Refusal::MaxChannel => "maxchannel",
+            Refusal::MaxRing => "maxring",
+            Refusal::Claimed => "claimed",
+            Refusal::ForkRate => "fork-rate",
+            Refusal::Frozen => "frozen",
+            Refusal::Loading => "loading",
+            Refusal::Ending => "ending",
+            Refusal::NotSelected => "not-selected",
+            Refusal::Suspended => "suspended",
+            Refusal::Unproven => "unproven",
+            Refusal::NoCommand => "no-command",
+            Refusal::Kept => "kept",
+            Refusal::Reloading => "reloading",
+        }
+    }
+}
+
+impl Ring {
+    pub fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
+        Ring {
+            jobs: Rules::of(&clause).map(|rules| Box::new(Jobs::new(rules))),
+            configured: clause.clone(),
+            clause,
+            channel,
+            host,
+            threads: Vec::new(),
+            ready: List::new(),
+            idle: Vec::new(),
+            agents: 0,
+            starts: Starts::default(),
+            recipients: 0,
+            refusal: None,
+            complained: false,
+            is_unserved: false,
+            line: None,
+            place_in_line: PlaceInLine::default(),
+            starved_since: None,
+            is_retired: false,
+            limits_seen: 0,
+        }
+    }
+}
+
+/// All rings, also by what makes them one.
+#[derive(Serialize, Deserialize)]
+pub struct Rings {
+    pool: Pool<Ring>,
+    by_key: HashMap<RingKey, RingId>,
+    /// How many have jobs.
+    with_jobs: usize,
+}
+
+/// What makes a ring one: clause, channel, and host if the command names it.
+type RingKey = (zsched_config::ClauseId, Rc<[u8]>, Option<Rc<[u8]>>);
+
+impl Rings {
+    pub fn new() -> Rings {
+        Rings { pool: Pool::new(), by_key: HashMap::new(), with_jobs: 0 }
+    }
+
+    /// The ring for a destination whose clause is known; it is made if there is none, and whether it
+    /// was.
+    pub fn find_or_insert(
+        &mut self,
+        clause: &Rc<Clause>,
+        channel: &[u8],
+        host: &[u8],
+    ) -> (RingId, bool) {
+        let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+        let host = with_host.then(|| Rc::from(host));
+        let channel: Rc<[u8]> = Rc::from(channel);
+        let key = (clause.id, channel.clone(), host.clone());
+        let rings = self.pool.len();
+        let ring = *self
+            .by_key
+            .entry(key)
+            .or_insert_with(|| self.pool.insert(Ring::new(clause.clone(), channel, host)));
+        let is_new = self.pool.len() > rings;
+        self.with_jobs += usize::from(is_new && self.pool[ring].jobs.is_some());
+        (ring, is_new)
+    }
+
+    /// Forgets what rings are found by, so that new ones are made for the clauses of a new
+    /// configuration. The old ones stay as long as they have threads or agents, but are not served.
+    pub fn retire_all(&mut self) {
+        self.by_key.clear();
+        for ring in self.pool.iter_mut() {
+            ring.is_retired = true;
+            if let Some(jobs) = &mut ring.jobs {
+                jobs.end_all();
+            }
+            ring.refusal = Some(Refusal::Reloading);
+        }
+    }
+
+    pub fn remove(&mut self, id: RingId) {
+        let ring = self.pool.remove(id);
+        self.with_jobs -= usize::from(ring.jobs.is_some());
+        if !ring.is_retired {
+            self.by_key.remove(&(ring.clause.id, ring.channel, ring.host));
+        }
+    }
+
+    /// Whether there is any in which work is chosen by message.
+    pub fn have_jobs(&self) -> bool {
+        self.with_jobs > 0
+    }
+
+    pub fn get(&self, id: RingId) -> Option<&Ring> {
+        self.pool.get(id)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
+        self.pool.iter_mut()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (RingId, &Ring)> {
+        self.pool.iter()
+    }
+}
+
+impl std::ops::Index<RingId> for Rings {
+    type Output = Ring;
+
+    fn index(&self, id: RingId) -> &Ring {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<RingId> for Rings {
+    fn index_mut(&mut self, id: RingId) -> &mut Ring {
+        &mut self.pool[id]
+    }
+}

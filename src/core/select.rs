@@ -1,0 +1,180 @@
+//! Finding out which mail an operator means: some at a time, while the queue goes on changing.
+
+use super::Scheduler;
+use super::message::MessageId;
+use super::order::Target;
+use super::standing::Destinations;
+use super::vertex::{Place, VertexId};
+use zsched_format::time::Timestamp;
+use zsched_spool::{SpoolId, SpoolName};
+
+/// Which mail is meant: what fits all that is given.
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    /// Where it goes.
+    pub destinations: Option<Destinations>,
+    /// The message with this number.
+    pub number: Option<u64>,
+    /// Its message file was modified before this.
+    pub older_than: Option<Timestamp>,
+    /// Only messages that are held, one by one.
+    pub held: bool,
+}
+
+impl Selector {
+    fn means_whole_messages(&self) -> bool {
+        self.destinations.as_ref().is_none_or(Destinations::are_all)
+    }
+}
+
+/// Some of what is meant.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// The message.
+    pub id: SpoolId,
+    /// The name of its files.
+    pub name: SpoolName,
+    /// The vertex, as long as nothing changes; `None` where nothing of a message is in memory yet.
+    pub vertex: Option<VertexId>,
+    /// Whose recipients.
+    pub target: Target,
+    /// How many.
+    pub recipients: u32,
+    /// An agent has them.
+    pub is_busy: bool,
+    /// They wait for a time.
+    pub is_waiting: bool,
+    /// The message is held.
+    pub is_held: bool,
+    /// They are not tried before something is released: the message, or where they go.
+    pub is_held_back: bool,
+}
+
+/// Where a search goes on.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// The number of the present message, or the lowest that the next one may have.
+    number: Option<u64>,
+    /// What of the present message was not looked at, in reverse: it may have very many destinations.
+    rest: Vec<VertexId>,
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor { number: Some(0), rest: Vec::new() }
+    }
+}
+
+impl Cursor {
+    /// Whether everything was looked at.
+    pub fn is_over(&self) -> bool {
+        self.number.is_none()
+    }
+}
+
+impl Scheduler {
+    /// Looks at the next `count` vertices for such as are meant.
+    pub fn select(&self, selector: &Selector, cursor: &mut Cursor, count: usize) -> Vec<Selected> {
+        let mut selected = Vec::new();
+        let mut left = count;
+        while left > 0
+            && let Some(number) = cursor.number
+        {
+            let Some(message) = self.next_message(selector, number) else {
+                *cursor = Cursor { number: None, rest: Vec::new() };
+                break;
+            };
+            let found = self.messages[message].name.number();
+            if cursor.rest.is_empty() || found != number {
+                cursor.rest = self.vertices_meant(selector, message);
+                selected.extend(self.unread_message(selector, message));
+            }
+            cursor.number = Some(found);
+            let behind = cursor.rest.len().saturating_sub(left);
+            let now = cursor.rest.split_off(behind);
+            left -= now.len().max(1);
+            let now = now.into_iter().rev();
+            selected.extend(now.filter_map(|vertex| self.selected(selector, message, vertex)));
+            if cursor.rest.is_empty() {
+                cursor.number = found.checked_add(1).filter(|_| selector.number.is_none());
+            }
+        }
+        selected
+    }
+
+    /// Whether a message is there, and is not leaving.
+    pub fn has_message(&self, id: SpoolId) -> bool {
+        self.message_of(id).is_some_and(|message| !self.messages[message].removing)
+    }
+
+    /// The first message at or behind a number that may be meant.
+    fn next_message(&self, selector: &Selector, number: u64) -> Option<MessageId> {
+        if let Some(wanted) = selector.number {
+            return self.messages.find(wanted).filter(|_| number <= wanted);
+        }
+        if selector.held {
+            let mut held = self.standing.messages.range(number..);
+            return held.find_map(|(held, _)| self.messages.find(*held));
+        }
+        self.messages.at_or_after(number)
+    }
+
+    /// Whether a message is meant, as far as it does not matter where its recipients go.
+    fn is_meant(&self, selector: &Selector, message: MessageId) -> bool {
+        let message = &self.messages[message];
+        let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
+        !message.removing && !is_young && (message.held || !selector.held)
+    }
+
+    /// What is to be looked at of a message, in reverse.
+    fn vertices_meant(&self, selector: &Selector, message: MessageId) -> Vec<VertexId> {
+        if !self.is_meant(selector, message) {
+            return Vec::new();
+        }
+        let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        vertices.reverse();
+        vertices
+    }
+
+    /// A message that is meant, but of which nothing is in memory at the moment.
+    fn unread_message(&self, selector: &Selector, message: MessageId) -> Option<Selected> {
+        let is_meant = selector.means_whole_messages() && self.is_meant(selector, message);
+        let message = &self.messages[message];
+        if !is_meant || !message.partial || !message.vertices.is_empty() {
+            return None;
+        }
+        Some(Selected {
+            id: message.spool_id(),
+            name: message.name.clone(),
+            vertex: None,
+            target: Target { number: message.name.number(), destination: None, is_whole: false },
+            recipients: 0,
+            is_busy: false,
+            is_waiting: false,
+            is_held: message.held,
+            is_held_back: message.held,
+        })
+    }
+
+    fn selected(&self, selector: &Selector, message: MessageId, id: VertexId) -> Option<Selected> {
+        // It may have gone since it was found.
+        let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
+        let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
+        let is_meant = |wanted: &Destinations| wanted.matches(&thread.destination);
+        if vertex.place == Place::Spent || !selector.destinations.as_ref().is_none_or(is_meant) {
+            return None;
+        }
+        let (number, destination) = (message.name.number(), Some(thread.destination.clone()));
+        Some(Selected {
+            id: message.spool_id(),
+            name: message.name.clone(),
+            vertex: Some(id),
+            target: Target { number, destination, is_whole: false },
+            recipients: vertex.pending,
+            is_busy: vertex.place == Place::Fed,
+            is_waiting: vertex.place == Place::Waiting,
+            is_held: message.held,
+            is_held_back: vertex.place == Place::Held || thread.held,
+        })
+    }
+}

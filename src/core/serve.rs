@@ -1,0 +1,329 @@
+//! Getting agents to threads: an idle agent of the ring, else a new one, else a reason why not.
+
+use super::Scheduler;
+use super::action::Action;
+use super::agent::{Agent, AgentId, State};
+use super::list::List;
+use super::ring::{Refusal, Ring, RingId};
+use super::starved::Scarcity;
+use super::thread::{InReady, ThreadId};
+use super::timers::Timer;
+use log::Level;
+use serde::{Deserialize, Serialize};
+use zsched_config::MailPriority;
+use zsched_format::time::Timestamp;
+
+/// So many idle agents, the newest, are asked whether they know the host.
+const IDLE_LOOKED_AT: usize = 64;
+
+/// How many agents were started in the present second.
+#[derive(Default, Serialize, Deserialize)]
+pub struct ForkRate {
+    second: i64,
+    started: u32,
+}
+
+impl Scheduler {
+    /// Puts a thread among those of its ring that want an agent, or takes it away from them.
+    pub(super) fn update_readiness(&mut self, thread: ThreadId) {
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        // Then only a wake-up asks for a second agent.
+        let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
+        let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
+        if restart_only && !has_asked {
+            return;
+        }
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    pub(super) fn update_readiness_at_wakeup(&mut self, thread: ThreadId) {
+        let wants = self.wants_agent(thread);
+        match self.threads[thread].window {
+            Some(window) => self.ask_window(window, thread, wants),
+            None if wants => self.make_ready(thread),
+            None => self.unready(thread),
+        }
+    }
+
+    /// Whether a thread could use an agent, or one more.
+    pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
+        let due = self.due_for_agents(thread);
+        let thread = &self.threads[thread];
+        let maximum = self.max_thread(thread) as usize;
+        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        // One that is being ended takes no more work, but it still counts. Where work is chosen by message,
+        // only one that was started for the thread, and has not asked yet, is sure to come for more of it.
+        let comes = |agent: &&AgentId| match self.agents[agent].state {
+            State::Larva => true,
+            _ => !has_jobs && self.agents[agent].is_alive(),
+        };
+        let at_work = thread.agents.iter().filter(comes).count();
+        let has_unshared_work = due > at_work;
+        has_unshared_work
+            && !thread.held
+            && thread.agents.len() < maximum
+            && self.is_selected(thread.destination.channel(), thread.destination.host())
+    }
+
+    /// Whether `-p` lets a destination be served.
+    pub(super) fn is_selected(&self, channel: &[u8], host: &[u8]) -> bool {
+        let selection = self.settings.selection.as_ref();
+        selection.is_none_or(|selection| selection.matches(channel, host))
+    }
+
+    pub(super) fn make_ready(&mut self, thread: ThreadId) {
+        if self.threads[thread].is_ready {
+            return;
+        }
+        let ring = self.threads[thread].ring;
+        self.threads[thread].is_ready = true;
+        self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, true);
+        }
+        self.serve_later(ring);
+    }
+
+    pub(super) fn unready(&mut self, thread: ThreadId) {
+        if !self.threads[thread].is_ready {
+            return;
+        }
+        let ring = self.threads[thread].ring;
+        self.threads[thread].is_ready = false;
+        self.is_unready_in_window(thread);
+        self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, false);
+        }
+    }
+
+    fn with_ready_list(
+        &mut self,
+        ring: RingId,
+        change: impl FnOnce(&mut List<InReady>, &mut super::pool::Pool<super::thread::Thread>),
+    ) {
+        change(&mut self.rings[ring].ready, self.threads.pool_mut());
+    }
+
+    /// The thread of a ring whose turn it is.
+    pub(super) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
+        let ring = &self.rings[ring];
+        match &ring.jobs {
+            // What arrives joins its jobs a little later.
+            Some(jobs) => jobs.peek().or(ring.ready.first()),
+            None => ring.ready.first(),
+        }
+    }
+
+    pub(super) fn serve_later(&mut self, ring: RingId) {
+        if !std::mem::replace(&mut self.rings[ring].is_unserved, true) {
+            self.unserved.push_back(ring);
+        }
+    }
+
+    pub(super) fn serve_all_rings(&mut self) {
+        let all: Vec<RingId> = self.rings.iter().map(|(ring, _)| ring).collect();
+        all.into_iter().for_each(|ring| self.serve_later(ring));
+    }
+
+    /// Gives agents to the threads that want one, as far as the limits allow.
+    pub(super) fn serve_all(&mut self, now: Timestamp) {
+        // In a new second those come first that had to wait for it.
+        let waits = self.starved.has_line(&Scarcity::ForkRate);
+        if waits && !self.unserved.is_empty() && self.fork_rate.is_over(now) {
+            self.serve_starved(now);
+        }
+        while let Some(ring) = self.unserved.pop_front() {
+            self.rings[ring].is_unserved = false;
+            self.serve(now, ring);
+        }
+    }
+
+    pub(super) fn serve(&mut self, now: Timestamp, ring: RingId) {
+        if self.rings[ring].is_retired {
+            return;
+        }
+        self.rings[ring].refusal = None;
+        if self.rings[ring].clause.mail_priority == MailPriority::Kept {
+            self.rings[ring].refusal = Some(Refusal::Kept);
+            return;
+        }
+        while let Some(thread) = self.next_ready(ring) {
+            if let Some(agent) = self.take_idle(ring, thread) {
+                self.reuse_agent(now, agent, thread);
+            } else if let Err(refusal) = self.may_start(now, ring) {
+                self.refuse(now, ring, refusal);
+                return;
+            } else {
+                self.start_agent(now, ring, thread);
+                // One at a time, so that rings take turns.
+                if self.next_ready(ring).is_some() {
+                    self.serve_later(ring);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Takes an agent out of the ring's pool: the one that served this thread last, if it is there,
+    /// else the one that was busy last.
+    fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
+        let idle = &self.rings[ring].idle;
+        let newest = idle.len().checked_sub(1)?;
+        let destination = Some(&self.threads[thread].destination);
+        let knows_it =
+            |index: &usize| self.agents[&idle[*index]].last_destination.as_ref() == destination;
+        let looked_at = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
+        let index = looked_at.rev().find(knows_it).unwrap_or(newest);
+        self.idle_agents -= 1;
+        let agent = self.rings[ring].idle.remove(index);
+        self.gets_agent(ring);
+        Some(agent)
+    }
+
+    fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
+        let agent = AgentId(self.next_agent);
+        self.next_agent += 1;
+        self.counters.agents_started += 1;
+        self.fork_rate.started += 1;
+        self.agents.insert(agent, Agent::new(ring, thread, now));
+        self.gets_agent(ring);
+        self.census.add(&mut self.rings[ring]);
+        self.rings[ring].starts.newborn += 1;
+        let Ring { clause, channel, .. } = &self.rings[ring];
+        let (clause, channel) = (clause.clone(), channel.clone());
+        let host = self.threads[thread].destination.host().into();
+        self.attach(now, agent, thread);
+        self.arm_agent(agent);
+        self.act(Action::StartAgent { agent, clause, channel, host });
+    }
+
+    /// Binds an agent to a thread.
+    pub(super) fn attach(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        if self.threads[thread].agents.is_empty() {
+            self.order_due(thread);
+        }
+        self.threads[thread].agents.push(agent);
+        let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
+        agent_ref.thread = Some(thread);
+        agent_ref.turn_began = now;
+        agent_ref.last_destination = Some(self.threads[thread].destination.clone());
+        // If it could use yet another agent, the others come first; jobs have an order of their own.
+        let ring = self.threads[thread].ring;
+        if self.rings[ring].jobs.is_none() || self.threads[thread].window.is_some() {
+            self.unready(thread);
+        }
+        self.enter_window(now, agent, thread);
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    /// Takes an agent away from the thread it is bound to, if there is one.
+    pub(super) fn detach(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
+        let may_start = std::mem::take(&mut agent_ref.may_start);
+        let Some(thread) = agent_ref.thread.take() else {
+            return;
+        };
+        self.threads[thread].agents.retain(|other| *other != agent);
+        self.quit_window(now, thread, may_start);
+        self.update_readiness(thread);
+        self.drop_thread_if_unused(thread);
+    }
+
+    /// Whether an agent may be started in a ring now.
+    fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
+        let Ring { clause, channel, agents, .. } = &self.rings[ring];
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        let of_channel = self.census.of_channel(channel).agents;
+        if self.settings.frozen {
+            Err(Refusal::Frozen)
+        } else if self.is_holding {
+            Err(Refusal::Loading)
+        } else if self.is_draining {
+            Err(Refusal::Ending)
+        } else if clause.command.is_none() {
+            Err(Refusal::NoCommand)
+        } else if let Some(refusal) = self.rings[ring].starts.refusal(now) {
+            Err(refusal)
+        } else if self.agents.len() >= limit(clause.max_agents).min(self.settings.max_agents) {
+            Err(Refusal::MaxAgents)
+        } else if of_channel >= limit(clause.max_channel) {
+            Err(Refusal::MaxChannel)
+        } else if *agents >= limit(clause.max_ring) {
+            Err(Refusal::MaxRing)
+        } else if self.claimed_by(now, ring).is_some() {
+            Err(Refusal::Claimed)
+        } else if !self.fork_rate.allows(now, self.settings.fork_rate) {
+            Err(Refusal::ForkRate)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Notes why a ring gets no agent, and sees to it that it is asked again when that may change.
+    fn refuse(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
+        self.rings[ring].refusal = Some(refusal);
+        match refusal {
+            // Its own agents come to serve the thread.
+            Refusal::MaxRing => {}
+            // Somebody must change the configuration or the mode first.
+            Refusal::NoCommand => self.complain_of_command(ring),
+            Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
+            // A timer, or an agent that is being started.
+            Refusal::Suspended | Refusal::Unproven => {}
+            // Retired rings do not get as far as this.
+            Refusal::Reloading | Refusal::Kept => {}
+            Refusal::MaxAgents => {
+                let line = Scarcity::Agents(self.rings[ring].clause.max_agents);
+                self.starve(now, ring, line.clone());
+                self.make_room(now, &line);
+            }
+            Refusal::MaxChannel => {
+                let Ring { channel, clause, .. } = &self.rings[ring];
+                let line = Scarcity::Channel(channel.clone(), clause.max_channel);
+                self.starve(now, ring, line.clone());
+                self.make_room(now, &line);
+            }
+            Refusal::Claimed => {
+                if let Some(line) = self.claimed_by(now, ring) {
+                    self.starve(now, ring, line.clone());
+                    self.make_room(now, &line);
+                }
+            }
+            Refusal::ForkRate => {
+                self.starve(now, ring, Scarcity::ForkRate);
+                self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
+            }
+        }
+    }
+
+    /// Mail that nobody can deliver must not wait unnoticed.
+    fn complain_of_command(&mut self, ring: RingId) {
+        if std::mem::replace(&mut self.rings[ring].complained, true) {
+            return;
+        }
+        if let Some(thread) = self.next_ready(ring) {
+            let destination = &self.threads[thread].destination;
+            let text = format!("{destination}: no clause has a command for it; its mail stays");
+            self.log(Level::Warn, text);
+        }
+    }
+
+    pub(super) fn fork_rate_timer(&mut self, now: Timestamp) {
+        self.serve_starved(now);
+    }
+}
+
+impl ForkRate {
+    /// Whether another second has begun than the one that was counted.
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.seconds() != self.second
+    }
+
+    fn allows(&mut self, now: Timestamp, per_second: u32) -> bool {
+        if now.seconds() != self.second {
+            *self = ForkRate { second: now.seconds(), started: 0 };
+        }
+        self.started < per_second.max(1)
+    }
+}

@@ -1,0 +1,55 @@
+//! What the scheduler is told once, when it starts.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use zsched_format::selection::Selection;
+
+/// Settings that no configuration file changes: command line and limits of the process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Load and show the queue, but start no agent (`-F`).
+    pub frozen: bool,
+    /// Start no agent before everything found at start is loaded (`-S`).
+    pub wait_for_initial_scan: bool,
+    /// Start agents for this destination only (`-p`).
+    pub selection: Option<Selection>,
+    /// Agents that may be started in one second (`-R`, default 30).
+    pub fork_rate: u32,
+    /// Agents that the process has descriptors for; the default and the upper bound of `maxta`.
+    pub max_agents: usize,
+    /// Log what becomes of each recipient and message.
+    pub log_outcomes: bool,
+    /// Tell of each attempt, for the status log.
+    pub status_log: bool,
+    /// Threads that are dealt with in one turn, where all or many of them are to be: for a new configuration, for
+    /// their wake-ups, or for a destination that they share. A thousand take a few milliseconds.
+    pub reload_step: usize,
+    /// Wait after a note, a removal or an order could not be written to the spool.
+    pub failed_write: Duration,
+    /// Seed of everything that is left to chance.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// How many threads are dealt with in one turn, at least one.
+    pub fn step(&self) -> usize {
+        self.reload_step.max(1)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            frozen: false,
+            wait_for_initial_scan: false,
+            selection: None,
+            fork_rate: 30,
+            max_agents: 1000,
+            log_outcomes: false,
+            status_log: false,
+            reload_step: 1000,
+            failed_write: Duration::from_secs(30),
+            seed: 0,
+        }
+    }
+}

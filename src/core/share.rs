@@ -1,0 +1,230 @@
+//! Sharing of agents between rings, where `maxta` or `maxchannel` leaves too few for all of them.
+//!
+//! Idle agents go first ([`Scheduler::make_room`]). Where all are busy, an agent that has worked for
+//! [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for its place, or a ring with
+//! fewer agents than its own. An agent that is at work is never interrupted, so what a ring waits at most is a
+//! turn and the longest job for each ring before it, divided by the number of agents (`docs/scheduling.md`).
+//! Where that ring has a lower limit than others, they start no further agents until it has one.
+//! The turn also bounds the number of processes that are started for it: one for each agent in each turn.
+
+use super::Scheduler;
+use super::agent::{Agent, AgentId, State};
+use super::ring::{Ring, RingId};
+use super::starved::{Line, Scarcity, turn_of};
+use super::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// How long an agent works before it gives its place to a ring that waits for one. It is also what a burst of
+/// jobs should take: an agent is asked for its place only when it has ended all that it has.
+pub const RING_TURN: Duration = Duration::from_secs(5);
+
+/// An agent that was told to end and has not after this time may take much longer.
+const SLOW_TO_END: Duration = Duration::from_secs(10);
+
+/// Agents under one limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Population {
+    /// Number of agents, idle ones included.
+    pub agents: usize,
+    /// Number of rings that have any of them.
+    pub rings: usize,
+}
+
+/// All agents, as limits count them.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Census {
+    pub all: Population,
+    channels: HashMap<Rc<[u8]>, Population>,
+    /// Agents that were told to end.
+    pub ending: BTreeSet<AgentId>,
+}
+
+impl Census {
+    /// Agents of a channel, under all clauses.
+    pub fn of_channel(&self, channel: &[u8]) -> Population {
+        self.channels.get(channel).copied().unwrap_or_default()
+    }
+
+    /// Populations of all channels that have agents.
+    pub fn channels(&self) -> &HashMap<Rc<[u8]>, Population> {
+        &self.channels
+    }
+
+    /// Counts an agent of a ring that is started.
+    pub fn add(&mut self, ring: &mut Ring) {
+        let is_first = ring.agents == 0;
+        ring.agents += 1;
+        for population in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
+            population.agents += 1;
+            population.rings += usize::from(is_first);
+        }
+    }
+
+    /// Counts an agent of a ring that has ended.
+    pub fn remove(&mut self, agent: AgentId, ring: &mut Ring) {
+        ring.agents -= 1;
+        let was_last = ring.agents == 0;
+        for population in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
+            population.agents -= 1;
+            population.rings -= usize::from(was_last);
+        }
+        if self.of_channel(&ring.channel).agents == 0 {
+            self.channels.remove(&ring.channel);
+        }
+        self.ending.remove(&agent);
+    }
+}
+
+impl Scarcity {
+    /// Whether an agent of a ring counts for the limit.
+    fn counts(&self, ring: &Ring) -> bool {
+        match self {
+            Scarcity::ForkRate => false,
+            Scarcity::Agents(_) => true,
+            Scarcity::Channel(channel, _) => *channel == ring.channel,
+        }
+    }
+}
+
+impl Scheduler {
+    /// The limit of a line, and what counts for it.
+    fn limit_of_line(&self, line: &Scarcity) -> (usize, Population) {
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        match line {
+            Scarcity::ForkRate => (usize::MAX, Population::default()),
+            Scarcity::Agents(most) => (limit(*most).min(self.settings.max_agents), self.census.all),
+            Scarcity::Channel(channel, most) => (limit(*most), self.census.of_channel(channel)),
+        }
+    }
+
+    /// Number of agents under a limit that were told to end, and should soon.
+    fn ending_soon(&self, now: Timestamp, line: &Scarcity) -> usize {
+        let ends_soon = |agent: &Agent| match agent.state {
+            State::Stopping(since) => now.since(since) < SLOW_TO_END,
+            _ => false,
+        };
+        let agents = self.census.ending.iter().map(|agent| &self.agents[agent]);
+        agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
+    }
+
+    /// Whether an agent that asks for work ends instead, so that a ring that waits gets its place.
+    pub(super) fn gives_way(&self, now: Timestamp, agent: AgentId) -> bool {
+        if self.starved.is_empty() {
+            return false;
+        }
+        let agent = &self.agents[&agent];
+        let has_had_turn = agent.fed_at.is_some() && now.since(agent.born) >= RING_TURN;
+        let mut lines = self.starved.lines();
+        has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
+    }
+
+    /// Whether the rings of a line need a place from this ring.
+    fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Scarcity, waiting: &Line) -> bool {
+        let ring_ref = &self.rings[ring];
+        let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
+        else {
+            return false;
+        };
+        if self.next_ready(*first).is_none() {
+            return false;
+        }
+        let (limit, population) = self.limit_of_line(line);
+        let staying = population.agents.saturating_sub(self.ending_soon(now, line));
+        if place.has_agents {
+            // It is balanced, as long as that takes nothing from what is more urgent.
+            let (mine, other) = (ring_ref, &self.rings[*first]);
+            let level = |ring: &Ring| ring.clause.mail_priority.level();
+            let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
+            return has_less && staying == limit;
+        }
+        if ring_ref.agents == 1 {
+            // As long as some ring has two, none loses its only one; nor if it came first again.
+            let some_have_two = population.agents > population.rings;
+            if some_have_two || turn_of(ring_ref, now) < place.turn {
+                return false;
+            }
+        }
+        let without = waiting.keys().take_while(|place| !place.has_agents);
+        match limit.checked_sub(staying) {
+            // So many places are about to be free.
+            Some(coming) => without.take(limit).nth(coming).is_some(),
+            // Others may have more agents than the ring's own limit: it leaves them to them for a while.
+            None => self.has_waited(now, *first),
+        }
+    }
+
+    /// Whether a ring has waited for an agent for as long as a turn.
+    fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
+        self.rings[ring].starved_since.is_some_and(|since| now.since(since) >= RING_TURN)
+    }
+
+    /// The line of a ring without agents that has waited for a turn until there are fewer agents, if it comes before
+    /// this ring, which may have more of them: then that ring would wait for ever.
+    pub(super) fn claimed_by(&self, now: Timestamp, ring: RingId) -> Option<Scarcity> {
+        let ring_ref = &self.rings[ring];
+        let own = self.place_of(now, ring);
+        let comes_first = |(line, waiting): &(&Scarcity, &Line)| {
+            let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
+            first.is_some_and(|(place, first)| {
+                let (limit, population) = self.limit_of_line(line);
+                let waits = !place.has_agents && self.next_ready(*first).is_some();
+                let waits = waits && self.has_waited(now, *first);
+                waits && *first != ring && *place < own && population.agents >= limit
+            })
+        };
+        self.starved.lines().find(comes_first).map(|(line, _)| line.clone())
+    }
+
+    /// Gives up the agent that has been idle longest among those that count for a limit, so that another
+    /// ring gets its place; but no more of them than rings are in line.
+    pub(super) fn make_room(&mut self, now: Timestamp, line: &Scarcity) {
+        if self.idle_agents == 0 {
+            return;
+        }
+        // One that is slow to end must not keep all who wait from getting the place of another: then it is
+        // asked again. Whole seconds, so that all requests of a second are one.
+        let again = Timestamp::from_seconds((now + SLOW_TO_END).seconds() + 1);
+        self.timers.add(again, Timer::ForkRate);
+        if self.ending_soon(now, line) >= self.starved.len() {
+            return;
+        }
+        let idle_since = |agent: &Agent| match agent.state {
+            State::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
+            _ => None,
+        };
+        let longest_idle =
+            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, *id))).min();
+        if let Some((_, agent)) = longest_idle {
+            self.retire_agent(now, agent);
+        }
+    }
+}
+
+/// How many jobs an agent is given at a time, if it has ended a burst of `jobs` in the time `taken`: as many as it
+/// should end in a turn, at least one and at most `most`.
+pub fn next_burst(jobs: u32, taken: Duration, most: usize) -> usize {
+    if most <= 1 {
+        return 1;
+    }
+    let in_turn = u128::from(jobs) * RING_TURN.as_millis() / taken.as_millis().max(1);
+    usize::try_from(in_turn).unwrap_or(most).clamp(1, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_fits_into_a_turn() {
+        for (jobs, millis, expected) in
+            [(1, 0, 151), (1, 200, 25), (25, 5_000, 25), (10, 100_000, 1), (1, 1, 151), (0, 9, 1)]
+        {
+            let taken = Duration::from_millis(millis);
+            assert_eq!(next_burst(jobs, taken, 151), expected, "{jobs} in {millis} ms");
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! What operators have ordered until further notice: what is held, and limits that are not those of the
+//! configuration. It outlives the scheduler: the shell keeps it in a file (`daemon/orders/`), and
+//! tells it before the first message.
+
+use super::Scheduler;
+use super::action::Action;
+use super::change::Change;
+use super::destination::Destination;
+use super::ring::Ring;
+use super::timers::Timer;
+use super::vertex::Fate;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use zsched_config::{Name, Pattern};
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+/// How many messages may be held one by one. Whoever wants more means a destination.
+pub const MOST_HELD_MESSAGES: usize = 50_000;
+/// How many holds of destinations and rings, and how many limits, there may be. Each new destination is
+/// compared with all of them.
+pub const MOST_STANDING: usize = 1000;
+
+/// One order in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Something is held.
+    Hold(Hold),
+    /// A limit is another one than the configuration says.
+    Limit(SetLimit),
+    /// A message ends as soon as that can be done.
+    Ending(Ending),
+}
+
+/// Something gets no agent until it is released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// What is held.
+    pub scope: Scope,
+    /// Who ordered it, and when.
+    pub author: Author,
+    /// What the operator said about it; may be empty.
+    pub reason: String,
+}
+
+/// Who gave an order, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// The user, as the session knows it.
+    pub name: String,
+    /// When.
+    pub since: Timestamp,
+}
+
+/// A limit at run time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetLimit {
+    /// Whose.
+    pub scope: Scope,
+    /// Which.
+    pub limit: LimitName,
+    /// What it is now.
+    pub value: u32,
+    /// When it is again what the configuration says; `None` is when somebody says so.
+    pub until: Option<Timestamp>,
+    /// Who ordered it.
+    pub author: Author,
+}
+
+/// The end of a whole message of which something is with agents, or not in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Which message.
+    #[serde(with = "spool_id")]
+    pub message: SpoolId,
+    /// How it ends.
+    pub fate: Fate,
+    /// Who ordered it.
+    pub author: Author,
+}
+
+/// A limit that can be set at run time, by the keyword that sets it in `scheduler.cf`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitName {
+    /// `maxta`
+    MaxTa,
+    /// `maxchannel`
+    MaxChannel,
+    /// `maxring`
+    MaxRing,
+    /// `maxthr`
+    MaxThr,
+    /// `overfeed`
+    Overfeed,
+}
+
+impl LimitName {
+    /// All of them.
+    pub const ALL: [LimitName; 5] = [
+        LimitName::MaxTa,
+        LimitName::MaxChannel,
+        LimitName::MaxRing,
+        LimitName::MaxThr,
+        LimitName::Overfeed,
+    ];
+
+    /// The keyword.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            LimitName::MaxTa => "maxta",
+            LimitName::MaxChannel => "maxchannel",
+            LimitName::MaxRing => "maxring",
+            LimitName::MaxThr => "maxthr",
+            LimitName::Overfeed => "overfeed",
+        }
+    }
+
+    /// The limit that a keyword sets.
+    pub fn of_keyword(keyword: &str) -> Option<LimitName> {
+        Self::ALL.into_iter().find(|limit| limit.keyword() == keyword)
+    }
+}
+
+/// What an order is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// All threads whose channel and host match, those to come included.
+    Destinations(Destinations),
+    /// All threads that the clause with this pattern serves: `channel/host`, as it stands in
+    /// `scheduler.cf`.
+    Ring(String),
+    /// One message.
+    #[serde(with = "spool_id")]
+    Message(SpoolId),
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scope::Destinations(destinations) => f.write_str(destinations.text()),
+            Scope::Ring(pattern) => write!(f, "ring {pattern}"),
+            Scope::Message(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+/// A pattern of destinations, `channel/host` in the language of `scheduler.cf`, in lower case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Destinations {
+    text: String,
+    pattern: Box<Pattern>,
+}
+
+impl Destinations {
+    /// Reads a pattern. `Err` says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Destinations, String> {
+        let text = text.to_lowercase();
+        match Pattern::parse(&text, &mut Vec::new()) {
+            Ok(pattern) => Ok(Destinations { text, pattern: Box::new(pattern) }),
+            Err(error) => Err(format!("{text}: {}", error.message)),
+        }
+    }
+
+    /// The pattern, as it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether every destination is one of these.
+    pub fn are_all(&self) -> bool {
+        self.text == "*/*"
+    }
+
+    /// Whether a destination is one of these.
+    pub fn matches(&self, destination: &Destination) -> bool {
+        let (channel, host) = (destination.channel(), destination.host());
+        self.pattern.matches(&Name::new(channel), &Name::new(host))
+    }
+}
+
+impl PartialEq for Destinations {
+    fn eq(&self, other: &Destinations) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Destinations {}
+
+impl TryFrom<String> for Destinations {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Destinations, String> {
+        Destinations::parse(&text)
+    }
+}
+
+impl From<Destinations> for String {
+    fn from(destinations: Destinations) -> String {
+        destinations.text
+    }
+}
+
+/// All orders in force.
+#[derive(Default, Serialize, Deserialize)]
+pub struct StandingOrders {
+    /// Holds of destinations and rings, in the order in which they were given.
+    pub holds: Vec<Hold>,
+    /// Held messages, by their number.
+    pub messages: BTreeMap<u64, Hold>,
+    /// Limits, the newest last.
+    pub limits: Vec<SetLimit>,
+    /// Messages that are to end, by their number.
+    pub endings: BTreeMap<u64, Ending>,
+    // Empty between two events.
+    #[serde(skip)]
+    pub(super) changes: Vec<Change>,
+}
+
+impl StandingOrders {
+    /// The hold that keeps a thread of a ring from getting agents.
+    pub fn hold_of(&self, destination: &Destination, ring: &Ring) -> Option<&Hold> {
+        if self.holds.is_empty() {
+            return None;
+        }
+        let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));
+        self.holds.iter().find(|hold| hold.scope.contains_named(&channel, &host, ring))
+    }
+
+    /// The hold of a message.
+    pub fn hold_of_message(&self, id: SpoolId) -> Option<&Hold> {
+        self.messages.get(&id.number).filter(|hold| hold.scope == Scope::Message(id))
+    }
+
+    /// The end that was ordered for a message.
+    pub fn ending_of(&self, id: SpoolId) -> Option<&Ending> {
+        self.endings.get(&id.number).filter(|ending| ending.message == id)
+    }
+
+    /// Makes room for another end.
+    pub(super) fn forget_oldest_ending(&mut self) {
+        let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
+        if let Some(number) = oldest.map(|(number, _)| *number) {
+            self.change(Change::Forgotten(number));
+        }
+    }
+
+    /// Forgets what was ordered for a message, and for any other that had its number. Tells whether there was
+    /// anything.
+    pub(super) fn drop_message(&mut self, number: u64) -> bool {
+        let is_known = self.messages.contains_key(&number) || self.endings.contains_key(&number);
+        if is_known {
+            self.change(Change::Dropped(number));
+        }
+        is_known
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Standing> {
+        let holds = self.holds.iter().chain(self.messages.values()).cloned().map(Standing::Hold);
+        let limits = self.limits.iter().cloned().map(Standing::Limit);
+        holds.chain(limits).chain(self.endings.values().cloned().map(Standing::Ending))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.holds.len() + self.messages.len() + self.limits.len() + self.endings.len()
+    }
+
+    /// How many a thread is compared with.
+    pub(super) fn reviewed(&self) -> usize {
+        self.holds.len() + self.limits.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Scope {
+    /// Whether a thread of a ring is meant.
+    pub fn contains(&self, destination: &Destination, ring: &Ring) -> bool {
+        let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));
+        self.contains_named(&channel, &host, ring)
+    }
+
+    fn contains_named(&self, channel: &Name<'_>, host: &Name<'_>, ring: &Ring) -> bool {
+        match self {
+            Scope::Destinations(destinations) => destinations.pattern.matches(channel, host),
+            Scope::Ring(pattern) => ring.is_called(pattern),
+            Scope::Message(_) => false,
+        }
+    }
+}
+
+impl Ring {
+    /// Whether its clause has this pattern, `channel/host`; only `channel` is `channel/*`.
+    pub fn is_called(&self, pattern: &str) -> bool {
+        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
+        self.clause.channel_pattern == channel && self.clause.host_pattern == host
+    }
+}
+
+impl Scheduler {
+    /// Whether a clause of the configuration has this pattern, `channel/host`.
+    pub fn has_clause(&self, pattern: &str) -> bool {
+        self.config.has_pattern(pattern)
+    }
+
+    /// The orders in force.
+    pub fn standing_orders(&self) -> &StandingOrders {
+        &self.standing
+    }
+
+    /// Takes in an order that the former scheduler was given. Told before anything arrives.
+    pub(super) fn remember_order(&mut self, order: Standing) {
+        if let Standing::Limit(SetLimit { until: Some(until), .. }) = order {
+            self.timers.add(until, Timer::Limits);
+        }
+        self.standing.apply(order.into());
+    }
+
+    /// What could not be stored is to be tried again.
+    pub(super) fn store_again(&mut self) {
+        self.act(Action::KeepStanding { ticket: None, changes: Vec::new() });
+    }
+
+    /// The shell has stored the orders in force, or could not.
+    pub(super) fn standing_kept(
+        &mut self,
+        now: Timestamp,
+        ticket: Option<super::OrderTicket>,
+        outcome: Result<(), std::io::ErrorKind>,
+    ) {
+        if outcome.is_err() {
+            self.timers.add(now + self.settings.failed_write, Timer::KeepOrders);
+        }
+        if let Some(ticket) = ticket {
+            self.part_of_order_done(ticket, outcome.err());
+        }
+    }
+}
+
+/// A spool id as people write it.
+mod spool_id {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use zsched_format::time::Timestamp;
+    use zsched_spool::SpoolId;
+
+    pub fn serialize<S: Serializer>(id: &SpoolId, out: S) -> Result<S::Ok, S::Error> {
+        (id.number, id.modified).serialize(out)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<SpoolId, D::Error> {
+        let (number, modified) = <(u64, Timestamp)>::deserialize(input)?;
+        Ok(SpoolId { number, modified })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_the_configuration() {
+        let destinations = Destinations::parse("SMTP/*.Test").expect("a pattern");
+        let matches = |channel: &str, host: &str| {
+            destinations.matches(&Destination::new(channel.as_bytes(), host.as_bytes()))
+        };
+        assert!(matches("smtp", "mx.test"));
+        assert!(!matches("smtp", "test"));
+        assert!(!matches("local", "mx.test"));
+        assert!(Destinations::parse("/x").is_err());
+        assert!(Destinations::parse("smtp/[").is_err());
+    }
+
+    #[test]
+    fn orders_survive_as_json() {
+        let author = Author { name: "root".to_string(), since: Timestamp::from_seconds(5) };
+        let id = SpoolId { number: 7, modified: Timestamp::from_parts(8, 9) };
+        for scope in [
+            Scope::Destinations(Destinations::parse("smtp/*").expect("a pattern")),
+            Scope::Ring("smtp/*.fi".to_string()),
+            Scope::Message(id),
+        ] {
+            let hold = Hold { scope: scope.clone(), author: author.clone(), reason: "x".into() };
+            let limit = SetLimit {
+                scope,
+                limit: LimitName::MaxThr,
+                value: 3,
+                until: None,
+                author: author.clone(),
+            };
+            let ending = Ending { message: id, fate: Fate::Delete, author: author.clone() };
+            for order in [Standing::Hold(hold), Standing::Limit(limit), Standing::Ending(ending)] {
+                let text = serde_json::to_string(&order).expect("JSON");
+                let read: Standing = serde_json::from_str(&text).expect("the same");
+                assert_eq!(read, order, "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What is told to the status log: how each attempt ended, and what ended without one.
+//!
+//! Told before anything is done about it: the addresses are in the control file, so it must still be
+//! there when the line is composed. Where nobody wants a status log, nothing of this is put together.
+
+use super::Scheduler;
+use super::action::{Action, Attempt, StatusRecord, Verdict};
+use super::agent::{Agent, AgentId};
+use super::vertex::VertexId;
+use zsched_format::agent_protocol::{Report, Status};
+use zsched_format::time::Timestamp;
+
+/// How much of a text the status log gets, in bytes.
+pub const LONGEST_TEXT: usize = 2048;
+
+impl Scheduler {
+    /// Whether anybody wants to know how attempts end.
+    fn tells_status(&self) -> bool {
+        self.settings.status_log || self.is_watched
+    }
+
+    /// An agent has reported about a recipient.
+    pub(super) fn status_of_report(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &Report<'_>,
+    ) {
+        if !self.tells_status() {
+            return;
+        }
+        let puts_off = matches!(report.status, Status::DeferAll | Status::RetryAt);
+        let others = match puts_off {
+            true => self.threads[self.vertices[vertex].thread].due.len(),
+            false => 0,
+        };
+        let agent = &self.agents[&agent];
+        let mut attempt = present_attempt(agent);
+        if agent.jobs().next() != Some(vertex) {
+            attempt.began = Timestamp::from_seconds(i64::from(self.vertices[vertex].last_fed));
+        }
+        let record = StatusRecord {
+            others: others as u32,
+            attempt: Some(attempt),
+            notary: cut(report.notary),
+            text: cut(report.text()),
+            ..self.status_record(now, vertex, vec![report.offset], Verdict::Report(report.status))
+        };
+        self.act(Action::Status(Box::new(record)));
+    }
+
+    /// A job is over, and the agent has not said what became of its recipients.
+    pub(super) fn status_of_silence(
+        &mut self,
+        now: Timestamp,
+        attempt: Attempt,
+        vertex: VertexId,
+        text: &str,
+    ) {
+        if !self.tells_status() {
+            return;
+        }
+        let offsets = self.vertices[vertex].recipients.pending();
+        let record = StatusRecord {
+            attempt: Some(attempt),
+            text: cut(text.as_bytes()),
+            ..self.status_record(now, vertex, offsets, Verdict::Silence)
+        };
+        self.act(Action::Status(Box::new(record)));
+    }
+
+    /// Recipients end without an attempt.
+    pub(super) fn status_of_end(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        offsets: &[u32],
+        verdict: Verdict,
+        notary: &[u8],
+        text: &[u8],
+    ) {
+        if !self.tells_status() || offsets.is_empty() {
+            return;
+        }
+        let record = StatusRecord {
+            notary: cut(notary),
+            text: cut(text),
+            ..self.status_record(now, vertex, offsets.to_vec(), verdict)
+        };
+        self.act(Action::Status(Box::new(record)));
+    }
+
+    fn status_record(
+        &self,
+        now: Timestamp,
+        vertex: VertexId,
+        offsets: Vec<u32>,
+        verdict: Verdict,
+    ) -> StatusRecord {
+        let vertex = &self.vertices[vertex];
+        let message = &self.messages[vertex.message];
+        StatusRecord {
+            time: now,
+            name: message.name.clone(),
+            modified: message.modified,
+            created: message.created,
+            destination: self.threads[vertex.thread].destination.clone(),
+            offsets,
+            verdict,
+            attempt: None,
+            others: 0,
+            notary: Box::default(),
+            text: Box::default(),
+        }
+    }
+}
+
+/// An agent's attempt at its present job: it has come to that when it was given it, or when it had ended
+/// the one before.
+pub(super) fn present_attempt(agent: &Agent) -> Attempt {
+    let began = agent.fed_at.map_or(agent.hungry_at, |fed_at| fed_at.max(agent.hungry_at));
+    Attempt { pid: agent.pid, began }
+}
+
+fn cut(text: &[u8]) -> Box<[u8]> {
+    text[..text.len().min(LONGEST_TEXT)].into()
+}

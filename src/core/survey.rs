@@ -1,0 +1,348 @@
+//! What programs may see of the queue as a whole: sums, the threads that matter most, rings and agents.
+//! Values to be shown, nothing to be changed.
+//!
+//! Sums are kept up to date or small to count. What takes a look at everything is done some at a time, while
+//! the queue goes on changing: whoever asks goes on with it in each turn.
+
+use super::Scheduler;
+use super::agent::{Agent, AgentId};
+use super::destination::Destination;
+use super::ring::{Ring, RingId};
+use super::standing::Destinations;
+use super::thread::{Thread, ThreadId};
+use super::vertex::Place;
+use super::view::Totals;
+use super::why::Wait;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use zsched_config::Clause;
+use zsched_format::time::Timestamp;
+
+/// So many messages of a thread are looked at for the oldest: the others have come later, as a rule.
+pub(super) const LOOKED_AT: usize = 10_000;
+
+/// The queue in numbers.
+pub struct Summary {
+    /// Sums, and totals since the start.
+    pub totals: Totals,
+    /// Threads that are held.
+    pub held_threads: usize,
+    /// Messages that are held one by one.
+    pub held_messages: usize,
+    /// When the message file of the oldest message was modified, to the second.
+    pub oldest: Option<Timestamp>,
+    /// Agents are being told to end, no new ones are started.
+    pub is_draining: bool,
+    /// No agents are started (`-F`).
+    pub is_frozen: bool,
+}
+
+/// A thread, as programs are shown it.
+pub struct ThreadRow<'s> {
+    /// Channel and host.
+    pub destination: &'s Destination,
+    /// Patterns of the clause that serves it: channel and host.
+    pub ring: (&'s str, &'s str),
+    /// Its vertices.
+    pub messages: usize,
+    /// Their recipients.
+    pub recipients: u32,
+    /// Reports about its recipients so far.
+    pub attempts: u32,
+    /// Vertices to be given to an agent.
+    pub due: usize,
+    /// Vertices that agents have.
+    pub with_agents: usize,
+    /// Vertices that wait for the wake-up.
+    pub waiting: usize,
+    /// Vertices of messages that are held.
+    pub held_back: usize,
+    /// Agents at work on it, the newest first.
+    pub agents: Vec<AgentRow<'s>>,
+    /// Its wake-up, while it is to come.
+    pub wakeup: Option<Timestamp>,
+    /// When the message file of its oldest message was modified.
+    pub oldest: Option<Timestamp>,
+    /// An operator holds it.
+    pub is_held: bool,
+    /// How many agents may work on it.
+    pub max_agents: u32,
+    /// How many may now, by what was learned of its host.
+    pub window: usize,
+    /// The name of its window, if it may share it with other threads.
+    pub window_name: Option<&'s [u8]>,
+    /// What it waits for: what agents have comes first, then what is due.
+    pub wait: Option<Wait<'s>>,
+}
+
+/// A ring, as programs are shown it.
+pub struct RingRow<'s> {
+    /// The clause that serves it, with the limits that operators have set.
+    pub clause: &'s Clause,
+    /// Its channel.
+    pub channel: &'s [u8],
+    /// Its host, where the clause's command names it.
+    pub host: Option<&'s [u8]>,
+    /// Its threads.
+    pub threads: usize,
+    /// Its agents, idle ones included.
+    pub agents: usize,
+    /// Its agents without work.
+    pub idle: usize,
+    /// How many agents it may have.
+    pub max_ring: usize,
+}
+
+/// An agent, as programs are shown it.
+pub struct AgentRow<'s> {
+    /// Its process, 0 as long as it has none.
+    pub pid: u32,
+    /// Channel of its ring.
+    pub channel: &'s [u8],
+    /// Patterns of the clause of its ring: channel and host.
+    pub ring: (&'s str, &'s str),
+    /// The thread it works on.
+    pub thread: Option<&'s Destination>,
+    /// The word for its state.
+    pub state: &'static str,
+    /// Jobs that it has not ended.
+    pub jobs: usize,
+    /// When it was started.
+    pub born: Timestamp,
+    /// When it last asked for work, or was started.
+    pub hungry: Timestamp,
+    /// When it was last given a job.
+    pub fed: Option<Timestamp>,
+}
+
+/// What makes a thread matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// Most recipients.
+    Backlog,
+    /// Most reports about its recipients.
+    Attempts,
+    /// The oldest message.
+    Oldest,
+}
+
+/// A search for the threads that matter most.
+pub struct Survey {
+    rank: Rank,
+    most: usize,
+    destinations: Option<Destinations>,
+    /// For the oldest: where in the pool of vertices to go on, and what was found of each thread, by place.
+    vertices_seen: usize,
+    oldest: Vec<Timestamp>,
+    threads_seen: usize,
+    /// The best so far, the last one of them on top.
+    best: BinaryHeap<Reverse<(i64, ThreadId)>>,
+}
+
+/// No message is as young.
+const NEVER: Timestamp = Timestamp::from_nanoseconds(i64::MAX);
+
+impl Survey {
+    /// Looks for at most so many threads; with a pattern, among those that it fits.
+    pub fn new(rank: Rank, most: usize, destinations: Option<Destinations>) -> Survey {
+        Survey {
+            rank,
+            most,
+            destinations,
+            vertices_seen: 0,
+            oldest: Vec::new(),
+            threads_seen: 0,
+            best: BinaryHeap::new(),
+        }
+    }
+
+    /// Looks at the next so many vertices or threads. Tells whether that was all.
+    pub fn go_on(&mut self, scheduler: &Scheduler, count: usize) -> bool {
+        if self.rank == Rank::Oldest && self.vertices_seen < scheduler.vertices.slots() {
+            self.look_at_vertices(scheduler, count);
+            return false;
+        }
+        let end = (self.threads_seen + count).min(scheduler.threads.pool().slots());
+        for place in self.threads_seen..end {
+            if let Some(thread) = scheduler.threads.pool().at(place) {
+                self.consider(scheduler, thread);
+            }
+        }
+        self.threads_seen = end;
+        end == scheduler.threads.pool().slots()
+    }
+
+    fn look_at_vertices(&mut self, scheduler: &Scheduler, count: usize) {
+        let end = (self.vertices_seen + count).min(scheduler.vertices.slots());
+        self.oldest.resize(self.oldest.len().max(scheduler.threads.pool().slots()), NEVER);
+        for place in self.vertices_seen..end {
+            let Some(vertex) = scheduler.vertices.at(place) else {
+                continue;
+            };
+            let vertex = &scheduler.vertices[vertex];
+            if vertex.place != Place::Spent {
+                let oldest = &mut self.oldest[vertex.thread.index()];
+                *oldest = (*oldest).min(scheduler.messages[vertex.message].modified);
+            }
+        }
+        self.vertices_seen = end;
+    }
+
+    fn consider(&mut self, scheduler: &Scheduler, id: ThreadId) {
+        let thread = &scheduler.threads[id];
+        let value = match self.rank {
+            Rank::Backlog => i64::from(thread.recipients),
+            Rank::Attempts => i64::from(thread.attempts),
+            Rank::Oldest => {
+                let oldest = self.oldest.get(id.index()).copied().unwrap_or(NEVER);
+                -oldest.nanoseconds()
+            }
+        };
+        let is_full = self.best.len() >= self.most;
+        if is_full && self.best.peek().is_none_or(|Reverse((last, _))| *last >= value) {
+            return;
+        }
+        if self.destinations.as_ref().is_some_and(|wanted| !wanted.matches(&thread.destination)) {
+            return;
+        }
+        if is_full {
+            self.best.pop();
+        }
+        self.best.push(Reverse((value, id)));
+    }
+
+    /// What was found, the first first.
+    pub fn found(self) -> Vec<ThreadId> {
+        self.best.into_sorted_vec().into_iter().map(|Reverse((_, thread))| thread).collect()
+    }
+}
+
+impl Scheduler {
+    /// The queue in numbers.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            totals: self.totals(),
+            held_threads: self.threads.held(),
+            held_messages: self.standing.messages.len(),
+            oldest: self.messages.oldest().map(Timestamp::from_seconds),
+            is_draining: self.is_draining,
+            is_frozen: self.settings.frozen,
+        }
+    }
+
+    /// The first thread whose place is at `place` or behind it, and its place; `None` behind the last. No more
+    /// than `count` places are looked at: where these have none, the answer has no thread.
+    pub fn thread_from(&self, place: usize, count: usize) -> Option<(usize, Option<ThreadId>)> {
+        let pool = self.threads.pool();
+        let end = place.saturating_add(count).min(pool.slots());
+        let mut found = (place..end).filter_map(|place| Some((place, Some(pool.at(place)?))));
+        found.next().or((end > place).then(|| (end - 1, None)))
+    }
+
+    /// Channel and host of a thread, unless it is gone.
+    pub fn destination_of(&self, thread: ThreadId) -> Option<&Destination> {
+        self.threads.get(thread).map(|thread| &thread.destination)
+    }
+
+    /// A thread, unless it is gone; and how many of its messages were looked at.
+    pub fn thread_row(&self, id: ThreadId) -> Option<(ThreadRow<'_>, usize)> {
+        let thread = self.threads.get(id)?;
+        let ring = &self.rings[thread.ring];
+        let agents = thread.agents.iter().rev().map(|agent| self.agent_row(&self.agents[agent]));
+        let row = ThreadRow {
+            destination: &thread.destination,
+            ring: ring.patterns(),
+            messages: thread.len(),
+            recipients: thread.recipients,
+            attempts: thread.attempts,
+            due: thread.due.len(),
+            with_agents: thread.fed.len(),
+            waiting: thread.waiting.len(),
+            held_back: thread.held_back.len(),
+            agents: agents.collect(),
+            wakeup: thread.waiting.next().map(|wakeup| self.by_clock(thread, wakeup)),
+            oldest: self.oldest_of(thread),
+            is_held: thread.held,
+            max_agents: self.max_thread(thread),
+            window: self.window_size(thread),
+            window_name: thread.window.and_then(|window| self.windows[window].name.as_deref()),
+            wait: self.waits_of(id).next(),
+        };
+        Some((row, thread.len().min(LOOKED_AT)))
+    }
+
+    /// When the oldest message of a thread was modified. Where there are many, some in front are looked at of
+    /// each kind.
+    pub(super) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
+        let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
+        let lists = [&thread.fed, &thread.due, &thread.held_back];
+        let share = LOOKED_AT / (lists.len() + 1);
+        let waiting = thread.waiting.iter(&self.vertices).take(share);
+        let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
+        others.chain(waiting).map(arrived).min()
+    }
+
+    /// A ring, unless it is gone.
+    pub fn ring_row(&self, ring: RingId) -> Option<RingRow<'_>> {
+        let ring = self.rings.get(ring)?;
+        Some(RingRow {
+            clause: &ring.clause,
+            channel: &ring.channel,
+            host: ring.host.as_deref(),
+            threads: ring.threads.len(),
+            agents: ring.agents,
+            idle: ring.idle.len(),
+            max_ring: ring.clause.max_ring.map_or(self.settings.max_agents, |most| most as usize),
+        })
+    }
+
+    /// Some threads of a ring, from the one at `from`, `count` at most: how many there are, and how many vertices
+    /// they have. `None` behind the last, and if the ring is gone.
+    pub fn vertices_in_ring(
+        &self,
+        ring: RingId,
+        from: usize,
+        count: usize,
+    ) -> Option<(usize, usize)> {
+        let some = self.rings.get(ring)?.threads.get(from..)?;
+        let some = &some[..count.min(some.len())];
+        let vertices = some.iter().map(|thread| self.threads[*thread].len()).sum();
+        (!some.is_empty()).then_some((some.len(), vertices))
+    }
+
+    /// The agents with a higher number than this, in order.
+    pub fn agents_after(
+        &self,
+        after: Option<AgentId>,
+    ) -> impl Iterator<Item = (AgentId, AgentRow<'_>)> {
+        let from = AgentId(after.map_or(0, |AgentId(number)| number.saturating_add(1)));
+        self.agents.range(from..).map(|(id, agent)| (*id, self.agent_row(agent)))
+    }
+
+    /// An agent, unless it is gone.
+    pub fn agent(&self, id: AgentId) -> Option<AgentRow<'_>> {
+        self.agents.get(&id).map(|agent| self.agent_row(agent))
+    }
+
+    fn agent_row(&self, agent: &Agent) -> AgentRow<'_> {
+        let ring = &self.rings[agent.ring];
+        AgentRow {
+            pid: agent.pid.unwrap_or_default(),
+            channel: &ring.channel,
+            ring: ring.patterns(),
+            thread: agent.thread.and_then(|thread| self.destination_of(thread)),
+            state: agent.state.word(),
+            jobs: agent.jobs().count(),
+            born: agent.born,
+            hungry: agent.hungry_at,
+            fed: agent.fed_at,
+        }
+    }
+}
+
+impl Ring {
+    /// The patterns of its clause: channel and host.
+    pub fn patterns(&self) -> (&str, &str) {
+        (&self.clause.channel_pattern, &self.clause.host_pattern)
+    }
+}

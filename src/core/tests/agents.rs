@@ -1,0 +1,477 @@
+//! Agents that die, hang, lie or are to end.
+
+use super::*;
+use zsched_format::time::ClockStep;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
+
+#[test]
+fn a_dead_agent_costs_its_present_job_a_deferral_and_no_other() {
+    let mut world = World::new(ONE);
+    world.messages(1..=4, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent).len(), 3);
+    world.says(agent, "Traceback: out of cheese");
+    world.dies(agent, AgentEnd::Signalled(9));
+    let shown = "c/a.test Retry(60) tries=1 the transport agent was ended by signal 9 while it had \
+                 this job (it said: Traceback: out of cheese)";
+    assert_eq!(world.shows(2), [shown]);
+    let locks = |action: &Action| match action {
+        Action::ClearLocks { name, pid } => Some((name.number(), *pid)),
+        _ => None,
+    };
+    let cleared: Vec<(u64, u32)> = world.done.iter().filter_map(locks).collect();
+    assert_eq!(cleared, [(2, 1001), (3, 1001), (4, 1001)]);
+    // The others go to the next agent, in their order.
+    let (_, jobs) = world.newborn();
+    assert_eq!(jobs, ["3\ta.test"]);
+}
+
+/// A world with one message for three recipients of one host.
+fn three_recipients() -> World {
+    let mut world = World::new(ONE);
+    let offsets = vec![100, 200, 300];
+    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets };
+    let arrival = arrival(1, vec![group], world.now, world.now);
+    world.tell(Event::Arrived(arrival));
+    world
+}
+
+#[test]
+fn agent_that_stops_within_a_job_leaves_the_rest_due_at_once() {
+    let mut world = three_recipients();
+    world.messages(2..=3, "c/a.test");
+    for _ in 0..2 {
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs, ["1\ta.test"]);
+        let offset = if world.started.len() == 1 { 300 } else { 200 };
+        world.says(agent, &format!("1/{offset}\t\tok3"));
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    // No death: the third agent gets it, and nothing was said of the last recipient.
+    assert_eq!(world.started.len(), 3);
+    let shown = world.shows(1).concat();
+    assert!(shown.ends_with("tries=2 "), "{shown}");
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test"]);
+    world.removed();
+}
+
+#[test]
+fn agent_that_stops_with_all_recipients_deferred_leaves_them_waiting() {
+    let mut world = three_recipients();
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/300\t\tok3");
+    world.says(agent, "1/200\t\tdeferred full");
+    world.says(agent, "1/100\t\tdeferred full");
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=3 full"]);
+}
+
+#[test]
+fn agents_that_take_jobs_and_exit_with_status_0_are_deaths() {
+    let mut world = three_recipients();
+    for _ in 0..4 {
+        let started = world.started.len();
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs, ["1\ta.test"]);
+        world.says(agent, "1/300\t\tdeferred full");
+        world.dies(agent, AgentEnd::Exited(0));
+        assert_eq!(world.started.len(), started, "it waits for the retry time");
+        world.pass_seconds(61);
+    }
+}
+
+#[test]
+fn agent_told_to_end_that_exits_with_status_0_leaves_its_job_due() {
+    let mut world = three_recipients();
+    let (agent, _) = world.newborn();
+    world.tell(Event::Drain);
+    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1), ["c/a.test Inactive tries=0 "]);
+}
+
+#[test]
+fn an_agent_that_never_asks_for_work_makes_its_thread_wait() {
+    for (end, text) in [
+        (AgentEnd::Exited(1), "the transport agent ended with status 1 before it asked for work"),
+        (
+            AgentEnd::NotStarted("/bin/x: No such file or directory".into()),
+            "the transport agent could not be started: /bin/x: No such file or directory",
+        ),
+    ] {
+        let mut world = World::new(ONE);
+        world.messages(1..=2, "c/a.test");
+        world.dies(world.started[0], end);
+        for number in 1..=2 {
+            assert_eq!(world.shows(number), [format!("c/a.test Retry(60) tries=0 {text}")]);
+        }
+        assert_eq!(world.started.len(), 1);
+        world.pass_seconds(61);
+        assert_eq!(world.started.len(), 2);
+    }
+}
+
+#[test]
+fn agents_that_keep_dying_make_their_thread_wait() {
+    let mut world = World::new(ONE);
+    world.messages(1..=10, "c/a.test");
+    for _ in 0..3 {
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs.len(), 1);
+        world.dies(agent, AgentEnd::Exited(70));
+    }
+    assert_eq!(world.started.len(), 3);
+    assert!(world.shows(10)[0].starts_with("c/a.test Retry(60)"), "{:?}", world.shows(10));
+}
+
+#[test]
+fn one_bad_message_does_not_hold_up_the_others() {
+    let mut world = World::new(ONE);
+    world.messages(1..=5, "c/a.test");
+    let mut delivered = 0;
+    while world.core.totals().messages > 1 {
+        let (agent, jobs) = world.newborn();
+        let mut jobs = std::collections::VecDeque::from(jobs);
+        while let Some(job) = jobs.pop_front() {
+            if job.starts_with("1\t") {
+                world.dies(agent, AgentEnd::Signalled(11));
+                break;
+            }
+            if job.starts_with('#') {
+                break;
+            }
+            let number = job.split('\t').next().unwrap_or_default();
+            world.says(agent, &format!("{number}/100\t\tok3"));
+            world.hungry(agent);
+            delivered += 1;
+            jobs.extend(world.heard_by(agent));
+        }
+        world.removed();
+        assert!(world.started.len() < 4, "the bad one kills every agent");
+    }
+    assert_eq!(delivered, 4);
+}
+
+#[test]
+fn a_silent_agent_is_killed_and_its_work_deferred() {
+    let config = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1 agent-timeout=5m\n\tcommand=x\n";
+    for says_hungry in [true, false] {
+        let mut world = World::new(config);
+        world.message(1, &["c/a.test"]);
+        let agent = world.started[0];
+        if says_hungry {
+            world.hungry(agent);
+            world.heard_by(agent);
+        }
+        // Noise is no sign of life.
+        for _ in 0..4 {
+            world.pass_seconds(74);
+            world.says(agent, "still thinking");
+        }
+        assert_eq!(world.heard_by(agent), [""; 0]);
+        world.pass_seconds(10);
+        assert_eq!(world.heard_by(agent), ["(kill)"], "hungry: {says_hungry}");
+        world.dies(agent, AgentEnd::Signalled(9));
+        let shown = world.shows(1).concat();
+        assert!(shown.contains("was silent for too long, and was ended by signal 9"), "{shown}");
+        assert_eq!(world.started.len(), 1);
+    }
+}
+
+#[test]
+fn a_slow_agent_that_reports_is_left_alone() {
+    let mut world = World::new("c/*\n\tmaxring=1 agent-timeout=5m\n\tcommand=x\n");
+    world.messages(1..=100, "c/a.test");
+    let (agent, _) = world.newborn();
+    for number in 1..=100 {
+        world.pass_seconds(290);
+        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.hungry(agent);
+        assert!(!world.heard_by(agent).contains(&"(kill)".to_string()));
+    }
+}
+
+#[test]
+fn an_idle_agent_ends_when_its_time_is_over() {
+    let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    world.pass_seconds(179);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    // It takes its time with its farewell.
+    world.pass_seconds(298);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    world.dies(agent, AgentEnd::Signalled(9));
+    assert!(!world.core.has_agents());
+}
+
+#[test]
+fn a_parked_agent_may_die_in_peace() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    world.dies(agent, AgentEnd::Exited(0));
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn at_the_end_agents_are_told_to_quit_and_no_new_ones_are_started() {
+    let mut world = World::new("c/*\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    world.message(2, &["c/b.test"]);
+    let (second, jobs) = world.newborn();
+    assert_eq!(jobs, ["2\tb.test"]);
+    world.tell(Event::Drain);
+    assert_eq!(world.heard_by(world.started[0]), ["(quit)"]);
+    assert_eq!(world.heard_by(second), ["(quit)"]);
+    // It finishes what it has.
+    world.says(second, "2/100\t\tok3");
+    world.hungry(second);
+    assert_eq!(world.removed(), ["2"]);
+    for agent in world.started.clone() {
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    assert!(!world.core.has_agents());
+    assert_eq!(world.started.len(), 2);
+    assert!(world.shows(1)[0].ends_with("tries=0 "), "{:?}", world.shows(1));
+}
+
+/// All of its present job is reported when it dies: the jobs behind it are not to blame.
+#[test]
+fn jobs_that_a_dead_agent_had_not_come_to_are_not_counted() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=5\n\tcommand=x\n");
+    world.messages(1..=4, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test", "4\ta.test"]);
+    world.says(agent, "2/100\t\tok3");
+    world.dies(agent, AgentEnd::Signalled(9));
+    for number in [3, 4] {
+        let shown = world.shows(number);
+        assert!(shown[0].ends_with("tries=0 "), "{shown:?}");
+    }
+    assert_eq!(world.newborn().1, ["3\ta.test"]);
+}
+
+#[test]
+fn what_an_agent_has_said_of_a_job_outlives_it() {
+    let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    world.dies(agent, AgentEnd::Exited(0));
+    let shown = world.shows(1);
+    assert!(shown[0].ends_with("tries=1 mailbox full"), "{shown:?}");
+}
+
+/// It was told to end, and has jobs: it is killed only when it stops to get on with them.
+#[test]
+fn an_agent_that_is_told_to_end_may_finish_what_it_has() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=200 agent-timeout=1h\n\tcommand=x\n");
+    world.messages(1..=100, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.tell(Event::Drain);
+    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    for number in 2..=50 {
+        world.pass_seconds(60);
+        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.hungry(agent);
+    }
+    assert_eq!(world.heard_by(agent), [""; 0], "it gets on");
+    world.pass_seconds(3599);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent), ["(kill)"]);
+}
+
+/// An agent that cannot be killed (its disk does not answer) has the thread's only job.
+#[test]
+fn an_agent_that_will_not_die_does_not_keep_others_away() {
+    let mut world = World::new("c/*\n\tmaxthr=2 agent-timeout=10s\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.pass_seconds(11);
+    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    world.message(2, &["c/a.test"]);
+    let (next, jobs) = world.newborn();
+    assert_ne!(next, agent);
+    assert_eq!(jobs, ["2\ta.test"]);
+}
+
+#[test]
+fn an_idle_agent_that_knows_the_host_is_preferred() {
+    let mut world = World::new("c/*\n\tidlemax=1h\n\tcommand=x\n");
+    let mut agents = Vec::new();
+    world.message(1, &["c/a.test", "c/b.test"]);
+    for index in 0..2 {
+        let agent = world.started[index];
+        world.hungry(agent);
+        let jobs = world.heard_by(agent);
+        let offset = if jobs[0].ends_with("a.test") { 100 } else { 200 };
+        agents.push((agent, jobs[0].clone(), offset));
+    }
+    for (agent, _, offset) in &agents {
+        world.says(*agent, &format!("1/{offset}\t\tok3"));
+        world.hungry(*agent);
+        world.hungry(*agent);
+        assert_eq!(world.heard_by(*agent), ["#idle"]);
+    }
+    for (number, host) in [(2, "b.test"), (3, "a.test"), (4, "a.test"), (5, "b.test")] {
+        world.message(number, &[&format!("c/{host}")]);
+        let (agent, _, _) = agents.iter().find(|(_, job, _)| job.ends_with(host)).expect("one");
+        assert_eq!(world.heard_by(*agent), [format!("{number}\t{host}")]);
+        world.says(*agent, &format!("{number}/100\t\tok3"));
+        world.hungry(*agent);
+        world.hungry(*agent);
+        world.heard_by(*agent);
+    }
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn a_clock_that_is_set_changes_no_length_of_time() {
+    let config = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1 agent-timeout=1h\n\tcommand=x\n";
+    for step in [
+        ClockStep::Forward(Duration::from_secs(7200)),
+        ClockStep::Back(Duration::from_secs(36_000)),
+    ] {
+        let mut world = World::new(config);
+        world.messages(1..=2, "c/a.test");
+        let (agent, _) = world.newborn();
+        world.says(agent, "1/100\tn\tdeferred later");
+        world.hungry(agent);
+        world.heard_by(agent);
+        world.now = world.now + step;
+        world.tell(Event::ClockSet(step));
+        world.pass_seconds(10);
+        assert_eq!(world.heard_by(agent), [""; 0], "it is not killed");
+        assert_eq!(world.shows(1), ["c/a.test Retry(50) tries=1 later"]);
+        world.pass_seconds(3580);
+        assert_eq!(world.heard_by(agent), [""; 0]);
+        world.pass_seconds(20);
+        assert_eq!(world.heard_by(agent), ["(kill)"]);
+    }
+}
+
+/// A world with a message for each of so many hosts of the channels `c` and `d`.
+fn many_hosts(hosts: u64) -> World {
+    let settings = Settings { fork_rate: 20, ..Settings::default() };
+    let mut world =
+        World::with(settings, "*/*\n\tinterval=1m\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
+    (1..=hosts).for_each(|number| world.message(number, &[&format!("c/h{number}")]));
+    world
+}
+
+/// Lets all agents that have asked for nothing yet end so. Returns how many.
+fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
+    let is_newborn = |agent: &&AgentId| {
+        let agent = world.core.agents.get(agent);
+        agent.is_some_and(|agent| agent.owed.front() == Some(&agent::Owed::Start))
+    };
+    let newborns: Vec<AgentId> = world.started.iter().filter(is_newborn).copied().collect();
+    newborns.iter().for_each(|agent| world.dies(*agent, end.clone()));
+    newborns.len()
+}
+
+#[test]
+fn ring_whose_agents_cannot_be_started_is_suspended() {
+    let missing = AgentEnd::NotStarted("/bin/x: No such file or directory".into());
+    for end in [missing, AgentEnd::Exited(78), AgentEnd::Signalled(11)] {
+        let mut world = many_hosts(240);
+        let mut failed = newborns_end(&mut world, &end);
+        for _ in 0..120 {
+            world.pass_seconds(1);
+            failed += newborns_end(&mut world, &end);
+        }
+        assert!(failed <= 4 + 7, "{failed} failed starts in two minutes: {end}");
+        let why = world.core.why_message(240).expect("it waits");
+        let why::Why::Suspended { failure, .. } = &why[0].why else { panic!("{why:?}") };
+        assert_eq!(failure.reason, end.to_string());
+        // Others have the fork rate for themselves.
+        let before = world.started.len();
+        (241..=260).for_each(|number| world.message(number, &[&format!("d/h{number}")]));
+        let (agent, _) = world.newborn();
+        world.pass_seconds(1);
+        assert!(world.started.len() >= before + 15, "{} after {before}", world.started.len());
+        assert!(world.core.agents.contains_key(&agent));
+    }
+}
+
+#[test]
+fn agent_that_starts_ends_the_suspension_of_its_ring() {
+    let mut world = many_hosts(30);
+    let end = AgentEnd::NotStarted("no such file".into());
+    newborns_end(&mut world, &end);
+    let failed = world.started.len();
+    world.pass_seconds(1);
+    assert_eq!(world.started.len(), failed + 1, "one at a time");
+    world.pass_seconds(100);
+    assert_eq!(world.started.len(), failed + 1);
+    let (_, jobs) = world.newborn();
+    assert_eq!(jobs.len(), 1);
+    world.pass_seconds(2);
+    assert_eq!(world.started.len(), failed + 30, "one for each host");
+}
+
+#[test]
+fn etrn_starts_an_agent_of_a_suspended_ring_at_once() {
+    let mut world = many_hosts(3);
+    let end = AgentEnd::NotStarted("no such file".into());
+    for _ in 0..4 {
+        newborns_end(&mut world, &end);
+        world.pass_seconds(20);
+    }
+    newborns_end(&mut world, &end);
+    let failed = world.started.len();
+    world.message(4, &["c/h4"]);
+    assert_eq!(world.started.len(), failed);
+    world.tell(Event::Turn(b"h4"));
+    assert_eq!(world.started.len(), failed + 1);
+}
+
+#[test]
+fn new_configuration_ends_the_suspension_of_a_ring() {
+    let mut world = many_hosts(30);
+    for _ in 0..4 {
+        newborns_end(&mut world, &AgentEnd::Exited(1));
+        world.pass_seconds(20);
+    }
+    newborns_end(&mut world, &AgentEnd::Exited(1));
+    let failed = world.started.len();
+    world.pass_seconds(2);
+    assert_eq!(world.started.len(), failed);
+    let same = config("*/*\n\tinterval=1m\nc/*\n\tcommand=x\n");
+    world.tell(Event::Configured(Rc::new(same)));
+    assert!(world.started.len() > failed);
+}
+
+#[test]
+fn agent_that_dies_at_its_start_suspends_no_ring_that_works() {
+    let mut world = many_hosts(3);
+    let working = world.started[0];
+    world.hungry(working);
+    let failed = newborns_end(&mut world, &AgentEnd::Exited(1));
+    assert_eq!(failed, 2);
+    world.message(4, &["c/h4"]);
+    assert_eq!(world.started.len(), 4, "another host is served at once");
+}

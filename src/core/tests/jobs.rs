@@ -1,0 +1,343 @@
+//! Rings in which work is chosen by message.
+
+use super::*;
+use zsched_format::priority::{LOWEST, STEP};
+
+const RING: &str = "interval=1m retries=1 skew=1 maxring=1 maxthr=2 overfeed=20";
+
+/// How long a delivery takes.
+const TIME_EACH: Duration = Duration::from_secs(15);
+
+fn world(keywords: &str) -> World {
+    World::new(&format!("smtp/*\n\t{RING} {keywords}\n\tcommand=x\n"))
+}
+
+/// So many destinations of a message.
+fn hosts(message: u64, count: usize) -> Vec<String> {
+    (0..count).map(|host| format!("smtp/h{message}-{host}")).collect()
+}
+
+impl World {
+    fn message_to(&mut self, number: u64, destinations: &[String]) {
+        let destinations: Vec<&str> = destinations.iter().map(String::as_str).collect();
+        self.message(number, &destinations);
+    }
+
+    /// What the ring's only agent is given, one job after the other: the numbers of the messages. All is
+    /// delivered.
+    fn sequence(&mut self) -> String {
+        let (agent, mut jobs) = self.newborn();
+        let mut sequence = String::new();
+        while jobs.iter().all(|job| !job.starts_with('#')) {
+            for job in &jobs {
+                let (number, host) = job.split_once('\t').expect("a host");
+                sequence.push_str(number);
+                let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+                self.says(agent, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
+                self.hungry(agent);
+            }
+            jobs = self.heard_by(agent);
+        }
+        assert_eq!(jobs, ["#idle"]);
+        sequence
+    }
+}
+
+#[test]
+fn a_large_message_is_preempted_by_small_ones() {
+    let mut world = world("slot-cost=2 slot-discount=0 slot-loan=0 minimum-slots=0");
+    world.message_to(1, &hosts(1, 10));
+    [2, 3].into_iter().for_each(|number| world.message_to(number, &hosts(number, 2)));
+    assert_eq!(world.sequence(), "11112211113311");
+    assert_eq!(world.removed().len(), 3);
+}
+
+#[test]
+fn with_the_discount_they_come_earlier() {
+    let mut world = world("slot-cost=2 slot-discount=50 slot-loan=0 minimum-slots=0");
+    world.message_to(1, &hosts(1, 10));
+    [2, 3].into_iter().for_each(|number| world.message_to(number, &hosts(number, 2)));
+    assert_eq!(world.sequence(), "11221111331111");
+}
+
+#[test]
+fn job_order_alone_is_first_in_first_out_over_all_hosts() {
+    let mut world = world("job-order");
+    world.message_to(1, &hosts(1, 3));
+    (2..=4).for_each(|number| world.message_to(number, &["smtp/a".to_string()]));
+    world.message_to(5, &hosts(5, 2));
+    assert_eq!(world.sequence(), "11123455");
+}
+
+/// Several jobs at once are those that come next anyway.
+#[test]
+fn an_agent_gets_a_burst_if_it_is_the_rings_next() {
+    let mut world = world("job-order");
+    world.messages(1..=3, "smtp/a");
+    world.message(4, &["smtp/a", "smtp/b"]);
+    world.messages(5..=5, "smtp/a");
+    let (agent, first) = world.newborn();
+    assert_eq!(first, ["1\ta"]);
+    // Message 4 has an entry in the thread, too: the connection is warm.
+    let bursts = world.works(agent, first, "ok3");
+    assert_eq!(bursts[1], ["2\ta", "3\ta", "4\ta"]);
+    assert_eq!(bursts[2..4], [["4\tb"], ["5\ta"]]);
+}
+
+/// A host with as many agents as it may have is passed over, and so is a message that has nothing else.
+#[test]
+fn who_cannot_go_is_passed_over() {
+    let mut world =
+        World::new("smtp/*\n\tmaxring=3 maxthr=1 overfeed=0 slot-cost=5\n\tcommand=x\n");
+    world.messages(1..=3, "smtp/a");
+    world.messages(4..=5, "smtp/b");
+    let first = world.started[0];
+    world.hungry(first);
+    assert_eq!(world.heard_by(first), ["1\ta"]);
+    let second = world.started[1];
+    world.hungry(second);
+    assert_eq!(world.heard_by(second), ["4\tb"]);
+    world.says(first, "1/100\t\tok3");
+    world.hungry(first);
+    assert_eq!(world.heard_by(first), ["2\ta"]);
+}
+
+#[test]
+fn a_reload_takes_jobs_to_other_rings_and_back() {
+    let text = |more: &str| format!("smtp/*\n\tmaxring=1 overfeed=0 {more}\n\tcommand=x\n");
+    let mut world = World::new(&text(""));
+    world.message_to(1, &hosts(1, 3));
+    world.message_to(2, &hosts(2, 3));
+    let (agent, first) = world.newborn();
+    assert_eq!(first.len(), 1);
+    for more in ["slot-cost=5", "", "job-order", "slot-cost=2"] {
+        world.tell(Event::Configured(Rc::new(config(&text(more)))));
+        world.pass_seconds(1);
+        world.core.check_invariants();
+    }
+    // The agent's first job is under way.
+    let number = first[0].split('\t').next().expect("a number").to_string();
+    world.says(agent, &format!("{number}/100\t\tok3"));
+    world.hungry(agent);
+    let next = world.heard_by(agent);
+    assert!(next[0].starts_with("1\t"), "{next:?}");
+}
+
+#[test]
+fn what_is_deferred_comes_back_as_a_job_of_its_own() {
+    let mut world = world("slot-cost=5");
+    world.message_to(1, &hosts(1, 2));
+    let (agent, first) = world.newborn();
+    assert_eq!(first, ["1\th1-0"]);
+    world.says(agent, "1/100\t\tdeferred");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["1\th1-1"]);
+    world.says(agent, "1/200\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+    world.hungry(agent);
+    world.pass_seconds(61);
+    assert_eq!(world.heard_by(agent), ["1\th1-0"]);
+}
+
+/// An agent that dies gives back what it had not come to, in its place in the order.
+#[test]
+fn what_an_agent_had_not_come_to_is_due_again() {
+    let mut world = world("job-order");
+    world.messages(1..=4, "smtp/a");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta", "3\ta", "4\ta"]);
+    world.dies(agent, AgentEnd::Signalled(9));
+    let (_, next) = world.newborn();
+    assert_eq!(next, ["3\ta"]);
+}
+
+fn urgent(number: u64, priority: u8, now: Timestamp) -> Arrival {
+    let host: Box<[u8]> = format!("p{number}").into_bytes().into();
+    let group = Group { channel: b"smtp".as_slice().into(), host, offsets: vec![100] };
+    Arrival { priority, ..arrival(number, vec![group], now, now) }
+}
+
+/// Mail of each priority, all at once, in a ring with one agent.
+#[test]
+fn urgent_messages_go_first() {
+    let mut world = world("job-order");
+    for (number, priority) in [(1, 9), (2, 5), (3, 0), (4, 5), (5, 1)] {
+        let now = world.now;
+        world.tell(Event::Arrived(urgent(number, priority, now)));
+    }
+    assert_eq!(world.sequence(), "35241");
+}
+
+/// Whatever comes, a message is overtaken by those only that come less than a minute later for each step
+/// between their priorities.
+#[test]
+fn nobody_is_starved_by_urgent_messages() {
+    let mut world = world("job-order");
+    let now = world.now;
+    world.tell(Event::Arrived(urgent(1, LOWEST, now)));
+    let (agent, mut jobs) = world.newborn();
+    // The agent is busy with something else when the flood begins.
+    assert_eq!(jobs, ["1\tp1"]);
+    world.tell(Event::Arrived(urgent(2, LOWEST, now)));
+    let mut number = 2;
+    loop {
+        // Two urgent messages come for each that is delivered: the queue of these never ends.
+        for _ in 0..2 {
+            number += 1;
+            let now = world.now;
+            world.tell(Event::Arrived(urgent(number, 0, now)));
+        }
+        let done = jobs[0].split('\t').next().expect("a number").to_string();
+        if done == "2" {
+            break;
+        }
+        world.now += TIME_EACH;
+        world.says(agent, &format!("{done}/100\t\tok3"));
+        world.hungry(agent);
+        jobs = world.heard_by(agent);
+    }
+    let waited = world.now.since(now);
+    let bound = STEP * u32::from(LOWEST);
+    // What came within the bound goes first: two come in the time that one is delivered in.
+    assert!(waited >= bound && waited <= bound * 2 + TIME_EACH * 2, "{waited:?}");
+}
+
+#[test]
+fn rings_of_urgent_mail_get_agents_first() {
+    let mut world = World::new(
+        "a/*\n\tmaxta=1 command=x\nb/*\n\tmaxta=1 mail-priority=9\n\tcommand=y\n\
+         c/*\n\tmaxta=1 mail-priority=1\n\tcommand=z\nd/*\n\tmaxta=1 mail-priority=z\n\tcommand=z\n",
+    );
+    for (number, channel) in [(1, "a"), (2, "b"), (3, "d"), (4, "c")] {
+        world.message(number, &[&format!("{channel}/h")]);
+    }
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let agent = *world.started.last().expect("an agent was started");
+        world.hungry(agent);
+        let job = world.heard_by(agent).remove(0);
+        let number = job.split('\t').next().expect("a number").to_string();
+        order.push(number.clone());
+        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    assert_eq!(order, ["1", "4", "2"]);
+    // Nobody comes for what is kept back, until the configuration says otherwise.
+    assert_eq!(world.started.len(), 3);
+    let why = world.core.why_thread(b"d", b"h").expect("it is there");
+    assert!(matches!(why[0].why, why::Why::Refused { refusal: Refusal::Kept, .. }), "{why:?}");
+    world.tell(Event::Configured(Rc::new(config("*/*\n\tcommand=x\n"))));
+    assert_eq!(world.started.len(), 4);
+}
+
+/// Whoever asks why something waits is told of the messages before it, where work goes by messages.
+#[test]
+fn the_order_of_messages_is_a_reason() {
+    let mut world =
+        World::new("smtp/*\n\tmaxring=2 maxthr=1 overfeed=0 slot-cost=2\n\tcommand=x\n");
+    world.message(1, &["smtp/a", "smtp/b"]);
+    world.messages(2..=3, "smtp/a");
+    world.tell(Event::Arrived(urgent(4, 7, START)));
+    let rank = |world: &World, number| {
+        let mut waits = world.core.why_message(number).expect("it is queued");
+        waits.remove(0).rank
+    };
+    // Agents were started for the first, and have not come for it yet.
+    let first = rank(&world, 1).expect("it is due");
+    assert_eq!((first.job.before, first.keyword, first.job.due), (0, "slot-cost", 2));
+    for agent in [0, 1] {
+        world.hungry(world.started[agent]);
+    }
+    assert_eq!(rank(&world, 1), None, "an agent has it");
+    let third = rank(&world, 3).expect("it is due");
+    assert!((third.job.before, third.job.is_blocked) == (1, true), "{third:?}");
+    let waits = world.core.why_message(3).expect("it is queued");
+    assert!(matches!(waits[0].why, why::Why::InLine { before: None, .. }), "{waits:?}");
+    let late = rank(&world, 4).expect("it is due");
+    assert_eq!((late.job.before, late.priority, late.job.is_blocked), (2, 7, false));
+    assert_eq!(late.job.current.expect("it is its turn").message, late.id);
+    world.tell(Event::Configured(Rc::new(config("smtp/*\n\tcommand=x\n"))));
+    assert_eq!(rank(&world, 3), None, "threads take turns");
+}
+
+/// A new configuration finds very many entries in a thread: they come to its jobs some at a time, while
+/// others arrive, are deleted and delivered.
+#[test]
+fn many_entries_join_their_jobs_in_steps() {
+    let text =
+        |cost: u32| format!("smtp/*\n\tmaxring=1 overfeed=0 slot-cost={cost}\n\tcommand=x\n");
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, &text(2));
+    world.message_to(1, &hosts(1, 5));
+    world.messages(2..=200, "smtp/a");
+    let first = world.started[0];
+    world.hungry(first);
+    let mut delivered = 0;
+    let mut turn = |world: &mut World| {
+        for job in world.heard_by(first) {
+            let Some((number, host)) = job.split_once('\t') else {
+                continue;
+            };
+            let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+            world.says(first, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
+            delivered += 1;
+        }
+        world.hungry(first);
+        delivered
+    };
+    world.tell(Event::Configured(Rc::new(config(&text(3)))));
+    for number in 201..=210 {
+        turn(&mut world);
+        world.messages(number..=number, "smtp/a");
+        world.tell(Event::Tick);
+    }
+    // Another one comes before that is over.
+    world.tell(Event::Configured(Rc::new(config(&text(4)))));
+    let order = Order::Delete(vec![Target::whole(190)]);
+    world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+    assert!(!world.core.joining.is_empty());
+    for _ in 0..500 {
+        turn(&mut world);
+        world.tell(Event::Tick);
+    }
+    assert_eq!(turn(&mut world), 5 + 208);
+    assert_eq!(world.core.threads.len(), 0);
+    assert!(world.core.joining.is_empty());
+}
+
+/// The wait of a thread with very many entries is over: they become due in steps.
+#[test]
+fn vertices_whose_wait_is_over_become_due_in_steps() {
+    let text = "smtp/*\n\tinterval=1m retries=5 maxring=1 overfeed=0 idlemax=1h slot-cost=2\n\tcommand=x\n";
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, text);
+    world.messages(1..=200, "smtp/a");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall 421 too many connections");
+    world.hungry(agent);
+    let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
+    while !world.core.putting_off.is_empty() {
+        world.tell(Event::Tick);
+    }
+    world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
+    let waiting = |world: &World| {
+        world.core.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
+    };
+    assert_eq!(waiting(&world), 190);
+    // Some of them are put off again meanwhile, and others arrive.
+    let mut jobs = world.heard_by(agent);
+    let number = jobs.pop().expect("a job").split('\t').next().expect("a number").to_string();
+    world.says(agent, &format!("{number}/100\t\tdeferall 421 too many connections"));
+    world.hungry(agent);
+    world.messages(201..=210, "smtp/a");
+    world.tell(Event::Ordered { ticket: 8, by: "root".to_string(), order: retry() });
+    world.pass_seconds(1);
+    assert_eq!(waiting(&world), 0);
+    let jobs = world.heard_by(agent);
+    let bursts = world.works(agent, jobs, "ok3");
+    assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);
+    assert_eq!(world.core.threads.len(), 0);
+}

@@ -1,0 +1,177 @@
+//! What outlives a scheduler.
+
+use super::*;
+use crate::learned::{Learned, Lessons};
+
+const CF: &str =
+    "c/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 expiry=1h expiry2=1d\n\tcommand=x\n";
+
+/// Everything a world has learned.
+fn lessons(world: &World) -> Vec<Learned> {
+    let (mut lessons, mut all) = (Lessons::default(), Vec::new());
+    while !lessons.are_over() {
+        lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
+    }
+    all
+}
+
+/// A world in which messages 1 and 2 were deferred once.
+fn experienced() -> World {
+    let mut world = World::new(CF);
+    world.messages(1..=2, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred busy");
+    world.hungry(agent);
+    world
+}
+
+/// Another scheduler of the same spool, some seconds later.
+fn heir(world: &World, seconds: u64) -> World {
+    let mut heir = World::new(CF);
+    heir.now = world.now + Duration::from_secs(seconds);
+    for learned in lessons(world) {
+        heir.tell(Event::Learned(learned));
+    }
+    for number in 1..=2 {
+        heir.message_of_age(number, &["c/a.test"], Duration::from_secs(seconds));
+    }
+    heir.tell(Event::InitialScanDone);
+    heir
+}
+
+#[test]
+fn a_wait_goes_on_where_it_was() {
+    let mut world = heir(&experienced(), 10);
+    assert_eq!(world.started, []);
+    assert_eq!(world.shows(1), ["c/a.test Retry(50) tries=1 busy"]);
+    assert_eq!(world.shows(2), ["c/a.test Retry(50) tries=1 busy"]);
+    world.pass_seconds(51);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.works(agent, jobs, "deferred still busy");
+    // The second entry of the list.
+    let shown = world.shows(1);
+    assert!(
+        ["Retry(119) tries=2", "Retry(120) tries=2"].iter().any(|all| shown[0].contains(all)),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn due_times_of_a_thread_survive_a_restart() {
+    let mut world = experienced();
+    world.pass_seconds(40);
+    world.message(3, &["c/a.test"]);
+    let agent = world.started[0];
+    world.says(agent, "3/100\tx@y\x01delayed\x014.2.2 (full)\x01\x01\tdeferred full");
+    world.hungry(agent);
+    let mut heir = heir(&world, 10);
+    heir.message_of_age(3, &["c/a.test"], Duration::from_secs(10));
+    heir.message_of_age(4, &["c/a.test"], Duration::ZERO);
+    assert_eq!(heir.shows(3), ["c/a.test Retry(90) tries=1 full"]);
+    assert!(!heir.shows(4)[0].contains("Retry"), "new mail is tried at once");
+}
+
+#[test]
+fn unreachable_destination_survives_a_restart_with_its_cause() {
+    let mut world = experienced();
+    let agent = world.started[0];
+    world.message(3, &["c/a.test"]);
+    world.says(agent, "3/100\t\tdeferall connection refused");
+    world.hungry(agent);
+    let cause = |world: &World| {
+        let waits = world.core.why_thread(b"c", b"a.test").expect("a thread");
+        match &waits[0].why {
+            why::Why::Retry { unreachable: Some(known), .. } => known.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let known = cause(&world);
+    assert_eq!(known.block, Block::HostDown);
+    assert_eq!(known.cause.as_ref().and_then(|cause| cause.pid), Some(1001));
+    let mut heir = heir(&world, 10);
+    assert_eq!(cause(&heir), known);
+    heir.message(4, &["c/a.test"]);
+    assert_eq!(heir.shows(4), ["c/a.test Retry(50) tries=0 "]);
+}
+
+#[test]
+fn a_wait_that_is_over_is_over() {
+    let mut world = heir(&experienced(), 100);
+    assert_eq!(world.newborn().1, ["1\ta.test"]);
+    assert!(world.shows(1)[0].ends_with("tries=1 busy"));
+}
+
+/// An attempt of an earlier life counts for people, but expiry wants one in this life.
+#[test]
+fn nothing_expires_without_an_attempt_in_this_life() {
+    let mut world = heir(&experienced(), 4000);
+    let notes = |world: &World| {
+        world.done.iter().filter(|action| matches!(action, Action::Note(_))).count()
+    };
+    world.pass_seconds(15);
+    assert_eq!(notes(&world), 0);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred busy");
+    world.pass_seconds(15);
+    assert_eq!(notes(&world), 2);
+}
+
+#[test]
+fn what_does_not_fit_is_forgotten() {
+    let all = lessons(&experienced());
+    let mut world = World::new(CF);
+    for learned in all {
+        world.tell(Event::Learned(learned));
+    }
+    // The number was given to another message since.
+    world.message_of_age(1, &["c/b.test"], Duration::ZERO);
+    world.tell(Event::InitialScanDone);
+    assert!(world.shows(1)[0].ends_with("tries=0 "));
+    // What nobody has asked for is not kept for ever.
+    world.pass_seconds(601);
+    world.message(2, &["c/a.test"]);
+    assert!(world.shows(2)[0].ends_with("tries=0 "));
+}
+
+#[test]
+fn a_scheduler_that_has_learned_nothing_has_nothing_to_tell() {
+    let mut world = World::new(CF);
+    world.messages(1..=5, "c/a.test");
+    assert_eq!((lessons(&world), world.core.lessons()), (vec![], 0));
+    assert_eq!(experienced().core.lessons(), 2);
+}
+
+/// A scheduler that ends before it has loaded everything has lost nothing of what it was told.
+#[test]
+fn what_nobody_has_asked_for_yet_is_told_on() {
+    let all = lessons(&experienced());
+    let mut world = World::new(CF);
+    for learned in all.clone() {
+        world.tell(Event::Learned(learned));
+    }
+    assert_eq!(lessons(&world), all);
+    world.tell(Event::InitialScanDone);
+    assert_eq!(lessons(&world), all, "files may be held for a while");
+    world.pass_seconds(601);
+    assert_eq!(lessons(&world), []);
+}
+
+#[test]
+fn no_wait_from_another_life_is_longer_than_one_of_this() {
+    let mut world = experienced();
+    world.now += Duration::from_secs(1);
+    let mut all = lessons(&world);
+    for learned in &mut all {
+        if let Learned::Vertex(vertex) = learned {
+            vertex.due = Some(world.now + Duration::from_secs(1_000_000_000));
+        }
+    }
+    let mut heir = World::new(CF);
+    heir.now = world.now;
+    for learned in all {
+        heir.tell(Event::Learned(learned));
+    }
+    heir.message_of_age(1, &["c/a.test"], Duration::from_secs(1));
+    assert_eq!(heir.shows(1), ["c/a.test Retry(86400) tries=1 busy"]);
+}

@@ -1,0 +1,320 @@
+//! Messages from arrival to end: wake-ups, requests, rereading, expiry.
+
+use super::*;
+use zsched_format::control_file::ControlFileError;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
+
+fn deferred(config: &str) -> (World, AgentId) {
+    let mut world = World::new(config);
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    world.heard_by(agent);
+    (world, agent)
+}
+
+#[test]
+fn a_message_with_nothing_to_do_leaves_at_once() {
+    let mut world = World::new(ONE);
+    world.tell(Event::Arrived(arrival(1, Vec::new(), START, START)));
+    let owing = Arrival { owes_report: true, ..arrival(2, Vec::new(), START, START) };
+    world.tell(Event::Arrived(owing));
+    let undeliverable = Arrival {
+        leftover: Some(ControlFileError::new(9, "an X line")),
+        ..arrival(3, Vec::new(), START, START)
+    };
+    world.tell(Event::Arrived(undeliverable));
+    assert_eq!(world.removed(), ["1", "2*", "3*"]);
+}
+
+#[test]
+fn a_number_that_is_loaded_is_not_loaded_twice() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    world.message(1, &["c/b.test"]);
+    assert_eq!(world.core.totals().messages, 1);
+    assert_eq!(world.shows(1).len(), 1);
+}
+
+#[test]
+fn due_threads_are_not_blocked_by_one_that_waits() {
+    let mut world = World::new(
+        "c/slow*\n\tinterval=1h retries=1 command=x\nc/*\n\tinterval=60s \
+                                retries=1 skew=1 command=y\n",
+    );
+    for (number, host) in [(1, "slow.test"), (2, "a.test"), (3, "b.test")] {
+        world.message(number, &[&format!("c/{host}")]);
+        let (agent, jobs) = world.newborn();
+        world.works(agent, jobs, "deferred later");
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    assert_eq!(world.started.len(), 3);
+    world.pass_seconds(61);
+    assert_eq!(world.started.len(), 5, "a.test and b.test were due");
+}
+
+#[test]
+fn a_request_ends_the_wait_and_starts_what_only_a_request_starts() {
+    let config = "*/*\n\tinterval=60s retries=1\nc/*\n\tcommand=x\nd/*\n\tqueueonly command=y\n";
+    let mut world = World::new(config);
+    world.message(1, &["d/a.test"]);
+    assert!(world.started.is_empty());
+    world.pass_seconds(7200);
+    assert!(world.started.is_empty());
+    assert_eq!(world.shows(1), ["d/a.test Inactive tries=0 "]);
+    world.message(2, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    world.tell(Event::Turn(b"other.test"));
+    assert_eq!(world.started.len(), 1);
+    world.tell(Event::Turn(b"a.test"));
+    assert_eq!(world.started.len(), 2);
+    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    // After a deferral it takes another request.
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.works(agent, jobs, "deferall down");
+    world.hungry(agent);
+    world.pass_seconds(100);
+    assert_eq!(world.heard_by(agent), [""; 0]);
+    assert_eq!(world.shows(1), ["d/a.test Inactive tries=1 down"]);
+}
+
+#[test]
+fn the_request_of_a_control_file_is_heard() {
+    let (mut world, agent) = deferred(ONE);
+    let mut request = arrival(9, Vec::new(), START, START);
+    request.turns = vec![b"a.test"[..].into()];
+    world.tell(Event::Arrived(request));
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    assert_eq!(world.removed(), ["9"]);
+}
+
+#[test]
+fn what_is_finished_on_disk_is_finished() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test", "c/b.test", "c/c.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "#resync 1");
+    assert!(world.done.is_empty(), "its reports come first");
+    world.hungry(agent);
+    assert!(matches!(&world.done[..], [Action::ReadAgain(name)] if name.number() == 1));
+    // Somebody has finished a.test and c.test; another process holds b.test.
+    let now_there = Arrival { locked: vec![200], ..arrival(1, Vec::new(), START, START) };
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(now_there) });
+    let left: Vec<String> = world.shows(1);
+    assert_eq!(left.len(), 1);
+    assert!(left[0].starts_with("c/b.test"), "{left:?}");
+}
+
+#[test]
+fn a_control_file_that_is_gone_takes_its_message_with_it() {
+    for outcome in [
+        Reread::Gone,
+        Reread::Malformed(zsched_format::control_file::ControlFileError::new(0, "torn")),
+    ] {
+        let mut world = World::new(ONE);
+        world.message(1, &["c/a.test", "c/b.test"]);
+        let (agent, _) = world.newborn();
+        world.says(agent, "#resync 1");
+        world.hungry(agent);
+        world.tell(Event::ReadAgain { number: 1, outcome });
+        assert_eq!(world.core.totals().messages, 0);
+        assert_eq!(world.removed(), [""; 0], "there is nothing to remove");
+        // The agent had been given b.test by then.
+        world.says(agent, "1/200\t\tok3");
+        world.hungry(agent);
+    }
+}
+
+#[test]
+fn another_message_under_the_same_number_is_left_alone() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "#resync 1");
+    world.hungry(agent);
+    let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(other) });
+    assert_eq!(world.removed(), [""; 0], "it is not ours to remove");
+    assert_eq!(world.core.is_leaving(1), None, "so that a scan finds it");
+}
+
+#[test]
+fn an_agent_that_always_finds_nothing_is_paced_by_the_retries() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    for round in 0..50 {
+        world.says(agent, "#resync 1");
+        world.hungry(agent);
+        let group =
+            Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+        let same = arrival(1, vec![group], START, START);
+        world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(same) });
+        assert_eq!(world.heard_by(agent), ["#idle"], "round {round}");
+        world.hungry(agent);
+        world.pass_seconds(61);
+        assert_eq!(world.heard_by(agent), ["1\ta.test"], "round {round}");
+    }
+}
+
+#[test]
+fn a_tried_recipient_expires_at_its_expiry() {
+    let (mut world, _) =
+        deferred("c/*\n\tmaxring=1 interval=1h retries=9 expiry=100s\n\tcommand=x\n");
+    world.pass_seconds(99);
+    assert_eq!(world.shows(1).len(), 1);
+    world.pass_seconds(2);
+    let note = world.done.iter().find_map(|action| match action {
+        Action::Note(note) => Some(note.clone()),
+        _ => None,
+    });
+    let note = note.expect("the sender is to be told");
+    assert_eq!(note.offsets, [100]);
+    let text = String::from_utf8_lossy(&note.message).into_owned();
+    assert_eq!(text, "\rexpired after 1 min 40 secs, problem was:\rlater");
+    assert!(note.notary.starts_with(b"\x03\x01failed\x015.4.7"));
+    world.tell(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
+    assert_eq!(world.removed(), ["1*"]);
+}
+
+#[test]
+fn queueonly_with_retry_times_is_tried_now_and_then() {
+    let config = "*/*\n\tinterval=1m retries=1\nc/*\n\tqueueonly interval=1h retries=24 skew=1\n\tcommand=x\n";
+    let mut world = World::new(config);
+    world.message(1, &["c/a.test"]);
+    world.pass_seconds(86_390);
+    assert!(world.started.is_empty(), "it waits for a request until then");
+    world.pass_seconds(20);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.works(agent, jobs, "deferall down");
+    world.hungry(agent);
+    world.dies(agent, AgentEnd::Exited(0));
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.started.len(), 1);
+    world.pass_seconds(86_400);
+    assert_eq!(world.newborn().1.len(), 1, "and then the next time");
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn an_untried_recipient_expires_only_at_expiry2() {
+    for (settings, seconds) in [("expiry=100s expiry2=50s", 150), ("expiry=100s", 100 + 86_400)] {
+        let config = format!("c/*\n\tqueueonly {settings}\n\tcommand=x\n");
+        let mut world = World::new(&config);
+        world.message(1, &["c/a.test"]);
+        world.pass_seconds(seconds - 2);
+        assert_eq!(world.shows(1).len(), 1, "{settings}");
+        world.pass_seconds(4);
+        assert_eq!(world.shows(1).len(), 0, "{settings}");
+    }
+}
+
+#[test]
+fn a_recipient_that_an_agent_has_does_not_expire() {
+    let mut world = World::new("c/*\n\tmaxring=1 expiry=100s expiry2=1s\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    world.pass_seconds(300);
+    assert_eq!(world.shows(1).len(), 1);
+    world.says(agent, "1/100\tn\tdeferred later");
+    world.hungry(agent);
+    world.pass_seconds(1);
+    assert_eq!(world.shows(1).len(), 0);
+}
+
+#[test]
+fn without_expiry_nothing_expires() {
+    let (mut world, _) =
+        deferred("c/*\n\tmaxring=1 interval=10d retries=9 expiry=0\n\tcommand=x\n");
+    world.pass_seconds(80 * 86_400);
+    assert_eq!(world.shows(1).len(), 1);
+}
+
+#[test]
+fn a_thousand_messages_leave_nothing_behind() {
+    let mut world = World::new("c/*\n\tmaxring=3 overfeed=10\n\tcommand=x\n");
+    for number in 1..=1000 {
+        world.message(number, &[&format!("c/h{}.test", number % 17)]);
+    }
+    for agent in world.started.clone() {
+        world.hungry(agent);
+    }
+    for agent in world.started.clone() {
+        let jobs = world.heard_by(agent);
+        world.works(agent, jobs, "ok3");
+    }
+    assert_eq!(world.removed().len(), 1000);
+    let totals = world.core.totals();
+    assert_eq!((totals.messages, totals.threads, totals.vertices, totals.recipients), (0, 0, 0, 0));
+    assert_eq!(totals.counters.recipients_out, 1000);
+}
+
+#[test]
+fn who_was_tried_by_deferall_expires_in_time() {
+    let config = "c/*\n\tmaxring=1 interval=30m retries=1 expiry=1h expiry2=1d\n\tcommand=x\n";
+    let mut world = World::new(config);
+    world.messages(1..=2, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.pass_seconds(3000);
+    world.says(agent, "1/100\tn\tdeferall nobody there");
+    world.hungry(agent);
+    world.pass_seconds(700);
+    // Both were tried, the one by proxy, and have expired after an hour: not at the next wake-up.
+    let notes = world.done.iter().filter(|action| matches!(action, Action::Note(_))).count();
+    assert_eq!(notes, 2);
+}
+
+#[test]
+fn no_agent_keeps_a_host_from_being_tried_for_years() {
+    let mut world = World::new("c/*\n\tmaxring=1 expiry=0\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, _) = world.newborn();
+    // Milliseconds, by mistake.
+    world.says(agent, "1/100\tn\tretryat 1795255200000 later");
+    world.hungry(agent);
+    world.heard_by(agent);
+    assert_eq!(world.shows(1), ["c/a.test Retry(86400) tries=1 later"]);
+}
+
+/// Somebody has disabled the last recipient by hand, and an agent finds nothing to do.
+#[test]
+fn a_line_that_nobody_can_deliver_any_more_is_kept() {
+    let (mut world, agent) = deferred(ONE);
+    world.pass_seconds(61);
+    world.heard_by(agent);
+    world.says(agent, "#resync 1");
+    world.hungry(agent);
+    let reread = Arrival {
+        leftover: Some(ControlFileError::new(100, "recipient has an unknown tag")),
+        ..arrival(1, Vec::new(), START, START)
+    };
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(reread) });
+    assert_eq!(world.removed(), ["1*"]);
+}
+
+/// The files of a message are gone while an agent has it, and a router gives its number to another one.
+#[test]
+fn what_is_said_of_a_message_that_is_gone_is_not_about_its_successor() {
+    let mut world = World::new("c/*\n\tmaxring=2 maxthr=1\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Gone });
+    world.message(1, &["c/b.test"]);
+    world.says(agent, "1/100\t\tok3 delivered the old one");
+    assert_eq!(world.removed(), [""; 0]);
+    assert!(world.shows(1)[0].starts_with("c/b.test"), "{:?}", world.shows(1));
+    world.hungry(agent);
+    let other = *world.started.last().expect("for b.test");
+    world.hungry(other);
+    assert_eq!(world.heard_by(other), ["1\tb.test"]);
+    world.says(other, "1/100\t\tok3");
+    world.hungry(other);
+    assert_eq!(world.removed(), ["1"]);
+}

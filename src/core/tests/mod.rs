@@ -1,0 +1,254 @@
+//! The core, driven by hand: a world without processes, files or clocks.
+
+mod agents;
+mod batch;
+mod clock;
+mod extra;
+mod feeding;
+mod jobs;
+mod learned;
+mod lifecycle;
+mod limits;
+mod orders;
+mod outcomes;
+mod reload;
+mod rest;
+mod resting_threads;
+mod sharing;
+mod status;
+mod turn;
+mod windows;
+
+use super::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use zsched_config::{Clause, Context, Zenv};
+use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
+
+/// The clause that settings come to.
+pub fn clause(settings: &str) -> Clause {
+    let config = config(&format!("c/*\n\t{settings}\n\tcommand=x\n"));
+    Clause::clone(&config.select(b"c", b"h").expect("c/* matches"))
+}
+
+pub fn config(text: &str) -> Config {
+    let context = Context::without_rights(Zenv::default());
+    let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
+    loaded.unwrap_or_else(|errors| panic!("{errors:?}")).config
+}
+
+/// A core, and everything it has wanted done.
+pub struct World {
+    pub core: Scheduler,
+    pub now: Timestamp,
+    /// What was said to each agent and not looked at yet: job lines, `#idle`, `(retire)` and so on.
+    said: BTreeMap<AgentId, Vec<String>>,
+    /// Agents that were started, oldest first.
+    pub started: Vec<AgentId>,
+    /// Everything else, as it comes.
+    pub done: Vec<Action>,
+    /// The invariants are checked with each event. Where there are many threads that takes too long.
+    pub is_checked: bool,
+}
+
+pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
+
+impl World {
+    pub fn new(config_text: &str) -> World {
+        World::with(Settings { seed: 1, ..Settings::default() }, config_text)
+    }
+
+    pub fn with(settings: Settings, config_text: &str) -> World {
+        World {
+            core: Scheduler::new(settings, Rc::new(config(config_text))),
+            now: START,
+            said: BTreeMap::new(),
+            started: Vec::new(),
+            done: Vec::new(),
+            is_checked: true,
+        }
+    }
+
+    pub fn tell(&mut self, event: Event<'_>) {
+        self.core.handle(self.now, event);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        if self.is_checked {
+            self.core.check_invariants();
+        }
+        while let Some(action) = self.core.poll() {
+            match action {
+                Action::StartAgent { agent, .. } => {
+                    self.started.push(agent);
+                    self.said.insert(agent, Vec::new());
+                    let pid = 1000 + agent.0 as u32;
+                    self.core.handle(self.now, Event::AgentStarted { agent, pid });
+                }
+                Action::Feed { agent, job } => {
+                    let job = String::from_utf8(job.into()).expect("test names are text");
+                    self.said.entry(agent).or_default().push(job.trim_end().to_string());
+                }
+                Action::SayIdle(agent) => {
+                    self.said.entry(agent).or_default().push("#idle".to_string());
+                }
+                Action::StopAgent { agent, manner } => {
+                    let word = format!("({manner:?})").to_lowercase();
+                    self.said.entry(agent).or_default().push(word);
+                }
+                Action::Log(..) => {}
+                other => self.done.push(other),
+            }
+        }
+        if self.is_checked {
+            self.core.check_invariants();
+        }
+    }
+
+    /// A message with one recipient at offset 100 for each destination, 200 for the next and so on.
+    pub fn message(&mut self, number: u64, destinations: &[&str]) {
+        self.message_of_age(number, destinations, Duration::ZERO);
+    }
+
+    pub fn message_of_age(&mut self, number: u64, destinations: &[&str], age: Duration) {
+        let groups = destinations.iter().enumerate().map(|(index, destination)| {
+            let (channel, host) = destination.split_once('/').expect("channel/host");
+            let offsets = vec![100 * (index as u32 + 1)];
+            Group { channel: channel.as_bytes().into(), host: host.as_bytes().into(), offsets }
+        });
+        let arrival = arrival(number, groups.collect(), self.now - age, self.now);
+        self.tell(Event::Arrived(arrival));
+    }
+
+    /// Messages of these numbers, each with one recipient for the same destination.
+    pub fn messages(&mut self, numbers: std::ops::RangeInclusive<u64>, destination: &str) {
+        numbers.for_each(|number| self.message(number, &[destination]));
+    }
+
+    pub fn says(&mut self, agent: AgentId, line: &str) {
+        self.tell(Event::AgentSaid { agent, line: line.as_bytes() });
+    }
+
+    pub fn hungry(&mut self, agent: AgentId) {
+        self.says(agent, "#hungry");
+    }
+
+    /// What an agent was told since it was last asked.
+    pub fn heard_by(&mut self, agent: AgentId) -> Vec<String> {
+        self.said.get_mut(&agent).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The agent that was started last says `#hungry`, and hears what it hears.
+    pub fn newborn(&mut self) -> (AgentId, Vec<String>) {
+        let agent = *self.started.last().expect("an agent was started");
+        self.hungry(agent);
+        (agent, self.heard_by(agent))
+    }
+
+    /// An agent ends one job after the other with this answer for offset 100 of each, until it hears
+    /// nothing more or something that is no job. Returns the bursts that it heard.
+    pub fn works(
+        &mut self,
+        agent: AgentId,
+        mut jobs: Vec<String>,
+        answer: &str,
+    ) -> Vec<Vec<String>> {
+        let mut bursts = Vec::new();
+        while !jobs.is_empty() && jobs.iter().all(|job| !job.starts_with(['#', '('])) {
+            for job in &jobs {
+                let number = job.split('\t').next().unwrap_or_default();
+                self.says(agent, &format!("{number}/100\t\t{answer}"));
+                self.hungry(agent);
+            }
+            bursts.push(std::mem::replace(&mut jobs, self.heard_by(agent)));
+        }
+        if !jobs.is_empty() {
+            bursts.push(jobs);
+        }
+        bursts
+    }
+
+    pub fn dies(&mut self, agent: AgentId, end: AgentEnd) {
+        self.tell(Event::AgentEnded { agent, end });
+    }
+
+    /// Lets time pass, waking the core whenever it wants to.
+    pub fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(wakeup) = self.core.next_wakeup().filter(|wakeup| *wakeup <= until) {
+            self.now = self.now.max(wakeup);
+            self.tell(Event::Tick);
+        }
+        self.now = until;
+        self.tell(Event::Tick);
+    }
+
+    pub fn pass_seconds(&mut self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+    }
+
+    /// What MAILQ says of a message's vertices: standing, tries, text.
+    pub fn shows(&self, number: u64) -> Vec<String> {
+        let Some((_, vertices)) =
+            self.core.message_at_or_after(self.now, number).filter(|(found, _)| *found == number)
+        else {
+            return Vec::new();
+        };
+        let text =
+            |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+        vertices
+            .iter()
+            .map(|vertex| {
+                let (standing, tries) = (vertex.standing, vertex.tries);
+                format!("{} {standing:?} tries={tries} {}", vertex.destination, text(vertex.text))
+            })
+            .collect()
+    }
+
+    /// Numbers of the messages that were taken out of the spool since this was last asked; they are
+    /// gone then. An asterisk marks those that were moved aside.
+    pub fn removed(&mut self) -> Vec<String> {
+        let mut removed = Vec::new();
+        for action in std::mem::take(&mut self.done) {
+            match action {
+                Action::Remove { name, aside } => {
+                    removed.push(format!("{name}{}", if aside { "*" } else { "" }));
+                    let number = name.number();
+                    self.tell(Event::Removed { number, outcome: Ok(()) });
+                }
+                other => self.done.push(other),
+            }
+        }
+        removed
+    }
+}
+
+pub fn name(number: u64) -> SpoolName {
+    SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a number is a name")
+}
+
+pub fn arrival(
+    number: u64,
+    groups: Vec<Group>,
+    modified: Timestamp,
+    created: Timestamp,
+) -> Arrival {
+    Arrival {
+        name: name(number),
+        modified,
+        created,
+        priority: 5,
+        owes_report: false,
+        leftover: None,
+        turns: Vec::new(),
+        recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
+        failed: 0,
+        groups,
+        locked: Vec::new(),
+        unread: None,
+        unread_at_most: 0,
+        is_part: false,
+    }
+}

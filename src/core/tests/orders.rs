@@ -1,0 +1,600 @@
+//! Orders of operators.
+
+use super::super::select::{Cursor, Selector};
+use super::super::standing::{
+    Author, Destinations, Hold, LimitName, MOST_HELD_MESSAGES, Scope, Standing,
+};
+use super::super::why::Why;
+use super::*;
+use zsched_spool::SpoolId;
+use zsched_spool::note::Occasion;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
+const EXPIRING: &str = "c/*\n\tinterval=60s retries=1 skew=1 expiry=1h expiry2=1h command=x\n";
+
+fn destinations(text: &str) -> Scope {
+    Scope::Destinations(Destinations::parse(text).expect("a pattern"))
+}
+
+fn id(number: u64) -> SpoolId {
+    SpoolId { number, modified: START }
+}
+
+fn message(number: u64) -> Scope {
+    Scope::Message(id(number))
+}
+
+fn hold(scope: Scope) -> Order {
+    Order::Hold { scope, reason: "why not".to_string() }
+}
+
+fn whole(number: u64) -> Vec<Target> {
+    vec![Target::whole(number)]
+}
+
+impl World {
+    /// Gives an order, and stores what is to be stored for it.
+    fn order(&mut self, order: Order) -> Effect {
+        self.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+        self.store(Ok(()));
+        let obeyed = self.done.iter().position(|action| matches!(action, Action::Obeyed { .. }));
+        match self.done.remove(obeyed.expect("it is obeyed")) {
+            Action::Obeyed { ticket: 7, effect } => effect,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn store(&mut self, outcome: Result<(), std::io::ErrorKind>) {
+        for action in std::mem::take(&mut self.done) {
+            match action {
+                Action::KeepStanding { ticket, .. } => {
+                    self.tell(Event::StandingKept { ticket, outcome });
+                }
+                Action::Note(note) => {
+                    self.tell(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
+                }
+                other => self.done.push(other),
+            }
+        }
+    }
+
+    fn why(&self, number: u64) -> Vec<Why> {
+        let waits = self.core.why_message(number).unwrap_or_default();
+        waits.into_iter().map(|wait| wait.why).collect()
+    }
+}
+
+#[test]
+fn a_held_thread_gets_no_agent_until_it_is_released() {
+    let mut world = World::new("c/*\n\tmaxring=5 command=x\n");
+    let effect = world.order(hold(destinations("c/*.test")));
+    assert_eq!(effect, Effect::default(), "nothing is there yet");
+    world.messages(1..=3, "c/a.test");
+    world.message(4, &["c/other"]);
+    assert_eq!(world.started.len(), 1, "for the other one");
+    assert!(matches!(&world.why(1)[..], [Why::Held { hold }] if hold.reason == "why not"));
+    let effect = world.order(Order::Release(destinations("c/*.test")));
+    assert_eq!((effect.threads, effect.recipients), (1, 3));
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    assert_eq!(
+        world.works(agent, jobs, "ok3").concat(),
+        ["1\ta.test", "2\ta.test", "3\ta.test", "#idle"]
+    );
+}
+
+#[test]
+fn an_agent_gets_no_more_of_a_thread_that_comes_to_be_held() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=0 command=x\n");
+    world.messages(1..=3, "c/a.test");
+    world.message(9, &["c/b.test"]);
+    let (agent, _) = world.newborn();
+    let effect = world.order(hold(destinations("c/a.test")));
+    assert_eq!((effect.threads, effect.recipients, effect.busy), (1, 3, 1));
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["9\tb.test"], "the other thread's");
+    let release = world.order(Order::ReleaseAll);
+    assert_eq!((release.threads, release.recipients), (1, 2));
+    world.says(agent, "9/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+}
+
+#[test]
+fn a_ring_is_held_by_the_name_of_its_clause() {
+    let mut world = World::new("c/*.fi\n\tcommand=x\nc/*\n\tcommand=x\n");
+    world.order(hold(Scope::Ring("c/*.fi".to_string())));
+    world.message(1, &["c/a.fi", "c/a.se"]);
+    let (_, jobs) = world.newborn();
+    assert_eq!((world.started.len(), &jobs[..]), (1, &["1\ta.se".to_string()][..]));
+}
+
+#[test]
+fn a_held_message_rests_and_others_go_on() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    assert_eq!(world.order(hold(message(1))).busy, 1, "an agent has it");
+    let effect = world.order(hold(message(2)));
+    assert_eq!((effect.messages, effect.recipients), (1, 1));
+    let again = world.order(hold(message(2)));
+    assert_eq!(again.refusal, Some(OrderRefusal::Already));
+    world.says(agent, "1/100\t\tdeferred later");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["#idle"], "neither of them is due");
+    world.hungry(agent);
+    world.pass_seconds(86_400);
+    assert!(matches!(&world.why(1)[..], [Why::Held { .. }]));
+    world.dies(agent, AgentEnd::Exited(0));
+    let effect = world.order(Order::Release(message(1)));
+    assert_eq!((effect.messages, effect.recipients), (1, 1));
+    let (_, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    assert_eq!(world.order(Order::ReleaseAll).messages, 1);
+    let unknown = world.order(Order::Release(message(3)));
+    assert_eq!(unknown.refusal, Some(OrderRefusal::NotFound));
+}
+
+#[test]
+fn a_held_message_does_not_expire_and_is_tried_once_more_when_released() {
+    let mut world = World::new(EXPIRING);
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.order(hold(message(1)));
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    world.pass_seconds(100_000);
+    assert_eq!(world.core.totals().recipients, 1, "it is still there");
+    world.order(Order::Release(message(1)));
+    world.pass_seconds(1);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.works(agent, jobs, "deferred later");
+    world.pass_seconds(60);
+    assert_eq!(world.core.totals().recipients, 0, "now it is too old");
+}
+
+#[test]
+fn mail_of_a_held_thread_expires() {
+    let mut world = World::new(EXPIRING);
+    world.order(hold(destinations("*/*")));
+    world.message(1, &["c/a.test"]);
+    world.pass_seconds(7300);
+    assert_eq!(world.core.totals().recipients, 0);
+}
+
+#[test]
+fn orders_in_force_are_told_to_the_next_scheduler() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    world.order(hold(message(2)));
+    world.order(hold(destinations("c/b.test")));
+    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    let mut next = World::new(ONE);
+    for order in orders {
+        next.tell(Event::Standing(order));
+    }
+    next.messages(1..=2, "c/a.test");
+    next.message(3, &["c/b.test"]);
+    next.tell(Event::InitialScanDone);
+    let (agent, jobs) = next.newborn();
+    assert_eq!(next.works(agent, jobs, "ok3").concat(), ["1\ta.test", "#idle"]);
+    assert!(matches!(&next.why(2)[..], [Why::Held { .. }]));
+    assert!(matches!(&next.why(3)[..], [Why::Held { .. }]));
+}
+
+/// An end that has to wait for an agent is an order in force until the message has left.
+#[test]
+fn the_end_of_a_message_that_an_agent_has_outlives_the_scheduler() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    world.newborn();
+    assert_eq!(world.order(Order::Delete(whole(1))).busy, 1);
+    world.order(Order::Delete(whole(2)));
+    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    assert_eq!(orders.len(), 1, "the other has ended at once: {orders:?}");
+    let mut next = World::new(ONE);
+    orders.into_iter().for_each(|order| next.tell(Event::Standing(order)));
+    next.messages(1..=1, "c/a.test");
+    next.tell(Event::InitialScanDone);
+    assert_eq!(next.core.totals().recipients, 0);
+    assert!(next.started.is_empty());
+    next.store(Ok(()));
+    assert_eq!(next.removed(), ["1*"]);
+    assert!(next.core.standing_orders().is_empty());
+    let is_kept = |action: &Action| matches!(action, Action::KeepStanding { ticket: None, .. });
+    assert!(next.done.iter().any(is_kept));
+    // Another message with its number is none of its business.
+    next.message_of_age(1, &["c/a.test"], Duration::from_secs(5));
+    assert_eq!(next.core.totals().recipients, 1);
+}
+
+#[test]
+fn the_hold_of_a_message_ends_when_another_one_has_its_number() {
+    let author = Author { name: "root".to_string(), since: START };
+    let held = Hold { scope: message(5), author, reason: String::new() };
+    let mut world = World::new(ONE);
+    world.tell(Event::Standing(Standing::Hold(held)));
+    world.tell(Event::InitialScanDone);
+    world.pass_seconds(3600);
+    assert_eq!(world.core.standing_orders().len(), 1, "it may still come");
+    world.message(5, &["c/a.test"]);
+    assert!(world.core.standing_orders().is_empty());
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None, .. }]));
+    assert_eq!(world.started.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_stored_is_in_force_and_says_so() {
+    let mut world = World::new(ONE);
+    let order = hold(destinations("c/a.test"));
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    assert!(!world.done.iter().any(|action| matches!(action, Action::Obeyed { .. })), "too early");
+    world.store(Err(std::io::ErrorKind::StorageFull));
+    let [Action::Obeyed { ticket: 1, effect }] = &world.done[..] else {
+        panic!("{:?}", world.done);
+    };
+    assert_eq!(effect.unstored, Some(std::io::ErrorKind::StorageFull));
+    world.done.clear();
+    world.pass_seconds(31);
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None, .. }]), "again");
+    world.message(1, &["c/a.test"]);
+    assert!(world.started.is_empty());
+}
+
+#[test]
+fn messages_that_are_held_but_not_stored_are_stored_with_the_next_order() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let order = Order::HoldMessages { messages: vec![id(1)], reason: String::new() };
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order: order.clone() });
+    world.store(Err(std::io::ErrorKind::StorageFull));
+    world.done.clear();
+    world.tell(Event::Ordered { ticket: 2, by: "root".to_string(), order });
+    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: Some(2), .. }]), "not yet");
+    world.store(Err(std::io::ErrorKind::StorageFull));
+    let unstored = |action: &Action| matches!(action, Action::Obeyed { ticket: 2, effect } if effect.unstored.is_some());
+    assert!(world.done.iter().any(unstored), "{:?}", world.done);
+}
+
+#[test]
+fn a_retry_ends_the_wait_of_one_message_or_of_a_thread() {
+    let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 skew=1 command=x\n");
+    world.messages(1..=2, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    let effect = world.order(Order::Retry(whole(2)));
+    assert_eq!((effect.messages, effect.recipients), (1, 1));
+    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    world.says(agent, "2/100\t\tdeferred later");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.heard_by(agent);
+    let thread = Destination::new(b"c", b"a.test");
+    let effect = world.order(Order::RetryThreads(vec![thread]));
+    assert!(effect.started && effect.threads == 1 && effect.recipients == 2, "{effect:?}");
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+}
+
+#[test]
+fn an_etrn_says_whether_it_has_started_something() {
+    let mut world = World::new("c/*\n\tqueueonly command=x\n");
+    world.message(1, &["c/a.test"]);
+    let turn = |host: &str| Order::Turn(host.as_bytes().into());
+    assert!(!world.order(turn("b.test")).started);
+    assert!(world.order(turn("a.test")).started);
+    let again = world.order(turn("a.test"));
+    assert!(!again.started && again.threads == 0, "an agent is at work already");
+}
+
+#[test]
+fn what_is_given_up_fails_and_its_sender_is_to_know() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.tell(Event::Ordered {
+        ticket: 1,
+        by: "root".to_string(),
+        order: Order::Expire([whole(1), whole(2)].concat()),
+    });
+    let [Action::KeepStanding { .. }, Action::Note(note), Action::Statistics(end)] =
+        &world.done[..3]
+    else {
+        panic!("{:?}", world.done);
+    };
+    assert_eq!((end.state, note.occasion), ("expire", Occasion::Expiry));
+    let text = String::from_utf8_lossy(&note.message).into_owned();
+    assert_eq!(text, "was given up by root after 0 sec");
+    world.store(Ok(()));
+    // The first one is with an agent, which has the last word.
+    world.says(agent, "1/100\t\tdeferred later");
+    world.hungry(agent);
+    world.store(Ok(()));
+    assert_eq!(world.core.totals().recipients, 0);
+}
+
+#[test]
+fn what_is_deleted_is_marked_before_the_order_counts_as_obeyed() {
+    let mut world = World::new("c/*\n\tqueueonly command=x\n");
+    world.message(1, &["c/a.test", "c/b.test"]);
+    let only =
+        Target { number: 1, destination: Some(Destination::new(b"c", b"b.test")), is_whole: false };
+    world.tell(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
+    let deletion = |action: &Action| {
+        matches!(action, Action::Note(note)
+        if note.occasion == Occasion::Deletion && note.offsets == [200])
+    };
+    assert!(world.done.iter().any(deletion), "{:?}", world.done);
+    assert!(!world.done.iter().any(|action| matches!(action, Action::Obeyed { .. })));
+    world.store(Ok(()));
+    let obeyed = |action: &Action| {
+        matches!(action, Action::Obeyed { effect, .. }
+        if (effect.messages, effect.recipients) == (1, 1))
+    };
+    assert!(world.done.iter().any(obeyed), "{:?}", world.done);
+    world.done.clear();
+    world.order(Order::Delete(whole(1)));
+    assert_eq!(world.core.totals().recipients, 0);
+}
+
+#[test]
+fn what_is_named_twice_is_deleted_once() {
+    let mut world = World::new("c/*\n\tqueueonly command=x\n");
+    world.messages(1..=2, "c/a.test");
+    let effect = world.order(Order::Delete([whole(1), whole(2), whole(1)].concat()));
+    assert_eq!((effect.messages, effect.recipients), (2, 2));
+}
+
+#[test]
+fn what_an_agent_has_is_deleted_or_rerouted_when_it_has_ended_the_job() {
+    for (order, occasion) in [
+        (Order::Delete(whole(1)), Occasion::Deletion),
+        (Order::Reroute(whole(1)), Occasion::Reroute),
+    ] {
+        let mut world = World::new(ONE);
+        world.message(1, &["c/a.test"]);
+        let (agent, _) = world.newborn();
+        let effect = world.order(order);
+        assert_eq!((effect.recipients, effect.busy), (0, 1));
+        world.dies(agent, AgentEnd::Signalled(9));
+        let is_it =
+            |action: &Action| matches!(action, Action::Note(note) if note.occasion == occasion);
+        assert!(world.done.iter().any(is_it), "{:?}", world.done);
+        assert_eq!(world.core.totals().recipients, 0);
+    }
+}
+
+#[test]
+fn a_limit_is_in_force_for_a_while() {
+    let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
+    world.message(1, &["c/a.test", "c/b.test", "c/d.test"]);
+    assert_eq!(world.started.len(), 1);
+    let set = |scope: Scope, limit, value| Order::Set {
+        scope,
+        limit,
+        value,
+        until: Some(START + Duration::from_secs(60)),
+    };
+    let ring = || Scope::Ring("c/*".to_string());
+    world.order(set(ring(), LimitName::MaxRing, 2));
+    assert_eq!(world.started.len(), 2);
+    let zero = world.order(set(ring(), LimitName::MaxRing, 0));
+    assert_eq!(zero.refusal, Some(OrderRefusal::BadValue));
+    let of_thread = world.order(set(destinations("c/a.test"), LimitName::MaxRing, 2));
+    assert_eq!(of_thread.refusal, Some(OrderRefusal::OfRings));
+    world.pass_seconds(61);
+    assert!(world.core.standing_orders().is_empty());
+    for agent in world.started.clone() {
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    let unset = world.order(Order::Unset { scope: ring(), limit: LimitName::MaxRing });
+    assert_eq!(unset.refusal, Some(OrderRefusal::NotFound));
+}
+
+#[test]
+fn more_agents_may_work_on_one_thread() {
+    let mut world = World::new("c/*\n\tmaxring=9 maxthr=1 overfeed=0 command=x\n");
+    world.messages(1..=5, "c/a.test");
+    assert_eq!(world.started.len(), 1);
+    let limit = LimitName::MaxThr;
+    let scope = destinations("c/a.*");
+    world.order(Order::Set { scope: scope.clone(), limit, value: 3, until: None });
+    assert_eq!(world.started.len(), 3);
+    world.order(Order::Unset { scope, limit });
+    assert!(world.core.standing_orders().is_empty());
+}
+
+#[test]
+fn one_agent_is_retired() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    let (agent, _) = world.newborn();
+    let unknown = world.order(Order::RetireAgent(1));
+    assert_eq!(unknown.refusal, Some(OrderRefusal::NotFound));
+    assert_eq!(world.order(Order::RetireAgent(1000 + agent.0 as u32)).agents, 1);
+    assert_eq!(world.heard_by(agent), ["(quit)"]);
+}
+
+#[test]
+fn mail_is_selected_some_at_a_time() {
+    let mut world = World::new("c/*\n\tqueueonly command=x\n");
+    for number in 1..=10 {
+        world.message_of_age(number, &["c/a.test", "c/b.test"], Duration::from_secs(number * 60));
+    }
+    let find = |selector: &Selector| {
+        let (mut cursor, mut found) = (Cursor::default(), Vec::new());
+        while !cursor.is_over() {
+            let selected = world.core.select(selector, &mut cursor, 3);
+            assert!(selected.len() <= 4);
+            found.extend(selected.iter().map(|selected| selected.target.number));
+        }
+        found
+    };
+    assert_eq!(find(&Selector::default()).len(), 20);
+    let a = Destinations::parse("c/a*").expect("a pattern");
+    let old = START - Duration::from_secs(8 * 60);
+    let selector = Selector { destinations: Some(a), older_than: Some(old), ..Selector::default() };
+    assert_eq!(find(&selector), [9, 10]);
+    let number = Some(4);
+    assert_eq!(find(&Selector { number, ..Selector::default() }), [4, 4]);
+    assert!(find(&Selector { number: Some(99), ..Selector::default() }).is_empty());
+}
+
+/// With many threads, some are looked at with each turn; the answer comes when all were, and what comes
+/// meanwhile is held at once.
+#[test]
+fn holds_and_limits_reach_all_threads_in_steps() {
+    let config = "c/*\n\tmaxring=500 maxthr=1 command=x\n";
+    let settings = Settings { reload_step: 20, frozen: true, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, config);
+    for number in 1..=100 {
+        world.message(number, &[&format!("c/host{number}.test")]);
+    }
+    let set = |scope| Order::Set { scope, limit: LimitName::MaxThr, value: 2, until: None };
+    let answers = |world: &mut World| {
+        world.store(Ok(()));
+        let is_answer = |action: &Action| matches!(action, Action::Obeyed { .. });
+        world.done.extract_if(.., |action| is_answer(action)).collect::<Vec<Action>>()
+    };
+    for (order, changed) in [
+        (hold(destinations("c/*")), 100),
+        (hold(destinations("c/host7*")), 0),
+        (Order::Release(destinations("c/*")), 90),
+        (Order::ReleaseAll, 11),
+        (set(destinations("c/host?.test")), 9),
+        (set(Scope::Ring("c/*".to_string())), 0),
+    ] {
+        let is_hold = matches!(order, Order::Hold { .. });
+        world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+        let mut turns: u32 = 1;
+        let answer = loop {
+            if let Some(answer) = answers(&mut world).pop() {
+                break answer;
+            }
+            if turns == 2 && is_hold && changed > 0 {
+                world.message(1000, &["c/late.test"]);
+                assert!(matches!(&world.why(1000)[..], [Why::Held { .. }]));
+            }
+            world.tell(Event::Tick);
+            turns += 1;
+        };
+        assert!((5..=6).contains(&turns), "{turns}");
+        let Action::Obeyed { effect, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(effect.threads, changed, "{effect:?}");
+    }
+}
+
+/// Two orders at a time: each is answered when all threads have been looked at since it came.
+#[test]
+fn an_order_joins_the_review_of_another() {
+    let settings = Settings { reload_step: 20, frozen: true, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, "c/*\n\tcommand=x\n");
+    for number in 1..=100 {
+        world.message(number, &[&format!("c/host{number}.test")]);
+    }
+    let ordered = |ticket, order| Event::Ordered { ticket, by: "root".to_string(), order };
+    world.tell(ordered(1, hold(destinations("c/*1.test"))));
+    world.tell(Event::Tick);
+    world.tell(ordered(2, hold(destinations("c/*2.test"))));
+    let mut answered = Vec::new();
+    while answered.len() < 2 {
+        world.store(Ok(()));
+        for action in std::mem::take(&mut world.done) {
+            if let Action::Obeyed { ticket, .. } = action {
+                answered.push(ticket);
+            }
+        }
+        world.tell(Event::Tick);
+    }
+    assert_eq!(answered, [1, 2]);
+    for number in 1..=100 {
+        let is_held = matches!(&world.why(number)[..], [Why::Held { .. }]);
+        assert_eq!(is_held, matches!(number % 10, 1 | 2), "{number}");
+    }
+}
+
+#[test]
+fn messages_are_held_and_released_together() {
+    let mut world = World::new(ONE);
+    world.messages(1..=5, "c/a.test");
+    let messages = vec![id(2), id(3), id(99), id(3)];
+    let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
+    assert_eq!((effect.messages, effect.recipients, effect.refusal), (2, 2, None));
+    assert_eq!(world.core.foresee_release(id(2)).recipients, 1);
+    assert_eq!(world.core.foresee_release(id(4)), Effect::default());
+    let selector = Selector { held: true, ..Selector::default() };
+    let found = world.core.select(&selector, &mut Cursor::default(), 100);
+    assert_eq!(found.iter().map(|found| found.id.number).collect::<Vec<_>>(), [2, 3]);
+    let effect = world.order(Order::ReleaseMessages(vec![id(3), id(4)]));
+    assert_eq!((effect.messages, effect.recipients), (1, 1));
+    assert_eq!(world.core.standing_orders().len(), 1);
+}
+
+/// Each message that is held one by one takes room in the file of orders.
+#[test]
+fn not_everything_can_be_held_one_by_one() {
+    let mut world = World::new(ONE);
+    world.messages(1..=3, "c/a.test");
+    let author = Author { name: "root".to_string(), since: START };
+    // Held before, and not read yet.
+    for number in 10..10 + MOST_HELD_MESSAGES as u64 - 2 {
+        let (scope, author) = (Scope::Message(id(number)), author.clone());
+        let hold = Hold { scope, author, reason: String::new() };
+        world.core.handle(world.now, Event::Standing(Standing::Hold(hold)));
+    }
+    let messages = vec![id(1), id(2), id(3)];
+    let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
+    assert_eq!((effect.messages, effect.refusal), (2, Some(OrderRefusal::TooMany)));
+    let more = Order::Hold { scope: Scope::Message(id(3)), reason: String::new() };
+    assert_eq!(world.order(more.clone()).refusal, Some(OrderRefusal::TooMany));
+    assert_eq!(world.order(Order::ReleaseMessages(vec![id(1)])).messages, 1);
+    assert_eq!((world.order(more).refusal, world.why(1).len()), (None, 1));
+    assert!(matches!(&world.why(3)[..], [Why::Held { .. }]));
+}
+
+/// What cannot be noted is told at once, and noted later.
+#[test]
+fn an_order_that_cannot_be_noted_is_answered() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    world.tell(Event::Ordered {
+        ticket: 7,
+        by: "root".to_string(),
+        order: Order::Delete(whole(2)),
+    });
+    let note = world.done.iter().find_map(|action| match action {
+        Action::Note(note) => Some(note.ticket),
+        _ => None,
+    });
+    let ticket = note.expect("it is to be noted");
+    let full = std::io::ErrorKind::StorageFull;
+    world.tell(Event::Noted { ticket, outcome: Err(full) });
+    let obeyed = |action: &Action| matches!(action, Action::Obeyed { effect, .. } if effect.unstored == Some(full));
+    assert!(world.done.iter().any(obeyed), "{:?}", world.done);
+    world.tell(Event::Noted { ticket, outcome: Ok(false) });
+}
+
+/// A search goes on within a message of many destinations, also when some of it has gone.
+#[test]
+fn a_search_stops_within_a_message() {
+    let mut world =
+        World::with(Settings { frozen: true, ..Settings::default() }, "c/*\n\tcommand=x\n");
+    let hosts: Vec<String> = (0..50).map(|number| format!("c/h{number:02}.test")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    world.message(1, &hosts);
+    world.message(2, &hosts[..3]);
+    let (mut cursor, mut found, mut steps) = (Cursor::default(), Vec::new(), 0);
+    while !cursor.is_over() {
+        let selected = world.core.select(&Selector::default(), &mut cursor, 7);
+        assert!(selected.len() <= 7);
+        let targets: Vec<Target> = selected.into_iter().map(|found| found.target).collect();
+        let effect = world.order(Order::Delete(targets.clone()));
+        assert_eq!(effect.recipients as usize, targets.len());
+        found.extend(targets);
+        steps += 1;
+    }
+    assert!(found.len() == 53 && steps <= 9, "{} in {steps}", found.len());
+}

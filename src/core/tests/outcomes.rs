@@ -1,0 +1,487 @@
+//! What reports do.
+
+use super::*;
+use zsched_spool::note::Occasion;
+
+const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=\"1 2\" skew=1\n\tcommand=x\n";
+
+/// A message for a.test whose one recipient an agent has as its job.
+fn at_work(config: &str) -> (World, AgentId) {
+    let mut world = World::new(config);
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    (world, agent)
+}
+
+fn notes(world: &World) -> Vec<(Occasion, Vec<u32>)> {
+    let note = |action: &Action| match action {
+        Action::Note(note) => Some((note.occasion, note.offsets.clone())),
+        _ => None,
+    };
+    world.done.iter().filter_map(note).collect()
+}
+
+fn states(world: &World) -> Vec<&'static str> {
+    let state = |action: &Action| match action {
+        Action::Statistics(statistics) => Some(statistics.state),
+        _ => None,
+    };
+    world.done.iter().filter_map(state).collect()
+}
+
+#[test]
+fn final_words_end_the_recipient_and_the_message() {
+    for (word, removed) in [("ok2", "1*"), ("ok3", "1"), ("error2", "1*")] {
+        let (mut world, agent) = at_work(ONE);
+        world.says(agent, &format!("1/100\t\t{word} some text"));
+        assert_eq!(states(&world), [word]);
+        assert_eq!(notes(&world), [], "{word}: the agent has noted it");
+        assert_eq!(world.removed(), [""; 0], "the agent may still have to write its tag");
+        world.hungry(agent);
+        assert_eq!(world.removed(), [removed], "{word}");
+        assert_eq!(world.core.totals().messages, 0);
+    }
+}
+
+#[test]
+fn old_words_are_noted_by_the_scheduler_before_the_message_goes() {
+    for (word, occasion) in [("ok", Occasion::Success), ("error", Occasion::Failure)] {
+        for wrote in [false, true] {
+            let (mut world, agent) = at_work(ONE);
+            world.says(agent, &format!("1/100\tnotary\t{word} some text"));
+            world.hungry(agent);
+            assert_eq!(notes(&world), [(occasion, vec![100])]);
+            assert_eq!(world.removed(), [""; 0], "{word}: the note comes first");
+            world.tell(Event::Noted { ticket: 1, outcome: Ok(wrote) });
+            assert_eq!(world.removed(), [if wrote { "1*" } else { "1" }], "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_note_that_cannot_be_written_is_written_later() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tnotary\terror some text");
+    world.hungry(agent);
+    world.tell(Event::Noted { ticket: 1, outcome: Err(std::io::ErrorKind::StorageFull) });
+    assert_eq!(world.removed(), [""; 0]);
+    world.pass_seconds(40);
+    assert_eq!(notes(&world).len(), 2);
+    world.tell(Event::Noted { ticket: 1, outcome: Ok(true) });
+    assert_eq!(world.removed(), ["1*"]);
+}
+
+#[test]
+fn a_removal_that_fails_is_tried_again() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    world.done.clear();
+    let outcome = Err(std::io::ErrorKind::ReadOnlyFilesystem);
+    world.tell(Event::Removed { number: 1, outcome });
+    assert_eq!(world.core.is_leaving(1), Some(true), "it must not be read again");
+    world.pass_seconds(40);
+    assert_eq!(world.removed(), ["1"]);
+    assert_eq!(world.core.is_leaving(1), None);
+}
+
+#[test]
+fn a_deferred_recipient_waits_for_the_wakeup_of_its_thread() {
+    for word in ["deferred", "deferback"] {
+        let (mut world, agent) = at_work(ONE);
+        world.says(agent, &format!("1/100\tn\t{word} come again"));
+        world.hungry(agent);
+        assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 come again"]);
+        world.hungry(agent);
+        world.pass_seconds(59);
+        assert_eq!(world.heard_by(agent), ["#idle"]);
+        world.pass_seconds(2);
+        assert_eq!(world.heard_by(agent), ["1\ta.test"], "{word}");
+    }
+}
+
+/// Message 1 was deferred, and its agent is idle.
+fn put_off() -> (World, AgentId) {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tn\tdeferred come again");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.heard_by(agent);
+    (world, agent)
+}
+
+#[test]
+fn new_mail_is_tried_at_once_after_a_deferral() {
+    let (mut world, agent) = put_off();
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 come again"]);
+}
+
+#[test]
+fn request_for_unreachable_host_makes_everything_due() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tn\tdeferall down");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.shows(2), ["c/a.test Retry(60) tries=0 "]);
+    world.heard_by(agent);
+    world.tell(Event::Turn(b"a.test"));
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    assert!(!world.shows(2)[0].contains("Retry"), "{:?}", world.shows(2));
+}
+
+/// Steps of each recipient are its own, however late its neighbours are in the list.
+#[test]
+fn new_deferral_begins_at_the_first_retry() {
+    let (mut world, agent) = put_off();
+    for _ in 0..5 {
+        world.pass_seconds(121);
+        let jobs = world.heard_by(agent);
+        world.works(agent, jobs, FULL.split_once('\t').expect("a tab").1);
+        world.hungry(agent);
+    }
+    world.message(2, &["c/a.test"]);
+    ends(&mut world, agent, &[(2, FULL)]);
+    assert_eq!(world.shows(2), ["c/a.test Retry(55) tries=1 mailbox full"], "at a whole minute");
+}
+
+#[test]
+fn deferrals_at_different_times_are_tried_again_at_different_times() {
+    let (mut world, agent) = put_off();
+    world.pass_seconds(40);
+    world.message(2, &["c/a.test"]);
+    ends(&mut world, agent, &[(2, FULL)]);
+    assert_eq!(world.shows(1), ["c/a.test Retry(20) tries=1 come again"]);
+    assert_eq!(world.shows(2), ["c/a.test Retry(100) tries=1 mailbox full"]);
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.pass_seconds(21);
+    assert_eq!(world.heard_by(agent), ["1\ta.test"], "only that one");
+    assert_eq!(world.shows(2), ["c/a.test Retry(79) tries=1 mailbox full"]);
+}
+
+#[test]
+fn new_mail_is_not_held_up_by_one_full_mailbox_among_others() {
+    let mut world = World::new(ONE);
+    world.messages(1..=2, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    world.hungry(agent);
+    world.says(agent, "2/100\tn\tok3 fine");
+    world.hungry(agent);
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.message(3, &["c/a.test"]);
+    assert_eq!(world.heard_by(agent), ["3\ta.test"]);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 mailbox full"]);
+}
+
+#[test]
+fn a_host_that_is_down_holds_up_everything_for_it() {
+    let mut world = World::new(ONE);
+    world.messages(1..=3, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\tn\tdeferall connection refused");
+    world.hungry(agent);
+    for number in 1..=3 {
+        let shown = "c/a.test Retry(60) tries=1 connection refused";
+        assert_eq!(world.shows(number), [shown], "message {number}");
+    }
+    world.message(4, &["c/a.test"]);
+    assert_eq!(world.shows(4), ["c/a.test Retry(60) tries=0 "]);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+}
+
+#[test]
+fn old_mail_gets_its_one_attempt_even_where_the_host_is_down() {
+    let mut world = World::new("c/*\n\tmaxring=1 interval=60s expiry=4m\n\tcommand=x\n");
+    for number in 1..=3 {
+        world.message_of_age(number, &["c/a.test"], Duration::from_secs(370));
+    }
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tdeferall down");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test"]);
+    world.pass_seconds(1);
+    assert_eq!(world.shows(1), [""; 0], "it has had its attempt, and has expired");
+    assert!(world.shows(2)[0].ends_with("tries=0 "), "{:?}", world.shows(2));
+}
+
+#[test]
+fn the_time_of_a_retryat_is_kept() {
+    let at = (START + Duration::from_secs(500)).seconds();
+    for (text, wait) in [
+        ("+200 later".to_string(), 200),
+        ("200 later".to_string(), 200),
+        (format!("{at} later"), 500),
+        // The retry list asks for more.
+        ("+5 later".to_string(), 60),
+    ] {
+        let (mut world, agent) = at_work(ONE);
+        world.says(agent, &format!("1/100\tn\tretryat {text}"));
+        world.hungry(agent);
+        assert_eq!(world.shows(1), [format!("c/a.test Retry({wait}) tries=1 later")]);
+    }
+    // Without a message the original crashes.
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\t\tretryat");
+    world.hungry(agent);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 "]);
+}
+
+#[test]
+fn one_run_is_one_step_however_many_recipients_are_deferred() {
+    let mut world = World::new(ONE);
+    world.messages(1..=5, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    assert_eq!(world.shows(5), ["c/a.test Retry(60) tries=1 later"]);
+    world.pass_seconds(61);
+    let jobs = world.heard_by(agent);
+    world.works(agent, jobs, "deferred later");
+    assert_eq!(world.shows(5), ["c/a.test Retry(119) tries=2 later"]);
+}
+
+#[test]
+fn an_unknown_word_counts_as_an_attempt_and_says_nothing() {
+    let (mut world, agent) = at_work(ONE);
+    world.says(agent, "1/100\tn\tdeferred first words");
+    world.says(agent, "1/100\tq\tfrobnicate what");
+    world.hungry(agent);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=2 first words"]);
+}
+
+#[test]
+fn reports_about_nobody_change_nothing() {
+    let (mut world, agent) = at_work(ONE);
+    for line in ["777/100\t\tok3", "1/101\t\tok3", "1/100\tok3", "what?", "", "# comment"] {
+        world.says(agent, line);
+    }
+    assert_eq!(world.shows(1).len(), 1);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.removed(), ["1"]);
+    world.says(agent, "1/100\t\tok3");
+}
+
+#[test]
+fn an_agent_may_report_about_the_recipients_of_others() {
+    let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
+    world.message(1, &["c/a.test", "c/b.test", "c/c.test"]);
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/300\t\tok3");
+    world.says(agent, "1/200\t\tok3");
+    assert_eq!(world.shows(1).len(), 1);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.removed(), ["1"]);
+}
+
+#[test]
+fn a_job_that_ends_without_a_word_is_deferred_with_one_of_ours() {
+    let (mut world, agent) = at_work(ONE);
+    world.hungry(agent);
+    let words = "the agent ended the job without a word about this recipient";
+    assert_eq!(world.shows(1), [format!("c/a.test Retry(60) tries=1 {words}")]);
+}
+
+#[test]
+fn recipients_of_one_vertex_end_one_by_one() {
+    let mut world = World::new(ONE);
+    let group = Group {
+        channel: b"c"[..].into(),
+        host: b"a.test"[..].into(),
+        offsets: vec![472, 421, 523],
+    };
+    world.tell(Event::Arrived(arrival(1, vec![group], START, START)));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/421\t\tok3");
+    world.says(agent, "1/472\tn\tdeferred later");
+    world.says(agent, "1/523\t\terror2 no such user");
+    world.hungry(agent);
+    let (_, vertices) = world.core.message_at_or_after(START, 1).expect("still queued");
+    assert_eq!(vertices[0].offsets, [472]);
+    assert_eq!(states(&world), ["ok3", "error2"]);
+}
+
+/// The agent ends message after message with an answer for offset 100 of each.
+fn ends(world: &mut World, agent: AgentId, answers: &[(u64, &str)]) {
+    for (number, answer) in answers {
+        world.says(agent, &format!("{number}/100\t{answer}"));
+        world.hungry(agent);
+    }
+}
+
+/// Whether a message that comes now for `c/a.test`, which nobody is at, is tried at once.
+fn is_tried_at_once(world: &mut World, agent: AgentId, number: u64) -> bool {
+    world.hungry(agent);
+    world.heard_by(agent);
+    world.message(number, &["c/a.test"]);
+    !world.heard_by(agent).is_empty()
+}
+
+const NO_ANSWER: &str =
+    "x@a.test\x01delayed\x014.4.1 (no answer)\x01smtp; 466\x01a.test\tdeferred timed out";
+const FULL: &str =
+    "x@a.test\x01delayed\x014.2.2 (full)\x01smtp; 452\x01a.test\tdeferred mailbox full";
+
+#[test]
+fn new_mail_waits_if_the_last_word_of_a_run_is_that_the_host_cannot_be_reached() {
+    for (last, tried) in [(NO_ANSWER, false), (FULL, true), ("\tdeferred come again", true)] {
+        let mut world = World::new(ONE);
+        world.messages(1..=3, "c/a.test");
+        let (agent, _) = world.newborn();
+        ends(&mut world, agent, &[(1, "\tok3 fine"), (2, "\tok3 fine"), (3, last)]);
+        assert_eq!(is_tried_at_once(&mut world, agent, 4), tried, "{last}");
+    }
+}
+
+#[test]
+fn a_host_that_answers_again_is_not_lost() {
+    let mut world = World::new(ONE);
+    world.messages(1..=3, "c/a.test");
+    let (agent, _) = world.newborn();
+    ends(&mut world, agent, &[(1, NO_ANSWER), (2, NO_ANSWER), (3, "\terror2 no such user")]);
+    assert!(is_tried_at_once(&mut world, agent, 4));
+}
+
+#[test]
+fn three_jobs_in_vain_after_a_good_one_are_enough() {
+    for (answer, tries) in [("\tdeferred come again", 3), (FULL, 6)] {
+        let mut world = World::new(ONE);
+        world.messages(1..=2, "c/a.test");
+        let (agent, _) = world.newborn();
+        ends(&mut world, agent, &[(1, "\tok3 fine"), (2, answer)]);
+        let mut tried = 1;
+        while tried < 6 && is_tried_at_once(&mut world, agent, tried + 2) {
+            ends(&mut world, agent, &[(tried + 2, answer)]);
+            tried += 1;
+        }
+        assert_eq!(tried, tries, "{answer}");
+        // There is one wake-up for all of them, whenever they came.
+        assert_eq!(world.shows(2), world.shows(tried + 1));
+        world.hungry(agent);
+        world.heard_by(agent);
+        world.tell(Event::Turn(b"a.test"));
+        assert_eq!(world.heard_by(agent), ["2\ta.test"], "who asks for the host does not wait");
+        let waits = |number| world.shows(number)[0].contains("Retry");
+        assert!(!(2..=tried + 1).any(waits), "nor does anything else");
+    }
+}
+
+#[test]
+fn a_stream_of_new_mail_does_not_keep_a_lost_host_busy() {
+    // Each message comes while the one before it is tried.
+    for (answer, tries) in [(NO_ANSWER, 2), ("\tdeferred come again", 4)] {
+        let mut world = World::new(ONE);
+        world.message(1, &["c/a.test"]);
+        let (agent, mut heard) = world.newborn();
+        let mut number = 1;
+        while heard == [format!("{number}\ta.test")] {
+            world.message(number + 1, &["c/a.test"]);
+            ends(&mut world, agent, &[(number, answer)]);
+            heard = world.heard_by(agent);
+            number += 1;
+        }
+        assert_eq!((number, heard), (tries + 1, vec!["#idle".to_string()]), "{answer}");
+        world.hungry(agent);
+        world.pass_seconds(61);
+        assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    }
+}
+
+/// A world with a hundred messages for one destination, of which ten are dealt with in each turn.
+fn large_thread(slots: &str) -> World {
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let text = format!("c/*\n\tinterval=1m retries=5 maxring=1{slots}\n\tcommand=x\n");
+    let mut world = World::with(settings, &text);
+    world.messages(1..=100, "c/a.test");
+    world
+}
+
+/// What is due goes in steps, and no agent gets any of it meanwhile.
+fn is_put_off_in_steps(mut world: World, agent: AgentId) {
+    let due = |world: &World| world.core.threads.iter().map(|(_, thread)| thread.due.len()).sum();
+    let mut left: usize = due(&world);
+    assert!((80..100).contains(&left), "{left}");
+    while left > 0 {
+        assert_eq!(world.core.next_wakeup(), Some(world.now));
+        world.tell(Event::Tick);
+        assert_eq!(left - due(&world), left.min(10));
+        left = due(&world);
+    }
+    assert!(world.heard_by(agent).iter().all(|said| said == "#idle"));
+    assert_eq!(world.started, [agent]);
+    assert!(world.core.next_wakeup() >= Some(world.now + Duration::from_secs(1)));
+}
+
+#[test]
+fn destination_that_cannot_be_reached_is_put_off_in_steps() {
+    for slots in ["", " slot-cost=2"] {
+        let mut world = large_thread(slots);
+        let (agent, jobs) = world.newborn();
+        assert_eq!(jobs, ["1\ta.test"]);
+        world.says(agent, "1/100\t\tdeferall cannot connect");
+        world.hungry(agent);
+        is_put_off_in_steps(world, agent);
+    }
+}
+
+#[test]
+fn destination_over_which_agents_die_is_put_off_in_steps() {
+    for slots in ["", " slot-cost=2"] {
+        let mut world = large_thread(slots);
+        let agent = world.started[0];
+        world.dies(agent, AgentEnd::Exited(1));
+        is_put_off_in_steps(world, agent);
+    }
+}
+
+#[test]
+fn request_for_mail_that_is_being_put_off_is_obeyed() {
+    let mut world = large_thread("");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall cannot connect");
+    world.tell(Event::Turn(b"a.test"));
+    assert!(world.core.putting_off.is_empty());
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent).len(), 99);
+}
+
+#[test]
+fn very_much_mail_expires_in_steps() {
+    let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
+    let text = "c/*\n\tinterval=1m retries=60 expiry=30m maxring=1\n\tcommand=x\n";
+    let mut world = World::with(settings, text);
+    world.messages(1..=100, "c/a.test");
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferall cannot connect");
+    world.hungry(agent);
+    world.pass(Duration::from_secs(1799));
+    assert_eq!(world.core.loaded(), 100);
+    world.now += Duration::from_secs(1);
+    let notes = |world: &World| {
+        world.done.iter().filter(|action| matches!(action, Action::Note(_))).count()
+    };
+    for turn in 0..=10 {
+        assert_eq!(notes(&world), 10 * turn);
+        world.tell(Event::Tick);
+    }
+    assert_eq!(notes(&world), 100);
+}
+
+#[test]
+fn each_further_report_puts_off_no_further_mail_in_the_same_turn() {
+    let mut world = large_thread("");
+    let (agent, _) = world.newborn();
+    for _ in 0..5 {
+        world.says(agent, "1/100\t\tdeferall cannot connect");
+    }
+    world.hungry(agent);
+    is_put_off_in_steps(world, agent);
+}

@@ -1,0 +1,261 @@
+//! New configurations while agents are at work.
+
+use super::*;
+use crate::put_off::Lesson;
+
+fn reload(world: &mut World, text: &str) {
+    world.tell(Event::Configured(Rc::new(config(text))));
+}
+
+#[test]
+fn a_ring_that_runs_the_same_lives_on_with_new_limits() {
+    let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
+    for number in 1..=4 {
+        world.message(number, &[&format!("c/h{number}.test")]);
+    }
+    assert_eq!(world.started.len(), 1);
+    reload(&mut world, "c/*\n\tmaxring=3 command=x\n");
+    assert_eq!(world.started.len(), 3);
+    let first = world.started[0];
+    world.hungry(first);
+    assert_eq!(world.heard_by(first), ["1\th1.test"], "the old agent goes on");
+}
+
+#[test]
+fn agents_of_an_old_command_finish_and_end() {
+    let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
+    world.messages(1..=3, "c/a.test");
+    let (old, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    reload(&mut world, "c/*\n\tmaxring=1 command=y\n");
+    world.says(old, "1/100\t\tok3");
+    world.hungry(old);
+    assert_eq!(world.heard_by(old), ["(retire)"]);
+    let (new, jobs) = world.newborn();
+    assert_ne!(new, old);
+    assert_eq!(jobs, ["2\ta.test"]);
+    world.dies(old, AgentEnd::Exited(0));
+    world.works(new, jobs, "ok3");
+    assert_eq!(world.removed(), ["1", "2", "3"]);
+}
+
+#[test]
+fn idle_agents_of_an_old_command_end_at_once() {
+    let mut world = World::new("c/*\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    reload(&mut world, "c/*\n\tcommand=y\n");
+    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.core.ring_ids().len(), 0);
+}
+
+#[test]
+fn threads_move_to_the_rings_of_new_clauses() {
+    let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 command=x\n");
+    world.message(1, &["c/a.test"]);
+    world.message(2, &["c/b.test"]);
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    reload(&mut world, "c/b.test\n\tcommand=y\nc/*\n\tmaxring=1 interval=1h retries=1 command=x\n");
+    assert_eq!(world.started.len(), 2, "b.test has a ring of its own now");
+    assert_eq!(world.newborn().1, ["2\tb.test"]);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+}
+
+#[test]
+fn a_thread_whose_agent_is_of_another_ring_gets_one_of_its_own() {
+    let mut world = World::new("c/a*\n\tmaxring=1 command=x\nc/*\n\tmaxring=1 command=y\n");
+    world.messages(1..=3, "c/a.test");
+    let (old, _) = world.newborn();
+    // The same two programs, but a.test is the other one's now.
+    reload(&mut world, "c/b*\n\tmaxring=1 command=x\nc/*\n\tmaxring=1 command=y\n");
+    world.says(old, "1/100\t\tok3");
+    world.hungry(old);
+    let (new, jobs) = world.newborn();
+    assert_ne!(new, old);
+    assert_eq!(jobs, ["2\ta.test"]);
+}
+
+#[test]
+fn what_waits_goes_on_waiting_and_nothing_is_stuck() {
+    let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 skew=1 command=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.hungry(agent);
+    world.heard_by(agent);
+    reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
+    assert_eq!(world.shows(1), ["c/a.test Retry(3600) tries=1 later"]);
+    // To a clause that waits for requests only, and back.
+    reload(&mut world, "c/*\n\tqueueonly command=x\n");
+    assert_eq!(world.shows(1), ["c/a.test Inactive tries=1 later"]);
+    reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
+    assert_eq!(world.shows(1), ["c/a.test Retry(7200) tries=1 later"]);
+    world.pass_seconds(7201);
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+}
+
+#[test]
+fn a_shorter_expiry_takes_effect() {
+    let mut world = World::new("c/*\n\tmaxring=1 interval=1d retries=9 expiry=3d command=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred later");
+    world.pass_seconds(7200);
+    assert_eq!(world.shows(1).len(), 1);
+    reload(&mut world, "c/*\n\tmaxring=1 interval=1d retries=9 expiry=1h command=x\n");
+    world.pass_seconds(1);
+    assert_eq!(world.shows(1).len(), 0);
+}
+
+#[test]
+fn a_clause_that_is_gone_leaves_its_mail_queued() {
+    let mut world = World::new("c/*\n\tcommand=x\nd/*\n\tcommand=y\n");
+    world.message(1, &["d/a.test"]);
+    let (agent, _) = world.newborn();
+    reload(&mut world, "c/*\n\tcommand=x\n");
+    world.says(agent, "1/100\tn\tdeferred later");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1).len(), 1);
+    reload(&mut world, "c/*\n\tcommand=x\nd/*\n\tcommand=y\n");
+    world.pass_seconds(3600);
+    assert_eq!(world.started.len(), 2);
+}
+
+/// Messages in [`crowded`], each in a thread of its own.
+const MANY: u64 = 100;
+/// One of the last whose thread moves.
+const LATE: u64 = 80;
+
+/// More threads than a reload moves at a time.
+fn crowded(text: &str) -> World {
+    let settings = Settings { reload_step: 20, seed: 1, ..Settings::default() };
+    let mut world = World::with(settings, text);
+    (1..=MANY).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
+    world
+}
+
+fn is_sweeping(world: &World) -> bool {
+    world.core.swept.is_some()
+}
+
+fn is_settled(world: &World, number: u64) -> bool {
+    let thread = world.core.threads.find_existing(b"c", format!("h{number}.test").as_bytes());
+    let thread = &world.core.threads[thread.expect("it is queued")];
+    !world.core.rings[thread.ring].is_retired
+}
+
+/// Delivers everything that an agent was given and is given then. Returns how many jobs that were.
+fn delivers(world: &mut World, agent: AgentId) -> usize {
+    let jobs = world.heard_by(agent);
+    let heard = world.works(agent, jobs, "ok3");
+    heard.iter().flatten().filter(|line| line.contains('\t')).count()
+}
+
+#[test]
+fn agents_work_while_many_threads_move() {
+    let mut world = crowded("c/*\n\tmaxring=1 command=x\n");
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\th1.test"]);
+    reload(&mut world, "c/*\n\tmaxring=2 command=x\n");
+    assert!(is_sweeping(&world));
+    assert_eq!(world.started.len(), 2, "the new limit is in force");
+    assert!(is_settled(&world, 2) && !is_settled(&world, LATE));
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    let heard = world.heard_by(agent);
+    assert!(heard[0].contains('\t'), "it goes on with a thread that has moved: {heard:?}");
+    // What waits for its move says so; what something arrives for, moves.
+    assert_eq!(world.shows(LATE), ["c/h80.test Inactive tries=0 "]);
+    let why = world.core.why_thread(b"c", b"h80.test");
+    let why = &why.expect("it is queued")[0].why;
+    assert!(matches!(why, why::Why::Refused { refusal: Refusal::Reloading, .. }), "{why:?}");
+    world.message(MANY + 1, &["c/h80.test"]);
+    assert!(is_settled(&world, LATE) && !is_settled(&world, LATE + 1));
+    assert_eq!(world.shows(LATE), ["c/h80.test Slot(Ring) tries=0 "]);
+    world.pass_seconds(0);
+    assert!(!is_sweeping(&world));
+    assert_eq!(world.core.ring_ids().len(), 1);
+    assert_eq!(world.shows(LATE + 1), ["c/h81.test Slot(Ring) tries=0 "]);
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn an_agent_that_is_out_of_work_waits_for_threads_that_move() {
+    let mut world = crowded("c/*\n\tmaxring=1 overfeed=50 command=x\n");
+    let agent = world.started[0];
+    world.hungry(agent);
+    reload(&mut world, "c/*\n\tmaxring=1 overfeed=50 command=x\n");
+    let first = delivers(&mut world, agent);
+    assert_eq!(first, 20, "what has moved");
+    world.hungry(agent);
+    assert!(is_sweeping(&world));
+    world.tell(Event::Tick);
+    let second = delivers(&mut world, agent);
+    assert!(second > 0, "the first that moved gave it work again");
+    world.hungry(agent);
+    world.pass_seconds(0);
+    let third = delivers(&mut world, agent);
+    assert_eq!(first + second + third, MANY as usize);
+    assert_eq!(world.started.len(), 1);
+}
+
+#[test]
+fn a_reload_during_a_reload_begins_anew() {
+    let (x, y) = ("c/*\n\tmaxring=1 command=x\n", "c/*\n\tmaxring=1 command=y\n");
+    let mut world = crowded(x);
+    let (old, jobs) = world.newborn();
+    reload(&mut world, y);
+    assert!(is_sweeping(&world));
+    let (between, _) = world.newborn();
+    assert_ne!(between, old);
+    world.tell(Event::Tick);
+    reload(&mut world, x);
+    assert!(is_sweeping(&world));
+    assert!(is_settled(&world, 1) && !is_settled(&world, LATE));
+    // The first agent's ring had threads left, so it lives on; the other's program is not wanted.
+    world.says(old, &format!("{}/100\t\tok3", jobs[0].split('\t').next().unwrap_or_default()));
+    world.hungry(old);
+    assert!(world.heard_by(old)[0].contains('\t'));
+    world.hungry(between);
+    assert_eq!(world.heard_by(between), ["(retire)"]);
+    world.pass_seconds(0);
+    assert!(!is_sweeping(&world));
+    assert_eq!(world.core.ring_ids().len(), 2);
+    world.dies(between, AgentEnd::Exited(0));
+    assert_eq!(world.core.ring_ids().len(), 1);
+    assert_eq!(world.started.len(), 2);
+}
+
+#[test]
+fn a_thread_that_has_not_moved_wakes_up_under_its_new_clause() {
+    let text =
+        |retries| format!("c/*\n\tmaxring=1 interval=1m retries={retries} skew=1 command=x\n");
+    let mut world = crowded(&text(1));
+    let (agent, _) = world.newborn();
+    let threads: Vec<_> = world.core.threads.iter().map(|(id, _)| id).collect();
+    for thread in threads.into_iter().skip(1) {
+        let block = (world.now, Block::HostDown);
+        world.core.block_thread(world.now, thread, block, None, Lesson::None);
+    }
+    // All wake up at the same time, which comes before the threads have moved.
+    world.now += Duration::from_secs(60);
+    reload(&mut world, &text(2));
+    // Some of them wake up with each tick, too.
+    for _ in 0..LATE / 20 {
+        world.tell(Event::Tick);
+    }
+    assert!(is_sweeping(&world));
+    assert!(is_settled(&world, LATE));
+    world.pass_seconds(0);
+    world.says(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["2\th2.test"]);
+}

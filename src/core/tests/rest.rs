@@ -1,0 +1,200 @@
+//! Messages that leave memory while others wait for room.
+
+use super::*;
+use crate::learned::{Learned, Lessons, Resting};
+use std::borrow::Cow;
+
+const CF: &str = "PARAMmessage-active-limit=2\nc/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 \
+                  expiry=1h\n\tcommand=x\nq/*\n\tqueueonly\n\tcommand=x\n";
+
+/// What left memory: numbers, when they are to come back in seconds from now, and what is known of them.
+fn rested(world: &mut World) -> Vec<(u64, Option<i64>, Rested)> {
+    let now = world.now;
+    let rested = world.done.extract_if(.., |action| matches!(action, Action::Rest { .. }));
+    let rested = rested.map(|action| match action {
+        Action::Rest { name, until, rested } => {
+            (name.number(), until.map(|until| until.seconds_since(now)), *rested)
+        }
+        other => panic!("{other:?}"),
+    });
+    rested.collect()
+}
+
+/// A world in which messages 1 and 2 were deferred, and others wait for room.
+fn crowded() -> World {
+    let mut world = World::new(CF);
+    world.messages(1..=2, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred busy");
+    world.hungry(agent);
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    // With room for two it is one with each turn.
+    world.tell(Event::Tick);
+    world.tell(Event::Tick);
+    world
+}
+
+fn comes_back(world: &mut World, number: u64, rested: Rested, wanted: Vec<Wanted>) {
+    let age = world.now.since(rested.modified);
+    world.tell(Event::Recalled { number, rested, wanted });
+    world.message_of_age(number, &["c/a.test"], age);
+}
+
+#[test]
+fn what_only_waits_makes_room_and_comes_back_as_it_was() {
+    let mut world = crowded();
+    let rested = rested(&mut world);
+    assert_eq!(
+        rested.iter().map(|(n, until, _)| (*n, *until)).collect::<Vec<_>>(),
+        [(1, Some(60)), (2, Some(60)),]
+    );
+    assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
+    assert_eq!(world.core.resting_recipients(), 2);
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
+    // Too early: it waits on.
+    comes_back(&mut world, 1, first, Vec::new());
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 busy"]);
+    world.pass_seconds(61);
+    comes_back(&mut world, 2, second, Vec::new());
+    assert_eq!(world.core.resting_recipients(), 0);
+    assert!(world.shows(2)[0].ends_with("tries=1 busy"));
+    assert_eq!(world.newborn().1, ["1", "2"].map(|n| format!("{n}\ta.test")), "all are tried");
+}
+
+#[test]
+fn the_retries_go_on_where_they_were() {
+    let mut world = crowded();
+    let [(_, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    world.pass_seconds(70);
+    comes_back(&mut world, 1, first, Vec::new());
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred busy");
+    // The second entry of the list.
+    let shown = world.shows(1);
+    assert!(
+        ["Retry(109) tries=2", "Retry(110) tries=2", "Retry(120) tries=2"]
+            .iter()
+            .any(|all| shown[0].contains(all)),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn nothing_rests_that_somebody_works_on_or_holds_or_that_is_due() {
+    let mut world = World::new(CF);
+    world.messages(1..=2, "c/a.test");
+    let (_agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    world.pass_seconds(10);
+    assert_eq!(rested(&mut world), []);
+    assert_eq!(world.core.loaded(), 2);
+}
+
+#[test]
+fn tried_messages_make_room_for_new_ones_although_they_are_due() {
+    let mut world = World::new(
+        "PARAMmessage-active-limit=4\nc/*\n\tmaxring=1 interval=1s retries=1 skew=1\n\tcommand=x\n",
+    );
+    world.messages(1..=4, "c/a.test");
+    let (agent, jobs) = world.newborn();
+    world.works(agent, jobs, "deferred busy");
+    world.hungry(agent);
+    // All are due again, and one of them is with the agent, which does not come to an end.
+    world.pass_seconds(2);
+    assert_eq!(world.heard_by(agent).len(), 1);
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    world.pass_seconds(5);
+    assert_eq!(rested(&mut world), [], "other retries are no reason");
+    world.tell(Event::Outside { crowd: Crowd::New, reading: 0 });
+    world.pass_seconds(2);
+    let out = rested(&mut world);
+    assert_eq!(out.len(), 3, "all but the one that is at work: {out:?}");
+    assert!(out.iter().all(|(_, until, _)| until.is_some_and(|until| until <= 0)), "{out:?}");
+    // They come back as what is due.
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    let (number, _, known) = out.into_iter().next().expect("three");
+    comes_back(&mut world, number, known, Vec::new());
+    let shown = world.shows(number);
+    assert!(shown[0].contains(" tries=1 busy"), "{shown:?}");
+}
+
+#[test]
+fn who_asks_for_a_host_gets_what_rests_too() {
+    let mut world = World::new(CF);
+    world.message(1, &["q/a.test"]);
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    world.tell(Event::Tick);
+    let [(1, until, first)] = <[_; 1]>::try_from(rested(&mut world)).expect("one") else {
+        panic!("another one");
+    };
+    assert_eq!(until, Some(3 * 86_400 + 86_400), "its expiry");
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    world.tell(Event::Turn(b"a.test"));
+    let wanted = world.done.iter().find_map(|action| match action {
+        Action::Awaken(wanted) => Some(wanted.clone()),
+        _ => None,
+    });
+    let age = world.now.since(first.modified);
+    let wanted = wanted.expect("it is asked for");
+    world.tell(Event::Recalled { number: 1, rested: first, wanted });
+    world.message_of_age(1, &["q/a.test"], age);
+    assert_eq!(world.newborn().1, ["1\ta.test"]);
+}
+
+#[test]
+fn a_message_that_is_gone_is_not_counted_any_more() {
+    let mut world = crowded();
+    let [(number, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
+    world.tell(Event::Recalled { number, rested: first, wanted: Vec::new() });
+    assert_eq!(world.core.resting_recipients(), 1);
+    world.message(9, &["c/b.test"]);
+    assert_eq!(world.shows(9).len(), 1);
+}
+
+/// What somebody keeps of messages that rest.
+struct Shelf(BTreeMap<u64, Rested>);
+
+impl Resting for Shelf {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
+        let (number, rested) = self.0.range(number.map_or(0, |n| n + 1)..).next()?;
+        Some((*number, rested.modified, (&*rested.vertices).into()))
+    }
+}
+
+fn lessons(world: &World, resting: &dyn Resting) -> Vec<Learned> {
+    let (mut lessons, mut all) = (Lessons::default(), Vec::new());
+    while !lessons.are_over() {
+        lessons.tell(&world.core, resting, 1, |learned| all.push(learned));
+    }
+    all
+}
+
+#[test]
+fn what_was_learned_of_messages_that_rest_survives_a_restart() {
+    let mut world = crowded();
+    let shelf = Shelf(rested(&mut world).into_iter().map(|(n, _, rested)| (n, rested)).collect());
+    let all = lessons(&world, &shelf);
+    let is_rest = |learned: &&Learned| matches!(learned, Learned::Rest(_));
+    assert_eq!(all.iter().filter(is_rest).count(), 2);
+    let mut heir = World::new(CF);
+    heir.now = world.now + Duration::from_secs(10);
+    // It has texts of its own by then.
+    heir.core.keep_text(&vertex::Diagnosis::of_scheduler("something else"));
+    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
+    // It ends before it has seen them.
+    let all = lessons(&heir, &());
+    assert_eq!(all.iter().filter(is_rest).count(), 2);
+    let mut heir = World::new(CF);
+    heir.now = world.now + Duration::from_secs(20);
+    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
+    heir.message_of_age(1, &["c/a.test", "c/b.test"], Duration::from_secs(20));
+    // The number was given to another message.
+    heir.message_of_age(2, &["c/a.test"], Duration::from_secs(5));
+    assert_eq!(heir.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
+    assert!(heir.shows(1)[1].ends_with("tries=0 "), "{:?}", heir.shows(1));
+    assert!(!heir.shows(2)[0].contains("Retry"), "{:?}", heir.shows(2));
+    assert_eq!(lessons(&heir, &()).iter().filter(is_rest).count(), 0, "they are in memory");
+}

@@ -1,0 +1,126 @@
+//! What is known of threads that nothing goes to but messages which rest.
+
+use super::*;
+use crate::learned::{Learned, Lessons};
+
+const CF: &str = "PARAMmessage-active-limit=8\nc/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 skew=1 \
+                  initial-concurrency=3 positive-feedback=1/concurrency failed-cohort-limit=1 expiry=3d\n\
+                  \tcommand=x\n";
+
+/// Agents end their jobs for messages to one host in this way, until nobody has one.
+fn work(world: &mut World, answer: &str) {
+    let mut asked = 0;
+    while asked < world.started.len() {
+        let agent = world.started[asked];
+        world.hungry(agent);
+        let jobs = world.heard_by(agent);
+        world.works(agent, jobs, answer);
+        asked += 1;
+    }
+}
+
+/// A world in which these messages were tried, and rest; and what is known of them.
+fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, Rested>) {
+    let mut world = World::new(CF);
+    world.messages(1..=messages, "c/h.test");
+    work(&mut world, answer);
+    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    for _ in 0..messages {
+        world.tell(Event::Tick);
+    }
+    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    let mut rested = BTreeMap::new();
+    for action in world.done.extract_if(.., |action| matches!(action, Action::Rest { .. })) {
+        if let Action::Rest { name, rested: known, .. } = action {
+            rested.insert(name.number(), *known);
+        }
+    }
+    assert_eq!(rested.len() as u64, messages);
+    assert_eq!(world.core.threads.len(), 0, "the thread is gone");
+    (world, rested)
+}
+
+fn come_back(world: &mut World, rested: BTreeMap<u64, Rested>) {
+    for (number, rested) in rested {
+        let age = world.now.since(rested.modified);
+        world.tell(Event::Recalled { number, rested, wanted: Vec::new() });
+        world.message_of_age(number, &["c/h.test"], age);
+    }
+}
+
+fn window(world: &World) -> usize {
+    let thread = world.core.threads.find_existing(b"c", b"h.test").expect("a thread");
+    world.core.window_size(&world.core.threads[thread])
+}
+
+/// Another scheduler of the same spool.
+fn heir(world: &World) -> World {
+    let mut heir = World::new(CF);
+    heir.now = world.now;
+    let mut lessons = Lessons::default();
+    let mut all: Vec<Learned> = Vec::new();
+    while !lessons.are_over() {
+        lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
+    }
+    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
+    heir
+}
+
+#[test]
+fn a_window_goes_on_where_it_was() {
+    let (mut world, rested) = resting(8, "deferred busy");
+    world.pass_seconds(601);
+    come_back(&mut world, rested);
+    assert_eq!(window(&world), 5, "eight answers are two rounds: 3, and 4");
+    let (world, _) = resting(8, "deferred busy");
+    let mut heir = heir(&world);
+    heir.message(9, &["c/h.test"]);
+    assert_eq!(window(&heir), 5);
+}
+
+#[test]
+fn a_dead_host_is_probed() {
+    let (mut world, rested) = resting(6, "deferall down");
+    assert_eq!(world.started.len(), 3);
+    world.pass_seconds(601);
+    world.started.clear();
+    come_back(&mut world, rested);
+    assert_eq!(window(&world), 1, "one agent looks");
+    let at_work = world.core.agents.values().filter(|agent| agent.thread.is_some());
+    assert_eq!(at_work.count(), 1);
+}
+
+#[test]
+fn a_dead_host_is_probed_if_somebody_asks() {
+    let (mut world, rested) = resting(6, "deferall down");
+    world.tell(Event::Turn(b"h.test"));
+    come_back(&mut world, rested);
+    assert_eq!(window(&world), 1, "one agent looks");
+}
+
+#[test]
+fn a_restart_remembers_them() {
+    let (world, _) = resting(6, "deferall down");
+    let mut soon = heir(&world);
+    soon.message(9, &["c/h.test"]);
+    assert!(soon.shows(9)[0].starts_with("c/h.test Retry("), "{:?}", soon.shows(9));
+    let mut late = heir(&world);
+    late.pass_seconds(601);
+    late.messages(9..=12, "c/h.test");
+    assert_eq!((window(&late), late.started.len()), (1, 1), "one agent looks");
+}
+
+#[test]
+fn what_was_learned_waits_for_files_that_wait_for_room() {
+    let (world, _) = resting(6, "deferall down");
+    let mut heir = heir(&world);
+    heir.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    heir.tell(Event::InitialScanDone);
+    heir.pass_seconds(599);
+    assert!(heir.core.memory.is_some());
+    heir.pass_seconds(600);
+    assert!(heir.core.memory.is_some());
+    heir.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    heir.pass_seconds(600);
+    assert!(heir.core.memory.is_none());
+}

@@ -1,0 +1,189 @@
+//! How many agents a destination bears, learned from how its deliveries end (Postfix
+//! `SCHEDULER_README`, "Concurrency scheduling").
+//!
+//! A delivery that the host has answered adds `positive-feedback` to what is gathered for one agent more,
+//! which comes when that is a whole one: at the end of a round. One that could not reach the host takes
+//! `negative-feedback`, and the first of a round takes the whole agent at once: else too much mail would be
+//! put off before the window has shrunk.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use zsched_config::Flow;
+
+/// So far below a whole agent the sum of a round may be, for the rounding of its parts.
+const ROUNDING: f64 = 1e-9;
+
+/// What was learned about the concurrency of one destination.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Feedback {
+    /// The window: how many agents may work at a time. At least 1.
+    pub concurrency: u32,
+    /// What is gathered towards one agent more.
+    success: f64,
+    /// What is left until one agent less.
+    failure: f64,
+    /// Failed pseudo-cohorts in a row: rounds of as many deliveries as the window is large.
+    failed_cohorts: f64,
+}
+
+/// What is left of a destination after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Deliveries go on.
+    Alive,
+    /// Too many rounds have failed: it is not to be tried for a while.
+    Dead,
+}
+
+impl Feedback {
+    /// A destination that nothing is known of.
+    pub fn new(concurrency: u32) -> Feedback {
+        Feedback {
+            concurrency: concurrency.max(1),
+            success: 0.0,
+            failure: 0.0,
+            failed_cohorts: 0.0,
+        }
+    }
+
+    /// The host has answered. `initial` is the first window, `limit` the largest, `busy` how many agents are
+    /// at work, this one included.
+    pub fn answered(&mut self, flow: &Flow, initial: u32, limit: u32, busy: u32) {
+        self.failed_cohorts = 0.0;
+        let Some(feedback) = flow.positive else {
+            return;
+        };
+        // A window that is not made use of does not grow: it would have to shrink all the way back before
+        // there are less deliveries.
+        if self.concurrency >= busy.saturating_add(initial) {
+            return;
+        }
+        self.success += feedback.with(self.concurrency);
+        while self.success >= 1.0 - ROUNDING {
+            self.concurrency += 1;
+            self.failure = 0.0;
+            self.success = (self.success - 1.0).max(0.0);
+        }
+        self.concurrency = self.concurrency.min(limit.max(1));
+    }
+
+    /// The host could not be reached.
+    pub fn failed(&mut self, flow: &Flow) -> Health {
+        self.failed_cohorts += 1.0 / f64::from(self.concurrency);
+        let limit = f64::from(flow.failed_cohorts);
+        if flow.failed_cohorts > 0 && self.failed_cohorts >= limit - ROUNDING {
+            return Health::Dead;
+        }
+        if let Some(feedback) = flow.negative {
+            self.failure -= feedback.with(self.concurrency);
+            while self.failure < -ROUNDING {
+                self.concurrency = self.concurrency.saturating_sub(1);
+                self.failure += 1.0;
+                self.success = 0.0;
+            }
+            self.concurrency = self.concurrency.max(1);
+        }
+        Health::Alive
+    }
+}
+
+impl fmt::Display for Feedback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Feedback { concurrency, success, failure, failed_cohorts } = self;
+        write!(
+            f,
+            "{concurrency} (success {success:.3}, failure {failure:.3}, failed rounds \
+             {failed_cohorts:.3})"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::clause;
+
+    fn flow(text: &str) -> Flow {
+        clause(text).flow.clone()
+    }
+
+    fn windows(feedback: &mut Feedback, flow: &Flow, events: &str) -> Vec<u32> {
+        let mut all = Vec::new();
+        for event in events.chars() {
+            match event {
+                '+' => feedback.answered(flow, 20, 20, 20),
+                _ => assert_eq!(feedback.failed(flow), Health::Alive),
+            }
+            all.push(feedback.concurrency);
+        }
+        all
+    }
+
+    #[test]
+    fn one_by_one_it_follows_each_delivery() {
+        let flow = flow("maxthr=20 positive-feedback=1 negative-feedback=1");
+        let mut feedback = Feedback::new(5);
+        assert_eq!(windows(&mut feedback, &flow, "+++---"), [6, 7, 8, 7, 6, 5]);
+    }
+
+    #[test]
+    fn it_rises_at_the_end_of_a_round_and_falls_at_its_beginning() {
+        let flow =
+            flow("maxthr=20 positive-feedback=1/concurrency negative-feedback=1/concurrency");
+        let mut feedback = Feedback::new(4);
+        assert_eq!(windows(&mut feedback, &flow, "++++"), [4, 4, 4, 5]);
+        // The first failure takes the agent; the rest of the round takes nothing more.
+        assert_eq!(windows(&mut feedback, &flow, "----"), [4, 4, 4, 4]);
+        assert_eq!(windows(&mut feedback, &flow, "-"), [3]);
+        // A failure in the middle begins the round of answers anew.
+        assert_eq!(windows(&mut feedback, &flow, "++++"), [3, 3, 4, 4]);
+        let mut feedback = Feedback::new(4);
+        assert_eq!(windows(&mut feedback, &flow, "+++-++++"), [4, 4, 4, 3, 3, 3, 4, 4]);
+    }
+
+    #[test]
+    fn roots_and_shares_are_rounds_too() {
+        let root = flow("maxthr=20 positive-feedback=1/sqrt(concurrency) negative-feedback=0.25");
+        let mut feedback = Feedback::new(4);
+        assert_eq!(windows(&mut feedback, &root, "++--"), [4, 5, 4, 4]);
+        let sixths = flow("maxthr=20 positive-feedback=1/concurrency");
+        let mut feedback = Feedback::new(6);
+        assert_eq!(windows(&mut feedback, &sixths, "++++++-"), [6, 6, 6, 6, 6, 7, 7]);
+    }
+
+    #[test]
+    fn it_stays_between_one_and_the_limit() {
+        let flow = flow("maxthr=20 positive-feedback=1 negative-feedback=1");
+        let mut feedback = Feedback::new(1);
+        assert_eq!(windows(&mut feedback, &flow, "---"), [1, 1, 1]);
+        feedback.answered(&flow, 3, 2, 1);
+        feedback.answered(&flow, 3, 2, 2);
+        assert_eq!(feedback.concurrency, 2);
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let flow = flow("maxthr=20 positive-feedback=1 negative-feedback=1");
+        let mut feedback = Feedback::new(5);
+        feedback.answered(&flow, 2, 20, 3);
+        assert_eq!(feedback.concurrency, 5);
+        feedback.answered(&flow, 2, 20, 4);
+        assert_eq!(feedback.concurrency, 6);
+    }
+
+    #[test]
+    fn whole_rounds_of_failures_are_death() {
+        let flow = flow("maxthr=20 failed-cohort-limit=2");
+        let mut feedback = Feedback::new(5);
+        let healths: Vec<Health> = (0..10).map(|_| feedback.failed(&flow)).collect();
+        assert_eq!(healths.iter().filter(|health| **health == Health::Dead).count(), 1);
+        assert_eq!(healths[9], Health::Dead);
+        let mut feedback = Feedback::new(5);
+        for _ in 0..9 {
+            assert_eq!(feedback.failed(&flow), Health::Alive);
+        }
+        // One that gets through is enough to begin anew.
+        feedback.answered(&flow, 5, 20, 5);
+        assert_eq!(feedback.failed(&flow), Health::Alive);
+    }
+}

@@ -1,0 +1,197 @@
+//! What the end of a delivery says of its destination, and destinations that are dead.
+//!
+//! A delivery that ends with `deferall` has not reached the host; one with any other report has; one
+//! without a report says nothing. A classic clause lets a thread wait after the first `deferall`. With
+//! feedback or `failed-cohort-limit` it takes as many as the clause says; then all that is queued for the
+//! destination waits, as if it had been tried, and at the end of that time one agent looks again.
+
+use super::super::Scheduler;
+use super::super::put_off::Lesson;
+use super::super::retry::HOST_DOWN_WAIT;
+use super::super::thread::ThreadId;
+use super::super::unreachable::{Block, Cause};
+use super::feedback::{Feedback, Health};
+use super::members::Deed;
+use super::{Window, WindowId};
+use log::Level;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// A dead destination is tried again up to so much later, so that those that have died together are not
+/// tried together.
+const JITTER: Duration = Duration::from_secs(10);
+
+/// What an agent has reported of its present job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Heard {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The host has answered.
+    Answer,
+    /// The host could not be reached.
+    Failure,
+}
+
+impl Heard {
+    /// With one more report: a host that fails in the middle of a job has failed.
+    pub fn and(self, other: Heard) -> Heard {
+        match (self, other) {
+            (Heard::Failure, _) | (_, Heard::Failure) => Heard::Failure,
+            (Heard::Answer, _) | (_, Heard::Answer) => Heard::Answer,
+            (Heard::Nothing, Heard::Nothing) => Heard::Nothing,
+        }
+    }
+}
+
+impl Scheduler {
+    /// A delivery of a thread has ended. `cause` is what was last said about it, if it has failed.
+    pub(in super::super) fn delivery_ended(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        heard: Heard,
+        cause: Option<Rc<Cause>>,
+    ) {
+        let Some(window) = self.threads[thread].window else {
+            return;
+        };
+        self.rest_after_delivery(now, thread);
+        let before = self.windows[window].feedback.clone();
+        match heard {
+            Heard::Nothing => {}
+            Heard::Answer => self.host_has_answered(now, thread, window),
+            Heard::Failure => self.host_has_failed(now, thread, window, cause),
+        }
+        self.log_feedback(thread, window, heard, &before);
+    }
+
+    fn host_has_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
+        let (initial, limit) =
+            (self.initial_window(thread), self.max_thread(&self.threads[thread]));
+        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        let Window { feedback, is_probed, agents, .. } = &mut self.windows[window];
+        if std::mem::take(is_probed) {
+            // It lives. It is not flooded: it starts as one that nothing is known of.
+            *feedback = Feedback::new(initial);
+            // One has got through: the other threads that were suspended with it need not wait for their own time.
+            self.go_round(now, window, Deed::Wake);
+        } else {
+            feedback.answered(flow, initial, limit, *agents);
+        }
+        self.admit(window);
+    }
+
+    fn host_has_failed(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        window: WindowId,
+        cause: Option<Rc<Cause>>,
+    ) {
+        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        // In a classic thread the report itself has made it wait.
+        if !flow.is_patient() {
+            return;
+        }
+        let Window { feedback, is_probed, resume, .. } = &mut self.windows[window];
+        if resume.is_some_and(|resume| resume > now) {
+            // One that was under way when the others had failed already.
+            return;
+        }
+        let health = if *is_probed { Health::Dead } else { feedback.failed(flow) };
+        match health {
+            Health::Alive => self.admit(window),
+            Health::Dead => self.suspend(now, thread, window, cause),
+        }
+    }
+
+    /// Lets all threads of a window wait. What is due in them counts as tried, without an agent for each
+    /// message.
+    fn suspend(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        window: WindowId,
+        cause: Option<Rc<Cause>>,
+    ) {
+        let jitter = Duration::from_millis(self.random.u64(0..=JITTER.as_millis() as u64));
+        let until = now + HOST_DOWN_WAIT + jitter;
+        let initial = self.initial_window(thread);
+        self.windows[window].is_probed = true;
+        self.windows[window].feedback = Feedback::new(initial);
+        self.put_off(now, thread, (until, Block::Dead), cause.clone());
+        // When the others are tried depends on the one that was tried.
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let until = known.map_or(until, |known| known.until);
+        self.windows[window].resume = Some(until);
+        self.windows[window].cause = cause;
+        self.go_round(now, window, Deed::Suspend);
+        let destination = &self.threads[thread].destination;
+        let seconds = until.since(now).as_secs();
+        let text = format!("{destination} is dead, and is left alone for {seconds} s");
+        self.log(Level::Info, text);
+        self.admit(window);
+    }
+
+    /// A thread that comes into a dead window waits with it.
+    pub(in super::super) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
+            let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());
+            self.block_thread(now, thread, (resume, Block::Dead), cause, Lesson::None);
+        }
+    }
+
+    /// A thread is tried again: its window is not dead any more, or at least nobody knows.
+    pub(in super::super) fn resume_window(&mut self, thread: ThreadId) {
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let was_dead = known.is_some_and(|known| known.block == Block::Dead);
+        if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
+            let window_ref = &mut self.windows[window];
+            window_ref.resume = None;
+            // After a restart only its threads know that it was dead.
+            window_ref.is_probed |= window_ref.agents == 0 && !window_ref.is_waking();
+            if window_ref.is_suspending() {
+                self.end_round(window);
+            }
+        }
+    }
+
+    /// A new thread is to be tried that was dead when it was last known. If others share its window, they know
+    /// better.
+    pub(in super::super) fn probe_if_dead(&mut self, thread: ThreadId) {
+        if self.is_alone_in_window(thread) {
+            self.resume_window(thread);
+        }
+    }
+
+    fn log_feedback(
+        &mut self,
+        thread: ThreadId,
+        window: WindowId,
+        heard: Heard,
+        before: &Feedback,
+    ) {
+        if !self.flow(thread).debug {
+            return;
+        }
+        let window = &self.windows[window];
+        let destination = &self.threads[thread].destination;
+        let (word, agents, after) = (heard.word(), window.agents, &window.feedback);
+        let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
+        self.log(Level::Info, text);
+    }
+}
+
+impl Heard {
+    fn word(self) -> &'static str {
+        match self {
+            Heard::Nothing => "no report",
+            Heard::Answer => "answered",
+            Heard::Failure => "not reached",
+        }
+    }
+}

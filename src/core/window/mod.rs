@@ -1,0 +1,451 @@
+//! Windows: how many agents may work on a destination now, and when its next delivery may start.
+//!
+//! A thread has one if its clause asks for more than the fixed `maxthr` of a classic one: for feedback, dead
+//! destinations, a rate, or a window that threads share. A thread that could use an agent asks its window.
+//! If there is room, it joins the ready threads of its ring; else it waits here, and is let in when there is.
+//!
+//! ```text
+//!             wants an agent          room               gets an agent
+//!   thread ──────────────────► waiting ────► ready (ring) ─────────────► at work
+//! ```
+//!
+//! So the ready threads of a window and its agents together are never more than it allows.
+
+mod feedback;
+mod health;
+mod members;
+mod pace;
+mod relay;
+mod why;
+
+use super::Scheduler;
+use super::agent::AgentId;
+use super::pool::{Id, Pool};
+use super::thread::{Thread, ThreadId};
+use super::timers::Timer;
+use super::unreachable::Cause;
+use feedback::Feedback;
+use members::{Deed, Round};
+use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use zsched_config::Flow;
+use zsched_format::time::Timestamp;
+
+pub use health::Heard;
+pub use relay::Relays;
+
+/// The number of a window in memory.
+pub type WindowId = Id<Window>;
+
+/// What is allowed to a destination, or to several that share one window.
+#[derive(Serialize, Deserialize)]
+pub struct Window {
+    /// Its name, if it may be shared.
+    pub name: Option<Rc<[u8]>>,
+    /// What was learned from deliveries.
+    pub feedback: Feedback,
+    /// Agents at work on its threads.
+    pub agents: u32,
+    /// It was dead: one agent is to find out whether it still is.
+    pub is_probed: bool,
+    /// It is dead until this time.
+    pub resume: Option<Timestamp>,
+    /// The report that it died of.
+    pub cause: Option<Rc<Cause>>,
+    /// When the next delivery may start, where there is a rate.
+    pub pace: pace::Pace,
+    /// Its size changes with feedback.
+    is_learned: bool,
+    /// Its threads, each with what its clause allows.
+    members: BTreeMap<ThreadId, u32>,
+    /// How many members allow so much: the strictest counts.
+    limits: BTreeMap<u32, u32>,
+    /// Those that want an agent, and there is no room.
+    waiting: BTreeSet<ThreadId>,
+    /// Those that are among the ready threads of their rings.
+    ready: BTreeSet<ThreadId>,
+    /// The one that was let in last.
+    turn: Option<ThreadId>,
+    /// What is being done to all members.
+    round: Option<Box<Round>>,
+}
+
+impl Window {
+    fn new(name: Option<Rc<[u8]>>, concurrency: u32) -> Window {
+        Window {
+            name,
+            feedback: Feedback::new(concurrency),
+            agents: 0,
+            is_probed: false,
+            resume: None,
+            cause: None,
+            pace: pace::Pace::default(),
+            is_learned: false,
+            members: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            turn: None,
+            round: None,
+        }
+    }
+
+    /// How many agents may work in it now.
+    pub fn size(&self) -> usize {
+        if self.is_suspending() {
+            return 0;
+        }
+        let most = self.limits.first_key_value().map_or(1, |(limit, _)| *limit);
+        let most = if self.is_learned { most.min(self.feedback.concurrency) } else { most };
+        if self.is_probed { 1 } else { most as usize }
+    }
+
+    /// It is dead, and not all of its members wait yet.
+    fn is_suspending(&self) -> bool {
+        matches!(self.round.as_deref(), Some(Round { deed: Deed::Suspend, .. }))
+    }
+
+    /// It has answered, and not all of its members are awake yet.
+    fn is_waking(&self) -> bool {
+        matches!(self.round.as_deref(), Some(Round { deed: Deed::Wake, .. }))
+    }
+
+    /// A thread is a member, and its clause allows so much.
+    fn set_limit(&mut self, thread: ThreadId, limit: u32) {
+        if let Some(former) = self.members.insert(thread, limit) {
+            self.forget_limit(former);
+        }
+        *self.limits.entry(limit).or_default() += 1;
+    }
+
+    fn drop_member(&mut self, thread: ThreadId) {
+        if let Some(limit) = self.members.remove(&thread) {
+            self.forget_limit(limit);
+        }
+    }
+
+    fn forget_limit(&mut self, limit: u32) {
+        if let Entry::Occupied(mut count) = self.limits.entry(limit) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// The thread that is let in next: one after the other.
+    fn next_waiting(&self) -> Option<ThreadId> {
+        let behind = self.turn.and_then(|turn| self.waiting.range(turn..).find(|id| **id != turn));
+        behind.or_else(|| self.waiting.first()).copied()
+    }
+
+    /// Agents at work, and those that ready threads may get.
+    fn taken(&self) -> usize {
+        self.agents as usize + self.ready.len()
+    }
+
+    /// Whether a thread waits here for room.
+    pub fn keeps_waiting(&self, thread: ThreadId) -> bool {
+        self.waiting.contains(&thread)
+    }
+}
+
+/// All windows, also by name.
+#[derive(Serialize, Deserialize)]
+pub struct Windows {
+    pool: Pool<Window>,
+    by_name: HashMap<Rc<[u8]>, WindowId>,
+    /// Those to all of whose members something is being done.
+    rounds: BTreeSet<WindowId>,
+    /// Which relays answer for which destinations.
+    pub relays: Relays,
+}
+
+impl Windows {
+    pub fn new() -> Windows {
+        Windows {
+            pool: Pool::new(),
+            by_name: HashMap::new(),
+            rounds: BTreeSet::new(),
+            relays: Relays::default(),
+        }
+    }
+
+    /// The window of a name, or one without; it is made if there is none.
+    fn find_or_insert(&mut self, name: Option<Vec<u8>>, concurrency: u32) -> WindowId {
+        let Some(name) = name else {
+            return self.pool.insert(Window::new(None, concurrency));
+        };
+        if let Some(window) = self.by_name.get(&name[..]) {
+            return *window;
+        }
+        let name: Rc<[u8]> = name.into();
+        let window = self.pool.insert(Window::new(Some(name.clone()), concurrency));
+        self.by_name.insert(name, window);
+        window
+    }
+
+    fn remove(&mut self, id: WindowId) -> Window {
+        let window = self.pool.remove(id);
+        self.rounds.remove(&id);
+        if let Some(name) = &window.name {
+            self.by_name.remove(name);
+        }
+        window
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (WindowId, &Window)> {
+        self.pool.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.pool.iter_mut()
+    }
+}
+
+impl std::ops::Index<WindowId> for Windows {
+    type Output = Window;
+
+    fn index(&self, id: WindowId) -> &Window {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<WindowId> for Windows {
+    fn index_mut(&mut self, id: WindowId) -> &mut Window {
+        &mut self.pool[id]
+    }
+}
+
+impl Scheduler {
+    /// What the clause of a thread says of its flow.
+    pub(super) fn flow(&self, thread: ThreadId) -> &Flow {
+        &self.rings[self.threads[thread].ring].clause.flow
+    }
+
+    /// The first window of a thread, in agents.
+    pub(super) fn initial_window(&self, thread: ThreadId) -> u32 {
+        let most = self.max_thread(&self.threads[thread]);
+        self.flow(thread).initial.map_or(most, |initial| initial.min(most))
+    }
+
+    /// How many agents may work in the window of a thread now.
+    pub(super) fn window_size(&self, thread: &Thread) -> usize {
+        let window = thread.window.map(|window| &self.windows[window]);
+        window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
+    }
+
+    /// Lets the window of a thread know what its clause allows now.
+    fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
+        let flow = self.flow(thread);
+        let is_learned = flow.has_feedback() || flow.initial.is_some();
+        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&self.threads[thread]) };
+        let window = &mut self.windows[id];
+        window.is_learned = is_learned;
+        if window.members.get(&thread) != Some(&limit) {
+            window.set_limit(thread, limit);
+        }
+    }
+
+    /// The window of a thread, in agents, if it is not the first one any more.
+    pub(super) fn learned_window(&self, thread: ThreadId) -> Option<u32> {
+        let window = &self.windows[self.threads[thread].window?];
+        let size = window.feedback.concurrency;
+        let is_learned = self.flow(thread).has_feedback() && size != self.initial_window(thread);
+        is_learned.then_some(size)
+    }
+
+    /// Lets a window go on where that of the former scheduler was.
+    pub(super) fn recall_window(&mut self, thread: ThreadId, size: u32) {
+        let most = self.max_thread(&self.threads[thread]);
+        let has_feedback = self.flow(thread).has_feedback();
+        if let Some(window) = self.threads[thread].window.filter(|_| has_feedback) {
+            self.windows[window].feedback = Feedback::new(size.min(most));
+            self.admit(window);
+        }
+    }
+
+    /// Whether no other thread shares the window of a thread, if it has one.
+    pub(super) fn is_alone_in_window(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.members.len() == 1)
+    }
+
+    /// Sees to it that a thread has the window that its clause asks for, if it asks for one.
+    pub(super) fn settle_window(&mut self, now: Timestamp, thread: ThreadId) {
+        let flow = self.flow(thread);
+        if !flow.is_steered() {
+            return self.leave_window(thread);
+        }
+        let destination = &self.threads[thread].destination;
+        let relay = self.windows.relays.of(destination);
+        let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
+        let present = self.threads[thread].window.map(|window| &self.windows[window]);
+        if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
+            return;
+        }
+        self.leave_window(thread);
+        let initial = self.initial_window(thread);
+        let window = self.windows.find_or_insert(name, initial);
+        let agents = self.threads[thread].agents.len() as u32;
+        self.windows[window].agents += agents;
+        self.threads[thread].window = Some(window);
+        self.refresh_limit(window, thread);
+        self.admit(window);
+        self.wait_with_window(now, thread);
+    }
+
+    /// Takes a thread out of its window, if it has one.
+    pub(super) fn leave_window(&mut self, thread: ThreadId) {
+        let Some(id) = self.threads[thread].window.take() else {
+            return;
+        };
+        let agents = self.threads[thread].agents.len() as u32;
+        let window = &mut self.windows[id];
+        window.drop_member(thread);
+        window.waiting.remove(&thread);
+        window.ready.remove(&thread);
+        window.agents -= agents;
+        if window.members.is_empty() {
+            let window = self.windows.remove(id);
+            if let Some(time) = window.pace.timer() {
+                self.timers.cancel(time, Timer::Window(id));
+            }
+        } else {
+            if window.agents == 0 {
+                window.pace.forget_delivery();
+            }
+            self.admit(id);
+        }
+    }
+
+    /// A thread says whether it could use an agent, or one more.
+    pub(super) fn ask_window(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
+        self.refresh_limit(window, thread);
+        if !wants {
+            self.windows[window].waiting.remove(&thread);
+            self.unready(thread);
+        } else if !self.windows[window].ready.contains(&thread) {
+            self.windows[window].waiting.insert(thread);
+        }
+        self.admit(window);
+    }
+
+    /// Lets threads of a window join the ready ones, as far as there is room; or takes them back, where there
+    /// is none any more.
+    pub(super) fn admit(&mut self, id: WindowId) {
+        while let Some(thread) = self.windows[id].ready.last().copied()
+            && (self.windows[id].pace.is_paused()
+                || self.windows[id].taken() > self.windows[id].size())
+        {
+            self.unready(thread);
+            self.windows[id].waiting.insert(thread);
+        }
+        while !self.windows[id].pace.is_paused()
+            && let Some(thread) = self.windows[id].next_waiting()
+            && self.windows[id].taken() < self.windows[id].size()
+        {
+            self.windows[id].turn = Some(thread);
+            self.let_in(id, thread);
+        }
+    }
+
+    /// A thread of a window joins the ready ones.
+    fn let_in(&mut self, id: WindowId, thread: ThreadId) {
+        let window = &mut self.windows[id];
+        window.waiting.remove(&thread);
+        window.ready.insert(thread);
+        self.make_ready(thread);
+    }
+
+    /// Whether a thread waits for room in its window.
+    pub(super) fn waits_for_window(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.keeps_waiting(thread))
+    }
+
+    /// A thread is not among the ready ones of its ring any more.
+    pub(super) fn is_unready_in_window(&mut self, thread: ThreadId) {
+        if let Some(window) = self.threads[thread].window {
+            self.windows[window].ready.remove(&thread);
+        }
+    }
+
+    /// An agent begins to work on a thread.
+    pub(super) fn enter_window(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        if let Some(window) = self.threads[thread].window {
+            self.windows[window].agents += 1;
+            let may_start = self.start_at_pace(now, thread);
+            self.agents.get_mut(&agent).expect("whoever is attached is known").may_start =
+                may_start;
+        }
+    }
+
+    /// An agent works on a thread no more. `may_start`: it was let start a delivery, and has not.
+    pub(super) fn quit_window(&mut self, now: Timestamp, thread: ThreadId, may_start: bool) {
+        if let Some(window) = self.threads[thread].window {
+            self.windows[window].agents -= 1;
+            if may_start {
+                self.take_start_back(window);
+                self.keep_place(window, thread);
+            }
+            self.rest_after_delivery(now, thread);
+            self.admit(window);
+        }
+    }
+
+    /// An agent that has come for a thread, and is about to be given what comes next in its ring, keeps the
+    /// place in the window for that thread: else threads that share it might start agents for each other
+    /// for ever.
+    fn keep_place(&mut self, id: WindowId, thread: ThreadId) {
+        let window = &self.windows[id];
+        if window.taken() < window.size()
+            && !window.ready.contains(&thread)
+            && self.wants_agent(thread)
+        {
+            self.let_in(id, thread);
+        }
+    }
+
+    /// Whether there are more agents in the window of a thread than it allows.
+    pub(super) fn window_is_overfull(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.agents as usize > window.size())
+    }
+
+    pub(super) fn check_windows(&self) {
+        for (id, window) in self.windows.iter() {
+            let of_window = |thread: &ThreadId| self.threads[*thread].window == Some(id);
+            assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
+            assert!(window.waiting.iter().all(of_window), "a stranger waits");
+            assert!(window.ready.iter().all(of_window), "a stranger is ready");
+            let is_in_round = self.windows.rounds.contains(&id);
+            assert_eq!(window.round.is_some(), is_in_round, "a round that nobody goes on with");
+            let limits: u32 = window.limits.values().sum();
+            assert_eq!(limits as usize, window.members.len(), "limits of members");
+            assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
+            let agents: usize =
+                window.members.keys().map(|thread| self.threads[*thread].agents.len()).sum();
+            assert_eq!(window.agents as usize, agents, "agents of a window");
+            for thread in window.members.keys() {
+                let is_ready = self.threads[*thread].is_ready;
+                assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
+                assert!(!is_ready || window.taken() <= window.size(), "overfull");
+                let could = !window.pace.is_paused() && window.taken() < window.size();
+                assert!(!could || !window.waiting.contains(thread), "there is room, but it waits");
+            }
+            if let Some(time) = window.pace.timer() {
+                assert!(self.timers.contains(time, Timer::Window(id)), "a pace without a timer");
+            }
+            assert!(
+                !window.pace.is_paused() || window.pace.timer().is_some() || window.agents > 0,
+                "nobody ends the pause of a window"
+            );
+        }
+        let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();
+        let threads = self.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
+        assert_eq!(members, threads, "threads in windows");
+    }
+}

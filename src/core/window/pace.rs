@@ -1,0 +1,151 @@
+//! How often deliveries of a window may start (`rate`), and how long there is none after one
+//! (`delivery-delay`).
+
+use super::super::Scheduler;
+use super::super::agent::AgentId;
+use super::super::thread::ThreadId;
+use super::super::timers::Timer;
+use super::WindowId;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Whether a delivery may start now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// When the last one was to start; where there was no rate, nothing.
+    slot: Option<Timestamp>,
+    pause: Pause,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Pause {
+    /// There is none: the next may start.
+    #[default]
+    None,
+    /// Until a delivery has ended.
+    Delivery,
+    /// Until a time, for which a timer is set.
+    Until(Timestamp),
+}
+
+impl Pace {
+    /// Whether no delivery may start now.
+    pub fn is_paused(self) -> bool {
+        self.pause != Pause::None
+    }
+
+    /// When the next one may start, if a timer is set for that.
+    pub fn timer(self) -> Option<Timestamp> {
+        match self.pause {
+            Pause::Until(time) => Some(time),
+            Pause::None | Pause::Delivery => None,
+        }
+    }
+
+    /// A delivery starts now. Tells when the next one may: at even distances, however late this one is.
+    fn next_slot(&mut self, now: Timestamp, spacing: Duration) -> Timestamp {
+        let on_time = self.slot.filter(|slot| *slot <= now && now.since(*slot) < spacing);
+        let next = on_time.unwrap_or(now) + spacing;
+        self.slot = Some(next);
+        next
+    }
+
+    /// The delivery whose end is waited for is no business of this window any more.
+    pub fn forget_delivery(&mut self) {
+        if self.pause == Pause::Delivery {
+            self.pause = Pause::None;
+        }
+    }
+
+    pub fn shift(&mut self, step: ClockStep) {
+        self.slot = self.slot.map(|slot| slot + step);
+        if let Pause::Until(time) = &mut self.pause {
+            *time = *time + step;
+        }
+    }
+}
+
+impl Scheduler {
+    /// A delivery of a thread starts, if its window lets it. Tells whether it does.
+    pub(super) fn start_at_pace(&mut self, now: Timestamp, thread: ThreadId) -> bool {
+        let Some(window) = self.threads[thread].window else {
+            return true;
+        };
+        if self.windows[window].pace.is_paused() {
+            return false;
+        }
+        let (rate, delay) = (self.flow(thread).rate, self.flow(thread).delay);
+        if delay.is_some() {
+            self.windows[window].pace.pause = Pause::Delivery;
+        } else if let Some(rate) = rate {
+            let next = self.windows[window].pace.next_slot(now, rate.spacing());
+            self.pause_until(window, next);
+        } else {
+            return true;
+        }
+        self.admit(window);
+        true
+    }
+
+    /// Whether an agent may be given one more job of a thread.
+    pub(in super::super) fn may_start_delivery(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        thread: ThreadId,
+    ) -> bool {
+        let agent = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        std::mem::take(&mut agent.may_start) || self.start_at_pace(now, thread)
+    }
+
+    /// A delivery of a thread has ended, or did not come about.
+    pub(in super::super) fn rest_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
+        let delay = self.flow(thread).delay;
+        if let Some(window) = self.threads[thread].window
+            && self.windows[window].pace.pause == Pause::Delivery
+        {
+            self.pause_until(window, now + delay.unwrap_or_default());
+        }
+    }
+
+    /// A delivery that was to start does not: another may in its place.
+    pub(super) fn take_start_back(&mut self, window: WindowId) {
+        let pause = std::mem::take(&mut self.windows[window].pace.pause);
+        if let Pause::Until(time) = pause {
+            self.timers.cancel(time, Timer::Window(window));
+        }
+    }
+
+    fn pause_until(&mut self, window: WindowId, time: Timestamp) {
+        let former = std::mem::replace(&mut self.windows[window].pace.pause, Pause::Until(time));
+        if let Pause::Until(former) = former {
+            self.timers.cancel(former, Timer::Window(window));
+        }
+        self.timers.add(time, Timer::Window(window));
+    }
+
+    /// The next delivery of a window may start.
+    pub(in super::super) fn window_timer(&mut self, window: WindowId) {
+        self.windows[window].pace.pause = Pause::None;
+        self.admit(window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_at_even_distances_however_late_they_are_used() {
+        let spacing = Duration::from_millis(600);
+        let start = Timestamp::from_seconds(1_000_000);
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let mut pace = Pace::default();
+        assert_eq!(pace.next_slot(start, spacing), at(600));
+        assert_eq!(pace.next_slot(at(610), spacing), at(1200));
+        assert_eq!(pace.next_slot(at(1799), spacing), at(1800));
+        // What was not used is not made up for.
+        assert_eq!(pace.next_slot(at(10_000), spacing), at(10_600));
+    }
+}

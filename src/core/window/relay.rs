@@ -1,0 +1,125 @@
+//! Which relay answers for a destination: by it, destinations of one provider are known as one
+//! (`window-key=mx`).
+
+use super::super::Scheduler;
+use super::super::destination::Destination;
+use super::super::thread::ThreadId;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
+use zsched_format::time::Timestamp;
+
+/// Of so many destinations the relay is kept in mind, whether anything is queued for them or not.
+const MOST_RELAYS: usize = 100_000;
+/// The longest name that is kept, in bytes; a domain name has at most 255.
+const LONGEST_NAME: usize = 255;
+
+/// Relays by destination; those that were learned first are forgotten first.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Relays {
+    by_destination: BTreeMap<Destination, Rc<[u8]>>,
+    in_order: VecDeque<Destination>,
+}
+
+impl Relays {
+    /// The relay that has answered for a destination.
+    pub fn of(&self, destination: &Destination) -> Option<&[u8]> {
+        self.by_destination.get(destination).map(|relay| &**relay)
+    }
+
+    /// Keeps in mind who answers for a destination, unless one is known already: relays of one provider
+    /// take turns. Tells whether that is news.
+    pub fn learn(&mut self, destination: &Destination, relay: &[u8]) -> bool {
+        if relay.is_empty() || relay.len() > LONGEST_NAME || self.of(destination).is_some() {
+            return false;
+        }
+        if self.in_order.len() >= MOST_RELAYS
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.by_destination.remove(&oldest);
+        }
+        self.by_destination.insert(destination.clone(), relay.to_ascii_lowercase().into());
+        self.in_order.push_back(destination.clone());
+        true
+    }
+}
+
+/// The host that an agent has talked to, as its report names it: the last field of the notary data.
+fn relay_of(notary: &[u8]) -> Option<&[u8]> {
+    let name = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(4)?.trim_ascii();
+    // `dns; mx.example.net`, or the bare name.
+    let name = name.rsplit(|byte| *byte == b';').next().unwrap_or(name).trim_ascii();
+    (!name.is_empty()).then_some(name)
+}
+
+impl Scheduler {
+    /// A report may name the host that has answered for a thread.
+    pub(in super::super) fn learn_relay(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        notary: &[u8],
+    ) {
+        if self.flow(thread).key.is_some()
+            && let Some(relay) = relay_of(notary)
+        {
+            self.relay_is_known(now, thread, relay);
+        }
+    }
+
+    /// A relay answers for a thread, which may bring it into another window.
+    pub(in super::super) fn relay_is_known(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        relay: &[u8],
+    ) {
+        let destination = self.threads[thread].destination.clone();
+        if self.windows.relays.learn(&destination, relay) {
+            self.unready(thread);
+            self.settle_window(now, thread);
+            self.update_readiness(thread);
+        }
+    }
+
+    /// The relay of a thread, if it is known and of use.
+    pub(in super::super) fn learned_relay(&self, thread: ThreadId) -> Option<&[u8]> {
+        let relay = self.windows.relays.of(&self.threads[thread].destination);
+        relay.filter(|_| self.flow(thread).key.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_field_of_a_report_names_the_relay() {
+        let relay = |notary: &str| {
+            relay_of(notary.as_bytes()).map(|relay| String::from_utf8_lossy(relay).into_owned())
+        };
+        assert_eq!(
+            relay("a\x01ok\x012.0.0\x01smtp; 250\x01dns; mx.test").as_deref(),
+            Some("mx.test")
+        );
+        assert_eq!(relay("a\x01ok\x012.0.0\x01smtp; 250\x01mx.test").as_deref(), Some("mx.test"));
+        assert_eq!(relay("a\x01ok\x012.0.0\x01smtp; 250\x01"), None);
+        assert_eq!(relay("a"), None);
+    }
+
+    #[test]
+    fn the_first_relay_stays_and_the_oldest_are_forgotten() {
+        let destination = |number: usize| Destination::new(b"smtp", number.to_string().as_bytes());
+        let mut relays = Relays::default();
+        assert!(relays.learn(&destination(0), b"MX1"));
+        assert!(!relays.learn(&destination(0), b"mx2"));
+        assert_eq!(relays.of(&destination(0)), Some(&b"mx1"[..]));
+        for number in 1..=MOST_RELAYS {
+            assert!(relays.learn(&destination(number), b"mx"));
+        }
+        assert_eq!(relays.of(&destination(0)), None);
+        assert_eq!(relays.by_destination.len(), MOST_RELAYS);
+        assert!(!relays.learn(&destination(0), b""));
+    }
+}

@@ -1,0 +1,43 @@
+//! Why something that is due waits for its window.
+
+use super::super::Scheduler;
+use super::super::thread::Thread;
+use super::super::why::Why;
+use super::Window;
+use zsched_config::Clause;
+
+impl Scheduler {
+    /// What the window of a thread keeps it waiting for, if it does.
+    pub(in super::super) fn why_window(&self, thread: &Thread) -> Option<Why> {
+        let window = &self.windows[thread.window?];
+        let clause = &self.rings[thread.ring].clause;
+        if thread.is_ready {
+            return None;
+        }
+        if window.pace.is_paused() {
+            let keyword = if clause.flow.delay.is_some() { "delivery-delay" } else { "rate" };
+            let line = clause.place_of(keyword);
+            return Some(Why::Pace { at: window.pace.timer(), keyword, line });
+        }
+        let (used, most) = (window.agents as usize, window.size());
+        let keyword = keyword_of(window, clause);
+        let name = window.name.clone();
+        let line = clause.place_of(keyword);
+        (window.taken() >= most).then_some(Why::Window { used, most, name, keyword, line })
+    }
+}
+
+/// The keyword that has made a window as it is.
+fn keyword_of(window: &Window, clause: &Clause) -> &'static str {
+    let flow = &clause.flow;
+    let is_smaller = window.feedback.concurrency < clause.max_thread;
+    if window.is_probed {
+        "failed-cohort-limit"
+    } else if is_smaller && flow.negative.is_some() {
+        "negative-feedback"
+    } else if is_smaller && flow.initial.is_some() {
+        "initial-concurrency"
+    } else {
+        "maxthr"
+    }
+}

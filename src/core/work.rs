@@ -1,0 +1,198 @@
+//! Rings in which work is chosen by message ([`super::jobs`]): what keeps their jobs true to the rest of
+//! the core, and how agents get work there.
+//!
+//! In such a ring an agent that is hungry belongs to no thread: it gets the next entry of the ring, and
+//! belongs to its thread until it is hungry again. It is not given several at once, unless those are the
+//! ring's next anyway.
+
+use super::Scheduler;
+use super::agent::{AgentId, State};
+use super::jobs::{Jobs, Newcomer};
+use super::message::MessageId;
+use super::ring::RingId;
+use super::thread::ThreadId;
+use super::vertex::{Place, VertexId};
+use std::collections::BTreeMap;
+use zsched_format::priority;
+use zsched_format::time::Timestamp;
+
+impl Scheduler {
+    /// Puts a vertex at the end of another list of its thread, or of none.
+    pub(super) fn put(&mut self, vertex: VertexId, to: Place) {
+        self.leave_jobs(vertex);
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
+        self.join_job(vertex);
+    }
+
+    /// Puts a vertex at the head of what is due in its thread.
+    pub(super) fn put_first(&mut self, vertex: VertexId) {
+        self.leave_jobs(vertex);
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+        self.join_job(vertex);
+    }
+
+    fn jobs_of(&mut self, thread: ThreadId) -> Option<&mut Jobs> {
+        let ring = self.threads[thread].ring;
+        self.rings[ring].jobs.as_deref_mut()
+    }
+
+    /// A vertex that may be due is so no more.
+    fn leave_jobs(&mut self, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
+        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+        if vertex_ref.place == Place::Due
+            && self.jobs_of(thread).is_some()
+            && !self.goes_before_it_has_joined(vertex)
+            && let Some(jobs) = self.jobs_of(thread)
+        {
+            jobs.leave(message, thread, vertex);
+        }
+    }
+
+    /// A vertex may have become due.
+    pub(super) fn join_job(&mut self, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
+        if vertex_ref.place == Place::Due && self.rings.have_jobs() {
+            let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+            self.join_job_of(message, self.threads[thread].ring, &[(thread, vertex)]);
+        }
+    }
+
+    fn join_job_of(&mut self, message: MessageId, ring: RingId, entries: &[(ThreadId, VertexId)]) {
+        if self.rings[ring].jobs.is_some() {
+            let newcomer = self.newcomer(message, ring, entries);
+            if let Some(jobs) = &mut self.rings[ring].jobs {
+                jobs.join(message, newcomer, entries);
+            }
+        }
+    }
+
+    /// A message has arrived: what is due of it becomes one job in each ring.
+    pub(super) fn join_jobs(&mut self, message: MessageId) {
+        if !self.rings.have_jobs() {
+            return;
+        }
+        let mut entries: BTreeMap<RingId, Vec<(ThreadId, VertexId)>> = BTreeMap::new();
+        for vertex in self.messages[message].vertices.iter(&self.vertices) {
+            let thread = self.vertices[vertex].thread;
+            let ring = self.threads[thread].ring;
+            if self.vertices[vertex].place == Place::Due && self.rings[ring].jobs.is_some() {
+                entries.entry(ring).or_default().push((thread, vertex));
+            }
+        }
+        for (ring, entries) in entries {
+            self.join_job_of(message, ring, &entries);
+        }
+    }
+
+    /// What decides about the place of a message: when its entries arrived, and its number. What was tried
+    /// before gets in line again now, or old mail for hosts that do not answer would come before all new mail.
+    fn newcomer(
+        &self,
+        message: MessageId,
+        ring: RingId,
+        entries: &[(ThreadId, VertexId)],
+    ) -> Newcomer {
+        let unread = self.unread_of(message);
+        let message = &self.messages[message];
+        let was_tried = entries.iter().all(|(_, vertex)| self.vertices[*vertex].attempts > 0);
+        let came = match self.rings[ring].clause.age_order {
+            true => message.modified,
+            false if was_tried => self.told_at,
+            false => message.created.min(self.told_at),
+        };
+        let arrival = priority::turn(came, message.priority);
+        Newcomer { arrival, sequence: message.name.number(), unread }
+    }
+
+    /// Gives an agent that belongs to no thread the next work of its ring: one entry, and up to `burst`
+    /// if those that come next are in the same thread. An entry in the `former` thread comes first where
+    /// the job has one: the connection is warm. Tells whether there was any.
+    pub(super) fn give_next(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        former: Option<ThreadId>,
+        burst: usize,
+    ) -> bool {
+        let ring = self.agents[&agent].ring;
+        let Some((thread, first)) = self.select_next(now, ring, former, None) else {
+            return false;
+        };
+        let flow = self.flow(thread);
+        let burst = if flow.rate.is_some() || flow.delay.is_some() { 1 } else { burst };
+        let mut chosen = vec![first];
+        while chosen.len() < burst
+            && let Some((_, next)) = self.select_next(now, ring, Some(thread), Some(thread))
+        {
+            chosen.push(next);
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        agent_ref.state = State::Stuffing;
+        agent_ref.fed_at = Some(now);
+        agent_ref.burst = chosen.len() as u32;
+        self.attach(now, agent, thread);
+        for vertex in chosen {
+            if self.may_start_delivery(now, agent, thread) {
+                self.feed_one(now, agent, thread, vertex);
+            } else {
+                debug_assert!(false, "a thread is ready, but may start no delivery");
+                self.join_job(vertex);
+            }
+        }
+        self.update_readiness(thread);
+        true
+    }
+
+    /// The next entry of a ring, which counts as given to an agent; but not if it is in another thread
+    /// than the one it `must` be in.
+    fn select_next(
+        &mut self,
+        now: Timestamp,
+        ring: RingId,
+        preferred: Option<ThreadId>,
+        must: Option<ThreadId>,
+    ) -> Option<(ThreadId, VertexId)> {
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        let (thread, vertex) = jobs.choose(now, preferred)?;
+        if let Some(message) = jobs.take_preempting() {
+            self.has_preempted(ring, message);
+        }
+        if must.is_some_and(|must| must != thread) {
+            return None;
+        }
+        let message = self.vertices[vertex].message;
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        jobs.select(message, thread, vertex);
+        Some((thread, vertex))
+    }
+
+    /// Panics if the jobs of a ring are not what is due in its threads.
+    pub(super) fn check_jobs(&self, ring: RingId) {
+        let ring = &self.rings[ring];
+        let Some(jobs) = &ring.jobs else {
+            return;
+        };
+        // Threads that have left a retired ring have left their entries behind.
+        if ring.is_retired {
+            return;
+        }
+        jobs.check();
+        let mut entries = 0;
+        for thread in &ring.threads {
+            let due = self.threads[*thread].due.iter(&self.vertices);
+            let is_in_job = |vertex: &VertexId| {
+                jobs.contains(self.vertices[*vertex].message, (*thread, *vertex))
+            };
+            let in_jobs = due.filter(is_in_job).count();
+            assert_eq!(in_jobs, self.due_in_jobs(*thread), "due, but in no job");
+            entries += in_jobs;
+        }
+        assert_eq!(jobs.len(), entries, "entries of jobs");
+        let mut ready = ring.ready.to_vec(self.threads.pool());
+        ready.sort();
+        assert_eq!(jobs.ready(), ready, "threads with window to spare");
+    }
+}

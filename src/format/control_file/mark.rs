@@ -1,0 +1,299 @@
+//! The changes that are made to a control file after the router wrote it.
+//!
+//! A recipient's tag with the pid column behind it (7 bytes in place), lines appended at the end, and
+//! the tag of a `d` line whose report has been sent, which nothing of ours does yet. Nothing else may
+//! change, because offsets are the names of recipients.
+//!
+//! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the scheduler
+//! gives the recipients of one message for one channel and host to one agent at a time.
+//!
+//! Anything that reads and writes at a position will do as the file; the simulation has it in memory.
+
+use super::{PidField, Tag};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// Changes the tag of the line at `offset` from `was` to `new`.
+///
+/// Taking a lock (`new` is [`Tag::Locked`]) writes `pid` into the pid column, every other change
+/// blanks it. Files without that column are left as they are. The result tells whether the line was
+/// `was`; if not, nothing is written.
+pub fn change_tag(
+    file: &impl FileExt,
+    offset: u32,
+    was: Tag,
+    new: Tag,
+    pid: u32,
+) -> io::Result<bool> {
+    let position = u64::from(offset) + 1;
+    let mut old = [0u8; 1 + PidField::WIDTH];
+    match file.read_exact_at(&mut old, position) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+        other => other?,
+    }
+    if old[0] != was.byte() {
+        return Ok(false);
+    }
+    if !has_pid_column(old[1]) {
+        return Ok(true);
+    }
+    let field = if new == Tag::Locked { PidField::of(pid) } else { PidField::BLANK };
+    let mut bytes = [new.byte(); 1 + PidField::WIDTH];
+    bytes[1..].copy_from_slice(&field.0);
+    file.write_all_at(&bytes, position)?;
+    Ok(true)
+}
+
+/// Writes the tag of the line at `offset`, with a blank pid column, whatever was there before: for a
+/// caller that has just read the line or holds its lock. The file must have the pid column.
+pub fn set_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
+    let mut bytes = [tag.byte(); 1 + PidField::WIDTH];
+    bytes[1..].copy_from_slice(&PidField::BLANK.0);
+    file.write_all_at(&bytes, u64::from(offset) + 1)
+}
+
+/// Takes the lock of a dead process off the recipient at `offset`, and returns the tag that the line
+/// has now. `owner` is what the pid column, if there is one, had in it when the process was found to be
+/// dead. If the line is not as it was then, the process has finished the recipient before it died, and
+/// nothing is written.
+pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::Result<Tag> {
+    let mut lock = vec![Tag::Locked.byte()];
+    lock.extend(owner.iter().flat_map(|field| field.0));
+    let position = u64::from(offset) + 1;
+    let mut found = vec![0; lock.len()];
+    file.read_exact_at(&mut found, position)?;
+    if found != lock {
+        return Ok(Tag::from_byte(found[0]));
+    }
+    file.write_all_at(&vec![Tag::Pending.byte(); lock.len()], position)?;
+    Ok(Tag::Pending)
+}
+
+/// Writes a final tag to the recipient at `offset`, which had the tag `was` and `lock` in its pid column when
+/// it was read, and blanks the column. Returns the tag that the line has now: if it is not as it was then,
+/// another process has changed it, and nothing is written. Where there is no pid column, only the tag is
+/// written.
+pub fn finish(
+    file: &impl FileExt,
+    offset: u32,
+    was: Tag,
+    lock: Option<PidField>,
+    tag: Tag,
+) -> io::Result<Tag> {
+    let position = u64::from(offset) + 1;
+    let mut found = [0; 1 + PidField::WIDTH];
+    file.read_exact_at(&mut found, position)?;
+    let is_same_lock = was != Tag::Locked || lock.is_none_or(|lock| found[1..] == lock.0);
+    if found[0] != was.byte() || !is_same_lock {
+        return Ok(Tag::from_byte(found[0]));
+    }
+    let has_column = has_pid_column(found[1]) || (was == Tag::Locked && lock.is_some());
+    found = [b' '; 1 + PidField::WIDTH];
+    found[0] = tag.byte();
+    file.write_all_at(if has_column { &found } else { &found[..1] }, position)?;
+    Ok(tag)
+}
+
+/// The tag of the line at `offset`, and what is in the pid column, if there is one.
+pub fn read_tag(file: &impl FileExt, offset: u32) -> io::Result<(Tag, PidField)> {
+    let mut found = [0; 1 + PidField::WIDTH];
+    file.read_exact_at(&mut found, u64::from(offset) + 1)?;
+    let [tag, lock @ ..] = found;
+    Ok((Tag::from_byte(tag), PidField(lock)))
+}
+
+/// Appends whole lines to a control file, and returns only when they are on disk.
+///
+/// One `write`, as agents append too. If it fails or falls short (a full disk), or the lines cannot be
+/// brought to the disk, the file gets its former length back, unless somebody else has appended since,
+/// and the error is returned: whoever tries again shall not note everything twice.
+pub fn append_lines(path: &Path, lines: &[u8]) -> io::Result<()> {
+    append_and_sync(path, lines, File::sync_data)
+}
+
+fn append_and_sync(
+    path: &Path,
+    lines: &[u8],
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    // Others of ours append only while nobody else holds the lock, so nothing of theirs is cut off.
+    // Closing the file ends it.
+    hold_briefly(&file);
+    let length = file.metadata()?.len();
+    let lines = after_whole_line(&file, length, lines)?;
+    let written = file.write(&lines);
+    let appended = *written.as_ref().unwrap_or(&0);
+    let result = match written {
+        Ok(count) if count == lines.len() => sync(&file),
+        Ok(_) => Err(ErrorKind::StorageFull.into()),
+        Err(error) => Err(error),
+    };
+    if result.is_err() && appended > 0 && file.metadata()?.len() == length + appended as u64 {
+        file.set_len(length)?;
+    }
+    result
+}
+
+/// How often, and how far apart, we ask for the lock on a control file. Others have it for as long as
+/// it takes to write a few lines.
+const LOCKING_TRIES: u32 = 50;
+const LOCKING_PAUSE: Duration = Duration::from_millis(2);
+
+/// Takes the lock (`flock`) on a control file under which our programs lock recipients and append
+/// lines. Tells whether we have it: who keeps it for long has stopped, and some file systems have none;
+/// neither may keep others from their work.
+pub fn hold_briefly(file: &File) -> bool {
+    for _ in 0..LOCKING_TRIES {
+        match file.try_lock() {
+            Ok(()) => return true,
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCKING_PAUSE),
+            Err(TryLockError::Error(_)) => return false,
+        }
+    }
+    false
+}
+
+/// A crash may have cut the last line short; then ours begin on a line of their own.
+pub fn after_whole_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    let start: &[u8] = if last[0] == b'\n' { b"" } else { b"\n" };
+    Ok([start, lines].concat())
+}
+
+fn has_pid_column(byte: u8) -> bool {
+    byte == b' ' || byte.is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const PID: u32 = 31337;
+
+    fn after(text: &str, offset: u32, was: Tag, new: Tag) -> (bool, String) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, text).expect("write");
+        let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+        let changed = change_tag(&file, offset, was, new, PID).expect("change");
+        (changed, fs::read_to_string(&path).expect("read"))
+    }
+
+    #[test]
+    fn tags_change_in_place() {
+        let pending = "i 1\nr           c h u 0\nm\n\n";
+        let locked = "i 1\nr~ 31337    c h u 0\nm\n\n";
+        let done = "i 1\nr+          c h u 0\nm\n\n";
+        assert_eq!(after(pending, 4, Tag::Pending, Tag::Locked), (true, locked.into()));
+        assert_eq!(after(locked, 4, Tag::Locked, Tag::Done), (true, done.into()));
+        assert_eq!(after(locked, 4, Tag::Locked, Tag::Pending), (true, pending.into()));
+    }
+
+    #[test]
+    fn another_tag_is_left_alone() {
+        let done = "i 1\nr+          c h u 0\nm\n\n";
+        assert_eq!(after(done, 4, Tag::Pending, Tag::Locked), (false, done.into()));
+        assert_eq!(after(done, 1000, Tag::Pending, Tag::Locked), (false, done.into()));
+    }
+
+    #[test]
+    fn a_file_without_pid_column_is_left_alone() {
+        let bare = "i 1\nr local - rayan 7\nm\n\n";
+        assert_eq!(after(bare, 4, Tag::Pending, Tag::Locked), (true, bare.into()));
+    }
+
+    #[test]
+    fn a_lock_comes_off_whatever_is_in_its_column() {
+        let column = |bytes: &[u8; 6]| Some(PidField(*bytes));
+        for (found, owner, tag, left) in [
+            (
+                "i 1\nr~abcdef    c h u 0\n",
+                column(b"abcdef"),
+                Tag::Pending,
+                "i 1\nr           c h u 0\n",
+            ),
+            ("i 1\nr~local - rayan 7\n", None, Tag::Pending, "i 1\nr local - rayan 7\n"),
+            // The owner has finished it before it died, or somebody else has it now.
+            (
+                "i 1\nr+          c h u 0\n",
+                column(b"  4711"),
+                Tag::Done,
+                "i 1\nr+          c h u 0\n",
+            ),
+            (
+                "i 1\nr~  4712    c h u 0\n",
+                column(b"  4711"),
+                Tag::Locked,
+                "i 1\nr~  4712    c h u 0\n",
+            ),
+        ] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let path = folder.path().join("1");
+            fs::write(&path, found).expect("write");
+            let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+            assert_eq!(unlock(&file, 4, owner).expect("unlocked"), tag, "{found}");
+            assert_eq!(fs::read_to_string(&path).expect("read"), left);
+        }
+    }
+
+    #[test]
+    fn lines_are_appended_behind_a_whole_line() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, "m\n\nd 1:2:-").expect("write");
+        append_lines(&path, b"d 3\n").expect("append");
+        append_lines(&path, b"d 4\n").expect("append");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 1:2:-\nd 3\nd 4\n");
+    }
+
+    #[test]
+    fn lines_that_do_not_get_to_the_disk_are_taken_back() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, "m\n\n").expect("write");
+        let fails = |_: &File| Err(ErrorKind::StorageFull.into());
+        append_and_sync(&path, b"d 3\n", fails).expect_err("not on disk");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\n");
+        // Somebody without the lock has appended meanwhile: that must stay.
+        let interrupted = |_: &File| {
+            let mut other = OpenOptions::new().append(true).open(&path)?;
+            other.write_all(b"d 4\n")?;
+            Err(ErrorKind::StorageFull.into())
+        };
+        append_and_sync(&path, b"d 3\n", interrupted).expect_err("not on disk");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 3\nd 4\n");
+    }
+
+    #[test]
+    fn who_appends_holds_the_lock_until_it_is_done() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("1");
+        fs::write(&path, "m\n\n").expect("write");
+        let other = File::open(&path).expect("open");
+        let watch = |_: &File| match other.try_lock() {
+            Err(TryLockError::WouldBlock) => Ok(()),
+            _ => panic!("nobody has the lock"),
+        };
+        append_and_sync(&path, b"d 3\n", watch).expect("append");
+        // Somebody who keeps the lock is not waited for.
+        other.lock().expect("free again");
+        append_lines(&path, b"d 4\n").expect("append");
+        assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 3\nd 4\n");
+    }
+
+    #[test]
+    fn nothing_is_created_where_the_file_is_gone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let gone = append_lines(&folder.path().join("1"), b"d 3\n").expect_err("no such file");
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
+    }
+}

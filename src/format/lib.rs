@@ -1,0 +1,16 @@
+//! The formats that zsched shares with other programs: what stands on disk and what goes over a wire.
+//!
+//! This crate decides what bytes mean, and reads and writes no file. It must not know where mail is, what is
+//! done about it, or that a scheduler exists. Begin with [`control_file`], which routers write and agents
+//! mark; [`agent_protocol`] has the lines between the scheduler and its agents.
+
+pub mod agent_protocol;
+pub mod control_file;
+pub mod line_buffer;
+pub mod printable;
+pub mod priority;
+pub mod selection;
+pub mod serde_bytes;
+pub mod serde_error_kind;
+pub mod status_log;
+pub mod time;

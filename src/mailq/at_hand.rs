@@ -1,0 +1,60 @@
+//! Answers that are at hand, and not to be asked for: for tests, and whoever has kept one.
+
+use super::complaints::Complaints;
+use super::credentials::Credentials;
+use super::failure::Failure;
+use super::lines::{LIMITS, Lines};
+use super::options::Options;
+use super::queue::Queue;
+use super::screen::Screen;
+use super::server::Server;
+use super::session::{Played, Session};
+use super::show::Show;
+use super::v1;
+use std::io::{Read, Write};
+use zsched_mailq_protocol::port;
+use zsched_spool::Spool;
+
+/// Shows an answer from the line behind its greeting on, as it would be shown if a scheduler of version 1
+/// had sent it. Returns how many complaints there are about it.
+pub fn show_answer<W: Write>(
+    options: &Options,
+    spool: &Spool,
+    answer: impl Read,
+    out: W,
+) -> Result<u64, Failure> {
+    let mut show = Show::new(&options.classic, spool)?;
+    let (mut lines, mut screen) = (Lines::new(answer, LIMITS), Screen::new(out));
+    show.dump(&mut lines, &mut screen)?;
+    screen.flush()?;
+    Ok(show.count_complaints())
+}
+
+/// The same with the answers of a scheduler of version 2, from its challenge on, to whatever it is asked.
+pub fn show_answers<W: Write>(
+    options: &Options,
+    spool: &Spool,
+    answers: &[u8],
+    out: W,
+) -> Result<u64, Failure> {
+    let mut show = Show::new(&options.classic, spool)?;
+    let (lines, mut screen) = (Lines::new(Played::new(answers), LIMITS), Screen::new(out));
+    let server = Server::Tcp { host: "localhost".to_string(), port: port::DEFAULT };
+    let mut session = Session::log_in(lines, &server, &Credentials::default())?;
+    show.session(&mut session, &mut screen)?;
+    screen.flush()?;
+    Ok(show.count_complaints())
+}
+
+/// Reads an answer of version 1, from the line behind its greeting on: the queue, and the lines of the
+/// report. An answer that gives cause for a single complaint is an error.
+pub fn read_answer(answer: &[u8]) -> Result<(Queue, Vec<Vec<u8>>), Failure> {
+    let (mut lines, mut complaints) = (Lines::new(answer, LIMITS), Complaints::default());
+    let queue = v1::read(&mut lines, &mut complaints)?;
+    complaints.verdict()?;
+    let mut report = Vec::new();
+    while let Some(line) = lines.next()? {
+        report.push(line.to_vec());
+    }
+    Ok((queue, report))
+}

@@ -1,0 +1,112 @@
+//! What a scheduler of MAILQ version 2 has, as a [`Queue`]: for what needs all of it at once.
+
+use super::failure::Failure;
+use super::queue::{Part, Queue, Vertex};
+use super::report::Ages;
+use super::v2::{Reader, Record, Thread};
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// Collects what is in threads.
+pub struct Collection {
+    /// All of it.
+    pub queue: Queue,
+    /// How old the oldest messages are.
+    pub ages: Ages,
+    now: Timestamp,
+    most: usize,
+    thread: (Vec<u8>, Vec<u8>),
+    is_running: bool,
+    /// The message whose recipients are coming.
+    message: Option<Vertex>,
+    keys: Vec<u64>,
+}
+
+impl Collection {
+    /// Will collect no more than so many messages.
+    pub fn new(most: usize, now: Timestamp) -> Collection {
+        Collection {
+            queue: Queue::default(),
+            ages: Ages::new(),
+            now,
+            most,
+            thread: (Vec::new(), Vec::new()),
+            is_running: false,
+            message: None,
+            keys: Vec::new(),
+        }
+    }
+
+    fn add_message(&mut self) -> Result<(), Failure> {
+        let Some(vertex) = self.message.take() else {
+            return Ok(());
+        };
+        if self.queue.count() == self.most {
+            let message = format!("there are more than {} messages", self.most);
+            return Err(Failure::Protocol(message));
+        }
+        let key = self.queue.count() as u64 + 1;
+        self.queue.add(key, vertex);
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// The text as version 1 has it: with what is being done about it.
+    fn text(&self, record: &Record<'_>) -> Vec<u8> {
+        let standing = match record.pending {
+            waiting if waiting.starts_with(b"retry in ") => waiting,
+            _ if self.is_running => b"running now",
+            b"channel" => b"waiting for channel slot",
+            b"thread" => b"waiting for thread slot",
+            _ => b"waiting for slot",
+        };
+        let mut text = record.text.to_vec();
+        text.extend_from_slice(if text.is_empty() { b"(" } else { b" (" });
+        text.extend_from_slice(standing);
+        if record.expiry != 0 {
+            let left = ShortDuration(record.expiry.saturating_sub(self.now.seconds()));
+            text.extend_from_slice(
+                format!(", expires in {left}, tries={}", record.tries).as_bytes(),
+            );
+        }
+        text.push(b')');
+        text
+    }
+}
+
+impl Reader for Collection {
+    fn begin(&mut self, thread: &Thread, is_running: bool) {
+        self.thread = (thread.channel.clone(), thread.host.clone());
+        self.is_running = is_running;
+        if let Some(age) = &thread.age {
+            self.ages.insert(self.thread.clone(), age.clone());
+        }
+    }
+
+    fn take(&mut self, record: &Record<'_>) -> Result<(), Failure> {
+        match &mut self.message {
+            Some(message) if record.index > 0 && message.file == record.file => {
+                message.recipients += 1;
+                message.offsets.push(record.offset);
+            }
+            _ => {
+                self.add_message()?;
+                let (file, text) = (record.file.to_vec(), self.text(record));
+                self.message = Some(Vertex::new(file, 1, vec![record.offset], Some(text)));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.add_message()?;
+        // The last come first where they are shown.
+        self.keys.reverse();
+        let (channel, host) = &self.thread;
+        for (part, name) in [(Part::Channel, channel), (Part::Host, host)] {
+            let wrong = self.queue.link(part, name, &self.keys);
+            debug_assert_eq!(wrong, None, "the keys are ours");
+        }
+        self.keys.clear();
+        Ok(())
+    }
+}

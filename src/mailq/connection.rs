@@ -1,0 +1,268 @@
+//! A connection to a server, which does not let us wait for ever.
+
+use super::failure::Failure;
+use super::installation::Installation;
+use super::pid::{DaemonState, daemon_state};
+use super::server::{Addresses, Server, within};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// To accept a connection, at each of its addresses.
+    pub connect: Duration,
+    /// To send anything.
+    pub silence: Duration,
+    /// To send everything.
+    pub whole: Duration,
+}
+
+/// What every server gets.
+pub const PATIENCE: Patience = Patience {
+    connect: Duration::from_secs(10),
+    silence: Duration::from_secs(60),
+    whole: Duration::from_secs(3600),
+};
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    patience: Patience,
+    opened: Instant,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// No address of the server would have us: each, and why.
+#[derive(Debug)]
+pub struct Refusal {
+    attempts: Vec<(String, io::Error)>,
+}
+
+impl Connection {
+    /// Connects to the first address that works.
+    pub fn open(
+        server: &Server,
+        addresses: &Addresses,
+        patience: Patience,
+    ) -> Result<Connection, Refusal> {
+        let connection = |stream| Connection { stream, patience, opened: Instant::now() };
+        let mut attempts = Vec::new();
+        match addresses {
+            Addresses::Path(path) => {
+                let path = path.clone();
+                // There is no other way to limit the time.
+                let opened = within(patience.connect, move || UnixStream::connect(path));
+                match opened.unwrap_or_else(|| Err(ErrorKind::TimedOut.into())) {
+                    Ok(stream) => return Ok(connection(Stream::Unix(stream))),
+                    Err(error) => attempts.push((server.to_string(), error)),
+                }
+            }
+            Addresses::Internet(addresses) => {
+                for address in addresses {
+                    match TcpStream::connect_timeout(address, patience.connect) {
+                        Ok(stream) => {
+                            // Requests are short, and follow each other: it is only slower without.
+                            drop(stream.set_nodelay(true));
+                            return Ok(connection(Stream::Tcp(stream)));
+                        }
+                        Err(error) => attempts.push((address.to_string(), error)),
+                    }
+                }
+            }
+        }
+        Err(Refusal { attempts })
+    }
+
+    /// From here on, the server is given up soon.
+    pub fn wait_a_moment(&mut self) {
+        self.patience.silence = Duration::from_secs(1);
+    }
+
+    /// From here on, the server may be silent as long as it likes.
+    pub fn wait_for_ever(&mut self) {
+        // The system does not take any longer one.
+        let years = Duration::from_secs(u64::from(u32::MAX));
+        self.patience = Patience { silence: years, whole: years, ..self.patience };
+    }
+
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(time)),
+        }
+    }
+}
+
+/// To say something must not take longer than to connect.
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_write_timeout(Some(self.patience.connect))?;
+                stream.write(bytes)
+            }
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(Some(self.patience.connect))?;
+                stream.write(bytes)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Patience { silence, whole, .. } = self.patience;
+        let left = whole.saturating_sub(self.opened.elapsed());
+        let timeout = |what: &str, time: Duration| {
+            let message = format!("{what} after {} seconds", time.as_secs());
+            io::Error::new(ErrorKind::TimedOut, message)
+        };
+        if left.is_zero() {
+            return Err(timeout("it is still not complete", whole));
+        }
+        self.set_read_timeout(silence.min(left))?;
+        let count = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        };
+        match count {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(match left < silence {
+                    true => timeout("it is still not complete", whole),
+                    false => timeout("nothing more has come", silence),
+                })
+            }
+            other => other,
+        }
+    }
+}
+
+impl Refusal {
+    /// What to tell about it, and what to do.
+    pub fn explain(&self, server: &Server, is_local: bool, installation: &Installation) -> Failure {
+        let attempts: Vec<String> = match self.attempts.as_slice() {
+            [(name, error)] if *name == server.to_string() => vec![error.to_string()],
+            attempts => attempts.iter().map(|(name, error)| format!("{name}: {error}")).collect(),
+        };
+        let what = format!("cannot connect to {server}: {}", attempts.join("; "));
+        let advice = self.advice(server, is_local, installation);
+        Failure::Unavailable(format!("{what}\nmailq: {advice}"))
+    }
+
+    fn advice(&self, server: &Server, is_local: bool, installation: &Installation) -> String {
+        let is_all = |kind| self.attempts.iter().all(|(_, error)| error.kind() == kind);
+        if is_all(ErrorKind::PermissionDenied) {
+            return "this user may not use it".to_string();
+        }
+        if !is_local {
+            return match is_all(ErrorKind::TimedOut) {
+                true => "is the host up, and does a firewall let this port through?".to_string(),
+                false => "does a scheduler run there, and is its MAILQ port open to other hosts? \
+                          See PARAMmailqsock in its scheduler.cf; option -p names another port"
+                    .to_string(),
+            };
+        }
+        let pid_file = installation.spool().pid_file();
+        let shown = pid_file.display();
+        let elsewhere = match server {
+            Server::Unix(_) => "another path or port",
+            Server::Tcp { .. } => "another port or path",
+        };
+        match daemon_state(&pid_file) {
+            DaemonState::Alive(pid) => format!(
+                "a scheduler runs as process {pid}, perhaps with {elsewhere}: see PARAMmailqsock \
+                 in its scheduler.cf, and option -p"
+            ),
+            DaemonState::Dead(pid) => format!(
+                "the scheduler has to be started: {shown} names process {pid}, which is gone"
+            ),
+            DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
+                format!("the scheduler has to be started: there is no {shown}")
+            }
+            DaemonState::NoFile | DaemonState::Unknown => {
+                "is the scheduler running? Option -Z names the ZENV file of its installation, and \
+                 -p its port"
+                    .to_string()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::{LIMITS, Lines};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    const SHORT: Patience = Patience {
+        connect: Duration::from_secs(10),
+        silence: Duration::from_millis(100),
+        whole: Duration::from_millis(500),
+    };
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        (listener, address)
+    }
+
+    fn open(addresses: Vec<SocketAddr>) -> Result<Connection, Refusal> {
+        let server = Server::Tcp { host: "localhost".to_string(), port: 1 };
+        Connection::open(&server, &Addresses::Internet(addresses), SHORT)
+    }
+
+    #[test]
+    fn the_first_address_that_works_is_used() {
+        let (gone, nobody) = listener();
+        drop(gone);
+        let (first, first_address) = listener();
+        let (second, second_address) = listener();
+        second.set_nonblocking(true).expect("non-blocking");
+        let connection = open(vec![nobody, first_address, second_address]);
+        assert!(connection.is_ok());
+        first.accept().expect("a connection");
+        assert!(second.accept().is_err(), "the others are left alone");
+        let refusal = open(vec![nobody]).expect_err("nobody listens");
+        assert_eq!(refusal.attempts.len(), 1);
+    }
+
+    #[test]
+    fn silence_is_not_waited_out() {
+        let (listener, address) = listener();
+        let mut connection = open(vec![address]).expect("a connection");
+        let (_peer, _) = listener.accept().expect("a connection");
+        let started = Instant::now();
+        let error = connection.read(&mut [0; 10]).expect_err("nothing comes");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn nor_is_a_trickle() {
+        let (listener, address) = listener();
+        let connection = open(vec![address]).expect("a connection");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        let dripping = thread::spawn(move || {
+            while peer.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let error = Lines::new(connection, LIMITS).next().expect_err("it never ends");
+        assert!(error.to_string().contains("still not complete"), "{error}");
+        dripping.join().expect("the other end has closed");
+    }
+}

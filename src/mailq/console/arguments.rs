@@ -1,0 +1,194 @@
+//! What commands take, besides whom to ask.
+
+use super::words::read_span;
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use zsched_mailq_protocol::subject::Subject;
+
+/// How something is shown.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Display {
+    /// Print what the scheduler sends: JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show it again and again, every two seconds or as often as is said
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true)]
+    pub watch: Option<f64>,
+
+    /// Make no line longer than this
+    ///
+    /// By default, lines fit the terminal; elsewhere they may have any length.
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
+}
+
+/// What a view or an order is about.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Selection {
+    /// A destination, such as smtp/mx.test or smtp/*; a host alone; or the id of a message
+    ///
+    /// In a destination there may be "*" and whatever else patterns in scheduler.cf have. An id is a spool
+    /// id, or the name of a control file. What scheduler.cf calls a ring is named as "ring=smtp/*".
+    pub what: Option<String>,
+
+    /// Only messages of this sender; there may be * and ? in it
+    #[arg(long, value_name = "PATTERN")]
+    pub sender: Option<String>,
+
+    /// Only messages for this recipient; there may be * and ? in it
+    #[arg(long, value_name = "PATTERN")]
+    pub recipient: Option<String>,
+
+    /// Only messages older than this, such as 90s, 30m, 2h or 5d
+    #[arg(long, value_name = "SPAN")]
+    pub older: Option<String>,
+}
+
+/// How an order is given.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Manner {
+    /// Only tell what it would be about
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Do not ask whether that is meant
+    ///
+    /// What cannot be undone is asked on a terminal, once it is known how many messages it is about.
+    #[arg(long, short = 'y')]
+    pub yes: bool,
+
+    /// Print what the scheduler sends: JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Most messages first
+    #[default]
+    Backlog,
+    /// Oldest message first
+    Oldest,
+    /// Most attempts first
+    Attempts,
+}
+
+impl Sort {
+    /// As requests have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Sort::Backlog => "backlog",
+            Sort::Oldest => "oldest",
+            Sort::Attempts => "attempts",
+        }
+    }
+}
+
+impl Selection {
+    /// Something that is not limited in any way.
+    pub fn is_everything(&self) -> bool {
+        self.what.is_none()
+            && self.sender.is_none()
+            && self.recipient.is_none()
+            && self.older.is_none()
+    }
+
+    /// The words of a request.
+    pub fn words(&self) -> Result<Vec<String>, Failure> {
+        let mut words = Vec::new();
+        if let Some(what) = &self.what {
+            words.push(quoted(&target(what)));
+        }
+        for (name, value) in
+            [("sender", &self.sender), ("recipient", &self.recipient), ("older", &self.older)]
+        {
+            if let Some(value) = value {
+                if name == "older" && read_span(value).is_none() {
+                    return Err(Failure::Usage(format!(
+                        "{value} is no span; 90s, 30m, 2h and 5d are"
+                    )));
+                }
+                words.push(quoted(&format!("{name}={value}")));
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// A destination or an id as a request has it.
+pub fn target(what: &str) -> String {
+    if ["id=", "ring="].iter().any(|kind| what.starts_with(kind)) {
+        return what.to_string();
+    }
+    match Subject::parse(what) {
+        Some(Subject::Message(..)) => format!("id={what}"),
+        Some(Subject::Thread(..)) => what.to_ascii_lowercase(),
+        None => format!("*/{}", what.to_ascii_lowercase()),
+    }
+}
+
+/// A destination or an id as requests have it that take either.
+pub fn subject(what: &str) -> String {
+    let target = target(what);
+    quoted(target.strip_prefix("id=").unwrap_or(&target))
+}
+
+/// A word of a request.
+pub fn quoted(word: &str) -> String {
+    let is_plain =
+        |character: char| !character.is_whitespace() && character != '"' && character != '\\';
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    let escape = |character| match character {
+        '"' | '\\' => vec!['\\', character],
+        other => vec![other],
+    };
+    // An option stays one: name="value".
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) if name.chars().all(|c| c.is_ascii_lowercase() || c == '-') => {
+            (format!("{name}="), value)
+        }
+        _ => (String::new(), word),
+    };
+    format!("{name}\"{}\"", value.chars().flat_map(escape).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations_hosts_and_ids() {
+        for (what, word) in [
+            ("smtp/MX.test", "smtp/mx.test"),
+            ("mx.test", "*/mx.test"),
+            ("4711", "id=4711"),
+            ("B/Q/4711-2", "id=B/Q/4711-2"),
+            ("S4711AbmKUKEJuveqC", "id=S4711AbmKUKEJuveqC"),
+            ("ring=smtp/*", "ring=smtp/*"),
+            ("id=4711", "id=4711"),
+            ("hold/a b", "\"hold/a b\""),
+        ] {
+            let selection = Selection { what: Some(what.to_string()), ..Selection::default() };
+            assert_eq!(selection.words().expect(what), [word], "{what}");
+        }
+        assert_eq!(
+            (subject("4711"), subject("SMTP/a")),
+            ("4711".to_string(), "smtp/a".to_string())
+        );
+        let selection = Selection {
+            what: None,
+            sender: Some("<>".to_string()),
+            recipient: Some("a \"b\\\"@c".to_string()),
+            older: Some("2h".to_string()),
+        };
+        let expected = ["sender=<>", r#"recipient="a \"b\\\"@c""#, "older=2h"];
+        assert_eq!(selection.words().expect("good words"), expected);
+        let selection = Selection { older: Some("soon".to_string()), ..Selection::default() };
+        assert!(selection.words().is_err());
+        assert!(!selection.is_everything() && Selection::default().is_everything());
+    }
+}

@@ -1,0 +1,109 @@
+//! `mailq events`: what happens, as it happens.
+//!
+//! ```text
+//! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
+//! ```
+
+use super::model::Happening;
+use super::paper::{Paper, Style};
+use super::source::object;
+use super::words::{clock, count, cut, last_line, one_line};
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::lines::LineSource;
+use crate::session::{Request, Session};
+use std::io::Write;
+use zsched_format::printable;
+
+/// Prints events until the scheduler ends, or whoever looks.
+pub fn follow<W: Write>(
+    session: &mut Session<Connection>,
+    request: Request,
+    is_json: bool,
+    paper: &mut Paper<W>,
+) -> Result<(), Failure> {
+    session.wait_for_ever();
+    let mut text = session.ask_for_text(request)?;
+    while let Some(line) = text.next()? {
+        match is_json {
+            true => paper.line(&printable::json(line))?,
+            false => print(&object(line)?, paper)?,
+        }
+        // Whoever looks wants to see it now.
+        paper.flush()?;
+    }
+    Ok(())
+}
+
+fn print<W: Write>(event: &Happening, paper: &mut Paper<W>) -> Result<(), Failure> {
+    let time = event.time.map_or(" ".repeat(8), |time| clock(time, time));
+    paper.styled(&time, Style::Faint)?;
+    let name = one_line(&event.event);
+    let words = words(event);
+    let line = format!("  {name:<13}  {words}");
+    let style = match (name.as_str(), event.status.as_deref().or(event.state.as_deref())) {
+        ("dropped", _) => Style::Odd,
+        (_, Some(status)) if is_good(status) => Style::Good,
+        (_, Some(status)) if is_bad(status) => Style::Bad,
+        _ => Style::Plain,
+    };
+    let shown = match paper.columns() {
+        Some(columns) => cut(&line, columns.saturating_sub(time.len())),
+        None => line,
+    };
+    paper.styled(shown.trim_end(), style)?;
+    Ok(paper.end_line()?)
+}
+
+fn is_good(status: &str) -> bool {
+    status.starts_with("ok") || status == "delivered"
+}
+
+fn is_bad(status: &str) -> bool {
+    ["error", "failed", "expired"].iter().any(|bad| status.starts_with(bad))
+}
+
+/// What is known of it.
+fn words(event: &Happening) -> String {
+    let mut parts: Vec<String> = event.id.iter().map(|id| one_line(id)).collect();
+    if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
+        parts.push(one_line(&format!("{channel}/{host}")));
+    }
+    parts.extend(event.pid.map(|pid| format!("process {pid}")));
+    parts.extend(event.recipients.map(|recipients| count(recipients, "recipient")));
+    parts.extend(event.count.map(|number| count(number, "event")));
+    parts.extend(event.order.as_ref().map(|order| one_line(order)));
+    parts.extend(event.by.as_ref().map(|by| format!("by {}", one_line(by))));
+    let status = event.status.as_ref().or(event.state.as_ref()).map(|status| one_line(status));
+    let text = event.text.as_deref().map(last_line).filter(|text| !text.is_empty());
+    parts.extend(match (status, text) {
+        (Some(status), Some(text)) => Some(format!("{status}: {text}")),
+        (status, text) => status.or(text),
+    });
+    parts.join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_each() {
+        for (event, expected) in [
+            (
+                r#"{"time":1.0,"event":"attempt","id":"S1","channel":"smtp","host":"a\u001b","pid":7,"status":"deferred","text":"x\r451 b"}"#,
+                "attempt        S1  smtp/a^[  process 7  deferred: 451 b",
+            ),
+            (r#"{"event":"dropped","count":17}"#, "dropped        17 events"),
+            (r#"{"event":"arrived","id":"S2","recipients":1}"#, "arrived        S2  1 recipient"),
+            (r#"{"event":"reloaded","new":{}}"#, "reloaded"),
+            (r#"{"event":"order","by":"root","order":"RELOAD"}"#, "order          RELOAD  by root"),
+        ] {
+            let mut out = Vec::new();
+            let event: Happening = object(event.as_bytes()).expect(event);
+            print(&event, &mut Paper::new(&mut out, None, false)).expect("printed");
+            let out = String::from_utf8(out).expect("text");
+            assert_eq!(out[10..].trim_end(), expected);
+        }
+    }
+}

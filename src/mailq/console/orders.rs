@@ -1,0 +1,338 @@
+//! Orders: what they are about is counted first, and told afterwards.
+
+use super::arguments::{Manner, Selection, quoted, target};
+use super::model::Outcome;
+use super::paper::{Paper, Style};
+use super::source::object;
+use super::words::{count, one_line, read_span};
+use crate::failure::Failure;
+use crate::session::{Request, Session};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+use zsched_format::printable;
+
+/// An order, as the protocol names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Not to be tried any more.
+    Hold,
+    /// To be tried again.
+    Release,
+    /// To be tried now.
+    Retry,
+    /// To be given up with a report.
+    Expire,
+    /// To be forgotten.
+    Delete,
+    /// To go back to the router.
+    Reroute,
+}
+
+impl Verb {
+    fn word(self) -> &'static str {
+        match self {
+            Verb::Hold => "HOLD",
+            Verb::Release => "RELEASE",
+            Verb::Retry => "RETRY",
+            Verb::Expire => "EXPIRE",
+            Verb::Delete => "DELETE",
+            Verb::Reroute => "REROUTE",
+        }
+    }
+
+    /// The permission it takes.
+    fn needs(self) -> &'static str {
+        match self {
+            Verb::Release => "HOLD",
+            other => other.word(),
+        }
+    }
+
+    /// What has become of what it was about.
+    fn done(self) -> &'static str {
+        match self {
+            Verb::Hold => "put on hold",
+            Verb::Release => "released",
+            Verb::Retry => "tried now",
+            Verb::Expire => "given up, with reports to the senders",
+            Verb::Delete => "deleted, without a report",
+            Verb::Reroute => "given back to the router",
+        }
+    }
+
+    /// Nobody can take it back.
+    fn is_final(self) -> bool {
+        matches!(self, Verb::Expire | Verb::Delete | Verb::Reroute)
+    }
+}
+
+/// An order about messages or destinations.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// What is to be done.
+    pub verb: Verb,
+    /// What it is about.
+    pub selection: Selection,
+    /// All that is on hold, for a release.
+    pub all: bool,
+    /// Why, for a hold.
+    pub reason: Option<String>,
+    /// How it is given.
+    pub manner: Manner,
+}
+
+impl Order {
+    /// Whether somebody is to be asked first.
+    pub fn needs_a_yes(&self) -> bool {
+        let asks = self.verb.is_final() && !self.manner.yes && !self.manner.dry_run;
+        asks && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// Tells what the order is about. Tells whether there is anything.
+    pub fn count<S: Read + Write, W: Write>(
+        &self,
+        session: &mut Session<S>,
+        paper: &mut Paper<W>,
+    ) -> Result<bool, Failure> {
+        let outcome: Outcome = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
+        self.tell(&outcome, paper)?;
+        Ok(outcome.messages > 0 || outcome.busy > 0)
+    }
+
+    /// Asks whether it is meant. That may take somebody any time.
+    pub fn is_meant<W: Write>(&self, paper: &mut Paper<W>) -> Result<bool, Failure> {
+        paper.plain("Go on? [y/N] ")?;
+        paper.flush()?;
+        let is_meant = is_yes();
+        if !is_meant {
+            paper.line("Nothing was done.")?;
+        }
+        Ok(is_meant)
+    }
+
+    /// Gives the order, and tells what came of it.
+    pub fn give<S: Read + Write, W: Write>(
+        &self,
+        session: &mut Session<S>,
+        paper: &mut Paper<W>,
+    ) -> Result<(), Failure> {
+        let said = session.ask_for_line(self.request(self.manner.dry_run)?)?;
+        if self.manner.json {
+            return Ok(paper.line(&printable::json(without_ok(&said)))?);
+        }
+        self.tell(&outcome_of(&said)?, paper)
+    }
+
+    /// The line that is sent.
+    pub fn request(&self, is_dry: bool) -> Result<Request, Failure> {
+        let mut words = self.selection.words()?;
+        if self.all {
+            words.push("ALL".to_string());
+        }
+        if words.is_empty() {
+            return Err(Failure::Usage(
+                "what is it about? Name a channel/host or an id, or use --sender, --recipient or \
+                 --older; '*/*' is everything"
+                    .to_string(),
+            ));
+        }
+        if let Some(reason) = &self.reason {
+            words.push(quoted(&format!("reason={reason}")));
+        }
+        if is_dry {
+            words.push("dry-run=yes".to_string());
+        }
+        let line = format!("{} {}", self.verb.word(), words.join(" "));
+        Ok(Request::new(line, self.verb.needs()))
+    }
+
+    fn tell<W: Write>(&self, outcome: &Outcome, paper: &mut Paper<W>) -> Result<(), Failure> {
+        let Outcome { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
+        if messages == 0 && threads == 0 && busy == 0 {
+            return Ok(paper.line("Nothing fits.")?);
+        }
+        let parts: Vec<String> =
+            [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
+                .into_iter()
+                .filter(|(number, _)| *number > 0)
+                .map(|(number, thing)| count(number, thing))
+                .collect();
+        let done = match dry_run {
+            true => format!("would be {}", self.verb.done()),
+            false => self.verb.done().to_string(),
+        };
+        paper.styled(&capitalized(&done), Style::Title)?;
+        paper.line(&format!(": {}", parts.join(", ")))?;
+        if busy > 0 {
+            let are = if busy == 1 { "is" } else { "are" };
+            paper.line(&format!(
+                "{} {are} with agents just now: that comes when they have ended, unless they deliver",
+                count(busy, "recipient")
+            ))?;
+        }
+        if held > 0 && self.verb != Verb::Hold {
+            paper.line(&format!("{} on hold, and stay so", capitalized(&held.to_string())))?;
+        }
+        Ok(())
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    first + characters.as_str()
+}
+
+fn is_yes() -> bool {
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+/// What is behind `OK`.
+fn without_ok(said: &[u8]) -> &[u8] {
+    said.strip_prefix(b"OK").unwrap_or(said).trim_ascii()
+}
+
+/// The object behind `OK`. There need not be one.
+fn outcome_of(said: &[u8]) -> Result<Outcome, Failure> {
+    match without_ok(said) {
+        b"" => Ok(Outcome::default()),
+        text => object(text),
+    }
+}
+
+/// `SET`: the last of the words is `limit=value`; the others say what it is about.
+pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
+    let wrong = || Failure::Usage("it is: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
+    let (setting, what) = words.split_last().ok_or_else(wrong)?;
+    let (limit, value) = setting.split_once('=').ok_or_else(wrong)?;
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    if !LIMITS.contains(&limit) || !is_number {
+        return Err(wrong());
+    }
+    let mut line = format!("SET {} {setting}", scope(what, limit)?);
+    if let Some(span) = until {
+        if read_span(span).is_none_or(|span| span <= 0.0) {
+            return Err(Failure::Usage(format!("{span} is no span; 90s, 30m, 2h and 5d are")));
+        }
+        line.push_str(&format!(" for={span}"));
+    }
+    Ok(Request::new(line, "SET"))
+}
+
+/// `UNSET`: the last of the words is the limit.
+pub fn unset(words: &[String]) -> Result<Request, Failure> {
+    let wrong =
+        || Failure::Usage(format!("it is: unset [WHAT] LIMIT, one of {}", LIMITS.join(", ")));
+    let (limit, what) = words.split_last().ok_or_else(wrong)?;
+    if !LIMITS.contains(&limit.as_str()) {
+        return Err(wrong());
+    }
+    Ok(Request::new(format!("UNSET {} {limit}", scope(what, limit)?), "SET"))
+}
+
+/// What can be set.
+const LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
+
+fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
+    match what {
+        // It takes the name of some ring; the limit is that of all.
+        [] if limit == "maxta" => Ok("ring=*/*".to_string()),
+        [] => Err(Failure::Usage(format!(
+            "{limit} of which ring? Name it, as in ring=smtp/* (rings lists them), or for maxthr a \
+             destination"
+        ))),
+        [what] => Ok(quoted(&target(what))),
+        _ => Err(Failure::Usage("it can be about one thing only".to_string())),
+    }
+}
+
+/// Sends an order that is answered with a line, and prints what is behind `OK`, or else that it is done.
+pub fn send<S: Read + Write, W: Write>(
+    session: &mut Session<S>,
+    request: Request,
+    done: &str,
+    paper: &mut Paper<W>,
+) -> Result<(), Failure> {
+    let said = session.ask_for_line(request)?;
+    let said = String::from_utf8_lossy(without_ok(&said)).into_owned();
+    // An object tells programs what people have just said themselves.
+    let shown =
+        if said.is_empty() || said.starts_with('{') { done.to_string() } else { one_line(&said) };
+    Ok(paper.line(&shown)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(verb: Verb, what: Option<&str>) -> Order {
+        let selection = Selection { what: what.map(str::to_string), ..Selection::default() };
+        Order { verb, selection, all: false, reason: None, manner: Manner::default() }
+    }
+
+    #[test]
+    fn requests_name_what_they_are_about() {
+        let hold =
+            Order { reason: Some("too slow".to_string()), ..order(Verb::Hold, Some("SMTP/A")) };
+        let release = Order { all: true, ..order(Verb::Release, None) };
+        for (order, is_dry, line, needs) in [
+            (hold, false, "HOLD smtp/a reason=\"too slow\"", "HOLD"),
+            (release, false, "RELEASE ALL", "HOLD"),
+            (order(Verb::Delete, Some("4711")), true, "DELETE id=4711 dry-run=yes", "DELETE"),
+        ] {
+            let request = order.request(is_dry).expect(line);
+            assert_eq!((request.line.as_str(), request.needs), (line, Some(needs)));
+        }
+        assert!(order(Verb::Retry, None).request(false).is_err());
+    }
+
+    #[test]
+    fn limits() {
+        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        for (text, until, line) in [
+            ("maxta=5", None, "SET ring=*/* maxta=5"),
+            ("ring=smtp/* maxring=3", Some("2h"), "SET ring=smtp/* maxring=3 for=2h"),
+            ("smtp/A maxthr=0", None, "SET smtp/a maxthr=0"),
+        ] {
+            assert_eq!(set(&words(text), until).expect(text).line, line);
+        }
+        for (text, until) in [
+            ("5", None),
+            ("maxta=x", None),
+            ("a b maxta=1", None),
+            ("min=1", None),
+            ("maxta=1", Some("x")),
+            ("maxring=1", None),
+        ] {
+            assert!(set(&words(text), until).is_err(), "{text}");
+        }
+        assert_eq!(unset(&words("a/b maxthr")).expect("good").line, "UNSET a/b maxthr");
+        assert!(unset(&words("a/b")).is_err() && unset(&words("maxthr")).is_err());
+    }
+
+    #[test]
+    fn what_was_done_is_told() {
+        for (verb, said, told) in [
+            (
+                Verb::Hold,
+                r#"OK {"messages":1,"recipients":2,"threads":1}"#,
+                "Put on hold: 1 message, 2 recipients, 1 destination\n",
+            ),
+            (
+                Verb::Delete,
+                r#"OK {"messages":12,"recipients":40,"dry_run":true}"#,
+                "Would be deleted, without a report: 12 messages, 40 recipients\n",
+            ),
+            (Verb::Retry, "OK {}", "Nothing fits.\n"),
+        ] {
+            let mut out = Vec::new();
+            let outcome = outcome_of(said.as_bytes()).expect(said);
+            order(verb, None)
+                .tell(&outcome, &mut Paper::new(&mut out, None, false))
+                .expect("printed");
+            assert_eq!(String::from_utf8(out).expect("text"), told);
+        }
+        assert!(outcome_of(b"OK x").is_err());
+    }
+}

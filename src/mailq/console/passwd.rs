@@ -1,0 +1,111 @@
+//! `mailq passwd`: writes a line for the file of accounts, in which the password cannot be read.
+
+use super::paper::Paper;
+use crate::failure::Failure;
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use std::io::{self, BufRead, IsTerminal, Write};
+use zsched_format::printable;
+use zsched_mailq_protocol::scram::{Stored, prepared};
+
+/// Asks for a password, and prints the line.
+pub fn print<W: Write>(
+    user: &str,
+    permissions: &str,
+    addresses: &str,
+    paper: &mut Paper<W>,
+) -> Result<(), Failure> {
+    check(user, permissions, addresses)?;
+    let password = read_password(user)?;
+    if password.is_empty() {
+        return Err(Failure::Usage("the password is empty".to_string()));
+    }
+    let password = prepared(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+    let stored = Stored::of_password(&password)
+        .map_err(|error| Failure::Installation(format!("/dev/urandom: {error}")))?;
+    Ok(paper.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
+}
+
+/// The file separates by colons and lines; users are separated from what follows by blanks, and what begins
+/// with `#` or `*` is no account.
+fn check(user: &str, permissions: &str, addresses: &str) -> Result<(), Failure> {
+    let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
+    let is_separator = |c: char| c == ':' || c.is_whitespace() || c.is_control();
+    if user.is_empty() || user.contains(is_separator) || user.starts_with(['#', '*']) {
+        return wrong("a user's name has no colons or blanks, and does not begin with # or *");
+    }
+    if permissions.contains(|c: char| c == ':' || c.is_control()) {
+        return wrong("permissions are words, with blanks between them");
+    }
+    match addresses.contains(char::is_control) {
+        true => wrong("addresses look like [192.0.2.0]/24, with blanks between them"),
+        false => Ok(()),
+    }
+}
+
+/// From a terminal, twice, and without showing it; else the first line of standard input.
+fn read_password(user: &str) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::Usage(format!("standard input: {error}"));
+    if !io::stdin().is_terminal() {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map_err(failed)?;
+        return Ok(line.trim_end_matches(['\n', '\r']).to_string());
+    }
+    let first = ask(&format!("Password of {user}: ")).map_err(failed)?;
+    let second = ask("Once more: ").map_err(failed)?;
+    match first == second {
+        true => Ok(first),
+        false => Err(Failure::Usage("the two are not the same".to_string())),
+    }
+}
+
+fn ask(question: &str) -> io::Result<String> {
+    // Standard output may go into a file.
+    eprint!("{}", printable::line(question));
+    enable_raw_mode()?;
+    let answer = read_hidden();
+    disable_raw_mode()?;
+    eprintln!();
+    answer
+}
+
+fn read_hidden() -> io::Result<String> {
+    let mut text = String::new();
+    loop {
+        let Event::Key(key) = event::read()? else { continue };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Enter => return Ok(text),
+            KeyCode::Char('c' | 'd') if with_control => {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            KeyCode::Char('u') if with_control => text.clear(),
+            KeyCode::Char(character) if !with_control => text.push(character),
+            KeyCode::Backspace => drop(text.pop()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_stay_lines() {
+        assert!(check("fred", "TT QQ", "[IPv6:::1]/128").is_ok());
+        for (user, permissions, addresses) in [
+            ("", "TT", ""),
+            ("a b", "TT", ""),
+            ("a:b", "TT", ""),
+            ("#a", "TT", ""),
+            ("a", "TT:", ""),
+            ("a", "TT", "[::1]\nroot:x:ALL:"),
+        ] {
+            assert!(check(user, permissions, addresses).is_err(), "{user} {permissions}");
+        }
+    }
+}

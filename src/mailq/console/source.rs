@@ -1,0 +1,95 @@
+//! Whom commands ask: the control socket of this installation, or a server of the network.
+
+use crate::connection::Connection;
+use crate::dial::{Scheduler, dial, dial_control_socket};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::lines::LineSource;
+use crate::options::Reach;
+use crate::screen::quote;
+use crate::server::Server;
+use crate::session::{Request, Session};
+use crate::show;
+use serde::de::DeserializeOwned;
+use std::io::{Read, Write};
+
+/// Connects to the scheduler that is meant. Where none is named, that is the one of this installation, by its
+/// control socket; or by its port, if this user may not use that.
+pub fn open(reach: &Reach, installation: &Installation) -> Result<Scheduler, Failure> {
+    let is_elsewhere = reach.names_a_server() || installation.mail_server().is_some();
+    if !is_elsewhere && let Ok(session) = dial_control_socket(installation, reach.debug) {
+        return Ok(Scheduler::Session(session));
+    }
+    let server = Server::find(reach, installation)?;
+    let addresses = server.addresses(reach.family())?;
+    dial(&server, &addresses, installation, &reach.credentials()?, reach.debug)
+}
+
+/// Connects to a scheduler that takes requests.
+pub fn session(reach: &Reach, installation: &Installation) -> Result<Session<Connection>, Failure> {
+    match open(reach, installation)? {
+        Scheduler::Session(session) => Ok(session),
+        Scheduler::Dump(_) => Err(show::no_requests()),
+    }
+}
+
+/// Asks for objects, and gives each of them to somebody.
+pub fn each<T: DeserializeOwned, S: Read + Write>(
+    session: &mut Session<S>,
+    request: Request,
+    mut take: impl FnMut(T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut text = session.ask_for_text(request)?;
+    while let Some(line) = text.next()? {
+        take(object(line)?)?;
+    }
+    Ok(())
+}
+
+/// Asks for objects, of which there are not more than can be kept.
+pub fn all<T: DeserializeOwned, S: Read + Write>(
+    session: &mut Session<S>,
+    request: Request,
+) -> Result<Vec<T>, Failure> {
+    let most = session.entries();
+    let mut objects = Vec::new();
+    each(session, request, |object| {
+        if objects.len() == most {
+            return Err(Failure::Protocol(format!("there are more than {most} objects")));
+        }
+        objects.push(object);
+        Ok(())
+    })?;
+    Ok(objects)
+}
+
+/// Asks for one object.
+pub fn one<T: DeserializeOwned, S: Read + Write>(
+    session: &mut Session<S>,
+    request: Request,
+) -> Result<T, Failure> {
+    let line = request.line.clone();
+    let mut found = None;
+    each(session, request, |object| {
+        found.get_or_insert(object);
+        Ok(())
+    })?;
+    found.ok_or_else(|| Failure::Protocol(format!("the answer to {line} is empty")))
+}
+
+/// Reads an object.
+pub fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(line)
+        .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_that_is_no_json_is_quoted_printably() {
+        let failure = object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
+        assert!(failure.to_string().ends_with("in \"^[[2J\""), "{failure}");
+    }
+}

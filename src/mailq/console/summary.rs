@@ -1,0 +1,256 @@
+//! The summary on one screen.
+//!
+//! ```text
+//! 3 messages for 4 recipients, 2 destinations; the oldest is 1d31m old
+//! up 1h1m: 10 messages in, 7 out; 15 recipients in, 11 out (0.2/min)
+//! 2 agents, 1 idle
+//!
+//! BUSIEST        MSGS  RCPTS  OLDEST  AGENTS  STATE
+//! smtp/mx.test      3      4      1d       0  retry 14:02:10
+//!
+//! MOST TROUBLED  TRIES  LAST TEXT
+//! smtp/mx.test       6  451 4.4.1 connection timed out
+//! ```
+
+use super::model::{Ring, Summary, Thread};
+use super::overview::Overview;
+use super::paper::{Paper, Style};
+use super::table::{Column, Table};
+use super::words::{clock, count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
+use std::io::{self, Write};
+
+/// How many destinations and rings are shown of each kind: it must fit on one screen.
+const SHOWN: usize = 5;
+
+/// Prints it.
+pub fn print<W: Write>(overview: &Overview, paper: &mut Paper<W>) -> io::Result<()> {
+    let summary = &overview.summary;
+    print_totals(summary, paper)?;
+    print_counts(summary, paper)?;
+    print_state(summary, paper)?;
+    if summary.messages == 0 {
+        return Ok(());
+    }
+    let busiest = overview.busiest(SHOWN);
+    if !busiest.is_empty() {
+        paper.end_line()?;
+        busy(&busiest, summary.time).print(paper)?;
+    }
+    let troubled = overview.most_troubled(SHOWN);
+    if !troubled.is_empty() {
+        paper.end_line()?;
+        trouble(&troubled).print(paper)?;
+    }
+    let mut rings: Vec<&Ring> =
+        overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();
+    rings.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.pattern.cmp(&b.pattern)));
+    if rings.len() > 1 {
+        paper.end_line()?;
+        ring_table(&rings[..rings.len().min(SHOWN)]).print(paper)?;
+    }
+    Ok(())
+}
+
+fn print_totals<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<()> {
+    if summary.messages == 0 {
+        return paper.line("The queue is empty.");
+    }
+    paper.styled(&count(summary.messages, "message"), Style::Title)?;
+    let recipients = count(summary.recipients, "recipient");
+    let threads = count(summary.threads, "destination");
+    paper.plain(&format!(" for {recipients}, {threads}"))?;
+    match summary.oldest {
+        Some(age) => paper.line(&format!("; the oldest is {} old", span(age))),
+        None => paper.end_line(),
+    }
+}
+
+fn print_counts<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<()> {
+    let uptime = (summary.time - summary.started).max(0.0);
+    let rate = match summary.recipients_out {
+        0 => String::new(),
+        count => format!(" ({})", rate(count as f64 / uptime.max(1.0))),
+    };
+    let since = match summary.started > 0.0 {
+        true => format!("up {}: ", span(uptime)),
+        false => String::new(),
+    };
+    paper.line(&format!(
+        "{since}{} in, {} out; {} in, {} out{rate}",
+        count(summary.messages_in, "message"),
+        grouped(summary.messages_out),
+        count(summary.recipients_in, "recipient"),
+        grouped(summary.recipients_out),
+    ))
+}
+
+fn print_state<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<()> {
+    paper.plain(&format!("{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle)))?;
+    let held = [(summary.held_threads, "destination"), (summary.held_messages, "message")];
+    for (number, thing) in held.into_iter().filter(|(number, _)| *number > 0) {
+        paper.plain("; ")?;
+        paper.styled(&format!("{} on hold", count(number, thing)), Style::Odd)?;
+    }
+    let on_disk = summary.waiting + summary.resting;
+    if on_disk > 0 {
+        let (messages, rest) = (count(on_disk, "message"), grouped(summary.resting));
+        let recipients = count(summary.resting_recipients, "recipient");
+        paper.plain("; ")?;
+        paper.styled(
+            &format!("{messages} more on disk, of which {rest} rest ({recipients})"),
+            Style::Odd,
+        )?;
+    }
+    for (is_so, words) in [
+        (summary.loading, "the spool is still being read"),
+        (summary.draining, "it is about to end"),
+        (summary.frozen, "no agents are started (option -F)"),
+    ] {
+        if is_so {
+            paper.plain("; ")?;
+            paper.styled(words, Style::Bad)?;
+        }
+    }
+    paper.end_line()
+}
+
+fn busy(threads: &[&Thread], now: f64) -> Table {
+    let mut table = Table::new(&[
+        ("BUSIEST", Column::Name),
+        ("MSGS", Column::Number),
+        ("RCPTS", Column::Number),
+        ("OLDEST", Column::Number),
+        ("AGENTS", Column::Number),
+        ("STATE", Column::Word),
+    ]);
+    for thread in threads {
+        let (state, style) = standing(thread, now);
+        table.row(vec![
+            (one_line(&thread.name()), Style::Plain),
+            (grouped(thread.messages), Style::Plain),
+            (grouped(thread.recipients), Style::Plain),
+            (span_or_dash(thread.oldest), Style::Plain),
+            (grouped(thread.agents.len() as u64), Style::Plain),
+            (state, style),
+        ]);
+    }
+    table
+}
+
+fn trouble(threads: &[&Thread]) -> Table {
+    let mut table = Table::new(&[
+        ("MOST TROUBLED", Column::Name),
+        ("TRIES", Column::Number),
+        ("LAST TEXT", Column::Text),
+    ]);
+    for thread in threads {
+        table.row(vec![
+            (one_line(&thread.name()), Style::Plain),
+            (grouped(thread.attempts), Style::Plain),
+            (last_line(thread.text.as_deref().unwrap_or_default()), Style::Bad),
+        ]);
+    }
+    table
+}
+
+/// The table of rings.
+pub fn ring_table(rings: &[&Ring]) -> Table {
+    let mut table = Table::new(&[
+        ("RING", Column::Name),
+        ("MSGS", Column::Number),
+        ("DESTS", Column::Number),
+        ("AGENTS", Column::Number),
+        ("IDLE", Column::Number),
+        ("MAXRING", Column::Number),
+        ("MAXTHR", Column::Number),
+        ("OVERFEED", Column::Number),
+    ]);
+    let number = |number: Option<u64>| number.map_or("-".to_string(), grouped);
+    for ring in rings {
+        let is_full = ring.maxring.is_some_and(|most| ring.agents >= most);
+        let style = if is_full { Style::Odd } else { Style::Plain };
+        table.row(vec![
+            (one_line(&ring.pattern), Style::Plain),
+            (grouped(ring.messages), Style::Plain),
+            (grouped(ring.threads), Style::Plain),
+            (grouped(ring.agents), style),
+            (grouped(ring.idle), Style::Plain),
+            (number(ring.maxring), Style::Plain),
+            (number(ring.maxthr), Style::Plain),
+            (number(ring.overfeed), Style::Plain),
+        ]);
+    }
+    table
+}
+
+/// A word that a scheduler has for something, which should not be longer than this.
+pub fn short(word: &str) -> String {
+    cut(&one_line(word), 20)
+}
+
+/// How a destination stands, in a word or two.
+pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
+    let reason = short(thread.reason());
+    let (words, style) = match reason.as_str() {
+        "at-work" => ("at work", Style::Good),
+        "agent-starting" => ("agent starts", Style::Good),
+        "retry" => {
+            let time = thread.wakeup.map_or(String::new(), |at| format!(" {}", clock(at, now)));
+            return (format!("retry{time}"), Style::Odd);
+        }
+        "held" => ("on hold", Style::Odd),
+        "request" => ("queueonly", Style::Plain),
+        "turn" => ("its turn", Style::Plain),
+        "in-line" => ("in line", Style::Plain),
+        "window" => ("window full", Style::Plain),
+        "pace" => ("paced", Style::Plain),
+        "suspended" => ("cannot start", Style::Bad),
+        "no-command" => ("no command", Style::Bad),
+        "kept" => ("kept back", Style::Odd),
+        // A limit.
+        other => (other, Style::Odd),
+    };
+    (words.to_string(), style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::words::width;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_stays_in_its_place(
+            host in any::<String>(),
+            why in proptest::option::of(any::<String>()),
+            text in proptest::option::of(any::<String>()),
+            count in 0u64..1_000_000,
+            time in any::<f64>(),
+            columns in 70usize..200,
+        ) {
+            let thread = Thread {
+                channel: "smtp".to_string(),
+                host: host.clone(),
+                messages: count,
+                attempts: count,
+                wakeup: Some(time),
+                oldest: Some(time),
+                why,
+                text,
+                ..Thread::default()
+            };
+            let summary = Summary { messages: 1, time, oldest: Some(time), ..Summary::default() };
+            let ring = Ring { pattern: host, messages: count, ..Ring::default() };
+            let overview =
+                Overview { summary, threads: vec![thread], rings: vec![ring.clone(), ring], agents: vec![] };
+            let mut out = Vec::new();
+            print(&overview, &mut Paper::new(&mut out, Some(columns), false)).expect("printed");
+            let out = String::from_utf8(out).expect("text");
+            prop_assert!(out.chars().all(|c| c == '\n' || zsched_format::printable::is_printable(c)), "{:?}", out);
+            for line in out.lines().skip(3) {
+                prop_assert!(width(line) <= columns, "{}", line);
+            }
+        }
+    }
+}

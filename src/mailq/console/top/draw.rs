@@ -1,0 +1,412 @@
+//! How `mailq top` looks.
+
+use super::state::State;
+use crate::console::arguments::Sort;
+use crate::console::model::{Agent, Thread};
+use crate::console::paper::Style as Mood;
+use crate::console::summary::standing;
+use crate::console::words::{count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+
+/// From so many columns on, there is room for the last text beside a destination.
+const WIDE: u16 = 110;
+/// At most so many agents are shown.
+const AGENTS: usize = 5;
+/// What keys do.
+const KEYS: &str =
+    "q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help";
+/// The same at length.
+const HELP: [&str; 10] = [
+    "q, Esc      leave",
+    "↑ ↓, j k    choose a destination; Page Up and Down, Home, End",
+    "e, Enter    explain why it waits",
+    "h           put it on hold",
+    "u           release it",
+    "r           try it now",
+    "s           sort by messages, by age, by attempts",
+    "p           pause, and go on",
+    "blank       look at once",
+    "any key     goes back from here",
+];
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, state: &mut State, has_colour: bool) {
+    let palette = Palette { has_colour };
+    let agents = state.overview.agents.len().min(AGENTS) as u16;
+    let agents_height = if agents > 0 && frame.area().height >= 20 { agents + 1 } else { 0 };
+    let [head, curve, threads, agents, last, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(2),
+        Constraint::Min(3),
+        Constraint::Length(agents_height),
+        Constraint::Length(2),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    draw_head(frame, head, state, palette);
+    draw_curve(frame, curve, state, palette);
+    draw_threads(frame, threads, state, palette);
+    draw_agents(frame, agents, state, palette);
+    draw_last(frame, last, state, palette);
+    frame.render_widget(Line::styled(KEYS, palette.of(Mood::Faint)), keys);
+    if let Some(reason) = &state.reason {
+        let lines: Vec<String> = reason.iter().map(|line| one_line(line)).collect();
+        draw_box(frame, "Why it waits", &lines);
+    } else if state.has_help {
+        draw_box(frame, "Keys", &HELP.map(str::to_string));
+    }
+}
+
+/// Which colours there are.
+#[derive(Clone, Copy)]
+struct Palette {
+    has_colour: bool,
+}
+
+impl Palette {
+    fn of(self, mood: Mood) -> Style {
+        let style = Style::default();
+        match mood {
+            Mood::Plain => style,
+            Mood::Title => style.add_modifier(Modifier::BOLD),
+            Mood::Faint => style.add_modifier(Modifier::DIM),
+            _ if !self.has_colour => style,
+            Mood::Good => style.fg(Color::Green),
+            Mood::Odd => style.fg(Color::Yellow),
+            Mood::Bad => style.fg(Color::Red),
+        }
+    }
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+    let summary = &state.overview.summary;
+    if !state.has_come {
+        frame.render_widget(Line::raw("The scheduler is being asked ..."), area);
+        return;
+    }
+    let mut first = vec![
+        Span::styled(count(summary.messages, "message"), palette.of(Mood::Title)),
+        Span::raw(format!(
+            " for {}, {}",
+            count(summary.recipients, "recipient"),
+            count(summary.threads, "destination")
+        )),
+    ];
+    if let Some(age) = summary.oldest.filter(|_| summary.messages > 0) {
+        first.push(Span::raw(format!(", oldest {}", span(age))));
+    }
+    let mut second = vec![Span::raw(format!(
+        "{}, {} idle; up {}",
+        count(summary.agents, "agent"),
+        grouped(summary.idle),
+        span((summary.time - summary.started).max(0.0))
+    ))];
+    for (number, thing) in
+        [(summary.held_threads, "destination"), (summary.held_messages, "message")]
+    {
+        if number > 0 {
+            let held = format!("; {} on hold", count(number, thing));
+            second.push(Span::styled(held, palette.of(Mood::Odd)));
+        }
+    }
+    for (is_so, words) in [
+        (summary.loading, "; reading the spool"),
+        (summary.draining, "; about to end"),
+        (summary.frozen, "; starts no agents"),
+        (state.is_paused, "; paused"),
+    ] {
+        if is_so {
+            second.push(Span::styled(words, palette.of(Mood::Bad)));
+        }
+    }
+    frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second)]), area);
+}
+
+fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+    let last = |rates: &std::collections::VecDeque<f64>| rate(rates.back().copied().unwrap_or(0.0));
+    let label = format!("in {}  out {}  ", last(&state.rates_in), last(&state.rates_out));
+    let [words, curve] =
+        Layout::horizontal([Constraint::Length(28), Constraint::Min(0)]).areas(area);
+    frame.render_widget(Line::styled(label, palette.of(Mood::Title)), words);
+    let room = usize::from(curve.width);
+    let skipped = state.rates_out.len().saturating_sub(room);
+    // Small rates count, too: tenths.
+    let rates: Vec<u64> =
+        state.rates_out.iter().skip(skipped).map(|rate| (rate * 10.0) as u64).collect();
+    frame.render_widget(Sparkline::default().data(&rates).style(palette.of(Mood::Good)), curve);
+}
+
+fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: Palette) {
+    let threads = state.threads();
+    let is_wide = area.width >= WIDE;
+    let now = state.overview.summary.time;
+    // Where there is no last text, names have what the numbers and the state leave.
+    let room = if is_wide { usize::MAX } else { usize::from(area.width.saturating_sub(58)) };
+    let sorted =
+        |title: &str, sort| format!("{title}{}", if state.sort == sort { "▼" } else { "" });
+    let mut titles = vec![
+        "DESTINATION".to_string(),
+        right(&sorted("MSGS", Sort::Backlog), 9),
+        right("RCPTS", 9),
+        right(&sorted("TRIES", Sort::Attempts), 7),
+        right(&sorted("OLDEST", Sort::Oldest), 7),
+        right("AG", 3),
+        "STATE".to_string(),
+    ];
+    let mut widths = vec![
+        Constraint::Fill(2),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(3),
+        Constraint::Length(17),
+    ];
+    if is_wide {
+        titles.push("LAST TEXT".to_string());
+        widths.push(Constraint::Fill(3));
+    }
+    let row = |thread: &&Thread| {
+        let (state, mood) = standing(thread, now);
+        let mut cells = vec![
+            Span::raw(cut(&one_line(&thread.name()), room)),
+            Span::raw(right(&grouped(thread.messages), 9)),
+            Span::raw(right(&grouped(thread.recipients), 9)),
+            Span::raw(right(&grouped(thread.attempts), 7)),
+            Span::raw(right(&span_or_dash(thread.oldest), 7)),
+            Span::raw(right(&grouped(thread.agents.len() as u64), 3)),
+            Span::styled(state, palette.of(mood)),
+        ];
+        if is_wide {
+            let text = last_line(thread.text.as_deref().unwrap_or_default());
+            cells.push(Span::styled(text, palette.of(Mood::Faint)));
+        }
+        Row::new(cells)
+    };
+    let rows: Vec<Row<'_>> = threads.iter().map(row).collect();
+    let mut selection = TableState::default().with_selected(Some(state.place(&threads)));
+    let table = Table::new(rows, widths)
+        .header(Row::new(titles).style(palette.of(Mood::Title)))
+        .row_highlight_style(Style::default().add_modifier(Modifier::REVERSED));
+    frame.render_stateful_widget(table, area, &mut selection);
+}
+
+fn right(text: &str, columns: usize) -> String {
+    let missing = columns.saturating_sub(text.chars().count());
+    format!("{}{text}", " ".repeat(missing))
+}
+
+fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+    let mut agents: Vec<_> = state.overview.agents.iter().collect();
+    // Those that work first, and of them those that were silent longest.
+    agents.sort_by(|a, b| {
+        let silent = |agent: &&Agent| agent.fed.unwrap_or(0.0);
+        (a.thread.is_none()).cmp(&b.thread.is_none()).then(silent(b).total_cmp(&silent(a)))
+    });
+    let mut lines = vec![Line::styled("AGENTS", palette.of(Mood::Title))];
+    for agent in agents.into_iter().take(AGENTS) {
+        let place = agent.thread.as_deref().or(agent.ring.as_deref()).unwrap_or("-");
+        let fed = match agent.fed {
+            Some(fed) => format!("fed {} ago", span(fed)),
+            None => "without work".to_string(),
+        };
+        let (state, jobs) = (one_line(&agent.state), count(agent.jobs, "job"));
+        let place = one_line(place);
+        let line = format!("{:>8}  {state:<7} {jobs:>7}  {fed:<14}  {place}", agent.pid);
+        lines.push(Line::raw(line));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// What was said last of the selected destination, and what has become of the last key.
+fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+    let threads = state.threads();
+    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text.as_deref());
+    let columns = usize::from(area.width);
+    let said = match text.map(last_line).filter(|text| !text.is_empty()) {
+        Some(text) => Line::styled(cut(&format!("Last: {text}"), columns), palette.of(Mood::Odd)),
+        None => Line::raw(""),
+    };
+    let message = match &state.message {
+        Some(message) => {
+            let mood = if message.is_bad { Mood::Bad } else { Mood::Good };
+            // What follows the first line is advice, for which there is no room.
+            let first = message.text.lines().next().unwrap_or_default();
+            Line::styled(cut(&one_line(first), columns), palette.of(mood))
+        }
+        None => Line::raw(""),
+    };
+    frame.render_widget(Paragraph::new(vec![said, message]), area);
+}
+
+fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
+    let area = frame.area();
+    let width = area.width.saturating_sub(8).min(100);
+    let inner = usize::from(width.saturating_sub(2)).max(1);
+    let height: usize = lines.iter().map(|line| line.chars().count() / inner + 1).sum();
+    let height = (height as u16).saturating_add(2).min(area.height);
+    let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
+    let text: Vec<Line<'_>> = lines.iter().map(|line| Line::raw(line.as_str())).collect();
+    let paragraph =
+        Paragraph::new(text).wrap(Wrap { trim: false }).block(Block::bordered().title(title));
+    frame.render_widget(Clear, place);
+    frame.render_widget(paragraph, place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::overview::Overview;
+    use crate::console::top::worker::Report;
+    use expect_test::{Expect, expect};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use serde::de::DeserializeOwned;
+
+    fn recorded<T: DeserializeOwned>(name: &str) -> Vec<T> {
+        let path = format!("{}/../../tests/data/mailq/json/{name}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).expect("a recording");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Two snapshots, so that there is a rate.
+    fn state() -> State {
+        let mut state = State::default();
+        for seconds in [0.0, 2.0] {
+            let mut overview = Overview {
+                summary: recorded("summary").remove(0),
+                threads: recorded("threads"),
+                rings: recorded("rings"),
+                agents: recorded("agents"),
+            };
+            // The time of day would be that of this place.
+            overview.threads[0].wakeup = None;
+            overview.summary.time += seconds;
+            overview.summary.recipients_out += seconds as u64 * 10;
+            state.take(Report::Snapshot(Box::new(overview)));
+        }
+        state
+    }
+
+    fn drawn(state: &mut State, width: u16, height: u16, expected: &Expect) {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, state, true)).expect("drawn");
+        let buffer = terminal.backend().buffer();
+        let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let rows: Vec<String> = (0..height).map(|y| row(y).trim_end().to_string()).collect();
+        expected.assert_eq(&(rows.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn it_fits_a_small_terminal() {
+        drawn(
+            &mut state(),
+            80,
+            24,
+            &expect![[r#"
+                1,203 messages for 2,404 recipients, 3 destinations, oldest 1d
+                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                in 0  out 10.0/s            █
+                                            █
+                DESTINATION                MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
+                smtp/mx.test               1,200     2,400       6      1d   0 retry
+                smtp/a-host-with-a-ra…         2         3       0     59s   1 at work
+                hold/x                         1         1      58      1h   0 on hold
+
+
+
+
+
+
+
+
+
+
+                AGENTS
+                    4712  STUFF    2 jobs  fed 4s ago      smtp/a-host-with-a-rather-long-name.m
+                    4713  IDLE     0 jobs  without work    hold/*
+                Last: ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more ro…
+
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help
+            "#]],
+        );
+    }
+
+    #[test]
+    fn it_fits_a_wide_terminal() {
+        drawn(
+            &mut state(),
+            140,
+            20,
+            &expect![[r#"
+                1,203 messages for 2,404 recipients, 3 destinations, oldest 1d
+                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                in 0  out 10.0/s            █
+                                            █
+                DESTINATION                          MSGS▼     RCPTS   TRIES  OLDEST  AG STATE             LAST TEXT
+                smtp/mx.test                         1,200     2,400       6      1d   0 retry             ->> 451 4.4.1 ^[[31mnot now, please come back lat
+                smtp/a-host-with-a-rather-long-n         2         3       0     59s   1 at work
+                hold/x                                   1         1      58      1h   0 on hold           5\u{9b}2J
+
+
+
+
+
+
+                AGENTS
+                    4712  STUFF    2 jobs  fed 4s ago      smtp/a-host-with-a-rather-long-name.mail.example.org
+                    4713  IDLE     0 jobs  without work    hold/*
+                Last: ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help
+            "#]],
+        );
+    }
+
+    #[test]
+    fn reasons_cover_the_rest() {
+        let mut state = state();
+        let sentence = "smtp/mx.test: 1200 messages wait until 11:45:03, in 31m, to be tried again \
+            (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
+        state.take(Report::Reason(vec![sentence.to_string()]));
+        state.take(Report::Trouble("HOLD is refused: no\nmailq: advice".to_string()));
+        drawn(
+            &mut state,
+            60,
+            16,
+            &expect![[r#"
+                1,203 messages for 2,404 recipients, 3 destinations, oldest
+                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                in 0  out 10.0/s            █
+                                            █
+                DE     MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
+                s…  ┌Why it waits──────────────────────────────────────┐
+                s…  │smtp/mx.test: 1200 messages wait until 11:45:03,  │
+                h…  │in 31m, to be tried again (retries,               │
+                    │scheduler.cf:12) (tried once; last: 451 ^[[31mx)  │
+                    └──────────────────────────────────────────────────┘
+
+
+
+                Last: ->> 451 4.4.1 ^[[31mnot now, please come back later w…
+                HOLD is refused: no
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s s
+            "#]],
+        );
+    }
+
+    #[test]
+    fn any_size_will_do() {
+        for (width, height) in [(1, 1), (3, 2), (10, 5), (20, 40), (300, 3)] {
+            for has_help in [false, true] {
+                let mut state = State { has_help, ..state() };
+                let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("one");
+                terminal.draw(|frame| draw(frame, &mut state, false)).expect("drawn");
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `mailq top`: the queue as it is, again and again.
+//!
+//! ```text
+//! keys ──► state ──► draw ──► terminal
+//!            ▲ │ orders
+//!  snapshots │ ▼
+//!           worker: its own OS thread, the dialogue with the scheduler
+//! ```
+//!
+//! A scheduler that is slow to answer, or gone, does not keep keys from working.
+
+mod draw;
+mod state;
+mod worker;
+
+use super::paper::Terminal;
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::options::Reach;
+use crossterm::event::{self, Event, KeyEventKind};
+use state::{State, Wish};
+use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
+use worker::{Order, Report};
+
+/// How long keys are waited for, before a new snapshot is looked for.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Runs until somebody wants to leave.
+pub fn run(
+    reach: &Reach,
+    installation: Installation,
+    interval: Duration,
+    terminal: Terminal,
+) -> Result<(), Failure> {
+    if !terminal.is_one {
+        let message = "mailq top needs a terminal; mailq summary --watch does not";
+        return Err(Failure::Usage(message.to_string()));
+    }
+    // What is wrong at once should be told where it can be read.
+    let session = super::source::session(reach, &installation)?;
+    let (orders, for_worker) = mpsc::channel();
+    let (to_us, reports) = mpsc::channel();
+    let reach = reach.clone();
+    // It ends when we have hung up, or with the process.
+    std::thread::spawn(move || {
+        worker::run(session, &reach, &installation, interval, &for_worker, &to_us);
+    });
+    let mut screen = ratatui::try_init().map_err(Failure::Output)?;
+    let result = follow(&mut screen, &orders, &reports, terminal.has_colour);
+    ratatui::try_restore().map_err(Failure::Output)?;
+    result
+}
+
+fn follow(
+    screen: &mut ratatui::DefaultTerminal,
+    orders: &mpsc::Sender<Order>,
+    reports: &mpsc::Receiver<Report>,
+    has_colour: bool,
+) -> Result<(), Failure> {
+    let mut state = State::default();
+    let mut has_changed = true;
+    loop {
+        while let Ok(report) = reports.try_recv() {
+            state.take(report);
+            has_changed = true;
+        }
+        if has_changed {
+            let drawn = screen.draw(|frame| draw::draw(frame, &mut state, has_colour));
+            drawn.map_err(Failure::Output)?;
+        }
+        // Keys, and another size of the terminal, change something.
+        has_changed = event::poll(TURN).map_err(Failure::Output)?;
+        if !has_changed {
+            continue;
+        }
+        let wish = match event::read() {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => state.key(key),
+            Ok(_) => continue,
+            // The terminal is gone.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failure::Output(error)),
+        };
+        match wish {
+            Wish::Nothing => {}
+            Wish::Leave => return Ok(()),
+            Wish::Give(order) => {
+                // A worker that is gone has told why.
+                drop(orders.send(order));
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What `mailq top` shows, and what keys do with it. Nothing in here asks anybody, or draws.
+
+use super::worker::{Order, Report};
+use crate::console::arguments::Sort;
+use crate::console::model::{Summary, Thread};
+use crate::console::overview::Overview;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::collections::VecDeque;
+
+/// So many rates are kept for the curve.
+const HISTORY: usize = 200;
+
+/// What somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing more than what has been done about it.
+    Nothing,
+    /// To leave.
+    Leave,
+    /// Something that the scheduler is to do.
+    Give(Order),
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct State {
+    /// What there is.
+    pub overview: Overview,
+    /// Whether anything has come yet.
+    pub has_come: bool,
+    /// Recipients that became final in a second, the last one last.
+    pub rates_out: VecDeque<f64>,
+    /// Recipients that came in a second, the last one last.
+    pub rates_in: VecDeque<f64>,
+    /// The order of destinations.
+    pub sort: Sort,
+    /// The destination that keys are about.
+    pub selected: Option<String>,
+    /// What was done, or went wrong, last.
+    pub message: Option<Message>,
+    /// Why something waits, while that is shown.
+    pub reason: Option<Vec<String>>,
+    /// Whether the keys are explained.
+    pub has_help: bool,
+    /// Nothing is to change.
+    pub is_paused: bool,
+}
+
+/// Something to be read at the bottom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The words.
+    pub text: String,
+    /// Whether it is trouble.
+    pub is_bad: bool,
+}
+
+impl State {
+    /// Takes what the worker has to tell.
+    pub fn take(&mut self, report: Report) {
+        let say = |text, is_bad| Some(Message { text, is_bad });
+        match report {
+            Report::Snapshot(overview) => {
+                let was_trouble = self.message.as_ref().is_some_and(|message| message.is_bad);
+                if was_trouble && self.is_gone_over() {
+                    self.message = None;
+                }
+                if !self.is_paused {
+                    self.show(*overview);
+                }
+            }
+            Report::Done(text) => self.message = say(text, false),
+            Report::Reason(sentences) => self.reason = Some(sentences),
+            Report::Trouble(text) => self.message = say(text, true),
+        }
+    }
+
+    /// Trouble with the connection is over once something comes again.
+    fn is_gone_over(&self) -> bool {
+        let text = self.message.as_ref().map_or("", |message| message.text.as_str());
+        text.starts_with("cannot connect") || text.contains("closes the connection")
+    }
+
+    fn show(&mut self, overview: Overview) {
+        let (old, new) = (&self.overview.summary, &overview.summary);
+        // Another scheduler counts anew.
+        if self.has_come && same_life(old, new) && new.time > old.time {
+            let rate = |old: u64, new: u64, seconds: f64| new.saturating_sub(old) as f64 / seconds;
+            let seconds = new.time - old.time;
+            let rates = [
+                (&mut self.rates_out, rate(old.recipients_out, new.recipients_out, seconds)),
+                (&mut self.rates_in, rate(old.recipients_in, new.recipients_in, seconds)),
+            ];
+            for (rates, rate) in rates {
+                rates.push_back(rate);
+                if rates.len() > HISTORY {
+                    rates.pop_front();
+                }
+            }
+        }
+        self.overview = overview;
+        self.has_come = true;
+    }
+
+    /// The destinations in their order.
+    pub fn threads(&self) -> Vec<&Thread> {
+        let mut threads: Vec<&Thread> = self.overview.threads.iter().collect();
+        threads.sort_by(|a, b| {
+            let order = match self.sort {
+                Sort::Backlog => b.messages.cmp(&a.messages),
+                Sort::Attempts => b.attempts.cmp(&a.attempts),
+                Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
+            };
+            order.then_with(|| a.name().cmp(&b.name()))
+        });
+        threads
+    }
+
+    /// Where the selected destination is; the first, if it is gone.
+    pub fn place(&self, threads: &[&Thread]) -> usize {
+        let is_selected = |thread: &&Thread| Some(thread.name()) == self.selected;
+        threads.iter().position(is_selected).unwrap_or(0)
+    }
+
+    /// What a key does.
+    pub fn key(&mut self, key: KeyEvent) -> Wish {
+        let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if with_control && key.code == KeyCode::Char('c') {
+            return Wish::Leave;
+        }
+        // Any key takes away what covers the rest.
+        if self.reason.take().is_some() || std::mem::take(&mut self.has_help) {
+            return Wish::Nothing;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
+            KeyCode::Down | KeyCode::Char('j') => self.go(1),
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1),
+            KeyCode::PageDown => self.go(10),
+            KeyCode::PageUp => self.go(-10),
+            KeyCode::Home => self.go(isize::MIN),
+            KeyCode::End => self.go(isize::MAX),
+            KeyCode::Char('s') => {
+                self.sort = match self.sort {
+                    Sort::Backlog => Sort::Oldest,
+                    Sort::Oldest => Sort::Attempts,
+                    Sort::Attempts => Sort::Backlog,
+                };
+            }
+            KeyCode::Char('p') => self.is_paused = !self.is_paused,
+            KeyCode::Char('?') => self.has_help = true,
+            KeyCode::Char(' ') => return Wish::Give(Order::Look),
+            KeyCode::Char('h') => return self.order(Order::Hold),
+            KeyCode::Char('u') => return self.order(Order::Release),
+            KeyCode::Char('r') => return self.order(Order::Retry),
+            KeyCode::Char('e') | KeyCode::Enter => return self.order(Order::Why),
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    fn order(&mut self, order: impl Fn(String) -> Order) -> Wish {
+        let threads = self.threads();
+        match threads.get(self.place(&threads)) {
+            Some(thread) => Wish::Give(order(thread.name())),
+            None => Wish::Nothing,
+        }
+    }
+
+    fn go(&mut self, by: isize) {
+        let threads = self.threads();
+        let last = threads.len().saturating_sub(1);
+        let place = self.place(&threads).saturating_add_signed(by).min(last);
+        self.selected = threads.get(place).map(|thread| thread.name());
+    }
+}
+
+fn same_life(old: &Summary, new: &Summary) -> bool {
+    old.pid == new.pid && new.recipients_out >= old.recipients_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overview(time: f64, out: u64, threads: &[(&str, u64, u64)]) -> Report {
+        let thread = |(host, messages, attempts): &(&str, u64, u64)| Thread {
+            channel: "smtp".to_string(),
+            host: host.to_string(),
+            messages: *messages,
+            attempts: *attempts,
+            ..Thread::default()
+        };
+        let summary = Summary { time, recipients_out: out, ..Summary::default() };
+        let threads = threads.iter().map(thread).collect();
+        Report::Snapshot(Box::new(Overview { summary, threads, ..Overview::default() }))
+    }
+
+    fn press(state: &mut State, keys: &str) -> Wish {
+        let mut wish = Wish::Nothing;
+        for key in keys.chars() {
+            let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+            wish = state.key(KeyEvent::new(code, KeyModifiers::NONE));
+        }
+        wish
+    }
+
+    #[test]
+    fn rates_are_those_between_two_snapshots() {
+        let mut state = State::default();
+        state.take(overview(10.0, 100, &[]));
+        assert!(state.rates_out.is_empty());
+        state.take(overview(12.0, 110, &[]));
+        // A new life counts from 0.
+        state.take(overview(14.0, 5, &[]));
+        state.take(overview(15.0, 6, &[]));
+        assert_eq!(state.rates_out, [5.0, 1.0]);
+    }
+
+    #[test]
+    fn keys_are_about_the_selected_destination() {
+        let mut state = State::default();
+        assert_eq!(press(&mut state, "h"), Wish::Nothing);
+        state.take(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
+        assert_eq!(press(&mut state, "h"), Wish::Give(Order::Hold("smtp/b".to_string())));
+        assert_eq!(press(&mut state, "jr"), Wish::Give(Order::Retry("smtp/c".to_string())));
+        // It stays selected wherever it goes.
+        state.take(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
+        assert_eq!(press(&mut state, "e"), Wish::Give(Order::Why("smtp/c".to_string())));
+        assert_eq!(press(&mut state, "kkkssu"), Wish::Give(Order::Release("smtp/c".to_string())));
+        assert_eq!(press(&mut state, "kkkk\n"), Wish::Give(Order::Why("smtp/a".to_string())));
+        // Another one, once it is gone.
+        state.take(overview(3.0, 0, &[("b", 3, 1)]));
+        assert_eq!(press(&mut state, "h"), Wish::Give(Order::Hold("smtp/b".to_string())));
+        assert_eq!(press(&mut state, "q"), Wish::Leave);
+    }
+
+    #[test]
+    fn what_covers_the_rest_goes_with_any_key() {
+        let mut state = State::default();
+        state.take(Report::Reason(vec!["it waits".to_string()]));
+        assert_eq!((press(&mut state, "q"), state.reason.clone()), (Wish::Nothing, None));
+        assert_eq!(press(&mut state, "?q"), Wish::Nothing);
+        assert_eq!(press(&mut state, "q"), Wish::Leave);
+    }
+
+    #[test]
+    fn trouble_with_the_connection_passes() {
+        let mut state = State::default();
+        state.take(Report::Trouble("cannot connect to x".to_string()));
+        state.take(overview(1.0, 0, &[]));
+        assert_eq!(state.message, None);
+        state.take(Report::Trouble("HOLD is refused".to_string()));
+        state.take(overview(2.0, 0, &[]));
+        assert!(state.message.is_some());
+        press(&mut state, "p");
+        state.take(overview(3.0, 9, &[]));
+        assert_eq!(state.overview.summary.recipients_out, 0);
+    }
+}

@@ -1,0 +1,124 @@
+//! Who asks a server of MAILQ version 2, and how that is proved.
+
+use super::failure::Failure;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use zsched_mailq_protocol::scram;
+
+/// The account that every installation has.
+const NOBODY: &str = "nobody";
+/// The longest file of a login that is read, in bytes.
+const LONGEST: u64 = 4096;
+
+/// A user of a server, with the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    user: String,
+    password: String,
+    is_chosen: bool,
+}
+
+impl Credentials {
+    /// Reads `user/password`. The first `/` separates, or else the first `:`, or else the first `,`; without
+    /// any, the password is that of the account that every installation has.
+    pub fn parse(text: &str) -> Result<Credentials, Failure> {
+        let separated = ['/', ':', ','].iter().find_map(|separator| text.split_once(*separator));
+        let (user, password) = separated.unwrap_or((text, NOBODY));
+        // It would fall apart on its way.
+        if user.is_empty() || user.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            let message = "a login begins with the name of a user, without blanks";
+            return Err(Failure::Usage(message.to_string()));
+        }
+        Ok(Credentials { user: user.to_string(), password: password.to_string(), is_chosen: true })
+    }
+
+    /// Reads the first line of a file.
+    pub fn read(path: &Path) -> Result<Credentials, Failure> {
+        let failed = |error| Failure::Usage(format!("{}: {error}", path.display()));
+        let mut text = String::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
+        Credentials::parse(text.lines().next().unwrap_or_default())
+    }
+
+    /// The user.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Whether somebody has said who asks. Otherwise the password is known to everybody.
+    pub fn are_chosen(&self) -> bool {
+        self.is_chosen
+    }
+
+    /// Begins a login with SCRAM.
+    pub fn scram(&self) -> io::Result<scram::Client> {
+        scram::Client::new(&self.user, &self.password)
+    }
+
+    /// The proof that we know the password: `challenge` is the line that a server sends behind the greeting,
+    /// as it was sent. Servers of before October 2001 have no `220 ` in front of it.
+    pub fn digest(&self, challenge: &[u8]) -> String {
+        format!("{:x}", md5::compute([challenge, self.password.as_bytes()].concat()))
+    }
+}
+
+impl Default for Credentials {
+    fn default() -> Credentials {
+        Credentials { user: NOBODY.to_string(), password: NOBODY.to_string(), is_chosen: false }
+    }
+}
+
+/// Passwords are not for logs.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_are_those_of_the_original() {
+        for (text, user, password) in [
+            ("a/b", "a", "b"),
+            ("a:b/c", "a:b", "c"),
+            ("a:b:c", "a", "b:c"),
+            ("a,b c", "a", "b c"),
+            ("a", "a", "nobody"),
+            ("a/", "a", ""),
+        ] {
+            let read = Credentials::parse(text).expect(text);
+            assert_eq!((read.user.as_str(), read.password.as_str()), (user, password), "{text}");
+        }
+        for text in ["", "/b", "a b/c", "a\nQUIT/c"] {
+            assert!(Credentials::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn digests_are_those_of_the_recordings() {
+        for (challenge, login, digest) in [
+            ("1795255943.68171.2", "nobody", "38a784a5473d5b661ad89e27f2c1fd0c"),
+            ("1795255951.209815.10", "root/sekret", "5c02bd806c204b81693a0cb92c112b31"),
+            ("1795255952.111942.11", "snmponly/pw", "948aa9501f0a5fc9d10dea29cbb185ff"),
+        ] {
+            let challenge = format!("220 MAILQ-V2-CHALLENGE: {challenge}");
+            let credentials = Credentials::parse(login).expect(login);
+            assert_eq!(credentials.digest(challenge.as_bytes()), digest, "{login}");
+        }
+        let old = Credentials::parse("nobody/my-passwd").expect("a login");
+        let challenge = b"MAILQ-V2-CHALLENGE: 942665308.906504.3";
+        assert_eq!(old.digest(challenge), "bd4baf7e175c6457f092a4d8a72be539");
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let shown = format!("{:?}", Credentials::parse("fred/secret").expect("a login"));
+        assert!(shown.contains("fred") && !shown.contains("secret"), "{shown}");
+    }
+}

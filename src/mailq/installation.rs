@@ -1,0 +1,64 @@
+//! What the ZENV file says that concerns us.
+
+use super::failure::Failure;
+use std::io;
+use std::path::Path;
+use zsched_config::Zenv;
+use zsched_spool::Spool;
+
+/// Where the ZENV file is looked for that nobody names.
+const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
+/// `POSTOFFICE` where nobody says.
+const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
+
+/// An installation of the mailer: its variables, and its spool.
+pub struct Installation {
+    zenv: Zenv,
+    spool: Spool,
+}
+
+impl Installation {
+    /// Reads the ZENV file: the one that is named, or that of the system, which need not exist.
+    pub fn read(named: Option<&Path>) -> Result<Installation, Failure> {
+        let zenv = match Zenv::read(named.unwrap_or(Path::new(DEFAULT_ZENV))) {
+            Ok(zenv) => zenv,
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                Zenv::default()
+            }
+            // It names the file.
+            Err(error) => return Err(Failure::Installation(error.to_string())),
+        };
+        let spool = Spool::new(zenv.get("POSTOFFICE").unwrap_or(DEFAULT_POSTOFFICE));
+        Ok(Installation { zenv, spool })
+    }
+
+    /// The spool: `POSTOFFICE`.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    /// The host whose scheduler is asked where nobody names one: `MAILSERVER`.
+    pub fn mail_server(&self) -> Option<&str> {
+        self.variable("MAILSERVER")
+    }
+
+    /// The port of the scheduler: `MAILQPORT`.
+    pub fn mailq_port(&self) -> Option<&str> {
+        self.variable("MAILQPORT")
+    }
+
+    /// The file with the counters of all programs: `SNMPSHAREDFILE`.
+    pub fn shared_memory(&self) -> Option<&Path> {
+        self.variable("SNMPSHAREDFILE").map(Path::new)
+    }
+
+    /// The status log of the scheduler: `STATUSLOG`.
+    pub fn status_log(&self) -> Option<&Path> {
+        self.variable("STATUSLOG").map(Path::new)
+    }
+
+    /// A variable that says something.
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.zenv.get(name).map(str::trim).filter(|value| !value.is_empty())
+    }
+}

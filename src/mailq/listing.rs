@@ -1,0 +1,190 @@
+//! The listing: each channel and host, with its messages below.
+//!
+//! ```text
+//! smtp/mail.example.org:
+//! <TAB>10101639/2:<TAB>smtp; 451 busy (retry in 17s, expires in 59m41s, tries=2)
+//! <TAB>  id<TAB><two@example.org>, 4096 bytes, age 1h2m3s
+//! <TAB>  from<TAB>alice@example.org
+//! <TAB>  to<TAB>bob@mail.example.org
+//! <TAB><TAB>carol@mail.example.org
+//! ```
+
+use super::details::{ControlFiles, Details};
+use super::failure::Failure;
+use super::queue::{Queue, Thread, Vertex};
+use super::screen::Screen;
+use std::fmt;
+use std::io::{self, Write};
+use zsched_format::selection::Selection;
+use zsched_format::time::Timestamp;
+
+/// What somebody wants to see.
+pub struct Wishes {
+    /// Threads of this channel or host.
+    pub selection: Selection,
+    /// Messages of this user.
+    pub owner: Option<u32>,
+    /// How much of each message: 0, 1 or 2.
+    pub verbose: u8,
+    /// Not the messages, but how many there are; and if 1, how large they are.
+    pub sizes: u8,
+}
+
+impl Wishes {
+    /// What of a queue is wanted.
+    pub fn threads<'q>(&self, queue: &'q Queue, files: &mut ControlFiles<'_>) -> Vec<Thread<'q>> {
+        let mut threads = queue.threads();
+        threads.retain(|thread| self.selection.matches(thread.channel, thread.host));
+        if let Some(owner) = self.owner {
+            for thread in &mut threads {
+                thread.vertices.retain(|vertex| files.owner(&vertex.file) == Some(owner));
+            }
+        }
+        threads.retain(|thread| !thread.vertices.is_empty());
+        threads
+    }
+
+    /// What is said where nothing is wanted of what there is.
+    pub fn nothing(&self, is_queue_empty: bool) -> String {
+        let Selection { channel, host } = &self.selection;
+        let name = |name: &Option<Box<[u8]>>| {
+            name.as_deref().map_or("*".to_string(), |name| String::from_utf8_lossy(name).into())
+        };
+        match (self.owner, channel, host) {
+            (Some(_), ..) => "No user messages found".to_string(),
+            (None, None, None) => NOTHING_AT_ALL.to_string(),
+            _ if is_queue_empty => NOTHING_AT_ALL.to_string(),
+            _ => format!("Nothing in the queue for {}/{}", name(channel), name(host)),
+        }
+    }
+}
+
+/// The words of the original, which scripts know.
+pub const NOTHING_AT_ALL: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
+
+/// Prints the listing.
+pub fn print<W: Write>(
+    screen: &mut Screen<W>,
+    queue: &Queue,
+    wishes: &Wishes,
+    files: &mut ControlFiles<'_>,
+) -> Result<(), Failure> {
+    let threads = wishes.threads(queue, files);
+    if threads.is_empty() {
+        writeln!(screen, "{}", wishes.nothing(queue.count() == 0))?;
+    }
+    let now = Timestamp::now();
+    for thread in threads {
+        screen.line(&[thread.channel, b"/", thread.host, b":"])?;
+        if wishes.sizes > 0 {
+            print_sizes(screen, &thread, wishes.sizes, now, files)?;
+            continue;
+        }
+        for vertex in thread.vertices {
+            print_vertex(screen, vertex)?;
+            if wishes.verbose > 0
+                && let Some(details) = files.describe(&vertex.file, &vertex.offsets)
+            {
+                let size =
+                    if wishes.verbose > 1 { files.size_and_age(&vertex.file, now) } else { None };
+                print_details(screen, &details, size)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_vertex<W: Write>(screen: &mut Screen<W>, vertex: &Vertex) -> io::Result<()> {
+    screen.text(b"\t")?;
+    screen.text(&vertex.file)?;
+    if vertex.recipients > 1 {
+        write!(screen, "/{}", vertex.recipients)?;
+    }
+    match &vertex.text {
+        Some(text) => screen.line(&[b":\t", text]),
+        None => screen.line(&[b":"]),
+    }
+}
+
+fn print_details<W: Write>(
+    screen: &mut Screen<W>,
+    details: &Details,
+    size: Option<(u64, i64)>,
+) -> io::Result<()> {
+    if let Some(log_id) = &details.log_id {
+        screen.text(b"\t  id\t")?;
+        screen.text(log_id)?;
+        if let Some((bytes, age)) = size {
+            write!(screen, ", {bytes} bytes, age {}", Age(age))?;
+        }
+        screen.line(&[])?;
+    }
+    if let Some(from) = &details.from {
+        screen.line(&[b"\t  from\t", from])?;
+    }
+    for (index, to) in details.to.iter().flatten().enumerate() {
+        screen.line(&[if index == 0 { b"\t  to\t" } else { b"\t\t" }, to])?;
+    }
+    Ok(())
+}
+
+fn print_sizes<W: Write>(
+    screen: &mut Screen<W>,
+    thread: &Thread<'_>,
+    level: u8,
+    now: Timestamp,
+    files: &mut ControlFiles<'_>,
+) -> io::Result<()> {
+    let count = thread.vertices.len() as u64;
+    let plural = if count == 1 { "" } else { "s" };
+    write!(screen, "\t  {count} file{plural}")?;
+    if level == 1 {
+        let size = |vertex: &&Vertex| files.size_and_age(&vertex.file, now).map(|(size, _)| size);
+        let total = thread.vertices.iter().filter_map(size).fold(0, u64::saturating_add);
+        match total {
+            0 => write!(screen, ", no file size info available")?,
+            _ => write!(screen, ", {total} bytes total, {} bytes average", total / count)?,
+        }
+    }
+    screen.line(&[])
+}
+
+/// The age of a message in the form of the original: each part that is exceeded, and seconds unless
+/// there are three others.
+struct Age(i64);
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left = self.0;
+        let mut parts = 0;
+        for (seconds, unit) in [(86_400, 'd'), (3_600, 'h'), (60, 'm')] {
+            if left > seconds {
+                write!(f, "{}{unit}", left / seconds)?;
+                left %= seconds;
+                parts += 1;
+            }
+        }
+        if parts < 3 { write!(f, "{left}s") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_those_of_the_original() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (-5, "-5s"),
+            (60, "60s"),
+            (61, "1m1s"),
+            (3600, "60m0s"),
+            (3723, "1h2m3s"),
+            (90_000, "1d60m0s"),
+            (93_784, "1d2h3m"),
+        ] {
+            assert_eq!(Age(seconds).to_string(), text);
+        }
+    }
+}

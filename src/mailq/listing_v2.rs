@@ -1,0 +1,218 @@
+//! The listing of what a scheduler of MAILQ version 2 has, as the original prints it.
+//!
+//! ```text
+//! smtp/mail.example.org:
+//! <TAB>10101639: (3 tries, expires in 2m59s) smtp; 451 busy
+//! ```
+//!
+//! and with details, which are read from the spool:
+//!
+//! ```text
+//! <TAB>10101639: (3 tries, age 1h2m, expires in 2m59s, 612+4096 bytes)
+//! <TAB>  id<TAB><two@example.org>
+//! <TAB>  from<TAB>alice@example.org
+//! <TAB>  to<TAB>bob@mail.example.org
+//! <TAB>  diag<TAB>smtp; 451 busy
+//! ```
+
+use super::details::{ControlFiles, Details};
+use super::failure::Failure;
+use super::screen::Screen;
+use super::v2::{Reader, Record, Thread};
+use std::io::{self, Write};
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// How much is held back until it is known that all of it has come, in bytes.
+const HELD: usize = 64 << 20;
+
+/// So many recipients of one message are gathered before its control file is read for them.
+const GATHERED: usize = 10_000;
+
+/// Prints what is in threads.
+///
+/// A server has 90 seconds for a client, and whoever reads the output may take longer: it is held back
+/// until the dialogue is over, or there is too much of it.
+pub struct Listing<'a, 's, W> {
+    screen: &'a mut Screen<W>,
+    held: Screen<Vec<u8>>,
+    files: &'a mut ControlFiles<'s>,
+    has_details: bool,
+    owner: Option<u32>,
+    now: Timestamp,
+    /// The thread, until its heading is printed.
+    heading: Option<Vec<u8>>,
+    /// Those of the recipients of one message that came so far.
+    message: Vec<Recipient>,
+    file: Vec<u8>,
+    is_empty: bool,
+}
+
+/// What is kept of a record.
+struct Recipient {
+    index: u64,
+    sender: Vec<u8>,
+    offset: u32,
+    expiry: i64,
+    tries: u64,
+    text: Vec<u8>,
+}
+
+impl<'a, 's, W: Write> Listing<'a, 's, W> {
+    /// Will print on `screen`: with details or not, and only messages of this user.
+    pub fn new(
+        screen: &'a mut Screen<W>,
+        files: &'a mut ControlFiles<'s>,
+        has_details: bool,
+        owner: Option<u32>,
+        now: Timestamp,
+    ) -> Listing<'a, 's, W> {
+        let held = Screen::new(Vec::new());
+        Listing {
+            screen,
+            held,
+            files,
+            has_details,
+            owner,
+            now,
+            heading: None,
+            message: Vec::new(),
+            file: Vec::new(),
+            is_empty: true,
+        }
+    }
+
+    /// Prints what is held back. Tells whether nothing was printed at all.
+    pub fn finish(&mut self) -> io::Result<bool> {
+        self.screen.release(&mut self.held)?;
+        Ok(self.is_empty)
+    }
+
+    fn print_message(&mut self) -> io::Result<()> {
+        let recipients = std::mem::take(&mut self.message);
+        let Some(first) = recipients.first() else {
+            return Ok(());
+        };
+        if let Some(owner) = self.owner
+            && self.files.owner(&self.file) != Some(owner)
+        {
+            return Ok(());
+        }
+        if let Some(heading) = self.heading.take() {
+            self.held.line(&[&heading])?;
+            self.is_empty = false;
+        }
+        if self.has_details {
+            return self.print_details(&recipients);
+        }
+        if first.index == 0 {
+            self.print_file()?;
+            write!(self.held, "({}{}) ", Tries(first.tries), Expiry(first.expiry, self.now))?;
+            self.held.line(&[&first.text])?;
+        }
+        Ok(())
+    }
+
+    fn print_file(&mut self) -> io::Result<()> {
+        self.held.text(b"\t")?;
+        self.held.text(&self.file)?;
+        self.held.text(b": ")
+    }
+
+    fn print_details(&mut self, recipients: &[Recipient]) -> io::Result<()> {
+        let offsets: Vec<u32> = recipients.iter().map(|recipient| recipient.offset).collect();
+        let details = self.files.describe(&self.file, &offsets);
+        for (place, recipient) in recipients.iter().enumerate() {
+            if recipient.index == 0 {
+                self.print_head(recipient, details.as_ref())?;
+            }
+            match details.as_ref().map(|details| details.to[place].as_deref()) {
+                Some(Some(to)) => self.held.line(&[b"\t  to\t", to])?,
+                Some(None) => writeln!(self.held, "\t  to-ptr bad: {}", recipient.offset)?,
+                None => {}
+            }
+            // Agents put CR between the lines of a dialogue.
+            for line in recipient.text.split(|byte| *byte == b'\r').filter(|line| !line.is_empty())
+            {
+                self.held.line(&[b"\t  diag\t", line])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_head(&mut self, first: &Recipient, details: Option<&Details>) -> io::Result<()> {
+        let control = details.and_then(|_| self.files.control_size(&self.file));
+        let message = control.and_then(|_| self.files.size_and_age(&self.file, self.now));
+        self.print_file()?;
+        let (tries, expiry) = (Tries(first.tries), Expiry(first.expiry, self.now));
+        match (control, message) {
+            (Some(control), Some((size, age))) => {
+                let age = ShortDuration(age);
+                writeln!(self.held, "({tries}, age {age}{expiry}, {control}+{size} bytes)")?;
+            }
+            _ => writeln!(self.held, "({tries}{expiry})")?,
+        }
+        if let Some(id) = details.and_then(|details| details.log_id.as_ref()) {
+            self.held.line(&[b"\t  id\t", id])?;
+        }
+        let sender: &[u8] = if first.sender.is_empty() { b"<>" } else { &first.sender };
+        self.held.line(&[b"\t  from\t", sender])
+    }
+}
+
+impl<W: Write> Reader for Listing<'_, '_, W> {
+    fn begin(&mut self, thread: &Thread, _is_running: bool) {
+        self.heading = Some([thread.channel.as_slice(), b"/", &thread.host, b":"].concat());
+    }
+
+    fn take(&mut self, record: &Record<'_>) -> Result<(), Failure> {
+        // Where nothing is told of recipients, only the first one of a message counts.
+        if !self.has_details && record.index > 0 {
+            return Ok(());
+        }
+        if record.index == 0 || record.file != self.file || self.message.len() == GATHERED {
+            self.print_message()?;
+            self.file = record.file.to_vec();
+        }
+        self.message.push(Recipient {
+            index: record.index,
+            sender: record.sender.to_vec(),
+            offset: record.offset,
+            expiry: record.expiry,
+            tries: record.tries,
+            text: record.text.to_vec(),
+        });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.print_message()?;
+        self.file.clear();
+        if self.held.len() > HELD {
+            self.screen.release(&mut self.held)?;
+        }
+        Ok(())
+    }
+}
+
+struct Tries(u64);
+
+impl std::fmt::Display for Tries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The original knows no singular.
+        write!(f, "{} tries", self.0)
+    }
+}
+
+struct Expiry(i64, Timestamp);
+
+impl std::fmt::Display for Expiry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            at => {
+                let left = at.saturating_sub(self.1.seconds());
+                write!(f, ", expires in {}", ShortDuration(left))
+            }
+        }
+    }
+}

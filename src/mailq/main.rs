@@ -1,0 +1,5 @@
+//! Shows the queue of a running scheduler.
+
+fn main() {
+    std::process::exit(zsched_mailq::main(zsched_mailq::Options::of_process()));
+}

@@ -1,0 +1,388 @@
+//! The command line of `mailq`.
+//!
+//! All of it is here: the parser, `--help`, the completions of shells and the lists of options in the
+//! manual page are made from these definitions. The first paragraph of a comment is what `--help` says;
+//! the manual has all of it.
+
+use super::console::{Command, check_in_vain};
+use super::credentials::Credentials;
+use super::failure::Failure;
+use super::installation::Installation;
+use clap::{ArgAction, Args, CommandFactory, Parser};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use zsched_command_line as command_line;
+
+/// Show the queue of a running scheduler
+#[derive(Parser, Clone, Debug)]
+#[command(
+    name = "mailq",
+    version,
+    disable_help_flag = true,
+    disable_help_subcommand = true,
+    subcommand_value_name = "COMMAND",
+    max_term_width = 100
+)]
+pub struct Options {
+    /// Which server is asked, and who asks.
+    #[command(flatten)]
+    pub reach: Reach,
+
+    /// What is shown where there is no command.
+    #[command(flatten)]
+    pub classic: Classic,
+
+    /// The host whose scheduler is asked
+    #[arg(value_name = "SERVER")]
+    pub operand: Option<String>,
+
+    /// What is to be done instead.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Which server is asked, and who asks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Whom to ask")]
+pub struct Reach {
+    /// Use IPv4 addresses of the server only
+    ///
+    /// Of -4 and -6, the last one counts.
+    #[arg(short = '4', long = "ipv4", overrides_with = "ipv6", global = true)]
+    pub ipv4: bool,
+
+    /// Use IPv6 addresses of the server only
+    #[arg(short = '6', long = "ipv6", overrides_with = "ipv4", global = true)]
+    pub ipv6: bool,
+
+    /// Copy each line that is received to standard error
+    ///
+    /// Such lines begin with "- ".
+    #[arg(short = 'd', long, global = true)]
+    pub debug: bool,
+
+    /// Where the server is reached
+    ///
+    /// A TCP port by its number, or by the name of its service; or the path of a UNIX socket, which
+    /// begins with "/" or "UNIX:/", and is always one on this host.
+    #[arg(short = 'p', long, value_name = "PORT|PATH", global = true)]
+    pub port: Option<String>,
+
+    /// The host whose scheduler is asked
+    ///
+    /// It can also be given without an option. With a name that is a command as well, only this will
+    /// do.
+    #[arg(long, value_name = "HOST", global = true)]
+    pub server: Option<String>,
+
+    /// Who asks, for servers that want to know
+    ///
+    /// That is for version 2 of the protocol. The separator may be "/", ":" or ",", whichever is found
+    /// first in this order; without any, the password is "nobody". By default it is "nobody/nobody".
+    /// Everybody on this host can see the password while the program runs; --login-file is better.
+    #[arg(short = 'U', long, value_name = "USER/PASSWORD", global = true)]
+    pub login: Option<String>,
+
+    /// A file whose first line says who asks
+    ///
+    /// It has the form of -U, and should be for nobody else to read.
+    #[arg(long, value_name = "FILE", conflicts_with = "login", global = true)]
+    pub login_file: Option<PathBuf>,
+
+    /// The ZENV file of the installation, which says where everything is
+    ///
+    /// By default it is /etc/zmailer.conf, which need not exist.
+    #[arg(short = 'Z', long, value_name = "FILE", global = true)]
+    pub zenv: Option<PathBuf>,
+
+    /// Print a list of the options, and exit
+    #[arg(long, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+}
+
+impl Reach {
+    /// Whether the scheduler of the installation is asked, and runs on this host.
+    pub fn is_local(&self, installation: &Installation) -> bool {
+        self.server.is_none() && self.port.is_none() && installation.mail_server().is_none()
+    }
+}
+
+/// What is shown where there is no command: the options of the original.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Classic {
+    /// Show only what goes by this channel
+    #[arg(short = 'c', long, value_name = "CHANNEL")]
+    pub channel: Option<String>,
+
+    /// Accepted, and not used
+    #[arg(short = 'E', long = "expand", value_name = "TEXT")]
+    pub expand: Option<String>,
+
+    /// Show only what goes to this host
+    #[arg(short = 'h', long, value_name = "HOST")]
+    pub host: Option<String>,
+
+    /// Show only messages whose control files belong to the user who asks, with -v
+    #[arg(short = 'i', long, overrides_with = "user")]
+    pub mine: bool,
+
+    /// Remove a message from the queue
+    ///
+    /// The message is named by its spool id, or by the name of its control file without folders. Its
+    /// senders are not told. That is for version 2 of the protocol; the server says the same where there
+    /// is no such message.
+    #[arg(short = 'K', long, value_name = "ID", conflicts_with_all = ["report", "sizes", "summary", "status", "why"])]
+    pub kill: Option<String>,
+
+    /// Show the counters in the segment of shared memory on this host
+    ///
+    /// All programs of ZMailer count there, and SNMPSHAREDFILE of the ZENV file names it. If there is none,
+    /// go on without it. What a server counts is shown by -QQQQ.
+    #[arg(short = 'M', long = "shared-memory")]
+    pub shared_memory: bool,
+
+    /// Show the report on threads and agents instead of the messages
+    ///
+    /// See below. Given twice, leave out the lines of single threads; three times, show only the totals;
+    /// four times, the counters of the server. Version 1 of the protocol has no more than the second. Of
+    /// a scheduler that hides its messages (its option -Q), there is nothing else to be seen.
+    #[arg(short = 'Q', long, action = ArgAction::Count)]
+    pub report: u8,
+
+    /// Count the files in the folders of the spool first, and tell whether router and scheduler run
+    ///
+    /// Given twice, do only that, unless -S is given, too.
+    #[arg(short = 's', long, action = ArgAction::Count)]
+    pub status: u8,
+
+    /// Show for each channel and host only how many messages there are, and how large
+    ///
+    /// The size is that of all, and the average. Given twice, show only how many there are.
+    #[arg(short = 'S', long, action = ArgAction::Count)]
+    pub sizes: u8,
+
+    /// Show one line of totals for each channel and host
+    ///
+    /// It has the number of messages, of recipients, of messages that are running, that are to be
+    /// retried at a known time, and that wait for an agent; the age of the oldest message, and the last
+    /// text.
+    #[arg(long, conflicts_with_all = ["report", "sizes"])]
+    pub summary: bool,
+
+    /// Show no details, whatever -v, -i or -u ask for; a -v behind it counts again
+    #[arg(short = 't', long, overrides_with = "verbose")]
+    pub terse: bool,
+
+    /// Show only messages whose control files belong to this user, with -v
+    #[arg(short = 'u', long, value_name = "USER", overrides_with = "mine")]
+    pub user: Option<String>,
+
+    /// Show the Message-ID, sender and recipients of each message
+    ///
+    /// Given twice, show its size and age, too; version 2 always shows them. They are read from the spool,
+    /// so mailq must be able to read it; messages that it cannot read are shown without.
+    #[arg(short = 'v', long, action = ArgAction::Count, overrides_with = "terse")]
+    pub verbose: u8,
+
+    /// Say why something waits: a channel/host, a spool id, or a control file
+    ///
+    /// There is a sentence for each reason, with the name of the limit and the line of the configuration
+    /// that sets it. Where work goes by messages (job-order, slot-cost) it says, of a message, how many
+    /// others are before it, whose turn it is, and what it takes to preempt that one. The scheduler of this
+    /// host is asked, over the socket .scheduler.control in POSTOFFICE, which only its own user and root may
+    /// use.
+    #[arg(long, value_name = "SUBJECT", conflicts_with_all = ["report", "sizes", "summary", "status"])]
+    pub why: Option<String>,
+}
+
+/// The addresses that are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Those of both kinds.
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+impl Options {
+    /// The command line of this process. Prints help or what is wrong, and exits, where that is called for.
+    pub fn of_process() -> Options {
+        Options::try_parse().unwrap_or_else(|error| {
+            if error.use_stderr() && Options::means_check(std::env::args_os()) {
+                let text = error.to_string();
+                let first = text.lines().next().unwrap_or_default();
+                let failure = Failure::Usage(first.replacen("error: ", "", 1));
+                std::process::exit(check_in_vain(&failure));
+            }
+            command_line::refuse(&error)
+        })
+    }
+
+    /// Whether a command line that has something wrong in it is one of `mailq check`, whose callers
+    /// read exit statuses of their own.
+    fn means_check(arguments: impl Iterator<Item = OsString>) -> bool {
+        let matches = Options::command().ignore_errors(true).try_get_matches_from(arguments);
+        matches.is_ok_and(|matches| matches.subcommand_name() == Some("check"))
+    }
+
+    /// What is wrong with the command line that the parser does not see. Moves the host to where it is
+    /// looked for.
+    pub fn check(mut self) -> Result<Options, Failure> {
+        let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
+        if self.command.is_some() && self.classic.is_given() {
+            return wrong("the options that show the queue do not go with a command");
+        }
+        if self.operand.is_some() && self.reach.server.is_some() {
+            return wrong("two servers are named");
+        }
+        self.reach.server = self.operand.take().or(self.reach.server);
+        Ok(self)
+    }
+}
+
+impl Reach {
+    /// Which addresses are tried.
+    pub fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+
+    /// Whether this is about another server than that of this installation, or by another way.
+    pub fn names_a_server(&self) -> bool {
+        let Reach { ipv4, ipv6, port, server, login, login_file, .. } = self;
+        let is_chosen = *ipv4 || *ipv6 || login_file.is_some();
+        is_chosen || [port, server, login].iter().any(|text| text.is_some())
+    }
+
+    /// Who asks.
+    pub fn credentials(&self) -> Result<Credentials, Failure> {
+        match (&self.login_file, &self.login) {
+            (Some(path), _) => Credentials::read(path),
+            (None, Some(text)) => Credentials::parse(text),
+            (None, None) => Ok(Credentials::default()),
+        }
+    }
+}
+
+impl Classic {
+    /// How much is told of each message: 0, 1 or 2.
+    pub fn verbosity(&self) -> u8 {
+        let implied = u8::from(!self.terse && (self.mine || self.user.is_some()));
+        self.verbose.max(implied)
+    }
+
+    /// Whether somebody has said what is to be shown, and how.
+    pub fn is_given(&self) -> bool {
+        let texts = [&self.channel, &self.expand, &self.host, &self.kill, &self.user, &self.why];
+        let flags = [self.mine, self.shared_memory, self.summary, self.terse];
+        let counts = [self.report, self.status, self.sizes, self.verbose];
+        texts.iter().any(|text| text.is_some())
+            || flags.contains(&true)
+            || counts.iter().any(|count| *count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &str) -> Result<Options, clap::Error> {
+        let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
+        Options::try_parse_from(words)
+    }
+
+    fn options(arguments: &str) -> Options {
+        parse(arguments).expect(arguments).check().expect(arguments)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+        let without_long_name =
+            Options::command().get_opts().filter(|option| option.get_long().is_none()).count();
+        assert_eq!(without_long_name, 0);
+    }
+
+    #[test]
+    fn a_check_is_known_by_its_name_whatever_else_is_wrong() {
+        for (arguments, expected) in [
+            ("check --warn-age x", true),
+            ("-Z zmailer.conf check --crit-count", true),
+            ("check --no-such-option", true),
+            ("check smtp/* other", true),
+            ("list --no-such-option", false),
+            ("list check extra more", false),
+            ("-p check --no-such-option", false),
+        ] {
+            let words = std::iter::once("mailq").chain(arguments.split(' '));
+            assert!(parse(arguments).is_err(), "{arguments}");
+            assert_eq!(Options::means_check(words.map(OsString::from)), expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn letters_come_in_bundles() {
+        let Options { reach, classic, .. } =
+            options("-sQQ -cd -hx -p174 -ufred -SSvv mail.example.org");
+        let counts = (classic.status, classic.report, classic.sizes, classic.verbose);
+        assert_eq!(counts, (1, 2, 2, 2));
+        assert_eq!((classic.channel.as_deref(), classic.host.as_deref()), (Some("d"), Some("x")));
+        assert_eq!((reach.port.as_deref(), classic.user.as_deref()), (Some("174"), Some("fred")));
+        assert_eq!(reach.server.as_deref(), Some("mail.example.org"));
+        assert!(!reach.debug);
+    }
+
+    #[test]
+    fn the_last_of_two_opposites_counts() {
+        for (arguments, verbosity) in [
+            ("", 0),
+            ("-v", 1),
+            ("-vv", 2),
+            ("-vvt", 0),
+            ("-vtv", 1),
+            ("-i", 1),
+            ("-it", 0),
+            ("-ivv", 2),
+            ("-u root", 1),
+        ] {
+            assert_eq!(options(arguments).classic.verbosity(), verbosity, "{arguments}");
+        }
+        assert_eq!(options("-4").reach.family(), Family::V4);
+        assert_eq!(options("-46").reach.family(), Family::V6);
+        assert_eq!(options("-64").reach.family(), Family::V4);
+        assert_eq!(options("-i -u root").classic.user.as_deref(), Some("root"));
+        assert_eq!(options("-u root -i").classic.user, None);
+    }
+
+    #[test]
+    fn what_the_original_refuses_is_refused() {
+        for arguments in ["-r x", "-x", "a b", "-p", "--summary -Q", "--summary -S", "-?", "-K"] {
+            assert!(parse(arguments).is_err_and(|error| error.use_stderr()), "{arguments}");
+        }
+        assert!(parse("-V").is_err_and(|error| !error.use_stderr()));
+        assert!(parse("--help").is_err_and(|error| !error.use_stderr()));
+        assert!(parse("etrn --help").is_err_and(|error| !error.use_stderr()));
+    }
+
+    #[test]
+    fn a_server_can_be_named_with_any_command() {
+        for arguments in
+            ["-p 5 --server a etrn x", "etrn x -p 5 --server a", "-p 5 etrn --server a x"]
+        {
+            let options = options(arguments);
+            assert_eq!(options.reach.server.as_deref(), Some("a"), "{arguments}");
+            assert_eq!(options.reach.port.as_deref(), Some("5"), "{arguments}");
+            assert!(matches!(options.command, Some(Command::Etrn { host }) if host == "x"));
+        }
+        assert_eq!(options("-- etrn").reach.server.as_deref(), Some("etrn"));
+        for arguments in ["-v etrn x", "-K 5 etrn x", "-h a etrn x", "--server a b"] {
+            let refused = parse(arguments).expect(arguments).check();
+            assert_eq!(refused.expect_err(arguments).status(), 64);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Which server is asked, and where that is.
+
+use super::failure::Failure;
+use super::installation::Installation;
+use super::options::{Family, Reach};
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use zsched_config::{BindAddress, MailqSocket, TcpPort};
+use zsched_mailq_protocol::port;
+
+/// How long the addresses of a host may be looked for.
+const TIME_TO_RESOLVE: Duration = Duration::from_secs(15);
+
+/// A server, as it was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// Behind a UNIX socket, on this host.
+    Unix(PathBuf),
+    /// On a host.
+    Tcp {
+        /// Its name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// At a path.
+    Path(PathBuf),
+    /// At one of these; there is at least one.
+    Internet(Vec<SocketAddr>),
+}
+
+impl Server {
+    /// The server that the options name, or else the ZENV file; by default, the one on this host.
+    pub fn find(reach: &Reach, installation: &Installation) -> Result<Server, Failure> {
+        let (port, bound) = match (&reach.port, installation.mailq_port()) {
+            (Some(text), _) => match read_port(text).map_err(Failure::Usage)? {
+                MailqSocket::Unix(path) => return Ok(Server::Unix(path)),
+                MailqSocket::Tcp { port, address } => (port, address),
+            },
+            (None, Some(text)) => {
+                let wrong = |error| Failure::Installation(format!("MAILQPORT: {error}"));
+                match read_port(text).map_err(wrong)? {
+                    MailqSocket::Unix(_) => return Err(wrong(format!("{text} is no TCP port"))),
+                    MailqSocket::Tcp { port, address } => (port, address),
+                }
+            }
+            (None, None) => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
+        };
+        let port = port_number(&port).map_err(Failure::Usage)?;
+        let named = reach.server.as_deref().or(installation.mail_server());
+        let host = match (named, bound) {
+            (Some(name), _) => without_brackets(name).to_string(),
+            (None, BindAddress::Address(address)) => address.to_string(),
+            (None, _) => "localhost".to_string(),
+        };
+        Ok(Server::Tcp { host, port })
+    }
+
+    /// The host, as it was named.
+    pub fn host(&self) -> &str {
+        match self {
+            Server::Unix(_) => "localhost",
+            Server::Tcp { host, .. } => host,
+        }
+    }
+
+    /// Looks for the addresses, in the order in which the system would try them.
+    pub fn addresses(&self, family: Family) -> Result<Addresses, Failure> {
+        let (host, port) = match self {
+            Server::Unix(path) => return Ok(Addresses::Path(path.clone())),
+            Server::Tcp { host, port } => (host.clone(), *port),
+        };
+        let name = host.clone();
+        let resolved =
+            within(TIME_TO_RESOLVE, move || (name, port).to_socket_addrs().map(Vec::from_iter));
+        let failed = |why: String| {
+            // Whoever mistypes a command names a host.
+            let advice = match host.contains('.') {
+                true => "",
+                false => "\nmailq: if it was meant to be a command: option --help lists them",
+            };
+            Failure::Unavailable(format!("the address of {host} cannot be found: {why}{advice}"))
+        };
+        let mut addresses = match resolved {
+            Some(Ok(addresses)) => addresses,
+            Some(Err(error)) => return Err(failed(error.to_string())),
+            None => return Err(failed("no answer from the name service".to_string())),
+        };
+        addresses.retain(|address| match family {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        });
+        if addresses.is_empty() {
+            let option = if family == Family::V4 { "-4" } else { "-6" };
+            return Err(failed(format!("it has none of the kind that {option} asks for")));
+        }
+        Ok(Addresses::Internet(addresses))
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Unix(path) => write!(f, "{}", path.display()),
+            Server::Tcp { host, port } => write!(f, "{host} port {port}"),
+        }
+    }
+}
+
+impl Addresses {
+    /// Whether this is this host.
+    pub fn are_local(&self) -> bool {
+        match self {
+            Addresses::Path(_) => true,
+            Addresses::Internet(addresses) => addresses.iter().any(is_own),
+        }
+    }
+}
+
+/// Whether an address is one of this host: only these can be bound to.
+fn is_own(address: &SocketAddr) -> bool {
+    let mut address = *address;
+    address.set_port(0);
+    address.ip().is_loopback() || UdpSocket::bind(address).is_ok()
+}
+
+fn read_port(text: &str) -> Result<MailqSocket, String> {
+    MailqSocket::parse(text).map_err(|error| error.message)
+}
+
+fn port_number(port: &TcpPort) -> Result<u16, String> {
+    match port {
+        TcpPort::Number(0) => Err("0 is no port that can be asked".to_string()),
+        TcpPort::Number(number) => Ok(*number),
+        TcpPort::Service(name) => match port::of_service(name) {
+            Some(port) => Ok(port),
+            None if name == "mailq" => Ok(port::DEFAULT),
+            None => Err(format!("the service {name}/tcp is not known")),
+        },
+    }
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
+}
+
+/// What `work` brings, if it does so in time. Otherwise nobody waits for it any more.
+pub fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    // If it comes too late, there is nobody to take it.
+    thread::spawn(move || drop(sender.send(work())));
+    receiver.recv_timeout(time).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use clap::Parser;
+
+    fn find(arguments: &str, zenv: &str) -> Result<String, i32> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("zmailer.conf");
+        std::fs::write(&path, zenv).expect("written");
+        let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
+        let options = Options::try_parse_from(words).expect("good options");
+        let options = options.check().expect("good options");
+        let installation = Installation::read(Some(&path)).expect("a ZENV file");
+        let found = Server::find(&options.reach, &installation);
+        found.map(|server| server.to_string()).map_err(|failure| failure.status())
+    }
+
+    #[test]
+    fn options_come_before_the_zenv_file() {
+        for (arguments, zenv, server) in [
+            ("-p 1174", "", "localhost port 1174"),
+            ("-p 1174 mail", "MAILSERVER=other\nMAILQPORT=5\n", "mail port 1174"),
+            ("-p TCP:1174", "MAILSERVER=other\n", "other port 1174"),
+            ("-p smtp", "", "localhost port 25"),
+            ("-p /run/mailq mail", "MAILQPORT=5\n", "/run/mailq"),
+            ("-p UNIX:/run/mailq", "", "/run/mailq"),
+            ("", "MAILQPORT=10174\n", "localhost port 10174"),
+            ("mail", "MAILQPORT=10174@any\n", "mail port 10174"),
+            ("", "MAILQPORT=10174@192.0.2.1\n", "192.0.2.1 port 10174"),
+            ("", "MAILQPORT=\nMAILSERVER=\n", "localhost port 174"),
+            ("[::1]", "", "::1 port 174"),
+        ] {
+            assert_eq!(find(arguments, zenv).as_deref(), Ok(server), "{arguments} {zenv}");
+        }
+        for (arguments, zenv, status) in [
+            ("-p 70000", "", 64),
+            ("-p 0", "", 64),
+            ("-p no-such-service", "", 64),
+            ("-p", "MAILQPORT=/run/mailq\n", 72),
+            ("-p", "MAILQPORT=1 2\n", 72),
+        ] {
+            let arguments = if arguments == "-p" { "" } else { arguments };
+            assert_eq!(find(arguments, zenv), Err(status), "{arguments} {zenv}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_of_the_family_that_was_asked_for() {
+        let server = |host: &str| Server::Tcp { host: host.to_string(), port: 174 };
+        for (host, family, is_found) in [
+            ("127.0.0.1", Family::Any, true),
+            ("127.0.0.1", Family::V4, true),
+            ("127.0.0.1", Family::V6, false),
+            ("::1", Family::V6, true),
+            ("::1", Family::V4, false),
+        ] {
+            let addresses = server(host).addresses(family);
+            assert_eq!(addresses.is_ok(), is_found, "{host} {family:?}");
+            assert!(addresses.is_ok_and(|addresses| addresses.are_local()) == is_found);
+        }
+        let documented = server("192.0.2.1").addresses(Family::Any).expect("an address");
+        assert!(!documented.are_local());
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let forever = || thread::sleep(Duration::from_secs(3600));
+        assert_eq!(within(Duration::from_millis(10), forever), None);
+        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
+    }
+}

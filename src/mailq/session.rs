@@ -1,0 +1,417 @@
+//! A dialogue with a scheduler: one request a line, each answered with one line or with a text.
+//!
+//! MAILQ version 2 is spoken like this, and so is the control socket of our own scheduler:
+//!
+//! ```text
+//! client  SHOW SNMP
+//! server  +OK until LF.LF          or  -Why not
+//! server  Kids: 9  Idle:  9 ...
+//! server  .
+//! ```
+//!
+//! A text is handed on line by line as it arrives; nothing of it is kept. Requests may be sent ahead of
+//! the answers to earlier ones; a server answers in order.
+
+use super::connection::Connection;
+use super::credentials::Credentials;
+use super::denial::Denial;
+use super::failure::Failure;
+use super::greeting;
+use super::lines::{LineSource, Lines};
+use super::screen::{quote, visible};
+use super::server::Server;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
+
+/// A dialogue that has begun.
+pub struct Session<S> {
+    lines: Lines<S>,
+    server: Server,
+    /// Who asks, if it had to be said.
+    user: Option<String>,
+    /// What was asked and is not answered yet.
+    asked: VecDeque<Request>,
+    /// The text of the answer before has not been read to its end.
+    is_in_text: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The line.
+    pub line: String,
+    /// The permission it takes, as far as it is known.
+    pub needs: Option<&'static str>,
+}
+
+/// What a server says to a request that it accepts.
+pub enum Answer<'a, S> {
+    /// This line, without its `+`.
+    Line(Vec<u8>),
+    /// A text.
+    Text(Text<'a, S>),
+}
+
+/// The text of an answer. What is not read of it is passed over.
+pub struct Text<'a, S> {
+    session: &'a mut Session<S>,
+}
+
+impl Request {
+    /// A request that takes a permission.
+    pub fn new(line: impl Into<String>, needs: &'static str) -> Request {
+        Request { line: line.into(), needs: Some(needs) }
+    }
+
+    /// A request that needs no permission, or nobody knows which.
+    pub fn free(line: impl Into<String>) -> Request {
+        Request { line: line.into(), needs: None }
+    }
+
+    /// Whether it can be sent as one line: otherwise it would be another request.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.line.contains(char::is_control) {
+            true => {
+                let message = "there is a control character in what is asked for";
+                Err(Failure::Usage(message.to_string()))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+impl<S: Read + Write> Session<S> {
+    /// Begins one behind the greeting of version 2, with a login.
+    pub fn log_in(
+        mut lines: Lines<S>,
+        server: &Server,
+        credentials: &Credentials,
+    ) -> Result<Session<S>, Failure> {
+        let challenge = greeting::read_challenge(&mut lines, server)?;
+        let user = credentials.user();
+        let mut session = Session::new(lines, server);
+        if credentials.are_chosen() && session.log_in_by_scram(credentials)? {
+            return Ok(Session { user: Some(user.to_string()), ..session });
+        }
+        session.write(&format!("AUTH {user} {}\n", credentials.digest(&challenge)));
+        let verdict = session.line("it answers the login")?;
+        match verdict.split_first() {
+            Some((b'+', _)) => Ok(Session { user: Some(user.to_string()), ..session }),
+            Some((_, said)) => Err(Failure::Denied(Denial::of_login(server, user, said))),
+            None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
+        }
+    }
+
+    /// Tries a login that shows less of the password. Tells whether the server knows that.
+    fn log_in_by_scram(&mut self, credentials: &Credentials) -> Result<bool, Failure> {
+        let client = credentials.scram().map_err(|error| {
+            Failure::Installation(format!("there are no random numbers: {error}"))
+        })?;
+        self.write(&format!("AUTH2 SCRAM-SHA-256 {}\n", client.first()));
+        let first = self.line("it answers the login")?;
+        let Some(first) = first.strip_prefix(b"+") else {
+            return Ok(false);
+        };
+        let wrong = |server: &Server, fault| Failure::Protocol(format!("{server}: {fault}"));
+        let (last, proven) = client.prove(first).map_err(|fault| wrong(&self.server, fault))?;
+        self.write(&format!("{last}\n"));
+        let verdict = self.line("it answers the login")?;
+        match verdict.strip_prefix(b"+OK") {
+            Some(last) => {
+                proven.verify(last).map_err(|fault| wrong(&self.server, fault))?;
+                Ok(true)
+            }
+            None => {
+                let said = verdict.strip_prefix(b"-").unwrap_or(&verdict);
+                let denial = Denial::of_login(&self.server, credentials.user(), said);
+                Err(Failure::Denied(denial))
+            }
+        }
+    }
+
+    fn new(lines: Lines<S>, server: &Server) -> Session<S> {
+        let server = server.clone();
+        Session { lines, server, user: None, asked: VecDeque::new(), is_in_text: false }
+    }
+
+    /// Begins one on a control socket, of which nothing has been read yet.
+    pub fn on_control_socket(lines: Lines<S>, server: &Server) -> Result<Session<S>, Failure> {
+        let mut session = Session::new(lines, server);
+        let greeting = session.line("it says what it is")?;
+        match greeting == CONTROL_GREETING.trim_end().as_bytes() {
+            true => Ok(session),
+            false => Err(Failure::Protocol(format!(
+                "{server} is no control socket, it begins with {}",
+                quote(&greeting)
+            ))),
+        }
+    }
+
+    /// Sends a request and waits for the answer.
+    pub fn ask(&mut self, request: Request) -> Result<Answer<'_, S>, Failure> {
+        self.send(request)?;
+        self.answer()
+    }
+
+    /// Sends a request, and does not wait for the answer.
+    pub fn send(&mut self, request: Request) -> Result<(), Failure> {
+        request.check()?;
+        self.write(&format!("{}\n", request.line));
+        self.asked.push_back(request);
+        Ok(())
+    }
+
+    /// The answer to the first of the requests that have not been answered.
+    pub fn answer(&mut self) -> Result<Answer<'_, S>, Failure> {
+        while self.is_in_text {
+            self.next_of_text()?;
+        }
+        let request = self.asked.pop_front().unwrap_or(Request::free("nothing"));
+        let mut verdict = self.line("it answers")?;
+        // Behind the answer to KILL there is an empty line.
+        if verdict.is_empty() {
+            verdict = self.line("it answers")?;
+        }
+        if verdict == UNTIL_DOT.as_bytes() {
+            self.is_in_text = true;
+            return Ok(Answer::Text(Text { session: self }));
+        }
+        match verdict.split_first() {
+            Some((b'+', said)) => Ok(Answer::Line(said.to_vec())),
+            Some((b'-', said)) => Err(self.refused(request, said)),
+            _ => Err(Failure::Protocol(format!(
+                "{} answers {} with {}",
+                self.server,
+                request.line,
+                quote(&verdict)
+            ))),
+        }
+    }
+
+    /// Asks for a text.
+    pub fn ask_for_text(&mut self, request: Request) -> Result<Text<'_, S>, Failure> {
+        self.send(request)?;
+        self.text()
+    }
+
+    /// The answer to the first of the requests that have not been answered, which is a text.
+    pub fn text(&mut self) -> Result<Text<'_, S>, Failure> {
+        let server = self.server.to_string();
+        match self.answer()? {
+            Answer::Text(text) => Ok(text),
+            Answer::Line(line) => Err(Failure::Protocol(format!(
+                "{server} answers with one line where there should be a text: {}",
+                quote(&line)
+            ))),
+        }
+    }
+
+    /// Asks for a single line.
+    pub fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
+        let server = self.server.to_string();
+        match self.ask(request)? {
+            Answer::Line(line) => Ok(line),
+            Answer::Text(_) => Err(Failure::Protocol(format!(
+                "{server} answers with a text where there should be one line"
+            ))),
+        }
+    }
+
+    /// How much the server may say.
+    pub fn entries(&self) -> usize {
+        self.lines.limits().entries
+    }
+
+    /// Says something. If the other end is gone already, what it said before tells more.
+    fn write(&mut self, text: &str) {
+        drop(self.lines.peer().write_all(text.as_bytes()));
+    }
+
+    /// A line of the server, up to which it must not stop.
+    fn line(&mut self, what_is_next: &str) -> Result<Vec<u8>, Failure> {
+        match self.lines.next()? {
+            Some(line) => Ok(line.to_vec()),
+            None => Err(self.cut(what_is_next)),
+        }
+    }
+
+    fn cut(&self, what_is_next: &str) -> Failure {
+        let server = &self.server;
+        Failure::Protocol(format!("{server} closes the connection before {what_is_next}"))
+    }
+
+    /// The next line of a text, or `None` at its end.
+    fn next_of_text(&mut self) -> Result<Option<&[u8]>, Failure> {
+        // The borrow of the line would last too long if it was asked for only once.
+        if !self.lines.advance()? || !self.lines.is_complete() {
+            return Err(self.cut("the end of its answer"));
+        }
+        if self.lines.current() == b"." {
+            self.is_in_text = false;
+            return Ok(None);
+        }
+        let line = self.lines.current();
+        Ok(Some(line.strip_prefix(b".").unwrap_or(line)))
+    }
+
+    fn refused(&self, request: Request, said: &[u8]) -> Failure {
+        let Request { line: request, needs } = request;
+        // Anything else says what is wrong: several things with TABs between them.
+        let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
+            .iter()
+            .any(|start| said.starts_with(start));
+        if !is_denial {
+            return Failure::Unavailable(visible(said).replace('\t', "\n"));
+        }
+        let (user, said) = (self.user.clone(), visible(said));
+        Failure::Denied(Denial::Request { request, user, needs, said })
+    }
+}
+
+impl Session<Connection> {
+    /// Says that nothing more will be asked, and waits a moment for the answer: a server whose answer finds
+    /// nobody would count it as trouble.
+    pub fn quit(mut self) {
+        self.write("QUIT\n");
+        self.lines.peer().wait_a_moment();
+        drop(self.lines.advance());
+    }
+
+    /// What comes may take as long as it likes, and there may be as much of it as there is.
+    pub fn wait_for_ever(&mut self) {
+        self.lines.expect_no_end();
+        self.lines.peer().wait_for_ever();
+    }
+}
+
+impl<S: Read + Write> LineSource for Text<'_, S> {
+    fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        match self.session.is_in_text {
+            true => self.session.next_of_text(),
+            false => Ok(None),
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.session.entries()
+    }
+}
+
+/// The other end of a dialogue that is over already: it says what it said, whatever is said to it.
+pub struct Played<'a> {
+    answers: &'a [u8],
+    /// What was said to it.
+    pub heard: Vec<u8>,
+}
+
+impl<'a> Played<'a> {
+    /// Says this.
+    pub fn new(answers: &'a [u8]) -> Played<'a> {
+        Played { answers, heard: Vec::new() }
+    }
+}
+
+impl Read for Played<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.answers.read(buffer)
+    }
+}
+
+impl Write for Played<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.heard.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::LIMITS;
+
+    const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
+
+    fn server() -> Server {
+        Server::Tcp { host: "x".to_string(), port: 174 }
+    }
+
+    fn session(answers: &[u8]) -> Result<Session<Played<'_>>, Failure> {
+        let lines = Lines::new(Played::new(answers), LIMITS);
+        Session::log_in(lines, &server(), &Credentials::default())
+    }
+
+    fn text(answers: &str) -> Result<Vec<String>, i32> {
+        let answers = [HELLO, answers].concat();
+        let mut session = session(answers.as_bytes()).expect("a login");
+        let mut all = Vec::new();
+        let mut text =
+            session.ask_for_text(Request::new("SHOW X", "X")).map_err(|error| error.status())?;
+        while let Some(line) = text.next().map_err(|error| error.status())? {
+            all.push(String::from_utf8_lossy(line).into_owned());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn a_login_is_answered_or_not() {
+        let challenge = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n";
+        for (answer, status, words) in [
+            ("-BAD USER OR PASSWORD\n", 77, "the password of user nobody"),
+            ("-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n", 77, "user nobody from here"),
+            ("-\x1b[2J\n", 77, "^[[2J"),
+            ("\n", 76, "empty line"),
+            ("", 76, "before it answers the login"),
+        ] {
+            let answers = [challenge, answer].concat();
+            let failure = session(answers.as_bytes()).err().expect(answer);
+            assert_eq!(failure.status(), status);
+            assert!(failure.to_string().contains(words), "{failure}");
+        }
+        let refused = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
+        assert!(matches!(refused, Failure::Denied(Denial::Host { .. })), "{refused}");
+        let mut session = session(HELLO.as_bytes()).expect("a login");
+        let expected = b"AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
+        assert_eq!(session.lines.peer().heard, expected);
+    }
+
+    #[test]
+    fn texts_end_with_a_dot() {
+        for (answer, expected) in [
+            ("+OK until LF.LF\n.\n", Ok(vec![])),
+            ("+OK until LF.LF\na\n\n..b\n..\n.\nc\n", Ok(vec!["a", "", ".b", "."])),
+            ("+OK until LF.LF\na\n", Err(76)),
+            ("+OK until LF.LF\na\n.", Err(76)),
+            ("+OK\n", Err(76)),
+            ("-MAILQ2 Unknown command\n", Err(77)),
+            ("-No ETRN allowed for you.\n", Err(77)),
+            ("-nothing fits\n", Err(69)),
+            ("OK until LF.LF\n.\n", Err(76)),
+            ("", Err(76)),
+        ] {
+            let expected =
+                expected.map(|lines| lines.iter().map(|line| line.to_string()).collect());
+            assert_eq!(text(answer), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_requests() {
+        let answers = [HELLO, "+OK; KILLed something.\n\n+OK until LF.LF\na\nb\n.\n+c\n"].concat();
+        let mut session = session(answers.as_bytes()).expect("a login");
+        for request in ["KILL MSG 1", "SHOW X", "Y"] {
+            session.send(Request::free(request)).expect("it is sent");
+        }
+        assert!(
+            matches!(session.answer(), Ok(Answer::Line(said)) if said == b"OK; KILLed something.")
+        );
+        // Not all of it is read.
+        assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
+        assert!(matches!(session.answer(), Ok(Answer::Line(said)) if said == b"c"));
+        assert!(session.send(Request::free("SHOW X\nKILL MSG 1")).is_err());
+        assert!(session.lines.peer().heard.ends_with(b"KILL MSG 1\nSHOW X\nY\n"));
+    }
+}

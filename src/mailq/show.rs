@@ -1,0 +1,190 @@
+//! What is shown where there is no command: the listing, the report, or totals, of either version of
+//! the protocol.
+
+use super::collect_v2::Collection;
+use super::complaints::Complaints;
+use super::details::ControlFiles;
+use super::failure::Failure;
+use super::lines::{LineSource, Lines};
+use super::listing::{self, Wishes};
+use super::listing_v2::Listing;
+use super::options::Classic;
+use super::queue::Queue;
+use super::report::Ages;
+use super::screen::{Screen, visible};
+use super::session::{Request, Session};
+use super::{report, summary, v1, v2};
+use std::io::{Read, Write};
+use zsched_format::selection::Selection;
+use zsched_format::time::Timestamp;
+use zsched_spool::Spool;
+use zsched_sys::users;
+
+/// What somebody wants to see, and what turns out to be wrong with it.
+pub struct Show<'a> {
+    classic: &'a Classic,
+    wishes: Wishes,
+    files: ControlFiles<'a>,
+    complaints: Complaints,
+}
+
+impl<'a> Show<'a> {
+    /// Shows what the options say, with details from this spool. Fails if there is no such user.
+    pub fn new(classic: &'a Classic, spool: &'a Spool) -> Result<Show<'a>, Failure> {
+        let wishes = Wishes {
+            selection: selection(classic),
+            owner: owner(classic)?,
+            verbose: classic.verbosity(),
+            sizes: classic.sizes,
+        };
+        let (files, complaints) = (ControlFiles::new(spool), Complaints::default());
+        Ok(Show { classic, wishes, files, complaints })
+    }
+
+    /// Shows what a scheduler sends behind the greeting of version 1.
+    pub fn dump<R: Read, W: Write>(
+        &mut self,
+        lines: &mut Lines<R>,
+        screen: &mut Screen<W>,
+    ) -> Result<(), Failure> {
+        if self.classic.kill.is_some() {
+            return Err(no_requests());
+        }
+        if self.classic.report > 0 {
+            v1::skip_to_report(lines)?;
+            let level = self.classic.report;
+            let count = report::print(screen, lines, &self.wishes.selection, level)?;
+            return match lines.is_complete() && count > 0 {
+                true => Ok(()),
+                false => {
+                    Err(Failure::Protocol(format!("the report breaks off after {count} lines")))
+                }
+            };
+        }
+        let queue = v1::read(lines, &mut self.complaints)?;
+        let ages = if self.classic.summary { report::oldest(lines)? } else { Ages::new() };
+        self.queue(&queue, &ages, screen)
+    }
+
+    /// Asks a scheduler of version 2, and shows what it says.
+    pub fn session<S: Read + Write, W: Write>(
+        &mut self,
+        session: &mut Session<S>,
+        screen: &mut Screen<W>,
+    ) -> Result<(), Failure> {
+        if let Some(id) = &self.classic.kill {
+            let said = session.ask_for_line(Request::new(format!("KILL MSG {id}"), "KILL"))?;
+            return Ok(screen.line(&[self::said(&said).as_bytes()])?);
+        }
+        if self.classic.report > 0 {
+            return self.report(session, screen);
+        }
+        let threads = v2::threads(session, &self.wishes.selection, &mut self.complaints)?;
+        let now = Timestamp::now();
+        if self.classic.summary || self.classic.sizes > 0 {
+            let mut all = Collection::new(session.entries(), now);
+            v2::read(session, &threads, &mut all, &mut self.complaints)?;
+            return self.queue(&all.queue, &all.ages, screen);
+        }
+        let (has_details, owner) = (self.wishes.verbose > 0, self.wishes.owner);
+        let mut listing = Listing::new(screen, &mut self.files, has_details, owner, now);
+        let read = v2::read(session, &threads, &mut listing, &mut self.complaints);
+        // Threads that have come as a whole are shown, whatever happened then.
+        let is_empty = listing.finish()?;
+        read?;
+        match is_empty {
+            true => Ok(writeln!(screen, "{}", self.wishes.nothing(threads.is_empty()))?),
+            false => Ok(()),
+        }
+    }
+
+    fn report<S: Read + Write, W: Write>(
+        &self,
+        session: &mut Session<S>,
+        screen: &mut Screen<W>,
+    ) -> Result<(), Failure> {
+        let Selection { channel, host } = &self.wishes.selection;
+        let wants_all = channel.is_none() && host.is_none();
+        let level = self.classic.report;
+        let request = match level {
+            2 if wants_all => Request::new("SHOW QUEUE SHORT", "QQ"),
+            // It is cut down to those that are wanted.
+            1 | 2 => Request::new("SHOW QUEUE THREADS", "TT"),
+            3 => Request::new("SHOW SNMP", "SNMP"),
+            4 => Request::free("SHOW COUNTERS"),
+            _ => {
+                let message = "-Q can be given four times at most";
+                return Err(Failure::Usage(message.to_string()));
+            }
+        };
+        let mut text = session.ask_for_text(request)?;
+        if level < 3 {
+            report::print(screen, &mut text, &self.wishes.selection, level)?;
+            return Ok(());
+        }
+        while let Some(line) = text.next()? {
+            screen.line(&[line])?;
+        }
+        Ok(())
+    }
+
+    fn queue<W: Write>(
+        &mut self,
+        queue: &Queue,
+        ages: &Ages,
+        screen: &mut Screen<W>,
+    ) -> Result<(), Failure> {
+        match self.classic.summary {
+            true => summary::print(screen, queue, ages, &self.wishes, &mut self.files),
+            false => listing::print(screen, queue, &self.wishes, &mut self.files),
+        }
+    }
+
+    /// Says what was wrong with what was shown.
+    pub fn verdict(self) -> Result<(), Failure> {
+        self.complaints.print();
+        self.files.verdict()?;
+        self.complaints.verdict()
+    }
+
+    /// How much was wrong.
+    pub fn count_complaints(&self) -> u64 {
+        self.complaints.count()
+    }
+}
+
+/// Version 1 has no requests.
+pub fn no_requests() -> Failure {
+    Failure::Unavailable(
+        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
+         scheduler.cf, it would"
+            .to_string(),
+    )
+}
+
+/// An answer of one line: what is behind `OK;`.
+pub fn said(said: &[u8]) -> String {
+    let said = said.strip_prefix(b"OK").unwrap_or(said);
+    let said = said.strip_prefix(b";").unwrap_or(said).trim_ascii();
+    visible(if said.is_empty() { b"OK" } else { said })
+}
+
+/// Whose messages alone are shown, if `-i` or `-u` says so.
+fn owner(classic: &Classic) -> Result<Option<u32>, Failure> {
+    match &classic.user {
+        Some(name) => match users::user_id(name) {
+            Ok(Some(id)) => Ok(Some(id)),
+            Ok(None) => Err(Failure::Usage(format!("there is no user {name}"))),
+            Err(error) => Err(Failure::Usage(format!("user {name} cannot be looked up: {error}"))),
+        },
+        None => Ok(classic.mine.then(users::effective_user)),
+    }
+}
+
+/// Which threads are shown. The scheduler knows channels and hosts in lower case.
+fn selection(classic: &Classic) -> Selection {
+    let lower = |name: &Option<String>| {
+        name.as_ref().map(|name| name.to_ascii_lowercase().into_bytes().into_boxed_slice())
+    };
+    Selection { channel: lower(&classic.channel), host: lower(&classic.host) }
+}

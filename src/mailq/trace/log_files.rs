@@ -1,0 +1,167 @@
+//! Reading a status log: the file, and what was renamed to `FILE.1`, `FILE.2.gz` and so on.
+
+use super::super::failure::Failure;
+use super::super::screen::complain;
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use zsched_format::status_log::{Entry, Gap, LONGEST_LINE};
+
+/// So many older parts are looked for.
+const MOST_PARTS: usize = 1000;
+
+/// What is not as it should be in a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Lines that could not be written.
+    lost: u64,
+    /// Lines that cannot be read.
+    unreadable: u64,
+}
+
+impl Damage {
+    /// Says what is missing.
+    pub fn complain(self, path: &Path) {
+        let path = path.display();
+        if self.lost > 0 {
+            complain(format_args!("{path}: {} lines could not be written", self.lost));
+        }
+        if self.unreadable > 0 {
+            complain(format_args!("{path}: {} lines cannot be read", self.unreadable));
+        }
+    }
+}
+
+/// Reads a log and its older parts, the oldest first.
+pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Failure> {
+    let mut damage = Damage::default();
+    for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
+        let file = File::open(part)
+            .map_err(|error| Failure::Installation(format!("{}: {error}", part.display())))?;
+        let is_packed = part.extension().is_some_and(|name| name == "gz");
+        let read = match is_packed {
+            true => read_lines(MultiGzDecoder::new(file), &mut damage, &mut take),
+            false => read_lines(file, &mut damage, &mut take),
+        };
+        // What could be read of it is worth something; a file may break off.
+        if let Err(error) = read {
+            complain(format_args!("{}: {error}", part.display()));
+        }
+    }
+    Ok(damage)
+}
+
+/// `FILE.1` and so on, the newest first.
+fn older_parts(path: &Path) -> Vec<PathBuf> {
+    let part = |number: usize| {
+        let named = |ending: &str| {
+            let mut name = path.as_os_str().to_os_string();
+            name.push(format!(".{number}{ending}"));
+            PathBuf::from(name)
+        };
+        ["", ".gz"].into_iter().map(named).find(|path| path.is_file())
+    };
+    (1..=MOST_PARTS).map_while(part).collect()
+}
+
+fn read_lines(
+    input: impl Read,
+    damage: &mut Damage,
+    take: &mut impl FnMut(Entry<'_>),
+) -> io::Result<()> {
+    let mut input = BufReader::with_capacity(LONGEST_LINE, input);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let count = (&mut input).take(LONGEST_LINE as u64).read_until(b'\n', &mut line)?;
+        if count == 0 {
+            return Ok(());
+        }
+        if line.last() == Some(&b'\n') {
+            take_line(&line, damage, take);
+        } else if count == LONGEST_LINE {
+            damage.unreadable += 1;
+            pass_over_line(&mut input)?;
+        }
+        // The last one may be just being written.
+    }
+}
+
+fn take_line(line: &[u8], damage: &mut Damage, take: &mut impl FnMut(Entry<'_>)) {
+    if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
+        take(entry);
+    } else if let Ok(gap) = serde_json::from_slice::<Gap<'_>>(line) {
+        damage.lost = damage.lost.saturating_add(gap.lost);
+    } else if !line.trim_ascii().is_empty() {
+        damage.unreadable += 1;
+    }
+}
+
+fn pass_over_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let buffer = match input.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let end = memchr::memchr(b'\n', buffer);
+        let taken = end.map_or(buffer.len(), |end| end + 1);
+        let is_over = end.is_some() || buffer.is_empty();
+        input.consume(taken);
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::fs;
+    use std::io::Write;
+
+    fn line(text: &str) -> String {
+        format!(
+            r#"{{"time":"2026-11-21T10:00:00.000Z","spool_id":"S1","message_id":null,"sender":null,"recipient":null,"channel":"c","host":"h","agent":null,"status":"deferred","report":null,"code":null,"reply":null,"remote":null,"text":"{text}","others":0,"delay":1.0,"delays":{{"router":0,"queue":1.0,"attempt":null}},"of a later version":1}}
+"#
+        )
+    }
+
+    fn texts(path: &Path) -> (Vec<String>, Damage) {
+        let mut texts = Vec::new();
+        let damage = read(path, |entry| texts.push(entry.text.into_owned())).expect("read");
+        (texts, damage)
+    }
+
+    #[test]
+    fn parts_are_read_from_the_oldest_to_the_newest() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("log");
+        assert!(read(&path, |_| {}).is_err_and(|failure| failure.status() == 72));
+        let part = |ending: &str| folder.path().join(format!("log.{ending}"));
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(line("oldest").as_bytes()).expect("packed");
+        fs::write(part("2.gz"), packed.finish().expect("packed")).expect("written");
+        fs::write(part("1"), line("older")).expect("written");
+        fs::write(part("4"), line("of something else")).expect("written");
+        fs::write(&path, line("new")).expect("written");
+        assert_eq!(texts(&path).0, ["oldest", "older", "new"]);
+        // One that breaks off does not keep the others from being read.
+        fs::write(part("2.gz"), b"\x1f\x8b\x08\0").expect("written");
+        assert_eq!(texts(&path).0, ["older", "new"]);
+    }
+
+    #[test]
+    fn what_is_damaged_is_counted_and_passed_over() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("log");
+        let long = line(&"x".repeat(LONGEST_LINE));
+        let gap = r#"{"time":"2026-11-21T10:00:00.000Z","lost":3}"#;
+        let one = line("one");
+        let text = format!("{long}{one}\n{gap}\nnonsense\n\u{e9}\n{gap}\n{one}{}", &one[..40]);
+        fs::write(&path, text).expect("written");
+        let expected = Damage { lost: 6, unreadable: 3 };
+        assert_eq!(texts(&path), (vec!["one".to_string(); 2], expected));
+    }
+}

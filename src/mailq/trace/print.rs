@@ -1,0 +1,330 @@
+//! Showing the lives of messages, for people and as JSON.
+
+use super::super::screen::Screen;
+use super::stories::{Next, Queued, Story};
+use jiff::tz::TimeZone;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use zsched_format::printable;
+use zsched_format::status_log::Entry;
+
+/// Prints stories.
+pub fn print<W: Write>(
+    screen: &mut Screen<W>,
+    stories: &[Story],
+    as_json: bool,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    for (index, story) in stories.iter().enumerate() {
+        if as_json {
+            writeln!(screen, "{}", printable::json(&serde_json::to_vec(story)?))?;
+            continue;
+        }
+        if index > 0 {
+            writeln!(screen)?;
+        }
+        print_story(screen, story, zone)?;
+    }
+    Ok(())
+}
+
+fn print_story<W: Write>(screen: &mut Screen<W>, story: &Story, zone: &TimeZone) -> io::Result<()> {
+    let mut head = story.spool_id.clone();
+    if let Some(message_id) = &story.message_id {
+        head.push_str(&format!(" {message_id}"));
+    }
+    if let Some(sender) = &story.sender {
+        head.push_str(&format!(" from {sender}"));
+    }
+    let came = story.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
+    if let Some(came) = came {
+        head.push_str(&format!(", came in {}", clock(came, zone)));
+    }
+    screen.line(&[head.as_bytes()])?;
+    for recipient in recipients(story) {
+        print_recipient(screen, &recipient, zone)?;
+    }
+    if !story.put_off.is_empty() {
+        writeln!(screen, "  while it was there, because of other messages for the same host:")?;
+    }
+    for entry in &story.put_off {
+        let (time, others, said) = (time(entry, zone), others(entry), said(entry));
+        let Entry { channel, host, spool_id, .. } = entry;
+        let line = format!("    {time} {channel}/{host}, {others}, because of {spool_id}{said}");
+        screen.line(&[line.as_bytes()])?;
+    }
+    match &story.next {
+        Next::Unknown => writeln!(screen, "  next: unknown, the scheduler could not be asked"),
+        Next::NotQueued if story.queued.is_empty() => writeln!(screen, "  not in the queue"),
+        Next::NotQueued => writeln!(screen, "  next: the scheduler has not loaded it"),
+        Next::Waits(sentences) if sentences.is_empty() => {
+            writeln!(screen, "  next: nothing, other recipients are still in the queue")
+        }
+        Next::Waits(sentences) => {
+            sentences.iter().try_for_each(|line| screen.line(&[b"  next: ", line.as_bytes()]))
+        }
+    }
+}
+
+/// What is known of one recipient of a message.
+struct Recipient<'s> {
+    address: Option<&'s str>,
+    attempts: Vec<&'s Entry<'static>>,
+    queued: Vec<&'s Queued>,
+}
+
+/// The recipients, in the order in which they are come upon.
+fn recipients(story: &Story) -> Vec<Recipient<'_>> {
+    let tried = story.attempts.iter().map(|entry| entry.recipient.as_deref());
+    let in_spool = story.queued.iter().map(|queued| Some(&*queued.recipient));
+    let mut all: Vec<Recipient<'_>> = Vec::new();
+    let mut index_of: HashMap<Option<&str>, usize> = HashMap::new();
+    for address in tried.chain(in_spool) {
+        index_of.entry(address).or_insert_with(|| {
+            all.push(Recipient { address, attempts: Vec::new(), queued: Vec::new() });
+            all.len() - 1
+        });
+    }
+    for entry in &story.attempts {
+        all[index_of[&entry.recipient.as_deref()]].attempts.push(entry);
+    }
+    for queued in &story.queued {
+        all[index_of[&Some(&*queued.recipient)]].queued.push(queued);
+    }
+    all
+}
+
+fn print_recipient<W: Write>(
+    screen: &mut Screen<W>,
+    recipient: &Recipient<'_>,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    let address = recipient.address.unwrap_or("an unknown recipient");
+    screen.line(&[b"  to ", address.as_bytes()])?;
+    for entry in &recipient.attempts {
+        print_attempt(screen, entry, zone)?;
+    }
+    let is_ended = recipient.attempts.last().is_some_and(|entry| entry.status.is_final());
+    for queued in recipient.queued.iter().filter(|_| !is_ended) {
+        let line = format!("    {} for {}/{}", queued.state, queued.channel, queued.host);
+        screen.line(&[line.as_bytes()])?;
+    }
+    Ok(())
+}
+
+fn print_attempt<W: Write>(
+    screen: &mut Screen<W>,
+    entry: &Entry<'_>,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    let mut line = format!("    {} {}", time(entry, zone), entry.status.word());
+    if let Some(code) = &entry.code {
+        line.push_str(&format!(" {code}"));
+    }
+    line.push_str(&format!(", {}/{}", entry.channel, entry.host));
+    if let Some(remote) = &entry.remote {
+        // The type of the name, `dns;`, tells nobody anything.
+        let name = remote.split_once(';').map_or(&**remote, |(_, name)| name.trim());
+        line.push_str(&format!(" at {name}"));
+    }
+    match entry.agent {
+        Some(agent) => line.push_str(&format!(", agent {agent}")),
+        None => line.push_str(", no agent"),
+    }
+    if let Some(took) = entry.delays.attempt {
+        line.push_str(&format!(", took {took:.3} s"));
+    }
+    if entry.others > 0 {
+        line.push_str(&format!(", with {}", others(entry)));
+    }
+    line.push_str(&said(entry));
+    screen.line(&[line.as_bytes()])?;
+    if !entry.status.is_final() {
+        return Ok(());
+    }
+    let (delay, delays) = (entry.delay, entry.delays);
+    let (router, queue) = (delays.router, delays.queue);
+    let attempt =
+        delays.attempt.map_or(String::new(), |took| format!(", {took:.3} s in the attempt"));
+    writeln!(
+        screen,
+        "      {delay:.3} s after it came in: {router:.3} s in the router, {queue:.3} s in the queue{attempt}"
+    )
+}
+
+/// How many have to wait because of an attempt, without one of their own.
+fn others(entry: &Entry<'_>) -> String {
+    let plural = if entry.others == 1 { "" } else { "s" };
+    format!("{} message{plural} put off", entry.others)
+}
+
+/// What was said, on one line, behind a colon; nothing if nothing was.
+fn said(entry: &Entry<'_>) -> String {
+    let text = match entry.text.trim() {
+        "" => entry.reply.as_deref().unwrap_or_default(),
+        text => text,
+    };
+    // Here a line is a line, wherever it goes.
+    match text.replace('\r', " ").trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+fn time(entry: &Entry<'_>, zone: &TimeZone) -> String {
+    match entry.time.parse() {
+        Ok(time) => clock(time, zone),
+        Err(_) => entry.time.to_string(),
+    }
+}
+
+fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
+    time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stories::Stories;
+    use super::super::subject::Subject;
+    use super::*;
+    use expect_test::{Expect, expect};
+    use zsched_format::status_log::{Delays, Status};
+
+    fn entry(second: u32, id: &str, recipient: &str, status: Status) -> Entry<'static> {
+        let delay = f64::from(second) + 0.5;
+        Entry {
+            time: format!("2026-11-21T10:00:{second:02}.500Z").into(),
+            spool_id: id.to_string().into(),
+            message_id: Some("<1@x>".into()),
+            sender: Some("alice@x".into()),
+            recipient: Some(recipient.to_string().into()),
+            channel: "smtp".into(),
+            host: "mx.test".into(),
+            agent: Some(812),
+            status,
+            report: Some("deferred".into()),
+            code: Some("4.4.1".into()),
+            reply: None,
+            remote: Some("dns; mx.test (192.0.2.1)".into()),
+            text: "\rcannot connect:\rtimed out\x1b[2J".into(),
+            others: 0,
+            delay,
+            delays: Delays { router: 0.148, queue: delay - 1.648, attempt: Some(1.5) },
+        }
+    }
+
+    const ID: &str = "S4711AbmKUKEJuuHwA";
+    const OTHER: &str = "S4712AbmKUKEJuuHwA";
+
+    fn log() -> Vec<Entry<'static>> {
+        let delivered = Entry {
+            code: Some("2.0.0".into()),
+            text: "".into(),
+            reply: Some("smtp; 250 2.0.0 queued".into()),
+            ..entry(59, ID, "Bob@mx.test", Status::Delivered)
+        };
+        let down =
+            Entry { others: 7, message_id: None, ..entry(3, OTHER, "x@y", Status::Deferred) };
+        let expired = Entry {
+            agent: None,
+            remote: None,
+            delays: Delays { router: 0.0, queue: 30.0, attempt: None },
+            ..entry(30, ID, "carol@mx.test", Status::Expired)
+        };
+        vec![
+            entry(2, ID, "Bob@mx.test", Status::Deferred),
+            down.clone(),
+            expired,
+            delivered,
+            // When ours has left.
+            Entry { time: "2026-11-21T11:00:00.000Z".into(), ..down },
+        ]
+    }
+
+    fn told(what: &str) -> Vec<Story> {
+        let mut stories = Stories::about(Subject::parse(what));
+        log().into_iter().for_each(|entry| stories.take(entry));
+        if stories.expects_more() {
+            log().into_iter().for_each(|entry| stories.take_others(entry));
+        }
+        stories.tell()
+    }
+
+    fn check(stories: &[Story], as_json: bool, expected: Expect) {
+        let mut screen = Screen::new(Vec::new());
+        print(&mut screen, stories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
+        expected.assert_eq(&String::from_utf8(screen.into_inner()).expect("text"));
+    }
+
+    #[test]
+    fn a_message_is_told_recipient_by_recipient() {
+        let mut stories = told(ID);
+        stories[0].next = Next::NotQueued;
+        check(
+            &stories,
+            false,
+            expect![[r#"
+                S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
+                  to Bob@mx.test
+                    2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
+                    2026-11-21 10:00:59 delivered 2.0.0, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: smtp; 250 2.0.0 queued
+                      59.500 s after it came in: 0.148 s in the router, 57.852 s in the queue, 1.500 s in the attempt
+                  to carol@mx.test
+                    2026-11-21 10:00:30 expired 4.4.1, smtp/mx.test, no agent: cannot connect: timed out^[[2J
+                      30.500 s after it came in: 0.000 s in the router, 30.000 s in the queue
+                  while it was there, because of other messages for the same host:
+                    2026-11-21 10:00:03 smtp/mx.test, 7 messages put off, because of S4712AbmKUKEJuuHwA: cannot connect: timed out^[[2J
+                  not in the queue
+            "#]],
+        );
+        assert_eq!(told("<1@x>"), told(ID));
+    }
+
+    #[test]
+    fn a_recipient_is_told_without_the_others() {
+        let mut stories = told("bob@MX.test");
+        let queued = |recipient: &str, state: &str| Queued {
+            recipient: recipient.to_string(),
+            channel: "smtp".to_string(),
+            host: "mx.test".to_string(),
+            state: state.to_string(),
+        };
+        stories[0].attempts.pop();
+        stories[0].put_off.clear();
+        stories[0].queued = vec![queued("Bob@mx.test", "queued")];
+        stories[0].next = Next::Waits(vec!["smtp/mx.test waits until 10:35:00".to_string()]);
+        let mut untried = Story::new(OTHER.to_string(), None, None);
+        untried.queued = vec![queued("bob@mx.test", "with agent 7")];
+        stories.push(untried);
+        check(
+            &stories,
+            false,
+            expect![[r#"
+                S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
+                  to Bob@mx.test
+                    2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
+                    queued for smtp/mx.test
+                  next: smtp/mx.test waits until 10:35:00
+
+                S4712AbmKUKEJuuHwA
+                  to bob@mx.test
+                    with agent 7 for smtp/mx.test
+                  next: unknown, the scheduler could not be asked
+            "#]],
+        );
+        check(
+            &stories,
+            true,
+            expect![[r#"
+            {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
+            {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"next":"unknown"}
+        "#]],
+        );
+    }
+
+    #[test]
+    fn nothing_is_told_of_what_nobody_knows() {
+        assert_eq!(told("dave@mx.test"), []);
+        assert_eq!(told("S4713AbmKUKEJuuHwA"), []);
+    }
+}

@@ -1,0 +1,206 @@
+//! Asking a scheduler that speaks MAILQ version 2 for its threads and what is in them.
+//!
+//! ```text
+//! SHOW QUEUE THREADS2     one line for each thread, parts separated by TAB:
+//!                         smtp  funet.fi  N=2  R=3  A=1  W=60s  QA=1d18h
+//! SHOW THREAD smtp funet.fi
+//!                         "#smtp/funet.fi/0  N=2   R=3   A=1  ..." (from 2023 on), then a line for
+//!                         each recipient, which is read here as a [`Record`]
+//! ```
+
+use super::complaints::Complaints;
+use super::failure::Failure;
+use super::lines::LineSource;
+use super::report;
+use super::screen::quote;
+use super::session::{Request, Session};
+use std::io::{Read, Write};
+use zsched_format::selection::Selection;
+
+/// How many requests are sent ahead of their answers. More would not be much faster, and all of them must
+/// find room on their way while nobody reads.
+const AHEAD: usize = 8;
+
+/// A thread, as the list of all has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// The channel.
+    pub channel: Vec<u8>,
+    /// The host.
+    pub host: Vec<u8>,
+    /// The age of the oldest message, if it is told.
+    pub age: Option<Vec<u8>>,
+}
+
+/// A recipient that is queued in a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The control file, below `transport/`.
+    pub file: &'a [u8],
+    /// Which of the message's recipients in the thread this is, from 0.
+    pub index: u64,
+    /// The address for errors of the message.
+    pub sender: &'a [u8],
+    /// Where the recipient's line begins in the control file.
+    pub offset: u32,
+    /// When it expires, in seconds since 1970; 0 is never.
+    pub expiry: i64,
+    /// How many reports of agents there were on it.
+    pub tries: u64,
+    /// What is waited for: `retry in 1m3s`; empty, `channel` or `thread` for an agent. `thread` is said
+    /// too where an agent is at work.
+    pub pending: &'a [u8],
+    /// What an agent said of it last.
+    pub text: &'a [u8],
+}
+
+/// Something that wants to know what is in threads.
+pub trait Reader {
+    /// What is in the next thread comes; an agent works on it, or not.
+    fn begin(&mut self, thread: &Thread, is_running: bool);
+
+    /// Something in that thread.
+    fn take(&mut self, record: &Record<'_>) -> Result<(), Failure>;
+
+    /// That was all in that thread.
+    fn end(&mut self) -> Result<(), Failure>;
+}
+
+/// Asks for the threads that are wanted. If only one can be meant, nobody is asked.
+pub fn threads<S: Read + Write>(
+    session: &mut Session<S>,
+    selection: &Selection,
+    complaints: &mut Complaints,
+) -> Result<Vec<Thread>, Failure> {
+    if let Selection { channel: Some(channel), host: Some(host) } = selection {
+        return Ok(vec![Thread { channel: channel.to_vec(), host: host.to_vec(), age: None }]);
+    }
+    let mut threads = Vec::new();
+    let mut lines = session.ask_for_text(Request::new("SHOW QUEUE THREADS2", "TT"))?;
+    let most = lines.limit();
+    while let Some(line) = lines.next()? {
+        let mut parts = line.splitn(3, |byte| *byte == b'\t');
+        let (Some(channel), Some(host)) = (parts.next(), parts.next()) else {
+            complaints.add(|| format!("no thread in {}", quote(line)));
+            continue;
+        };
+        if !selection.matches(channel, host) {
+            continue;
+        }
+        if threads.len() == most {
+            return Err(Failure::Protocol(format!("there are more than {most} threads")));
+        }
+        let age = parts.next().and_then(report::age).map(<[u8]>::to_vec);
+        threads.push(Thread { channel: channel.to_vec(), host: host.to_vec(), age });
+    }
+    Ok(threads)
+}
+
+/// Asks what is in these threads. One that is gone meanwhile has nothing in it.
+pub fn read<S: Read + Write>(
+    session: &mut Session<S>,
+    threads: &[Thread],
+    reader: &mut impl Reader,
+    complaints: &mut Complaints,
+) -> Result<(), Failure> {
+    let mut to_ask = threads.iter();
+    for _ in 0..AHEAD {
+        ask_next(session, &mut to_ask)?;
+    }
+    for thread in threads {
+        let mut lines = session.text()?;
+        let mut is_first = true;
+        while let Some(line) = lines.next()? {
+            let head = line.strip_prefix(b"#");
+            if is_first {
+                reader.begin(thread, head.is_some_and(is_running));
+                is_first = false;
+            }
+            if head.is_some() {
+                continue;
+            }
+            match Record::parse(line) {
+                Ok(record) => reader.take(&record)?,
+                Err(problem) => complaints.add(|| format!("{problem} in {}", quote(line))),
+            }
+        }
+        if !is_first {
+            reader.end()?;
+        }
+        ask_next(session, &mut to_ask)?;
+    }
+    Ok(())
+}
+
+fn ask_next<'a, S: Read + Write>(
+    session: &mut Session<S>,
+    threads: &mut impl Iterator<Item = &'a Thread>,
+) -> Result<(), Failure> {
+    let Some(thread) = threads.next() else {
+        return Ok(());
+    };
+    let name = [b"SHOW THREAD ", thread.channel.as_slice(), b" ", &thread.host].concat();
+    let line = String::from_utf8(name).map_err(|error| {
+        let shown = quote(error.as_bytes());
+        Failure::Protocol(format!("nobody can ask for a thread of such a name: {shown}"))
+    })?;
+    session.send(Request::new(line, "TT"))
+}
+
+/// Whether the head of a thread says that agents work on it.
+fn is_running(head: &[u8]) -> bool {
+    memchr::memmem::find(head, b" P={").is_some()
+}
+
+impl<'a> Record<'a> {
+    /// Reads a line: ten parts, or nine from servers of old, which have no index.
+    pub fn parse(line: &'a [u8]) -> Result<Record<'a>, &'static str> {
+        let mut parts = line.splitn(10, |byte| *byte == b'\t');
+        let mut part = || parts.next().ok_or("not all that belongs to a recipient");
+        let file = part()?;
+        let second = part()?;
+        let (index, sender) = match second.first().is_some_and(u8::is_ascii_digit) {
+            true => (number(second)?, part()?),
+            false => (0, second),
+        };
+        let offset = number(part()?)?;
+        let (expiry, _wakeup, _fed) = (number(part()?)?, part()?, part()?);
+        let tries = number(part()?)?;
+        let (pending, text) = (part()?, part()?);
+        Ok(Record { file, index, sender, offset, expiry, tries, pending, text })
+    }
+}
+
+fn number<N: std::str::FromStr>(text: &[u8]) -> Result<N, &'static str> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.ok_or("no number where there should be one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_recipients() {
+        let new = b"B/Q/3-7\t1\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb\tc";
+        let record = Record {
+            file: b"B/Q/3-7",
+            index: 1,
+            sender: b"joe@example.com",
+            offset: 151,
+            expiry: 1_700_250_000,
+            tries: 6,
+            pending: b"retry in 31m",
+            text: b"a\rb\tc",
+        };
+        assert_eq!(Record::parse(new), Ok(record.clone()));
+        let old = b"B/Q/3-7\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb";
+        let old_record = Record { index: 0, text: b"a\rb", ..record };
+        assert_eq!(Record::parse(old), Ok(old_record));
+        for wrong in
+            ["", "x", "1\t0\ta\t1\t2\t3\t4\t5\tx", "1\t0\ta\tx\t2\t3\t4\t5\tx\ty", "a\tb\t\t"]
+        {
+            assert!(Record::parse(wrong.as_bytes()).is_err(), "{wrong:?}");
+        }
+    }
+}

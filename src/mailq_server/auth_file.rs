@@ -1,0 +1,309 @@
+//! The auth file: the accounts of MAILQ version 2 (`man/mailq-auth.5`).
+//!
+//! ```text
+//! # user:password:attributes:address list
+//! nobody:nobody:SNMP QQ TT ETRN:  [127.0.0.0]/8 [ipv6.0::1]/128
+//! root:secret phrase:ALL:         [192.0.2.2]
+//! ```
+//!
+//! Of a user's lines the first counts that admits the peer and permits anything; only its password is
+//! tried. What is wrong is told by line number alone: a line that is not as it should be may have a
+//! password anywhere.
+
+use super::acl::{Acl, Peer};
+use super::attributes::{self, Attributes};
+use std::fmt;
+use zsched_mailq_protocol::scram::{PREFIX, Stored};
+
+/// The largest file that is read, in bytes.
+pub const LARGEST: usize = 64 * 1024;
+/// The longest line, in bytes. The original goes on with the rest of a longer one as a line of its own.
+const LONGEST_LINE: usize = 1998;
+
+/// All accounts.
+#[derive(Debug, Default)]
+pub struct AuthFile {
+    accounts: Vec<Account>,
+    /// The network is trusted: other hosts may log in with passwords that stand in the file.
+    trusts_network: bool,
+}
+
+/// One line of the file that can be used.
+pub struct Account {
+    user: Box<[u8]>,
+    password: Password,
+    attributes: Attributes,
+    acl: Acl,
+}
+
+/// What the file has of a password.
+#[derive(PartialEq, Eq)]
+pub enum Password {
+    /// The password.
+    Plain(Box<[u8]>),
+    /// A hash, which must not do in its place.
+    Scram(Box<Stored>),
+}
+
+impl fmt::Debug for Account {
+    /// Everything but the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = String::from_utf8_lossy(&self.user);
+        write!(f, "{user}: {} {:?}", self.attributes, self.acl)
+    }
+}
+
+/// Something that is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong, and what becomes of it.
+    pub message: String,
+}
+
+impl AuthFile {
+    /// Reads a file's text. What is wrong with a line makes that line useless at the worst.
+    pub fn parse(text: &[u8]) -> (AuthFile, Vec<Complaint>) {
+        let (mut accounts, mut complaints) = (Vec::new(), Vec::new());
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let mut complain = |message: String| {
+                complaints.push(Complaint { line: index + 1, message });
+            };
+            accounts.extend(Account::parse(line, &mut complain));
+        }
+        (AuthFile { accounts, trusts_network: false }, complaints)
+    }
+
+    /// Says whether other hosts may log in with passwords that stand in the file.
+    pub fn trust_network(&mut self, trusts: bool) {
+        self.trusts_network = trusts;
+    }
+
+    /// Whether anybody could log in from there.
+    pub fn admits(&self, peer: &Peer) -> bool {
+        self.accounts.iter().any(|account| self.may_use(account, peer))
+    }
+
+    /// The account that a user has for somebody there.
+    pub fn account(&self, user: &[u8], peer: &Peer) -> Option<&Account> {
+        let mut of_user = self.accounts.iter().filter(|account| *account.user == *user);
+        of_user.find(|account| self.may_use(account, peer))
+    }
+
+    /// What somebody listens to on the way is enough to try passwords by the million, but for those of which
+    /// only a hash is kept.
+    fn may_use(&self, account: &Account, peer: &Peer) -> bool {
+        let is_strong = matches!(account.password, Password::Scram(_));
+        account.acl.admits(peer) && (is_strong || self.trusts_network || peer.is_near())
+    }
+
+    /// How often the hash is applied for the first user who has one.
+    pub fn usual_iterations(&self) -> Option<u32> {
+        self.accounts.iter().find_map(|account| match &account.password {
+            Password::Scram(stored) => Some(stored.iterations),
+            Password::Plain(_) => None,
+        })
+    }
+}
+
+impl Account {
+    /// Reads a line; `None` if nobody can log in through it.
+    fn parse(line: &[u8], complain: &mut impl FnMut(String)) -> Option<Account> {
+        if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"*") {
+            return None;
+        }
+        if line.len() > LONGEST_LINE {
+            complain(format!("it is longer than {LONGEST_LINE} bytes; it is passed over"));
+            return None;
+        }
+        let Some([user, password, words, acl]) = fields(line) else {
+            if !line.trim_ascii().is_empty() {
+                complain("it has fewer than three colons; it is passed over".to_string());
+            }
+            return None;
+        };
+        let attributes = attributes(words, complain);
+        let acl = Acl::parse(acl).unwrap_or_else(|error| {
+            complain(format!("{error}; the line admits nobody"));
+            Acl::NOBODY
+        });
+        let password = match password.starts_with(PREFIX.as_bytes()) {
+            false => Some(Password::Plain(password.into())),
+            true => {
+                let stored = std::str::from_utf8(password).ok().and_then(|text| text.parse().ok());
+                stored.map(|stored| Password::Scram(Box::new(stored)))
+            }
+        };
+        let Some(password) = password else {
+            complain(format!("what stands behind {PREFIX} is no hash; it is passed over"));
+            return None;
+        };
+        let account = Account { user: user.into(), password, attributes, acl };
+        (!attributes.are_none()).then_some(account)
+    }
+
+    /// What it permits.
+    pub fn attributes(&self) -> Attributes {
+        self.attributes
+    }
+
+    /// Its password, or what is kept of it.
+    pub fn password(&self) -> &Password {
+        &self.password
+    }
+}
+
+/// The four fields of a line. A hash has two colons of its own.
+fn fields(line: &[u8]) -> Option<[&[u8]; 4]> {
+    let colon = |from: usize| memchr::memchr(b':', &line[from..]).map(|at| from + at);
+    let first = colon(0)?;
+    let mut second = colon(first + 1)?;
+    if line[first + 1..].starts_with(PREFIX.as_bytes()) {
+        second = colon(colon(second + 1)? + 1)?;
+    }
+    let third = colon(second + 1)?;
+    Some([&line[..first], &line[first + 1..second], &line[second + 1..third], &line[third + 1..]])
+}
+
+fn attributes(words: &[u8], complain: &mut impl FnMut(String)) -> Attributes {
+    let words = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let mut all = Attributes::NONE;
+    for (index, word) in words.enumerate() {
+        match attributes::of_word(word) {
+            Some(more) => all = all.or(more),
+            None => complain(format!("word {} of the attributes is not known", index + 1)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (AuthFile, Vec<String>) {
+        let (file, complaints) = AuthFile::parse(text.as_bytes());
+        let shown = |c: &Complaint| format!("{}: {}", c.line, c.message);
+        (file, complaints.iter().map(shown).collect())
+    }
+
+    /// A hash of "pencil".
+    const HASH: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+        WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
+    fn local() -> Peer {
+        Peer::at([127, 0, 0, 1].into())
+    }
+
+    /// What user root may do from 127.0.0.1, and with which password; `None` if it is not even let in.
+    fn root(text: &str) -> Option<String> {
+        let (file, _) = file(text);
+        let account = file.account(b"root", &local());
+        assert!(account.is_none() || file.admits(&local()));
+        let shown = |a: &Account| match &a.password {
+            Password::Plain(text) => format!("{}:{}", String::from_utf8_lossy(text), a.attributes),
+            Password::Scram(_) => format!("hash:{}", a.attributes),
+        };
+        if file.admits(&local()) { Some(account.map(shown).unwrap_or_default()) } else { None }
+    }
+
+    #[test]
+    fn lines_are_read_as_recorded() {
+        for (text, expected) in [
+            ("root:sekret:ALL:\n", Some("sekret:ALL")),
+            ("root:sekret:ALL:   ", Some("sekret:ALL")),
+            ("root:sekret:ALL:[127.0.0.1]\n", Some("sekret:ALL")),
+            ("root:se kret:SNMP  QQ FOO:\n", Some("se kret:SNMP QQ")),
+            ("root::TT:\n", Some(":TT")),
+            (&format!("root:{HASH}:TT:[127.0.0.1]\n"), Some("hash:TT")),
+            (&format!("root:{HASH}\n"), None),
+            ("root:SCRAM-SHA-256$9:s$k:v:TT:[127.0.0.1]\n", None),
+            ("root:sekret:ALL:[foo]\n", None),
+            ("root:sekret:NONE:\n", None),
+            ("root:sekret:FOO:\n", None),
+            ("root:sekret:all:\n", None),
+            ("root:sekret:SMTPIP SMTPALL:\n", None),
+            ("root:sekret:SNMP\tQQ:\n", None),
+            ("root:sekret:ALL\n", None),
+            ("#root:sekret:ALL:\n", None),
+            ("*root:sekret:ALL:\n", None),
+            ("", None),
+            ("\n\n", None),
+            ("root:sekret:ALL:\r\n", None),
+            ("root:sekret:ALL:[127.0.0.0]/8\r\n", Some("sekret:ALL")),
+            ("other:sekret:ALL:\n", Some("")),
+            (" root:sekret:ALL:\n", Some("")),
+            ("root:a:ALL:[10.0.0.0]/8\nroot:sekret:SNMP:[127.0.0.0]/8\n", Some("sekret:SNMP")),
+            ("root:a:ALL:[127.0.0.0]/8\nroot:sekret:SNMP:[127.0.0.0]/8\n", Some("a:ALL")),
+            ("root:a:FOO:\nroot:sekret:SNMP:\n", Some("sekret:SNMP")),
+        ] {
+            assert_eq!(root(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn complaints_have_a_line_and_no_password() {
+        let (_, complaints) =
+            file("#\n\nroot:pass:word:ALL:\nroot:secret\nroot:x:ALL FOO:[secret]\n   \n");
+        assert_eq!(
+            complaints,
+            [
+                "3: word 1 of the attributes is not known",
+                "3: there is something in the address list that is not in brackets; the line admits nobody",
+                "4: it has fewer than three colons; it is passed over",
+                "5: word 2 of the attributes is not known",
+                "5: something in brackets is neither an IPv4 address, nor `IPv6:` and an address, nor \
+                 `uid:` and a number; the line admits nobody",
+            ]
+        );
+        let (file, _) = file("root:secret:ALL:\n");
+        assert!(!format!("{file:?}").contains("secret"), "{file:?}");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_no_line_at_all() {
+        let long = format!("root:{}:ALL:[10.0.0.1]\nroot:x:TT:\n", "x".repeat(3000));
+        assert_eq!(root(&long).as_deref(), Some("x:TT"));
+    }
+
+    #[test]
+    fn other_hosts_need_more_than_a_password_in_a_file() {
+        let (file, _) = file(&format!("root:sekret:ALL:\nroot:{HASH}:QQ:\n"));
+        for (peer, expected) in [
+            ("127.0.0.3", "ALL"),
+            ("::1", "ALL"),
+            ("::ffff:127.0.0.1", "ALL"),
+            ("192.0.2.1", "QQ"),
+            ("fe80::1", "QQ"),
+        ] {
+            let peer = Peer::at(peer.parse().expect("an address"));
+            let account = file.account(b"root", &peer).expect("an account");
+            assert_eq!(account.attributes().to_string(), expected);
+        }
+        assert_eq!(file.usual_iterations(), Some(4096));
+    }
+
+    #[test]
+    fn the_shipped_file_is_understood() {
+        let (mut file, complaints) = file(
+            "nobody:nobody:SNMP QQ TT ETRN:  [127.0.0.0]/8 [ipv6.0::1]/128\n\
+             nobody:nobody:SNMP ETRN:        [0.0.0.0]/0   [ipv6.0::0]/0\n",
+        );
+        assert_eq!(complaints, [""; 0]);
+        let far = Peer::at([192, 0, 2, 1].into());
+        assert!(!file.admits(&far) && file.account(b"nobody", &far).is_none());
+        file.trust_network(true);
+        for (peer, expected) in [
+            ("127.0.0.1", "SNMP QQ TT ETRN"),
+            ("::1", "SNMP QQ TT ETRN"),
+            ("192.0.2.1", "SNMP ETRN"),
+            ("2001:db8::1", "SNMP ETRN"),
+        ] {
+            let peer = Peer::at(peer.parse().expect("an address"));
+            let account = file.account(b"nobody", &peer).expect("an account");
+            assert_eq!(account.attributes().to_string(), expected);
+        }
+        assert!(!file.admits(&Peer::Local(Some(0))));
+    }
+}

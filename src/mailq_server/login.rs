@@ -1,0 +1,96 @@
+//! Logging in to MAILQ version 2: the server's challenge, and the client's answer to it.
+//!
+//! The answer is the MD5 sum of the whole challenge line and the password, in lower-case hexadecimal. Who
+//! has listened to one may look for the password at leisure, and the rest of the session is not protected
+//! at all; so it is for this host, or for a network that is trusted.
+
+use zsched_format::time::Timestamp;
+
+/// The challenge of one session: a line, without its line end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Challenge(String);
+
+impl Challenge {
+    /// A challenge: three numbers as the original has them. Where it has the microseconds of the time,
+    /// there is a number by chance, so that nobody can know the challenge before. `count` tells how many
+    /// there were, this one included.
+    pub fn new(now: Timestamp, chance: u64, count: u64) -> Challenge {
+        Challenge(format!("220 MAILQ-V2-CHALLENGE: {}.{chance}.{count}", now.seconds()))
+    }
+
+    /// The line.
+    pub fn line(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `answer` is the right one, of somebody who knows the password. How long it takes does not
+    /// depend on how much of it is right.
+    pub fn is_met(&self, password: &[u8], answer: &[u8]) -> bool {
+        let right = self.answer(password);
+        let differences = right.bytes().zip(answer).fold(0, |all, (a, b)| all | (a ^ b));
+        right.len() == answer.len() && std::hint::black_box(differences) == 0
+    }
+
+    /// The right answer.
+    pub fn answer(&self, password: &[u8]) -> String {
+        let mut context = md5::Context::new();
+        context.consume(self.0.as_bytes());
+        context.consume(password);
+        format!("{:x}", context.finalize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded of the original, and calculated with other programs.
+    #[test]
+    fn answers_are_those_of_the_original() {
+        for (challenge, password, answer) in [
+            (
+                "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2",
+                "nobody",
+                "38a784a5473d5b661ad89e27f2c1fd0c",
+            ),
+            (
+                "220 MAILQ-V2-CHALLENGE: 1795255951.209815.10",
+                "sekret",
+                "5c02bd806c204b81693a0cb92c112b31",
+            ),
+            (
+                "220 MAILQ-V2-CHALLENGE: 1795255952.111942.11",
+                "pw",
+                "948aa9501f0a5fc9d10dea29cbb185ff",
+            ),
+            (
+                "220 MAILQ-V2-CHALLENGE: 1795255948.202812.7",
+                "wrong",
+                "4a7859ab42a19cf77aeab74bc902bba2",
+            ),
+            (
+                "220 MAILQ-V2-CHALLENGE: 942665308.906504.3",
+                "nobody",
+                "7fa458248b5fcfbfaedc78b99e9a0e28",
+            ),
+            (
+                "220 MAILQ-V2-CHALLENGE: 942665308.906504.3",
+                "my-passwd",
+                "6d91c6f76b1f4a2aede87bf5f9b9b82a",
+            ),
+        ] {
+            let numbers = challenge.rsplit(' ').next().expect("numbers");
+            let numbers: Vec<u64> =
+                numbers.split('.').map(|n| n.parse().expect("a number")).collect();
+            let now = Timestamp::from_seconds(numbers[0] as i64);
+            let made = Challenge::new(now, numbers[1], numbers[2]);
+            assert_eq!(made.line(), challenge);
+            assert_eq!(made.answer(password.as_bytes()), answer);
+            assert!(made.is_met(password.as_bytes(), answer.as_bytes()));
+            assert!(!made.is_met(b"other", answer.as_bytes()));
+            for wrong in [answer.to_uppercase(), format!("{answer} "), answer[..31].to_string()] {
+                assert!(!made.is_met(password.as_bytes(), wrong.as_bytes()), "{wrong}");
+            }
+        }
+    }
+}

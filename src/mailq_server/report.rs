@@ -1,0 +1,255 @@
+//! The thread report: rings, their threads, and totals, as text (ZMailer `thread_report()`).
+//!
+//! Clients parse it by column and label, so every blank counts:
+//!
+//! ```text
+//! smtp/*/0
+//!     smtp/funet.fi/0<TAB><TAB>N=2   R=3   A=1  P={20114} HA={3}s FA={3}s OF={2} S={STUFF} UF=0 QA=1d18h
+//! <TAB>Threads:    1 Msgs:     2 Procs:   1 Idle:   0 Plim:  90 Flim: 150 Tlim: 1
+//! Kids: 1  Idle:  0  Msgs:   2  Thrds:   1  Rcpnts:    2  Uptime: 1d31m22s
+//! Msgs in 5 out 3 stored 2 Rcpnts in 8 out 5 stored 3
+//! ```
+
+use std::collections::VecDeque;
+use zsched_core::Scheduler;
+use zsched_core::view::{AgentView, RingId, RingView, Slot, ThreadId, ThreadView, Totals};
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// The column at which what is said of a thread begins.
+const DETAIL_COLUMN: usize = 32;
+/// So many messages are looked at in one turn for the age of threads, about.
+const MESSAGES_A_TURN: usize = 10_000;
+/// The distance of tab stops.
+const TAB_STOP: usize = 8;
+
+/// How much is shown, and in which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Everything: `SHOW QUEUE THREADS`, and the end of a dump of version 1.
+    Full,
+    /// No single threads: `SHOW QUEUE SHORT`.
+    Short,
+    /// Totals alone: `SHOW SNMP`.
+    Totals,
+    /// Threads alone, their parts separated by TABs: `SHOW QUEUE THREADS2`.
+    Threads,
+}
+
+/// How far a report is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more.
+    More,
+    /// There is more, but others come first: it took time to find.
+    Pause,
+    /// That was all.
+    Over,
+}
+
+/// A report that is being written, some at a time.
+pub struct ThreadReport {
+    form: Form,
+    /// Messages that were looked at since the last pause.
+    looked_at: usize,
+    rings: Option<VecDeque<RingId>>,
+    current: Option<RingProgress>,
+    is_over: bool,
+}
+
+struct RingProgress {
+    threads: VecDeque<ThreadId>,
+    sum: Vec<u8>,
+}
+
+impl ThreadReport {
+    /// A report from the beginning.
+    pub fn new(form: Form) -> ThreadReport {
+        ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
+    }
+
+    /// Whether it has a part for each thread.
+    pub fn is_long(&self) -> bool {
+        matches!(self.form, Form::Full | Form::Threads)
+    }
+
+    /// Writes the next bit of the report. What has come or gone since it was begun is shown as it is now.
+    pub fn write(
+        &mut self,
+        scheduler: &Scheduler,
+        now: Timestamp,
+        started: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> Progress {
+        if let Some(progress) = &mut self.current {
+            match progress.threads.pop_front() {
+                Some(thread) => {
+                    if let Some(view) = scheduler.thread_view(now, thread) {
+                        return self.write_view(&view, out);
+                    }
+                }
+                None => {
+                    out.append(&mut progress.sum);
+                    self.current = None;
+                }
+            }
+            return Progress::More;
+        }
+        let with_rings = self.form != Form::Totals;
+        let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
+        let rings = self.rings.get_or_insert_with(rings);
+        match rings.pop_front() {
+            Some(ring) => self.begin_ring(scheduler, ring, out),
+            None if self.is_over => {}
+            None => {
+                let uptime = now.seconds_since(started);
+                match self.form {
+                    Form::Full | Form::Short => {
+                        write_totals(&scheduler.totals(), ShortDuration(uptime), out);
+                    }
+                    Form::Totals => {
+                        write_totals(&scheduler.totals(), format_args!("{uptime} sec"), out);
+                    }
+                    Form::Threads => {}
+                }
+                self.is_over = true;
+            }
+        }
+        if self.is_over { Progress::Over } else { Progress::More }
+    }
+
+    fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Progress {
+        match self.form {
+            Form::Threads => write_fields(view, out),
+            _ => write_thread(view, out),
+        }
+        self.looked_at += view.looked_at;
+        if self.looked_at < MESSAGES_A_TURN {
+            return Progress::More;
+        }
+        self.looked_at = 0;
+        Progress::Pause
+    }
+
+    fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {
+        let Some(view) = scheduler.ring_view(ring) else {
+            return;
+        };
+        let mut sum = Vec::new();
+        if self.form != Form::Threads {
+            let with_host = with_host(view.with_host);
+            let (channel, host) = (view.channel_pattern, view.host_pattern);
+            push(out, format_args!("{channel}/{host}/{with_host}\n"));
+            write_sum(&view, &mut sum);
+        }
+        let threads = if self.form == Form::Short { Vec::new() } else { view.threads };
+        self.current = Some(RingProgress { threads: threads.into(), sum });
+    }
+}
+
+/// The flag that says whether a command names the host: as the original prints it.
+fn with_host(with_host: bool) -> u8 {
+    if with_host { 2 } else { 0 }
+}
+
+fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(b"    ");
+    out.extend_from_slice(view.destination.channel());
+    out.push(b'/');
+    out.extend_from_slice(view.destination.host());
+    push(out, format_args!("/{}", with_host(view.with_host)));
+    let width = out.len() - start;
+    match width {
+        0..DETAIL_COLUMN => {
+            let tabs = DETAIL_COLUMN / TAB_STOP - width / TAB_STOP;
+            out.extend(std::iter::repeat_n(b'\t', tabs));
+        }
+        _ => out.push(b' '),
+    }
+    write_detail(view, out);
+}
+
+/// The line that `SHOW THREAD` begins with.
+pub(super) fn write_head(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    out.push(b'#');
+    out.extend_from_slice(view.destination.channel());
+    out.push(b'/');
+    out.extend_from_slice(view.destination.host());
+    push(out, format_args!("/{}  ", with_host(view.with_host)));
+    write_detail(view, out);
+}
+
+/// A thread as fields with a TAB between them.
+fn write_fields(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(view.destination.channel());
+    out.push(b'\t');
+    out.extend_from_slice(view.destination.host());
+    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
+    push(out, format_args!("\tN={vertices}\tR={recipients}\tA={attempts}"));
+    write_standing(view, '\t', out);
+    push(out, format_args!("\tQA={}\n", ShortDuration(view.oldest)));
+}
+
+fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
+    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
+    push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
+    write_standing(view, ' ', out);
+    // Without vertices, it says -1s.
+    push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
+    match view.refusal.and_then(|refused| refused.slot) {
+        Some(Slot::Channel) => out.extend_from_slice(b" channelwait"),
+        Some(Slot::Ring) => out.extend_from_slice(b" threadwait"),
+        Some(Slot::General) | None => {}
+    }
+    out.push(b'\n');
+}
+
+/// What it is at, each item behind a separator.
+fn write_standing(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
+    if !view.agents.is_empty() {
+        return write_agents(view, sep, out);
+    }
+    if let Some(seconds) = view.wakeup_in {
+        push(out, format_args!("{sep}W={seconds}s"));
+    } else if let Some(reason) = view.refusal.and_then(|refused| refused.pending) {
+        push(out, format_args!("{sep}pend={reason}"));
+    }
+}
+
+fn write_agents(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
+    let list = |show: &dyn Fn(&AgentView) -> String| {
+        view.agents.iter().map(show).collect::<Vec<String>>().join(",")
+    };
+    let pids = list(&|agent| agent.pid.to_string());
+    let hungry = list(&|agent| agent.hungry.to_string());
+    let fed = list(&|agent| agent.fed.map_or("never".to_string(), |seconds| seconds.to_string()));
+    let owed = list(&|agent| agent.owed.to_string());
+    let states = list(&|agent| agent.state.to_string());
+    push(out, format_args!("{sep}P={{{pids}}}{sep}HA={{{hungry}}}s{sep}FA={{{fed}}}s"));
+    push(out, format_args!("{sep}OF={{{owed}}}{sep}S={{{states}}}{sep}UF={}", view.unfed));
+}
+
+fn write_sum(view: &RingView<'_>, out: &mut Vec<u8>) {
+    let (threads, vertices) = (view.threads.len(), view.vertices);
+    let (agents, idle, max_ring) = (view.agents, view.idle, view.max_ring);
+    let (overfeed, max_thread) = (view.overfeed, view.max_thread);
+    push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
+    push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));
+    push(out, format_args!(" Tlim: {max_thread}\n"));
+}
+
+fn write_totals(totals: &Totals, uptime: impl std::fmt::Display, out: &mut Vec<u8>) {
+    let Totals { agents, idle, messages, threads, vertices, recipients, counters } = totals;
+    push(out, format_args!("Kids: {agents}  Idle: {idle:2}  Msgs: {messages:3}  "));
+    push(out, format_args!("Thrds: {threads:3}  Rcpnts: {vertices:4}  "));
+    push(out, format_args!("Uptime: {uptime}\n"));
+    push(out, format_args!("Msgs in {} out {} ", counters.messages_in, counters.messages_out));
+    let (came, went) = (counters.recipients_in, counters.recipients_out);
+    push(out, format_args!("stored {messages} Rcpnts in {came} out {went} stored {recipients}\n"));
+}
+
+pub(super) fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    // Writing to a Vec cannot fail.
+    out.write_fmt(text).expect("a Vec takes everything");
+}

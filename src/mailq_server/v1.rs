@@ -1,0 +1,323 @@
+//! MAILQ version 1: a dump of the queue to whoever connects.
+//!
+//! ```text
+//! version zmailer 1.0
+//! Vertices:
+//! 1:<TAB>A/D/311424-2<TAB>1; 116<TAB>#(running now, pid=20114, expires in 2d23h, tries=0)
+//! Channels:
+//! smtp:<TAB>>1
+//! Hosts:
+//! funet.fi:<TAB>>1
+//! End:
+//! <thread report>
+//! ```
+//!
+//! It is written some at a time, as the client takes it, so that neither a large queue nor a slow
+//! client holds anything up or costs much memory: a cursor goes through the messages in the order of
+//! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
+//! destination.
+
+use super::report::{Form, Progress, ThreadReport, push};
+use std::collections::BTreeMap;
+use zsched_core::view::{Slot, Standing, Totals, VertexView};
+use zsched_core::{Destination, Scheduler};
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// The first line.
+pub const GREETING: &str = "version zmailer 1.0\n";
+
+/// A dump that is being written.
+pub struct Dump {
+    started: Timestamp,
+    stage: Stage,
+    /// Whether single vertices are shown (server option `-Q`).
+    with_vertices: bool,
+    next_number: u64,
+    shown: Shown,
+    report: ThreadReport,
+}
+
+/// The keys of the vertices that were shown. They are counted from 1; 0 is none.
+#[derive(Default)]
+struct Shown {
+    /// For each key, the next one of the same destination.
+    following: Vec<u32>,
+    destinations: BTreeMap<Destination, Keys>,
+}
+
+/// The keys of one destination: a list through [`Shown::following`].
+#[derive(Clone, Copy)]
+struct Keys {
+    first: u32,
+    last: u32,
+}
+
+impl Shown {
+    /// Adds a vertex, and returns its key.
+    fn add(&mut self, destination: &Destination) -> u32 {
+        self.following.push(0);
+        let key = self.following.len() as u32;
+        match self.destinations.get_mut(destination) {
+            Some(keys) => {
+                self.following[keys.last as usize - 1] = key;
+                keys.last = key;
+            }
+            None => {
+                self.destinations.insert(destination.clone(), Keys { first: key, last: key });
+            }
+        }
+        key
+    }
+}
+
+/// Memory for a vertex that was shown, in bytes.
+const PER_VERTEX: usize = size_of::<u32>();
+/// Memory for a destination that was shown, in bytes: an entry in a map that is two thirds full, moved
+/// into a list.
+const PER_DESTINATION: usize = 72;
+
+enum Stage {
+    Greeting,
+    Vertices,
+    Webs(Webs),
+    Report,
+    Over,
+}
+
+impl Dump {
+    /// A dump from the beginning, by a scheduler that was `started` at the given time.
+    pub fn new(started: Timestamp, with_vertices: bool) -> Dump {
+        Dump {
+            started,
+            stage: Stage::Greeting,
+            with_vertices,
+            next_number: 0,
+            shown: Shown::default(),
+            report: ThreadReport::new(Form::Full),
+        }
+    }
+
+    /// How many bytes of memory a dump of so large a queue takes at the most, besides what is written and
+    /// not taken yet.
+    pub fn memory(totals: &Totals) -> usize {
+        PER_VERTEX * totals.vertices + PER_DESTINATION * totals.threads
+    }
+
+    /// Whether everything has been written.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Writes on until `out` has `enough` bytes, or everything is written; or until others come first.
+    pub fn write(
+        &mut self,
+        scheduler: &Scheduler,
+        now: Timestamp,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) {
+        while out.len() < enough && !self.is_over() {
+            if self.step(scheduler, now, out) == Progress::Pause {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) -> Progress {
+        match &mut self.stage {
+            Stage::Greeting => {
+                out.extend_from_slice(GREETING.as_bytes());
+                out.extend_from_slice(b"Vertices:\n");
+                self.stage =
+                    if self.with_vertices { Stage::Vertices } else { Stage::Webs(Webs::none()) };
+            }
+            Stage::Vertices => match scheduler.message_at_or_after(now, self.next_number) {
+                Some((number, vertices)) => {
+                    vertices.iter().for_each(|vertex| self.write_vertex(vertex, out));
+                    match number.checked_add(1) {
+                        Some(next) => self.next_number = next,
+                        None => self.end_vertices(),
+                    }
+                }
+                None => self.end_vertices(),
+            },
+            Stage::Webs(webs) => {
+                if !webs.write(out) {
+                    out.extend_from_slice(b"End:\n");
+                    self.stage = Stage::Report;
+                }
+            }
+            Stage::Report => {
+                let progress = self.report.write(scheduler, now, self.started, out);
+                if progress == Progress::Over {
+                    self.stage = Stage::Over;
+                }
+                return progress;
+            }
+            Stage::Over => {}
+        }
+        Progress::More
+    }
+
+    fn write_vertex(&mut self, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
+        let key = self.shown.add(vertex.destination);
+        push(out, format_args!("{key}:\t{}\t{}; ", vertex.name, vertex.offsets.len()));
+        let offsets: Vec<String> = vertex.offsets.iter().map(u32::to_string).collect();
+        out.extend_from_slice(offsets.join(",").as_bytes());
+        out.extend_from_slice(b"\t#");
+        if let Some(text) = vertex.text.filter(|text| !text.is_empty()) {
+            out.extend_from_slice(text);
+            out.push(b' ');
+        }
+        write_notes(vertex, out);
+        out.push(b'\n');
+    }
+
+    fn end_vertices(&mut self) {
+        self.stage = Stage::Webs(Webs::new(std::mem::take(&mut self.shown)));
+    }
+}
+
+/// The lines that say which vertices there are for each channel, then for each host.
+struct Webs {
+    following: Vec<u32>,
+    destinations: Vec<(Destination, Keys)>,
+    to_come: std::slice::Iter<'static, Section>,
+    section: Option<&'static Section>,
+    /// What is to be written next: which destination, and from which of its keys on; 0 for all.
+    next: (usize, u32),
+}
+
+struct Section {
+    title: &'static str,
+    name: fn(&Destination) -> &[u8],
+}
+
+static SECTIONS: [Section; 2] = [
+    Section { title: "Channels:\n", name: Destination::channel },
+    Section { title: "Hosts:\n", name: Destination::host },
+];
+
+/// So many keys are written at a time.
+const KEYS_AT_A_TIME: usize = 1000;
+
+impl Webs {
+    /// No vertices, no lines.
+    fn none() -> Webs {
+        Webs::new(Shown::default())
+    }
+
+    fn new(shown: Shown) -> Webs {
+        let Shown { following, destinations } = shown;
+        let to_come = if destinations.is_empty() { [].iter() } else { SECTIONS.iter() };
+        let destinations = destinations.into_iter().collect();
+        Webs { following, destinations, to_come, section: None, next: (0, 0) }
+    }
+
+    /// Writes on. Tells whether there was anything left to write.
+    fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        match self.section {
+            Some(section) => self.write_keys(section.name, out),
+            None => self.begin_section(out),
+        }
+        self.section.is_some() || self.to_come.len() > 0
+    }
+
+    fn begin_section(&mut self, out: &mut Vec<u8>) {
+        self.section = self.to_come.next();
+        if let Some(Section { title, name }) = self.section {
+            out.extend_from_slice(title.as_bytes());
+            self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
+            self.next = (0, 0);
+        }
+    }
+
+    /// Destinations with the same channel, or host, stand together and make one line.
+    fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
+        let (index, from) = self.next;
+        let Some((destination, keys)) = self.destinations.get(index) else {
+            self.section = None;
+            return;
+        };
+        let is_same = |neighbour: Option<usize>| {
+            let neighbour = neighbour.and_then(|index| self.destinations.get(index));
+            neighbour.is_some_and(|(neighbour, _)| name(neighbour) == name(destination))
+        };
+        if from == 0 && !is_same(index.checked_sub(1)) {
+            out.extend_from_slice(name(destination));
+            out.extend_from_slice(b":\t");
+        }
+        let mut key = if from == 0 { keys.first } else { from };
+        for _ in 0..KEYS_AT_A_TIME {
+            push(out, format_args!(">{key}"));
+            key = self.following[key as usize - 1];
+            if key == 0 {
+                break;
+            }
+        }
+        if key > 0 {
+            self.next = (index, key);
+            return;
+        }
+        if !is_same(index.checked_add(1)) {
+            out.push(b'\n');
+        }
+        self.next = (index + 1, 0);
+    }
+}
+
+fn write_notes(vertex: &VertexView<'_>, out: &mut Vec<u8>) {
+    out.push(b'(');
+    match vertex.standing {
+        Standing::Retry(seconds) => {
+            push(out, format_args!("retry in {}", ShortDuration(seconds)));
+        }
+        Standing::Slot(Slot::General) => out.extend_from_slice(b"waiting for slot"),
+        Standing::Slot(Slot::Channel) => out.extend_from_slice(b"waiting for channel slot"),
+        Standing::Slot(Slot::Ring) => out.extend_from_slice(b"waiting for thread slot"),
+        Standing::Running { pid, next } => {
+            let next = if next { " NextFeed" } else { "" };
+            push(out, format_args!("running now, pid={pid}{next}"));
+        }
+        Standing::Inactive => out.extend_from_slice(b"activation pending, thread inactive"),
+    }
+    if let Some(seconds) = vertex.expires_in {
+        let (left, tries) = (ShortDuration(seconds), vertex.tries);
+        push(out, format_args!(", expires in {left}, tries={tries}"));
+    }
+    out.push(b')');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stand_in_order_however_many_there_are() {
+        let mut shown = Shown::default();
+        let destinations = [(b"smtp", b"b"), (b"hold", b"a"), (b"smtp", b"a")];
+        let all = destinations.map(|(channel, host)| Destination::new(channel, host));
+        let count = KEYS_AT_A_TIME as u32 * 7;
+        for key in 1..=count {
+            assert_eq!(shown.add(&all[key as usize % 3]), key);
+        }
+        let mut webs = Webs::new(shown);
+        let mut out = Vec::new();
+        while webs.write(&mut out) {}
+        let keys = |wanted: &dyn Fn(u32) -> bool| {
+            (1..=count).filter(|key| wanted(*key)).map(|key| format!(">{key}")).collect::<String>()
+        };
+        let of = |index: u32| keys(&|key| key % 3 == index);
+        // Those of one destination after those of another.
+        let expected = format!(
+            "Channels:\nhold:\t{}\nsmtp:\t{}{}\nHosts:\na:\t{}{}\nb:\t{}\n",
+            of(1),
+            of(2),
+            of(0),
+            of(1),
+            of(2),
+            of(0)
+        );
+        assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
+}

@@ -1,0 +1,220 @@
+//! Those who want to know what happens, and what waits for them.
+//!
+//! Whoever has something to tell asks first whether anybody wants to know. What a subscriber does not take in
+//! time is dropped and counted; nobody waits for it.
+
+use super::json;
+use super::json::events::Happening;
+use super::selection::{MessageName, Selection};
+use super::words::{Words, Wrong};
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use zsched_core::Destination;
+use zsched_core::standing::Destinations;
+use zsched_spool::{SpoolId, SpoolName};
+
+/// How much may wait for one subscriber, in bytes.
+const MOST_WAITING: usize = 256 * 1024;
+
+/// All subscribers.
+#[derive(Default)]
+pub struct Watch {
+    subscribers: RefCell<Vec<(Interest, Weak<Feed>)>>,
+}
+
+/// What a subscriber wants to hear of. All that is given must fit.
+#[derive(Clone, Debug, Default)]
+pub struct Interest {
+    destinations: Option<Destinations>,
+    message: Option<MessageName>,
+}
+
+/// What waits for one subscriber.
+#[derive(Default)]
+pub struct Feed(RefCell<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    /// Events that were dropped behind these.
+    dropped: u64,
+}
+
+/// What an event is about, as far as selections go.
+#[derive(Clone, Copy, Default)]
+pub struct About<'a> {
+    /// The message.
+    pub message: Option<(SpoolId, &'a SpoolName)>,
+    /// Where it goes.
+    pub destinations: &'a [Destination],
+}
+
+impl Watch {
+    /// Whether anybody wants to know anything.
+    pub fn is_wanted(&self) -> bool {
+        !self.subscribers.borrow().is_empty()
+    }
+
+    /// Forgets those who have gone.
+    pub fn look_around(&self) {
+        let mut subscribers = self.subscribers.borrow_mut();
+        if !subscribers.is_empty() {
+            subscribers.retain(|(_, feed)| feed.strong_count() > 0);
+        }
+    }
+
+    /// From now on somebody wants to know, as long as the feed is kept.
+    pub fn subscribe(&self, interest: Interest) -> Rc<Feed> {
+        let feed = Rc::new(Feed::default());
+        self.subscribers.borrow_mut().push((interest, Rc::downgrade(&feed)));
+        feed
+    }
+
+    /// Tells those who want to know what has happened.
+    pub fn tell(&self, about: About<'_>, happening: &Happening<'_>) {
+        let mut line = Vec::new();
+        self.subscribers.borrow_mut().retain(|(interest, feed)| {
+            let Some(feed) = feed.upgrade() else {
+                return false;
+            };
+            if interest.is_in(&about) {
+                if line.is_empty() {
+                    json::line(&mut line, happening);
+                }
+                feed.0.borrow_mut().add(&line);
+            }
+            true
+        });
+    }
+}
+
+impl Interest {
+    /// Reads the words of a request.
+    pub fn parse(rest: &[u8]) -> Result<Interest, Wrong> {
+        let mut words = Words::parse(rest)?;
+        let Selection { destinations, message, older, addresses } = Selection::take(&mut words)?;
+        words.end()?;
+        if older.is_some() || addresses.are_given() {
+            return Err(Wrong::new(0, "events are selected by channel/host and id= alone"));
+        }
+        let destinations = destinations.filter(|wanted| wanted.text() != "*/*");
+        Ok(Interest { destinations, message })
+    }
+
+    fn is_in(&self, about: &About<'_>) -> bool {
+        let goes_there =
+            |wanted: &Destinations| about.destinations.iter().any(|d| wanted.matches(d));
+        let is_it =
+            |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.is_of(id, name));
+        self.destinations.as_ref().is_none_or(goes_there) && self.message.as_ref().is_none_or(is_it)
+    }
+}
+
+impl Feed {
+    /// Whether something waits.
+    pub fn has_something(&self) -> bool {
+        let waiting = self.0.borrow();
+        !waiting.lines.is_empty() || waiting.dropped > 0
+    }
+
+    /// Takes whole lines, about so many bytes of them.
+    pub fn take(&self, out: &mut Vec<u8>, enough: usize) {
+        let mut waiting = self.0.borrow_mut();
+        let enough = enough.min(waiting.lines.len());
+        let end = memchr::memchr(b'\n', &waiting.lines[enough.saturating_sub(1)..]);
+        let end = end.map_or(waiting.lines.len(), |end| enough.saturating_sub(1) + end + 1);
+        out.extend(waiting.lines.drain(..end));
+        if waiting.lines.is_empty() {
+            waiting.tell_dropped();
+            out.append(&mut waiting.lines);
+        }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, line: &[u8]) {
+        if self.lines.len() + line.len() > MOST_WAITING {
+            self.dropped += 1;
+            return;
+        }
+        self.tell_dropped();
+        self.lines.extend_from_slice(line);
+    }
+
+    fn tell_dropped(&mut self) {
+        if self.dropped > 0 {
+            let count = std::mem::take(&mut self.dropped);
+            json::line(&mut self.lines, &Happening::Dropped { count });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zsched_format::time::Timestamp;
+
+    fn left(watch: &Watch, number: u64) {
+        let id = SpoolId { number, modified: Timestamp::EPOCH };
+        let name = SpoolName::new(zsched_spool::HashFolder::TOP, number.to_string().as_bytes());
+        let name = name.expect("a name");
+        let about = About { message: Some((id, &name)), destinations: &[] };
+        watch.tell(about, &Happening::Left { time: 1.5, id: id.to_string() });
+    }
+
+    fn taken(feed: &Feed, enough: usize) -> String {
+        let mut out = Vec::new();
+        feed.take(&mut out, enough);
+        String::from_utf8(out).expect("JSON")
+    }
+
+    #[test]
+    fn subscribers_hear_of_what_they_want_as_long_as_they_are_there() {
+        let watch = Watch::default();
+        assert!(!watch.is_wanted());
+        left(&watch, 1);
+        let all = watch.subscribe(Interest::parse(b"*/*").expect("everything"));
+        let one = watch.subscribe(Interest::parse(b"id=7").expect("a message"));
+        let there = watch.subscribe(Interest::parse(b"smtp/*").expect("a pattern"));
+        assert!(watch.is_wanted() && !all.has_something());
+        left(&watch, 7);
+        left(&watch, 8);
+        assert_eq!(taken(&all, 1 << 20).lines().count(), 2);
+        let line = taken(&one, 1 << 20);
+        assert!(line.starts_with("{\"event\":\"left\",\"time\":1.5,\"id\":\"S7A"), "{line}");
+        assert!(!there.has_something() && !one.has_something());
+        drop((all, one, there));
+        left(&watch, 7);
+        assert!(!watch.is_wanted());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_counted() {
+        let watch = Watch::default();
+        let feed = watch.subscribe(Interest::default());
+        (0..10_000).for_each(|number| left(&watch, number));
+        assert!(feed.0.borrow().lines.len() <= MOST_WAITING);
+        // A whole line is taken at least, and no part of one.
+        assert_eq!(taken(&feed, 1).lines().count(), 1);
+        left(&watch, 1);
+        let mut all = String::new();
+        while feed.has_something() {
+            let some = taken(&feed, 1000);
+            assert!(some.ends_with('\n') && some.len() < 1200);
+            all += &some;
+        }
+        let dropped = all.lines().find(|line| line.contains("dropped")).expect("some were dropped");
+        let count: usize = dropped["{\"event\":\"dropped\",\"count\":".len()..dropped.len() - 1]
+            .parse()
+            .expect("a number");
+        let told = all.lines().filter(|line| line.contains("left")).count();
+        assert_eq!(told + count, 10_000, "{dropped}");
+    }
+
+    #[test]
+    fn events_are_not_selected_by_age_or_address() {
+        for text in ["older=1h", "sender=a", "recipient=a", "a/b c/d", "foo=1"] {
+            assert!(Interest::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

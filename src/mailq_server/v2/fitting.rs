@@ -1,0 +1,60 @@
+//! Which recipients of a message some addresses fit: in its control file, which a helper thread has read.
+
+use super::selection::Addresses;
+use std::collections::BTreeMap;
+use zsched_format::control_file::{ControlFile, Recipient, Tag};
+
+impl Addresses {
+    /// For each of some destinations (channel, LF, host, in lower case) whether one of the recipients that go
+    /// there, and are not finished, fits.
+    pub fn fit(&self, file: &ControlFile, destinations: &[&[u8]]) -> Vec<bool> {
+        let mut found: BTreeMap<&[u8], bool> =
+            destinations.iter().map(|destination| (*destination, false)).collect();
+        let to_do = |recipient: &&Recipient| matches!(recipient.tag, Tag::Pending | Tag::Locked);
+        let mut destination = Vec::new();
+        for recipient in file.recipients.iter().filter(to_do) {
+            destination.clear();
+            destination.extend_from_slice(file.get(recipient.quad.channel));
+            destination.push(b'\n');
+            destination.extend_from_slice(file.get(recipient.quad.host));
+            destination.make_ascii_lowercase();
+            if let Some(fits @ false) = found.get_mut(destination.as_slice()) {
+                *fits = self.fit_one(file, recipient);
+            }
+        }
+        destinations.iter().map(|destination| found[destination]).collect()
+    }
+
+    fn fit_one(&self, file: &ControlFile, recipient: &Recipient) -> bool {
+        let sender = || file.sender_address(recipient);
+        let address = || Some(file.get(recipient.quad.user));
+        self.sender.as_ref().is_none_or(|pattern| pattern.fits(sender()))
+            && self.recipient.as_ref().is_none_or(|pattern| pattern.fits(address()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address_pattern::AddressPattern;
+    use super::*;
+    use zsched_format::control_file::parse;
+
+    #[test]
+    fn all_that_is_given_must_fit_one_recipient() {
+        let text = "i 7\ns local - Ann@x.test 0\nr           SMTP mx.Test bob@mx.test 0\n\
+             r+          smtp mx.test done@mx.test 0\nm\n\ns error - x 0\n\
+             r           smtp mx.test carol@mx.test 0\nr           local - dave 0\nm\n\n";
+        let file = parse(text.into()).expect("a good control file");
+        let fit = |sender: Option<&str>, recipient: Option<&str>| {
+            let pattern = |text: &str| AddressPattern::parse(text).expect("a pattern");
+            let addresses =
+                Addresses { sender: sender.map(pattern), recipient: recipient.map(pattern) };
+            addresses.fit(&file, &[b"smtp\nmx.test", b"local\n-", b"smtp\nother"])
+        };
+        assert_eq!(fit(Some("ann@*"), None), [true, false, false]);
+        assert_eq!(fit(Some("<>"), None), [true, true, false]);
+        assert_eq!(fit(None, Some("d*")), [false, true, false], "who is done is past");
+        assert_eq!(fit(Some("ann@*"), Some("carol@*")), [false; 3]);
+        assert_eq!(fit(Some("<>"), Some("carol@*")), [true, false, false]);
+    }
+}

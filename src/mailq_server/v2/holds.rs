@@ -1,0 +1,249 @@
+//! `HOLD` and `RELEASE`.
+//!
+//! What is named by destinations, a ring or an id is held as that, with what is still to come; with
+//! senders, recipients or an age it is the messages that fit now, one by one.
+
+use super::answer::{Deed, Next, Reply, Surroundings};
+use super::many::{Many, Verb};
+use super::outcome::{self, Kind};
+use super::selection::{MessageName, Selection};
+use super::single::Single;
+use super::words::{Words, Wrong};
+use zsched_core::foresee::HoldChange;
+use zsched_core::select::Cursor;
+use zsched_core::standing::Scope;
+use zsched_core::{Effect, Order, OrderRefusal, Scheduler};
+use zsched_spool::SpoolId;
+
+/// The longest reason, in bytes: it is kept with each message that is held.
+pub const LONGEST_REASON: usize = 200;
+
+/// What somebody wants held or released.
+enum What {
+    /// Destinations, or a ring.
+    Scope(Scope),
+    /// A message.
+    Message(MessageName),
+    /// Messages that fit.
+    Messages(Selection),
+    /// Everything that is held.
+    All,
+}
+
+/// `HOLD what`
+pub fn hold(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let read = || {
+        let mut words = Words::parse(rest)?;
+        let reason = words.option("reason");
+        let (what, dry_run) = what(&mut words, rest.len(), around.scheduler, true)?;
+        words.end()?;
+        let too_long = |reason: &&super::words::Word| reason.text.len() > LONGEST_REASON;
+        match reason.as_ref().filter(too_long) {
+            Some(reason) => Err(reason.wrong(format!("more than {LONGEST_REASON} bytes"))),
+            None => Ok((what, dry_run, reason.map(|reason| reason.text).unwrap_or_default())),
+        }
+    };
+    match read() {
+        Ok((what, dry_run, reason)) => Reply::Deed(begin_hold(what, dry_run, reason, around)),
+        Err(wrong) => Reply::Wrong(wrong),
+    }
+}
+
+fn begin_hold(
+    what: What,
+    dry_run: bool,
+    reason: String,
+    around: &Surroundings<'_>,
+) -> Box<dyn Deed> {
+    let core = around.scheduler;
+    let refuse = |refusal| Effect { refusal: Some(refusal), ..Effect::default() };
+    Box::new(match what {
+        What::Messages(selection) => {
+            return Box::new(Many::new(Verb::Hold(reason), selection, dry_run, around));
+        }
+        What::Message(name) => match called(core, &name) {
+            None => Single::known(Kind::Hold, refuse(OrderRefusal::NotFound)),
+            Some(id) if dry_run => {
+                let is_held = core.standing_orders().hold_of_message(id).is_some();
+                let foreseen = core.foresee_hold(id);
+                let effect = if is_held { refuse(OrderRefusal::Already) } else { foreseen };
+                Single::known(Kind::Hold, effect)
+            }
+            Some(id) => {
+                let order = Order::Hold { scope: Scope::Message(id), reason };
+                Single::order(Kind::HoldMessages, order)
+            }
+        },
+        What::Scope(scope) if dry_run => match is_held(core, &scope) {
+            true => Single::known(Kind::Hold, refuse(OrderRefusal::Already)),
+            false => Single::foresee(Kind::Hold, HoldChange::Hold(scope)),
+        },
+        What::Scope(scope) => Single::order(Kind::Hold, Order::Hold { scope, reason }),
+        What::All => Single::known(Kind::Hold, refuse(OrderRefusal::NotFound)),
+    })
+}
+
+/// `RELEASE what`
+pub fn release(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let read = || {
+        let mut words = Words::parse(rest)?;
+        let (what, dry_run) = what(&mut words, rest.len(), around.scheduler, false)?;
+        words.end()?;
+        Ok((what, dry_run))
+    };
+    match read() {
+        Ok((what, dry_run)) => Reply::Deed(begin_release(what, dry_run, around)),
+        Err(wrong) => Reply::Wrong(wrong),
+    }
+}
+
+fn begin_release(what: What, dry_run: bool, around: &Surroundings<'_>) -> Box<dyn Deed> {
+    let core = around.scheduler;
+    let not_held = || Effect { refusal: Some(OrderRefusal::NotFound), ..Effect::default() };
+    Box::new(match what {
+        What::Messages(selection) => {
+            return Box::new(Many::new(Verb::Release, selection, dry_run, around));
+        }
+        What::All => return Box::new(ReleaseAll::new(dry_run, around)),
+        What::Message(name) => match called_and_held(core, &name) {
+            None => Single::known(Kind::Release, not_held()),
+            Some(id) if dry_run => Single::known(Kind::Release, core.foresee_release(id)),
+            Some(id) => Single::order(Kind::Release, Order::Release(Scope::Message(id))),
+        },
+        What::Scope(scope) if dry_run => match is_held(core, &scope) {
+            true => Single::foresee(Kind::Release, HoldChange::Release(scope)),
+            false => Single::known(Kind::Release, not_held()),
+        },
+        What::Scope(scope) => Single::order(Kind::Release, Order::Release(scope)),
+    })
+}
+
+/// Reads what is to be held or released. New holds must be of something there is.
+fn what(
+    words: &mut Words,
+    length: usize,
+    core: &Scheduler,
+    is_new: bool,
+) -> Result<(What, bool), Wrong> {
+    let dry_run = words.is_wanted("dry-run")?;
+    if let Some(ring) = words.option("ring") {
+        if is_new && !core.has_clause(&ring.text) {
+            return Err(ring.wrong("no clause of the configuration has this pattern"));
+        }
+        return Ok((What::Scope(Scope::Ring(ring.text)), dry_run));
+    }
+    if !is_new && words.take_if("ALL") {
+        return Ok((What::All, dry_run));
+    }
+    let selection = Selection::take(words)?;
+    if selection.is_empty() {
+        let what = "say what is meant: channel/host, ring=channel/host, id=...; */* is everything";
+        return Err(Wrong::new(length, what));
+    }
+    let what = match selection {
+        Selection { destinations: Some(all), message: None, older: None, addresses }
+            if !addresses.are_given() =>
+        {
+            What::Scope(Scope::Destinations(all))
+        }
+        Selection { destinations: None, message: Some(name), older: None, addresses }
+            if !addresses.are_given() =>
+        {
+            What::Message(name)
+        }
+        selection => What::Messages(selection),
+    };
+    Ok((what, dry_run))
+}
+
+fn is_held(core: &Scheduler, scope: &Scope) -> bool {
+    core.standing_orders().holds.iter().any(|hold| hold.scope == *scope)
+}
+
+/// The message that is called so.
+fn called(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
+    let selection = Selection { message: Some(name.clone()), ..Selection::default() };
+    let selector = selection.selector(zsched_format::time::Timestamp::from_seconds(0));
+    let found = core.select(&selector, &mut Cursor::default(), 1);
+    found.into_iter().find(|found| selection.is_called(found)).map(|found| found.id)
+}
+
+/// The held message that is called so. It need not be in the queue: its control file may be unreadable for now.
+fn called_and_held(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
+    let hold = core.standing_orders().messages.get(&name.number)?;
+    match hold.scope {
+        Scope::Message(id) if called(core, name) == Some(id) || name.is_id(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// `RELEASE ALL`: messages some at a time, then everything else.
+struct ReleaseAll {
+    messages: Many,
+    /// What comes when the messages are over.
+    rest: Option<Single>,
+    is_at_rest: bool,
+}
+
+impl ReleaseAll {
+    fn new(dry_run: bool, around: &Surroundings<'_>) -> ReleaseAll {
+        let orders = around.scheduler.standing_orders();
+        let rest = match dry_run {
+            _ if orders.holds.is_empty() && orders.messages.is_empty() => {
+                let refusal = Some(OrderRefusal::NotFound);
+                Single::known(Kind::Release, Effect { refusal, ..Effect::default() })
+            }
+            true => Single::foresee(Kind::Release, HoldChange::ReleaseAll),
+            false => Single::order(Kind::Release, Order::ReleaseAll),
+        };
+        let messages = Many::new(Verb::Release, Selection::default(), dry_run, around);
+        ReleaseAll { messages, rest: Some(rest), is_at_rest: false }
+    }
+
+    fn sum(&self) -> Effect {
+        let mut sum = *self.messages.sum();
+        if let Some(rest) = &self.rest {
+            sum.add(rest.effect());
+        }
+        sum
+    }
+}
+
+impl Deed for ReleaseAll {
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
+        if !self.is_at_rest {
+            match self.messages.next(around) {
+                Next::Over => self.is_at_rest = true,
+                other => return other,
+            }
+            let orders = around.scheduler.standing_orders();
+            // Where only messages were held, nothing is left.
+            let is_empty = orders.holds.is_empty() && orders.messages.is_empty();
+            if is_empty && self.messages.sum().messages > 0 {
+                self.rest = None;
+            }
+        }
+        self.rest.as_mut().map_or(Next::Over, |rest| rest.next(around))
+    }
+
+    fn obeyed(&mut self, effect: &Effect) {
+        match &mut self.rest {
+            Some(rest) if self.is_at_rest => rest.obeyed(effect),
+            _ => self.messages.obeyed(effect),
+        }
+    }
+
+    fn tell(&self) -> String {
+        outcome::tell(Kind::Release, &self.sum(), self.is_dry_run())
+    }
+
+    fn so_far(&self) -> String {
+        outcome::counted(&self.sum())
+    }
+}
+
+impl ReleaseAll {
+    fn is_dry_run(&self) -> bool {
+        self.messages.is_dry_run()
+    }
+}

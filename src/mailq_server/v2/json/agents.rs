@@ -1,0 +1,69 @@
+//! `SHOW JSON AGENTS`: one object an agent.
+
+use super::{AT_A_TIME, ago, line, pair, seconds, text};
+use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use serde::Serialize;
+use zsched_core::AgentId;
+use zsched_core::survey::AgentRow;
+use zsched_format::time::Timestamp;
+
+/// An agent.
+#[derive(Serialize)]
+pub struct Agent {
+    /// Its process; 0 as long as it has none.
+    pid: u32,
+    channel: String,
+    /// The pattern of the clause that it serves.
+    ring: String,
+    /// The destination it works on, `channel/host`.
+    thread: Option<String>,
+    /// `LARVA`, `STUFF`, `IDLE`, `FINISH` or `ERROR`, as in the original's reports.
+    state: &'static str,
+    /// Jobs that it has not ended.
+    jobs: usize,
+    /// When it was started.
+    born: f64,
+    /// Seconds since it last asked for work, or was started.
+    hungry: i64,
+    /// Seconds since it was last given a job.
+    fed: Option<i64>,
+}
+
+impl Agent {
+    fn new(row: &AgentRow<'_>, now: Timestamp) -> Agent {
+        Agent {
+            pid: row.pid,
+            channel: text(row.channel),
+            ring: pair(row.ring.0, row.ring.1),
+            thread: row.thread.map(ToString::to_string),
+            state: row.state,
+            jobs: row.jobs,
+            born: seconds(row.born),
+            hungry: ago(now, row.hungry),
+            fed: row.fed.map(|fed| ago(now, fed)),
+        }
+    }
+}
+
+/// Answers the request.
+pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    Reply::Text(Box::new(AgentsText { last: None }))
+}
+
+struct AgentsText {
+    /// The last one that was shown.
+    last: Option<AgentId>,
+}
+
+impl Text for AgentsText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let before = self.last;
+        for (id, row) in around.scheduler.agents_after(before).take(AT_A_TIME) {
+            line(out, &Agent::new(&row, around.now));
+            self.last = Some(id);
+        }
+        if self.last == before { Step::Over } else { Step::More }
+    }
+
+    fn learn(&mut self, _findings: Findings) {}
+}

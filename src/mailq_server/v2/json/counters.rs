@@ -1,0 +1,73 @@
+//! `SHOW JSON COUNTERS`: totals since the start, and how full the disks are.
+
+use super::{line, seconds};
+use crate::v2::answer::{DiskSpace, Findings, HostFacts, Inquiry, Reply, Step, Surroundings, Text};
+use crate::v2::tally::Tally;
+use serde::Serialize;
+use zsched_core::Counters as Totals;
+
+/// Totals since the start, but for what is called a level.
+#[derive(Serialize)]
+struct Counters<'t> {
+    time: f64,
+    started: f64,
+    pid: u32,
+    #[serde(flatten)]
+    totals: &'t Totals,
+    /// Requests of MAILQ, and what became of them.
+    mailq: &'t Tally,
+    /// Levels: mean number of processes that want to run, over one and over five minutes.
+    load: Option<(f64, f64)>,
+    disks: Disks<'t>,
+}
+
+/// How full file systems are; `null` where there is no such folder or file.
+#[derive(Serialize)]
+struct Disks<'t> {
+    /// That of message files.
+    queue: Option<&'t DiskSpace>,
+    /// That of control files.
+    transport: Option<&'t DiskSpace>,
+    log: Option<&'t DiskSpace>,
+}
+
+/// Answers the request.
+pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    Reply::Text(Box::new(CountersText { host: None }))
+}
+
+struct CountersText {
+    host: Option<HostFacts>,
+}
+
+impl Text for CountersText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let Some(host) = &self.host else {
+            return Step::Needs(Inquiry::Host);
+        };
+        let [queue, transport, log] = host.disks.each_ref();
+        let known = |space: &'_ DiskSpace| *space != DiskSpace::default();
+        let counters = Counters {
+            time: seconds(around.now),
+            started: seconds(around.process.started),
+            pid: around.process.pid,
+            totals: &around.scheduler.totals().counters,
+            mailq: around.tally,
+            load: host.load,
+            disks: Disks {
+                queue: Some(queue).filter(|space| known(space)),
+                transport: Some(transport).filter(|space| known(space)),
+                log: Some(log).filter(|space| known(space)),
+            },
+        };
+        line(out, &counters);
+        Step::Over
+    }
+
+    fn learn(&mut self, findings: Findings) {
+        self.host = match findings {
+            Findings::Host(host) => Some(host),
+            Findings::ErrorAddresses(_) | Findings::Fitting(_) => Some(HostFacts::default()),
+        };
+    }
+}

@@ -1,0 +1,105 @@
+//! `SHOW JSON RINGS`: one object a ring.
+
+use super::{THREADS_A_TURN, line, pair, text};
+use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use serde::Serialize;
+use std::vec;
+use zsched_core::survey::RingRow;
+use zsched_core::view::RingId;
+
+/// So many threads are counted in one step.
+const COUNTED_AT_A_TIME: usize = 1000;
+
+/// A ring: the threads of a channel that one clause serves.
+#[derive(Serialize)]
+pub struct Ring {
+    /// The pattern of the clause, `channel/host`.
+    pattern: String,
+    channel: String,
+    /// Where the clause's command names the host: that host.
+    host: Option<String>,
+    /// File and line of the clause.
+    line: String,
+    threads: usize,
+    messages: usize,
+    /// Idle ones included.
+    agents: usize,
+    idle: usize,
+    maxring: usize,
+    maxthr: u32,
+    overfeed: u32,
+    command: Option<String>,
+}
+
+impl Ring {
+    fn new(row: &RingRow<'_>, messages: usize) -> Ring {
+        let clause = row.clause;
+        Ring {
+            pattern: pair(&clause.channel_pattern, &clause.host_pattern),
+            channel: text(row.channel),
+            host: row.host.map(text),
+            line: clause.place.to_string(),
+            threads: row.threads,
+            messages,
+            agents: row.agents,
+            idle: row.idle,
+            maxring: row.max_ring,
+            maxthr: clause.max_thread,
+            overfeed: clause.overfeed,
+            command: clause.command.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// Answers the request.
+pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let rings = around.scheduler.ring_ids().into_iter();
+    Reply::Text(Box::new(RingsText { rings, current: None, counted: 0 }))
+}
+
+struct RingsText {
+    rings: vec::IntoIter<RingId>,
+    current: Option<Current>,
+    /// Threads that were counted in this turn.
+    counted: usize,
+}
+
+/// A ring whose messages are being counted.
+struct Current {
+    ring: RingId,
+    threads: usize,
+    messages: usize,
+}
+
+impl Text for RingsText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let Some(current) = &mut self.current else {
+            let next = self.rings.next();
+            self.current = next.map(|ring| Current { ring, threads: 0, messages: 0 });
+            return if self.current.is_none() { Step::Over } else { Step::More };
+        };
+        let (scheduler, ring) = (around.scheduler, current.ring);
+        match scheduler.vertices_in_ring(ring, current.threads, COUNTED_AT_A_TIME) {
+            Some((threads, messages)) => {
+                current.threads += threads;
+                current.messages += messages;
+                self.counted += threads;
+            }
+            None => {
+                if let Some(row) = scheduler.ring_row(ring) {
+                    line(out, &Ring::new(&row, current.messages));
+                }
+                self.current = None;
+            }
+        }
+        match self.counted < THREADS_A_TURN {
+            true => Step::More,
+            false => {
+                self.counted = 0;
+                Step::Pause
+            }
+        }
+    }
+
+    fn learn(&mut self, _findings: Findings) {}
+}

@@ -1,0 +1,79 @@
+//! `SHOW JSON SUMMARY`: the queue in numbers.
+
+use super::{One, ago, seconds};
+use crate::v2::answer::{Reply, Surroundings};
+use serde::Serialize;
+
+/// The queue in numbers.
+#[derive(Serialize)]
+pub struct Summary {
+    /// When this was so.
+    time: f64,
+    /// When the scheduler was started.
+    started: f64,
+    version: &'static str,
+    /// The scheduler's process.
+    pid: u32,
+    messages: usize,
+    /// Recipients that are not finished.
+    recipients: u64,
+    threads: usize,
+    held_threads: usize,
+    /// Messages that are held one by one.
+    held_messages: usize,
+    /// Control files that are to be read when there is room in memory.
+    waiting: usize,
+    /// Messages that rest on disk until they are tried again.
+    resting: usize,
+    /// Their recipients.
+    resting_recipients: u64,
+    /// Idle ones included.
+    agents: usize,
+    idle: usize,
+    /// Age of the oldest message in seconds; `null` if there is none.
+    oldest: Option<i64>,
+    /// Totals since the start: control files taken in.
+    messages_in: u64,
+    messages_out: u64,
+    recipients_in: u64,
+    recipients_out: u64,
+    agents_started: u64,
+    /// What was there at the start is not loaded yet.
+    loading: bool,
+    /// The scheduler ends when its agents have.
+    draining: bool,
+    /// No agents are started (`-F`).
+    frozen: bool,
+}
+
+/// Answers the request.
+pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let waiting = around.elsewhere.waiting();
+    let summary = around.scheduler.summary();
+    let (totals, counters) = (&summary.totals, &summary.totals.counters);
+    One::reply(Summary {
+        time: seconds(around.now),
+        started: seconds(around.process.started),
+        version: env!("CARGO_PKG_VERSION"),
+        pid: around.process.pid,
+        messages: totals.messages,
+        recipients: totals.recipients,
+        threads: totals.threads,
+        held_threads: summary.held_threads,
+        held_messages: summary.held_messages,
+        waiting: waiting.to_be_read,
+        resting: waiting.resting,
+        resting_recipients: around.scheduler.resting_recipients(),
+        agents: totals.agents,
+        idle: totals.idle,
+        oldest: summary.oldest.map(|oldest| ago(around.now, oldest)),
+        messages_in: counters.messages_in,
+        messages_out: counters.messages_out,
+        recipients_in: counters.recipients_in,
+        recipients_out: counters.recipients_out,
+        agents_started: counters.agents_started,
+        loading: around.process.is_loading,
+        draining: summary.is_draining,
+        frozen: summary.is_frozen,
+    })
+}

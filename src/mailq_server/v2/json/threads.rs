@@ -1,0 +1,237 @@
+//! `SHOW JSON THREADS`: one object a thread; all that fit, or those that matter most.
+
+use super::why::Waits;
+use super::{THREADS_A_TURN, ago, line, pair, seconds, text};
+use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use crate::v2::selection::Selection;
+use crate::v2::words::{Words, Wrong};
+use serde::Serialize;
+use std::vec;
+use zsched_core::Scheduler;
+use zsched_core::records::ThreadId;
+use zsched_core::standing::Destinations;
+use zsched_core::survey::{AgentRow, Rank, Survey, ThreadRow};
+use zsched_format::time::Timestamp;
+
+/// So many threads are sorted at the most.
+const MOST_SORTED: usize = 10_000;
+/// So many vertices or threads are looked at in one turn while those are searched that matter most.
+const SEARCHED_A_TURN: usize = 50_000;
+/// So many messages are looked at in one turn for the age of threads, about.
+const MESSAGES_A_TURN: usize = 20_000;
+
+/// A thread.
+#[derive(Serialize)]
+pub struct Thread {
+    channel: String,
+    host: String,
+    /// The pattern of the clause that serves it.
+    ring: String,
+    messages: usize,
+    recipients: u32,
+    /// Reports about its recipients so far.
+    attempts: u32,
+    /// Messages to be given to an agent.
+    due: usize,
+    with_agents: usize,
+    /// Messages that wait for the wake-up.
+    waiting: usize,
+    /// Messages that are held one by one.
+    held_back: usize,
+    /// Those at work on it, the newest first.
+    agents: Vec<Agent>,
+    /// When what waits becomes due.
+    wakeup: Option<f64>,
+    /// Age of its oldest message, in seconds.
+    oldest: Option<i64>,
+    /// It is held as a whole.
+    held: bool,
+    max_agents: u32,
+    /// How many agents may work on it now.
+    window: usize,
+    /// The name of its window, if it may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_name: Option<String>,
+    #[serde(flatten)]
+    waits: Option<Waits>,
+}
+
+/// An agent at work.
+#[derive(Serialize)]
+struct Agent {
+    pid: u32,
+    state: &'static str,
+    jobs: usize,
+}
+
+impl From<&AgentRow<'_>> for Agent {
+    fn from(row: &AgentRow<'_>) -> Agent {
+        Agent { pid: row.pid, state: row.state, jobs: row.jobs }
+    }
+}
+
+impl Thread {
+    fn new(scheduler: &Scheduler, now: Timestamp, row: &ThreadRow<'_>) -> Thread {
+        let wait = row.wait.as_ref();
+        Thread {
+            channel: text(row.destination.channel()),
+            host: text(row.destination.host()),
+            ring: pair(row.ring.0, row.ring.1),
+            messages: row.messages,
+            recipients: row.recipients,
+            attempts: row.attempts,
+            due: row.due,
+            with_agents: row.with_agents,
+            waiting: row.waiting,
+            held_back: row.held_back,
+            agents: row.agents.iter().map(Agent::from).collect(),
+            wakeup: row.wakeup.map(seconds),
+            oldest: row.oldest.map(|oldest| ago(now, oldest)),
+            held: row.is_held,
+            max_agents: row.max_agents,
+            window: row.window,
+            window_name: row.window_name.map(text),
+            waits: wait.map(|wait| Waits::new(scheduler, now, wait, false)),
+        }
+    }
+}
+
+/// Answers the request.
+pub fn answer(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    match Request::parse(rest) {
+        Ok(request) => Reply::Text(Box::new(request.text())),
+        Err(wrong) => Reply::Wrong(wrong),
+    }
+}
+
+struct Request {
+    destinations: Option<Destinations>,
+    limit: Option<usize>,
+    rank: Option<Rank>,
+}
+
+impl Request {
+    fn parse(rest: &[u8]) -> Result<Request, Wrong> {
+        let mut words = Words::parse(rest)?;
+        let limit = limit(&mut words)?;
+        let rank = words.option("sort").map(|word| match word.text.as_str() {
+            "backlog" => Ok(Rank::Backlog),
+            "attempts" => Ok(Rank::Attempts),
+            "oldest" => Ok(Rank::Oldest),
+            _ => Err(word.wrong("sort= is backlog, oldest or attempts")),
+        });
+        let selection = Selection::take(&mut words)?;
+        words.end()?;
+        if !selection.is_pattern_only() {
+            return Err(Wrong::new(0, "threads are selected by channel/host alone"));
+        }
+        let destinations = selection.destinations.filter(|wanted| wanted.text() != "*/*");
+        Ok(Request { destinations, limit, rank: rank.transpose()? })
+    }
+
+    fn text(self) -> ThreadsText {
+        let Request { destinations, limit, rank } = self;
+        let left = limit.unwrap_or(usize::MAX);
+        let source = match rank {
+            None => Source::Places { next: 0, destinations },
+            Some(rank) => Source::Survey(Survey::new(rank, left.min(MOST_SORTED), destinations)),
+        };
+        ThreadsText { source, left, looked_at: 0, seen: 0 }
+    }
+}
+
+/// `limit=N`, if it is given.
+pub fn limit(words: &mut Words) -> Result<Option<usize>, Wrong> {
+    let number = words.option("limit").map(|word| {
+        let number = word.text.parse().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| word.wrong("limit= is a number above 0"))
+    });
+    number.transpose()
+}
+
+struct ThreadsText {
+    source: Source,
+    /// How many more may be shown.
+    left: usize,
+    /// Messages that were looked at in this turn, and places for threads.
+    looked_at: usize,
+    seen: usize,
+}
+
+/// Where threads come from.
+enum Source {
+    /// All, from this place on.
+    Places { next: usize, destinations: Option<Destinations> },
+    /// Those that matter most are still being searched.
+    Survey(Survey),
+    /// They were found.
+    Found(vec::IntoIter<ThreadId>),
+}
+
+/// What a source has at the moment.
+enum Next {
+    Thread(ThreadId),
+    Nothing,
+    Pause,
+    Over,
+}
+
+impl Source {
+    fn next(&mut self, scheduler: &Scheduler, seen: &mut usize) -> Next {
+        match self {
+            Source::Found(threads) => threads.next().map_or(Next::Over, Next::Thread),
+            Source::Survey(survey) => {
+                if !survey.go_on(scheduler, SEARCHED_A_TURN) {
+                    return Next::Pause;
+                }
+                let none = Survey::new(Rank::Backlog, 0, None);
+                *self = Source::Found(std::mem::replace(survey, none).found().into_iter());
+                Next::Nothing
+            }
+            Source::Places { next, destinations } => {
+                let Some((place, thread)) = scheduler.thread_from(*next, THREADS_A_TURN) else {
+                    return Next::Over;
+                };
+                *seen += place + 1 - *next;
+                *next = place + 1;
+                let fits = |thread: &ThreadId| {
+                    let destination = scheduler.destination_of(*thread);
+                    let wanted = destinations.as_ref();
+                    wanted.is_none_or(|wanted| destination.is_some_and(|d| wanted.matches(d)))
+                };
+                thread.filter(fits).map_or(Next::Nothing, Next::Thread)
+            }
+        }
+    }
+}
+
+impl Text for ThreadsText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        if self.left == 0 {
+            return Step::Over;
+        }
+        match self.source.next(around.scheduler, &mut self.seen) {
+            Next::Over => return Step::Over,
+            Next::Pause => return Step::Pause,
+            Next::Nothing => {}
+            Next::Thread(thread) => {
+                if let Some((row, looked_at)) = around.scheduler.thread_row(thread) {
+                    line(out, &Thread::new(around.scheduler, around.now, &row));
+                    self.looked_at += looked_at;
+                    self.left -= 1;
+                }
+            }
+        }
+        if self.looked_at < MESSAGES_A_TURN && self.seen < THREADS_A_TURN {
+            return Step::More;
+        }
+        (self.looked_at, self.seen) = (0, 0);
+        Step::Pause
+    }
+
+    fn learn(&mut self, _findings: Findings) {}
+
+    fn is_long(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,277 @@
+//! `SHOW JSON WHY`: one object for each thing that is waited for.
+
+use super::rank::Ranked;
+use super::{One, line, refuse, seconds, text};
+use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use crate::v2::show::parsed_number;
+use crate::why::{Pending, sentence, whereabouts};
+use serde::Serialize;
+use zsched_core::intake::elsewhere::Whereabouts;
+use zsched_core::standing::{Author, Hold};
+use zsched_core::unreachable::Cause;
+use zsched_core::why::{Origin, Wait, Why};
+use zsched_core::{Block, Scheduler};
+use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::subject::Subject;
+
+/// Why something waits.
+#[derive(Serialize)]
+pub struct Waits {
+    /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `held`, `window`, `pace` or
+    /// `turn`.
+    why: &'static str,
+    /// File and line of what sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    /// The same for people.
+    sentence: String,
+    /// What was last said about it.
+    text: Option<String>,
+    #[serde(flatten)]
+    details: Details,
+    /// How its message stands in its ring, where work goes by messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<Ranked>,
+}
+
+/// What goes with some of the reasons.
+#[derive(Default, Serialize)]
+struct Details {
+    /// `at-work`, `agent-starting`: the agent's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// `at-work`: since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<f64>,
+    /// `at-work`: how many jobs the agent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jobs: Option<usize>,
+    /// `retry`: when it is tried again. `pace`: when the next delivery may start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<f64>,
+    /// `retry`: how the destination is known to be unreachable, if it is: `host-down`, `agent-asked`,
+    /// `agents-die`, `dead`, `blamed` or `all-deferred`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<&'static str>,
+    /// `retry`: the report that said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<CauseShown>,
+    /// `refused`: which limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'static str>,
+    /// `in-line`, `refused`, `window`: the limit, and how much of it is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<usize>,
+    /// `suspended`: how many agents of the ring have failed to start in a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<u32>,
+    /// `in-line`: how many messages come first; 1000 is that or more. `refused`: how many rings do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<usize>,
+    /// `in-line`, `refused`: who has set the limit, where it is not the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_by: Option<By>,
+    /// `window`: the name of the window, if it may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_window: Option<String>,
+    /// `held`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<HeldBy>,
+}
+
+/// The report that said that a destination is unreachable.
+#[derive(Serialize)]
+pub struct CauseShown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    at: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+impl From<&Cause> for CauseShown {
+    fn from(cause: &Cause) -> CauseShown {
+        CauseShown {
+            agent: cause.pid,
+            message: cause.id.map(|id| id.to_string()),
+            at: seconds(cause.at),
+            text: cause.diagnosis.as_ref().map(|diagnosis| text(&diagnosis.message)),
+        }
+    }
+}
+
+/// Who gave an order, and when.
+#[derive(Serialize)]
+pub struct By {
+    by: String,
+    since: f64,
+    /// When it ends, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<f64>,
+}
+
+/// A hold.
+#[derive(Serialize)]
+pub struct HeldBy {
+    scope: String,
+    by: String,
+    since: f64,
+    reason: String,
+}
+
+impl From<&Hold> for HeldBy {
+    fn from(hold: &Hold) -> HeldBy {
+        let Author { name, since } = hold.author.clone();
+        let (scope, reason) = (hold.scope.to_string(), hold.reason.clone());
+        HeldBy { scope, by: name, since: seconds(since), reason }
+    }
+}
+
+impl Waits {
+    /// Of a thread or a message.
+    pub fn new(scheduler: &Scheduler, now: Timestamp, wait: &Wait<'_>, of_message: bool) -> Waits {
+        Waits {
+            why: wait.why.word(),
+            line: wait.why.line().map(ToString::to_string),
+            sentence: sentence(scheduler, now, of_message, wait),
+            text: wait.text.map(text),
+            details: Details::of(&wait.why),
+            rank: wait.rank.as_deref().map(Ranked::from),
+        }
+    }
+}
+
+impl Details {
+    fn of(why: &Why) -> Details {
+        let mut details = Details::default();
+        match why {
+            Why::AtWork { pid, since, jobs } => {
+                details.pid = Some(*pid);
+                details.since = since.map(seconds);
+                details.jobs = Some(*jobs);
+            }
+            Why::AgentStarting { pid } => details.pid = Some(*pid),
+            Why::InLine { agents, most, origin, before } => {
+                (details.used, details.most) = (Some(*agents), Some(*most));
+                details.before = *before;
+                details.set_by = set_by(origin);
+            }
+            Why::Retry { at, unreachable, .. } => {
+                details.at = Some(seconds(*at));
+                details.block = unreachable.as_ref().map(|known| block_word(known.block));
+                let cause = unreachable.as_ref().and_then(|known| known.cause.as_deref());
+                details.cause = cause.map(CauseShown::from);
+            }
+            Why::Refused { refusal, limit, origin, before } => {
+                details.refusal = Some(refusal.word());
+                details.before = *before;
+                details.most = limit.map(|limit| limit.most);
+                details.used = limit.map(|limit| limit.used);
+                details.set_by = set_by(origin);
+            }
+            Why::Window { used, most, name, .. } => {
+                (details.used, details.most) = (Some(*used), Some(*most));
+                details.of_window = name.as_deref().map(text);
+            }
+            Why::Pace { at, .. } => details.at = at.map(seconds),
+            Why::Suspended { failure, .. } => {
+                details.at = Some(seconds(failure.until));
+                details.failures = Some(failure.count);
+            }
+            Why::Held { hold } => details.held_by = Some(hold.into()),
+            Why::Request { .. } | Why::Turn => {}
+        }
+        details
+    }
+}
+
+fn block_word(block: Block) -> &'static str {
+    match block {
+        Block::HostDown => "host-down",
+        Block::AgentAsked => "agent-asked",
+        Block::AgentsDie => "agents-die",
+        Block::Dead => "dead",
+        Block::Blamed => "blamed",
+        Block::AllDeferred => "all-deferred",
+    }
+}
+
+fn set_by(origin: &Origin) -> Option<By> {
+    let Origin::Order(set) = origin else {
+        return None;
+    };
+    let (by, since) = (set.author.name.clone(), seconds(set.author.since));
+    Some(By { by, since, until: set.until.map(seconds) })
+}
+
+/// One thing that is waited for.
+#[derive(Serialize)]
+struct WaitLine {
+    channel: String,
+    host: String,
+    /// How many messages wait for it.
+    messages: usize,
+    attempts: u32,
+    #[serde(flatten)]
+    waits: Waits,
+}
+
+/// A message that is not in memory.
+#[derive(Serialize)]
+struct OnDisk {
+    why: &'static str,
+    /// When it is looked at again.
+    at: Option<f64>,
+    sentence: String,
+}
+
+impl OnDisk {
+    fn new(place: Whereabouts, now: Timestamp) -> OnDisk {
+        let at = match place {
+            Whereabouts::Rests(until) => until.map(seconds),
+            Whereabouts::InLine | Whereabouts::Read => None,
+        };
+        OnDisk { why: "on-disk", at, sentence: whereabouts(place, now) }
+    }
+}
+
+/// Answers the request.
+pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let rest = text(rest);
+    let subject = rest.trim();
+    let Some(parsed) = Subject::parse(subject) else {
+        return refuse("give a channel/host, a spool id or the name of a control file");
+    };
+    match Pending::new(around.scheduler, parsed) {
+        Some(pending) => Reply::Text(Box::new(WhyText(pending))),
+        None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
+            Some(place) => One::reply(OnDisk::new(place, around.now)),
+            None => refuse(&format!("nothing is queued for {subject}")),
+        },
+    }
+}
+
+struct WhyText(Pending);
+
+impl Text for WhyText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let (scheduler, now) = (around.scheduler, around.now);
+        let is_over = self.0.go_on(scheduler, &mut |wait, of_message| {
+            let line_of_wait = WaitLine {
+                channel: text(wait.destination.channel()),
+                host: text(wait.destination.host()),
+                messages: wait.vertices,
+                attempts: wait.tries,
+                waits: Waits::new(scheduler, now, wait, of_message),
+            };
+            line(out, &line_of_wait);
+        });
+        if is_over { Step::Over } else { Step::More }
+    }
+
+    fn learn(&mut self, _findings: Findings) {}
+}

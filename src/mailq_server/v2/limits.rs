@@ -1,0 +1,73 @@
+//! `SET` and `UNSET`: limits at run time.
+
+use super::answer::{Reply, Surroundings};
+use super::outcome::Kind;
+use super::selection::{destinations, span};
+use super::single::Single;
+use super::words::{Word, Words, Wrong};
+use zsched_core::standing::{LimitName, Scope};
+use zsched_core::{Order, Scheduler};
+use zsched_format::time::Timestamp;
+
+/// `SET what limit=N [for=SPAN]`
+pub fn set(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    reply(read_set(rest, around.scheduler, around.now).map(|order| (Kind::Set, order)))
+}
+
+/// `UNSET what limit`
+pub fn unset(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    reply(read_unset(rest).map(|order| (Kind::Unset, order)))
+}
+
+fn reply(read: Result<(Kind, Order), Wrong>) -> Reply {
+    match read {
+        Ok((kind, order)) => Reply::Deed(Box::new(Single::order(kind, order))),
+        Err(wrong) => Reply::Wrong(wrong),
+    }
+}
+
+fn read_set(rest: &[u8], core: &Scheduler, now: Timestamp) -> Result<Order, Wrong> {
+    let mut words = Words::parse(rest)?;
+    let scope = scope(&mut words, Some(core))?;
+    let until = words.option("for").map(|word| span(&word)).transpose()?.map(|span| now + span);
+    let mut limits =
+        LimitName::ALL.iter().filter_map(|limit| Some((*limit, words.option(limit.keyword())?)));
+    let first = limits.next();
+    let second = limits.next();
+    let Some((limit, word)) = first else {
+        return Err(Wrong::new(rest.len(), format!("a limit is missing: {}", keywords())));
+    };
+    if let Some((_, word)) = second {
+        return Err(word.wrong("one limit at a time"));
+    }
+    words.end()?;
+    let value = word.text.parse().map_err(|_| word.wrong("a number is meant to be here"))?;
+    Ok(Order::Set { scope, limit, value, until })
+}
+
+fn read_unset(rest: &[u8]) -> Result<Order, Wrong> {
+    let mut words = Words::parse(rest)?;
+    let scope = scope(&mut words, None)?;
+    let word = words.expect("the name of a limit")?;
+    words.end()?;
+    let limit = LimitName::of_keyword(&word.text);
+    let limit = limit.ok_or_else(|| word.wrong(format!("a limit is one of {}", keywords())))?;
+    Ok(Order::Unset { scope, limit })
+}
+
+/// Whose limit: `ring=channel/host`, or a pattern of destinations. A ring must be one of the configuration,
+/// where that is given.
+fn scope(words: &mut Words, core: Option<&Scheduler>) -> Result<Scope, Wrong> {
+    let Some(ring) = words.option("ring") else {
+        let word: Word = words.expect("channel/host or ring=channel/host")?;
+        return destinations(&word).map(Scope::Destinations);
+    };
+    if core.is_some_and(|core| !core.has_clause(&ring.text)) {
+        return Err(ring.wrong("no clause of the configuration has this pattern"));
+    }
+    Ok(Scope::Ring(ring.text))
+}
+
+fn keywords() -> String {
+    LimitName::ALL.map(LimitName::keyword).join(", ")
+}

@@ -1,0 +1,76 @@
+//! MAILQ version 2, the server's side: one request a line, one answer each, in order.
+//!
+//! ```text
+//! server  version zmailer 2.0
+//! server  220 MAILQ-V2-CHALLENGE: 1795255943.6817100324417.2
+//! client  AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c
+//! server  +OK
+//! client  SHOW SNMP
+//! server  +OK until LF.LF
+//! server  Kids: 9  Idle:  9  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 49 sec
+//! server  Msgs in 52 out 15 stored 11 Rcpnts in 272 out 232 stored 19
+//! server  .
+//! client  QUIT
+//! server  +Bye bye
+//! ```
+//!
+//! Over the control socket the scheduler's own user says the same; there the first line is
+//! `version zsched 1.0`, and no login is needed.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`session`] | one client: lines in, answers out, who it is |
+//! | [`stranger`] | one that has not logged in |
+//! | [`mod@requests`] | the table of requests: their words, who may make them, who answers |
+//! | [`answer`] | answers: a line, a text that is written some at a time, an order |
+//! | [`show`], [`show_thread`], [`counters`] | the texts |
+//! | [`json`] | the views for programs |
+//! | [`events`] | those who want to know what happens |
+//! | [`words`], [`selection`], [`address_pattern`] | words and options; which mail is meant |
+//! | [`search`], [`fitting`] | the search for it, in the queue and in control files |
+//! | [`many`], [`single`] | orders about messages, some at a time; orders that are one |
+//! | [`holds`], [`limits`], [`chores`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
+//! | [`orders`] | ETRN and KILL |
+//! | [`elsewhere`], [`fetch`] | messages that are not in memory; those that an order is about |
+//! | [`outcome`] | what an operator is told of an order |
+//! | [`tally`] | how often what was asked |
+//!
+//! Nothing here does anything: what a session needs that is on a disk, and what it wants done, it says
+//! as a [`Demand`]; whoever has it says the outcome when there is one. A new request is a row of the table
+//! and its answer.
+
+mod address_pattern;
+mod answer;
+mod chores;
+mod counters;
+pub mod events;
+mod fetch;
+mod fitting;
+mod holds;
+pub mod json;
+mod limits;
+mod many;
+mod orders;
+mod outcome;
+mod requests;
+mod search;
+mod selection;
+mod session;
+mod show;
+mod show_thread;
+mod single;
+mod stranger;
+mod tally;
+mod words;
+
+pub use address_pattern::AddressPattern;
+pub use answer::{
+    Candidate, Chore, Demand, DiskSpace, Findings, HostFacts, Inquiry, Process, Remark,
+    Surroundings,
+};
+pub use requests::{Request, requests};
+pub use selection::{Addresses, Selection};
+pub use session::{LONGEST_REQUEST, Session};
+pub use tally::Tally;
+pub use words::{Word, Words, Wrong, quote};
+pub use zsched_mailq_protocol::words::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};

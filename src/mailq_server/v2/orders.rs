@@ -1,0 +1,121 @@
+//! `ETRN` and `KILL`: the original's requests that change something. They are answered when that has been
+//! done.
+
+use super::answer::{Deed, Next, Reply, Surroundings};
+use super::fetch::Fetch;
+use super::requests::next_word;
+use super::selection::MessageName;
+use std::vec;
+use zsched_core::records::VertexId;
+use zsched_core::{Effect, Order, Target};
+
+/// So many messages are killed by one order.
+const KILLED_AT_A_TIME: usize = 200;
+/// What the original says of any message, whether it is there or not. The empty line is a part of it.
+const KILLED: &str = "+OK; KILLed something.\n\n";
+/// What it says of all else.
+const UNKNOWN: &str = "-Unknown request.\n\n";
+
+fn next_order(order: Option<Order>) -> Next {
+    order.map_or(Next::Over, Next::Order)
+}
+
+/// `ETRN host`: everything for a host is to be tried now. The original compares with capitals, and finds
+/// nothing.
+pub fn etrn(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    let (host, _) = next_word(rest);
+    Reply::Deed(Box::new(Etrn { host: Some(host.to_ascii_lowercase().into()), started: false }))
+}
+
+struct Etrn {
+    host: Option<Box<[u8]>>,
+    started: bool,
+}
+
+impl Deed for Etrn {
+    fn next(&mut self, _around: &mut Surroundings<'_>) -> Next {
+        next_order(self.host.take().filter(|host| !host.is_empty()).map(Order::Turn))
+    }
+
+    fn obeyed(&mut self, effect: &Effect) {
+        self.started = effect.started;
+    }
+
+    fn tell(&self) -> String {
+        let what = if self.started { "started something" } else { "didn't start anything" };
+        format!("+OK; an ETRN {what}.\n")
+    }
+}
+
+/// `KILL MSG id`: a message is to be taken out of the spool, without a report.
+pub fn kill_message(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    let id = std::str::from_utf8(rest).unwrap_or_default();
+    let fetch = Fetch::new(MessageName::parse(id).map(|name| name.number));
+    Reply::Deed(Box::new(KillMessage { id: Some(id.to_string()), fetch }))
+}
+
+struct KillMessage {
+    /// What was asked for, as long as it is not ordered.
+    id: Option<String>,
+    fetch: Fetch,
+}
+
+impl Deed for KillMessage {
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
+        if let Some(step) = self.fetch.next(around) {
+            return step;
+        }
+        let number = self.id.take().and_then(|id| around.scheduler.message_called(&id));
+        let order = |number| Order::Delete(vec![Target::whole(number)]);
+        next_order(number.map(order))
+    }
+
+    fn obeyed(&mut self, _effect: &Effect) {}
+
+    /// Clients that know the original wait for this, whatever has become of the message.
+    fn tell(&self) -> String {
+        KILLED.to_string()
+    }
+}
+
+/// `KILL THREAD channel host`: all of a thread is to be taken out of the spool, without reports. The
+/// original does not know it, though its manual does.
+pub fn kill_thread(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+    let (channel, host) = next_word(rest);
+    let Some(thread) = around.scheduler.thread_id(channel, host) else {
+        return Reply::Line(UNKNOWN.to_string());
+    };
+    let vertices = around.scheduler.vertices_of(thread).into_iter();
+    let (channel, host) = (channel.into(), host.into());
+    Reply::Deed(Box::new(KillThread { channel, host, vertices }))
+}
+
+struct KillThread {
+    channel: Box<[u8]>,
+    host: Box<[u8]>,
+    /// Those that are left. What comes meanwhile stays.
+    vertices: vec::IntoIter<VertexId>,
+}
+
+impl Deed for KillThread {
+    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
+        let Some(thread) = around.scheduler.thread_id(&self.channel, &self.host) else {
+            return Next::Over;
+        };
+        let there = |vertex| around.scheduler.target_of(thread, vertex);
+        let targets: Vec<Target> =
+            self.vertices.by_ref().filter_map(there).take(KILLED_AT_A_TIME).collect();
+        next_order((!targets.is_empty()).then_some(Order::Delete(targets)))
+    }
+
+    fn obeyed(&mut self, _effect: &Effect) {}
+
+    fn tell(&self) -> String {
+        KILLED.to_string()
+    }
+}
+
+/// `KILL` of anything else.
+pub fn kill_nothing(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    Reply::Line(UNKNOWN.to_string())
+}

@@ -1,0 +1,288 @@
+//! The table of requests.
+//!
+//! A row has the words that a request begins with, the attribute that it takes, and the function that
+//! answers it, which gets the rest of the line. Of the rows that fit, the one with the most words is meant.
+
+use super::answer::{Reply, Surroundings};
+use super::tally::Tally;
+use super::words::Wrong;
+use super::{chores, counters, holds, json, limits, many, orders, show, show_thread};
+use crate::attributes::Attributes;
+
+/// A kind of request.
+pub struct Request {
+    /// The words it begins with, in capitals.
+    pub words: &'static [&'static str],
+    /// Whoever has one of these may make it; with none here, everybody who has logged in.
+    pub needs: Attributes,
+    /// What one is told who is not permitted, where it is not what everybody is told of unknown requests.
+    pub refusal: Option<&'static str>,
+    /// Where it is counted.
+    pub(super) counter: Option<Counter>,
+    /// Answers it, given what is behind the words.
+    pub(super) answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+}
+
+/// Where requests of a kind are counted.
+#[derive(Clone, Copy)]
+pub struct Counter {
+    pub field: fn(&mut Tally) -> &mut u64,
+    /// Those that are not permitted count, too.
+    pub with_refused: bool,
+}
+
+const fn counted(field: fn(&mut Tally) -> &mut u64) -> Option<Counter> {
+    Some(Counter { field, with_refused: false })
+}
+
+/// A request that the original does not know.
+const fn order(
+    words: &'static [&'static str],
+    needs: Attributes,
+    answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+) -> Request {
+    Request { words, needs, refusal: None, counter: None, answer }
+}
+
+const NO_ETRN: Option<&str> = Some("-No ETRN allowed for you.\n");
+const NO_KILL: Option<&str> = Some("-No KILL allowed for you.\n");
+
+/// A request that the original does not know, and that changes nothing.
+const fn view(
+    words: &'static [&'static str],
+    needs: Attributes,
+    answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+) -> Request {
+    Request { words, needs, refusal: None, counter: None, answer }
+}
+
+/// All kinds of requests. QUIT, EXIT and AUTH are not among them: they are about the session itself.
+pub fn requests() -> &'static [Request] {
+    REQUESTS
+}
+
+static REQUESTS: &[Request] = &[
+    Request {
+        words: &["SHOW", "SNMP"],
+        needs: Attributes::SNMP,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_snmp),
+        answer: show::totals,
+    },
+    Request {
+        words: &["SHOW", "QUEUE", "SHORT"],
+        needs: Attributes::QQ,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_short),
+        answer: show::short,
+    },
+    Request {
+        words: &["SHOW", "QUEUE", "THREADS"],
+        needs: Attributes::TT,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_threads),
+        answer: show::full,
+    },
+    Request {
+        words: &["SHOW", "QUEUE", "THREADS2"],
+        needs: Attributes::TT,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_threads2),
+        answer: show::threads,
+    },
+    Request {
+        words: &["SHOW", "THREAD"],
+        needs: Attributes::TT,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_thread),
+        answer: show_thread::answer,
+    },
+    Request {
+        words: &["SHOW", "COUNTERS"],
+        needs: Attributes::NONE,
+        refusal: None,
+        counter: counted(|tally| &mut tally.show_counters),
+        answer: counters::answer,
+    },
+    Request {
+        words: &["SHOW", "WHY"],
+        needs: Attributes::TT.or(Attributes::WHY),
+        refusal: None,
+        counter: None,
+        answer: show::why,
+    },
+    view(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, json::summary::answer),
+    view(&["SHOW", "JSON", "THREADS"], Attributes::TT, json::threads::answer),
+    view(&["SHOW", "JSON", "RINGS"], Attributes::TT, json::rings::answer),
+    view(&["SHOW", "JSON", "AGENTS"], Attributes::TT, json::agents::answer),
+    view(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),
+    view(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, json::message::answer),
+    view(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
+    view(&["SHOW", "JSON", "ORDERS"], Attributes::TT, json::orders::answer),
+    view(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, json::counters::answer),
+    view(&["SHOW", "MESSAGE"], Attributes::TT, json::message::answer_people),
+    view(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
+    Request {
+        words: &["ETRN"],
+        needs: Attributes::ETRN,
+        refusal: NO_ETRN,
+        counter: Some(Counter { field: |tally| &mut tally.etrn, with_refused: true }),
+        answer: orders::etrn,
+    },
+    Request {
+        words: &["KILL", "MSG"],
+        needs: Attributes::KILL,
+        refusal: NO_KILL,
+        counter: counted(|tally| &mut tally.kill_message),
+        answer: orders::kill_message,
+    },
+    Request {
+        words: &["KILL", "THREAD"],
+        needs: Attributes::KILL,
+        refusal: NO_KILL,
+        counter: counted(|tally| &mut tally.kill_thread),
+        answer: orders::kill_thread,
+    },
+    Request {
+        words: &["KILL"],
+        needs: Attributes::KILL,
+        refusal: NO_KILL,
+        counter: None,
+        answer: orders::kill_nothing,
+    },
+    order(&["HOLD"], Attributes::HOLD, holds::hold),
+    order(&["RELEASE"], Attributes::HOLD, holds::release),
+    order(&["RETRY"], Attributes::RETRY, many::retry),
+    order(&["EXPIRE"], Attributes::EXPIRE, many::expire),
+    order(&["DELETE"], Attributes::DELETE, many::delete),
+    order(&["REROUTE"], Attributes::REROUTE, many::reroute),
+    order(&["SET"], Attributes::SET, limits::set),
+    order(&["UNSET"], Attributes::SET, limits::unset),
+    order(&["RETIRE"], Attributes::AGENTS, chores::retire),
+    order(&["RELOAD"], Attributes::RELOAD, chores::reload),
+    order(&["LOG"], Attributes::LOG, chores::log),
+];
+
+/// The words of a line, as far as they are needed to find its row.
+pub struct Words<'l> {
+    /// The first word.
+    pub verb: &'l [u8],
+    /// What is behind it.
+    pub rest: &'l [u8],
+    /// Of the whole line, in bytes.
+    length: usize,
+}
+
+impl<'l> Words<'l> {
+    /// Takes a line apart. A blank at its beginning leaves the verb empty.
+    pub fn of(line: &'l [u8]) -> Words<'l> {
+        let (verb, rest) = next_word(line);
+        Words { verb, rest, length: line.len() }
+    }
+
+    /// The row that is meant, and what is behind its words.
+    pub fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
+        let fitting = table.iter().filter_map(|request| Some((request, self.behind(request)?)));
+        fitting.max_by_key(|(request, _)| request.words.len())
+    }
+
+    /// What is behind the words of a row, if they are those of the line.
+    fn behind(&self, request: &Request) -> Option<&'l [u8]> {
+        let (first, others) = request.words.split_first()?;
+        let mut rest = (first.as_bytes() == self.verb).then_some(self.rest)?;
+        for wanted in others {
+            let (word, behind) = next_word(rest);
+            rest = (word == wanted.as_bytes()).then_some(behind)?;
+        }
+        Some(rest)
+    }
+
+    /// What is wrong with it, with the place in the whole line.
+    fn refuse(&self, behind: &[u8], wrong: &Wrong) -> Reply {
+        let at = self.length - behind.len() + wrong.at;
+        Reply::Line(format!("-at byte {at}: {}\n", wrong.what))
+    }
+
+    /// What the reply to an unknown request repeats of what is behind the verb. The original has lost all
+    /// but the first word of it for some verbs.
+    pub fn repeated(&self) -> &'l [u8] {
+        match self.verb {
+            b"SHOW" | b"REROUTE" => next_word(self.rest).0,
+            _ => self.rest,
+        }
+    }
+}
+
+/// Answers somebody who has certain rights.
+pub fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surroundings<'_>) -> Reply {
+    let Some((request, rest)) = words.find(requests()) else {
+        return Reply::Unknown;
+    };
+    let is_permitted = request.needs.are_none() || attributes.share(request.needs);
+    count(request, is_permitted, around);
+    match request.refusal {
+        _ if is_permitted => match (request.answer)(rest, around) {
+            Reply::Wrong(wrong) => words.refuse(rest, &wrong),
+            other => other,
+        },
+        None => Reply::Unknown,
+        Some(refusal) => {
+            around.tally.refused += 1;
+            Reply::Line(refusal.to_string())
+        }
+    }
+}
+
+fn count(request: &Request, is_permitted: bool, around: &mut Surroundings<'_>) {
+    if let Some(counter) = request.counter
+        && (is_permitted || counter.with_refused)
+    {
+        *(counter.field)(around.tally) += 1;
+    }
+}
+
+/// Unknown and forbidden look the same. What the client has said is repeated, but for what could disturb
+/// a terminal.
+pub fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
+    let visible = |text: &[u8]| -> Vec<u8> {
+        text.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
+    };
+    out.extend_from_slice(b"-MAILQ2 Unknown command, or refused by access control; VERB='");
+    out.extend_from_slice(&visible(words.verb));
+    out.extend_from_slice(b"' REST='");
+    out.extend_from_slice(&visible(words.repeated()));
+    out.extend_from_slice(b"'\n");
+}
+
+/// Cuts off a word and the blanks behind it.
+pub fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let end = text.iter().position(is_blank).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    let start = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
+    (word, &rest[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_with_the_most_words_is_meant() {
+        for (line, words, rest) in [
+            ("SHOW QUEUE SHORT", "SHOW QUEUE SHORT", ""),
+            ("SHOW \tQUEUE  SHORT x", "SHOW QUEUE SHORT", "x"),
+            ("SHOW THREAD smtp  a b ", "SHOW THREAD", "smtp  a b "),
+            ("KILL MSG a b ", "KILL MSG", "a b "),
+            ("KILL THREAD", "KILL THREAD", ""),
+            ("KILL MSGS", "KILL", "MSGS"),
+            ("KILL", "KILL", ""),
+        ] {
+            let (request, behind) = Words::of(line.as_bytes()).find(requests()).expect(line);
+            assert_eq!((request.words.join(" ").as_str(), behind), (words, rest.as_bytes()));
+        }
+        for line in ["", " SHOW SNMP", "show SNMP", "SHOW", "SHOW QUEUE", "SHOW snmp", "SHOWSNMP"] {
+            assert!(Words::of(line.as_bytes()).find(requests()).is_none(), "{line}");
+        }
+    }
+}

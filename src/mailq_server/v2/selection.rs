@@ -1,0 +1,212 @@
+//! Selections: which mail a request is about. All that is given must fit.
+//!
+//! ```text
+//! smtp/*.test older=2h sender=*@example.org recipient=bob@mx.test id=S4711AbmKUKEJuveqC
+//! ```
+
+use super::address_pattern::AddressPattern;
+use super::words::{Word, Words, Wrong};
+use std::time::Duration;
+use zsched_config::parse_interval;
+use zsched_core::select::{Selected, Selector};
+use zsched_core::standing::Destinations;
+use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::subject::message_number;
+use zsched_spool::{SpoolId, SpoolName};
+
+/// Which mail is meant.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Where it goes.
+    pub destinations: Option<Destinations>,
+    /// One message.
+    pub message: Option<MessageName>,
+    /// It is older than this.
+    pub older: Option<Duration>,
+    /// What only the control files say.
+    pub addresses: Addresses,
+}
+
+/// Whose mail is meant. That stands in the control files only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// By whom it was sent.
+    pub sender: Option<AddressPattern>,
+    /// One of the recipients that go to the same destination.
+    pub recipient: Option<AddressPattern>,
+}
+
+impl Addresses {
+    /// Whether one at least was given.
+    pub fn are_given(&self) -> bool {
+        self.sender.is_some() || self.recipient.is_some()
+    }
+}
+
+/// A message, as somebody calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageName {
+    /// The number that the names of its files begin with.
+    pub number: u64,
+    /// All that was said, if that is more than the number.
+    exact: Option<String>,
+}
+
+impl MessageName {
+    /// Reads a spool id, the number of a message, or the name of its control file. `None` if it is none of
+    /// these.
+    pub fn parse(text: &str) -> Option<MessageName> {
+        let number = SpoolId::number_in(text).or_else(|| message_number(text))?;
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        Some(MessageName { number, exact: (!is_number).then(|| text.to_string()) })
+    }
+
+    /// Whether this is its number, or its spool id.
+    pub fn is_id(&self, id: SpoolId) -> bool {
+        let exact = self.exact.as_ref();
+        id.number == self.number && exact.is_none_or(|exact| *exact == id.to_string())
+    }
+
+    /// Whether a message is called like this.
+    pub fn is_of(&self, id: SpoolId, name: &SpoolName) -> bool {
+        let Some(exact) = &self.exact else {
+            return id.number == self.number;
+        };
+        let path = name.to_string();
+        *exact == id.to_string()
+            || *exact == path
+            || path.rsplit('/').next() == Some(exact.as_str())
+    }
+}
+
+impl Selection {
+    /// Takes what belongs to a selection out of a request; there need not be anything.
+    pub fn take(words: &mut Words) -> Result<Selection, Wrong> {
+        let destinations = words.next_word().map(|word| destinations(&word)).transpose()?;
+        let addresses = Addresses {
+            sender: address(words.option("sender"))?,
+            recipient: address(words.option("recipient"))?,
+        };
+        let message = words.option("id").map(|word| message(&word)).transpose()?;
+        let older = words.option("older").map(|word| span(&word)).transpose()?;
+        Ok(Selection { destinations, message, older, addresses })
+    }
+
+    /// Whether nothing was said, so that everything would fit.
+    pub fn is_empty(&self) -> bool {
+        self.destinations.is_none() && self.is_pattern_only()
+    }
+
+    /// Whether there is nothing but a pattern of destinations, at most.
+    pub fn is_pattern_only(&self) -> bool {
+        self.message.is_none() && self.older.is_none() && !self.addresses.are_given()
+    }
+
+    /// Whether it makes no difference between the recipients of a message. They may have several senders.
+    pub fn means_whole_messages(&self) -> bool {
+        self.destinations.as_ref().is_none_or(Destinations::are_all) && !self.addresses.are_given()
+    }
+
+    /// What the core is asked for. What it finds must be called as it was said, too
+    /// ([`is_called`](Self::is_called)), and the addresses must fit.
+    pub fn selector(&self, now: Timestamp) -> Selector {
+        let since = |age: Duration| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+        let time = |age| Timestamp::from_nanoseconds(now.nanoseconds().saturating_sub(since(age)));
+        Selector {
+            destinations: self.destinations.clone(),
+            number: self.message.as_ref().map(|message| message.number),
+            older_than: self.older.map(time),
+            held: false,
+        }
+    }
+
+    /// Whether something is called as the request says, if it names a message.
+    pub fn is_called(&self, found: &Selected) -> bool {
+        self.message.as_ref().is_none_or(|message| message.is_of(found.id, &found.name))
+    }
+}
+
+/// Reads a pattern of destinations.
+pub fn destinations(word: &Word) -> Result<Destinations, Wrong> {
+    if !word.text.contains('/') {
+        return Err(word.wrong("a pattern channel/host is meant to be here; */* is everything"));
+    }
+    Destinations::parse(&word.text).map_err(|what| word.wrong(what))
+}
+
+/// Reads the name of a message.
+pub fn message(word: &Word) -> Result<MessageName, Wrong> {
+    let what = "this is no spool id, no number of a message, and no name of a control file";
+    MessageName::parse(&word.text).ok_or_else(|| word.wrong(what))
+}
+
+/// Reads a span of time.
+pub fn span(word: &Word) -> Result<Duration, Wrong> {
+    parse_interval(&word.text).map_err(|error| word.wrong(error.message))
+}
+
+fn address(word: Option<Word>) -> Result<Option<AddressPattern>, Wrong> {
+    let parse = |word: Word| AddressPattern::parse(&word.text).map_err(|what| word.wrong(what));
+    word.map(parse).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zsched_spool::HashFolder;
+
+    fn take(text: &str) -> Result<Selection, Wrong> {
+        let mut words = Words::parse(text.as_bytes())?;
+        let selection = Selection::take(&mut words)?;
+        words.end().map(|()| selection)
+    }
+
+    #[test]
+    fn selections_are_read() {
+        let all = take("SMTP/*.test sender=<> recipient=*@x older=2h id=4711").expect("fine");
+        assert_eq!(all.destinations.as_ref().map(Destinations::text), Some("smtp/*.test"));
+        assert_eq!(all.older, Some(Duration::from_secs(7200)));
+        assert!(!all.is_empty() && !all.is_pattern_only() && all.addresses.are_given());
+        let now = Timestamp::from_seconds(10_000);
+        let selector = all.selector(now);
+        assert_eq!(selector.number, Some(4711));
+        assert_eq!(selector.older_than, Some(Timestamp::from_seconds(2800)));
+        assert!(take("").expect("nothing").is_empty());
+        let pattern = take("*/*").expect("everything");
+        assert!(pattern.is_pattern_only() && !pattern.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_selection_is_refused_with_its_place() {
+        for (text, at) in [
+            ("smtp", 0),
+            ("/x", 0),
+            ("a/b c/d", 4),
+            ("id=x", 3),
+            ("older=", 6),
+            ("older=1x", 6),
+            ("sender=", 7),
+            ("a/b foo=1", 8),
+            ("smtp/[", 0),
+        ] {
+            assert_eq!(take(text).map(|_| ()).map_err(|wrong| wrong.at), Err(at), "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_have_three_names() {
+        let id = SpoolId { number: 4711, modified: Timestamp::from_seconds(1_767_323_045) };
+        let name = SpoolName::new(HashFolder::TOP, b"4711-23").expect("a name");
+        for (text, expected) in [
+            ("4711", true),
+            ("4711-23", true),
+            ("S4711AbmABDEF", true),
+            ("S4711AbmABDEG", false),
+            ("4711-2", false),
+        ] {
+            let called = MessageName::parse(text).expect("a name");
+            assert_eq!(called.is_of(id, &name), expected, "{text}");
+        }
+        assert_eq!(MessageName::parse("smtp/x"), None);
+    }
+}

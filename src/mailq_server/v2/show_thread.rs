@@ -1,0 +1,150 @@
+//! `SHOW THREAD channel host`: each recipient of a thread, in ten fields with a TAB between them.
+//!
+//! ```text
+//! #smtpx/[127.0.0.66]/0  N=3   R=4   A=3  W=63s QA=54s
+//! 10101217<TAB>0<TAB>games@zm.example.test<TAB>229<TAB>1795256133<TAB>1795256010<TAB>1795255936<TAB>3<TAB>retry in 1m3s<TAB>smtp; 500 (...)
+//! ```
+//!
+//! The third field, the address for errors, is in the control file only: so many files are read ahead at a
+//! time. What comes or goes meanwhile is shown or not; each line is true when it is written.
+
+use super::answer::{Findings, Inquiry, Reply, Step, Surroundings, Text};
+use super::requests::next_word;
+use crate::report::{push, write_head};
+use std::collections::VecDeque;
+use std::vec;
+use zsched_core::records::{Record, VertexId};
+use zsched_core::view::{Slot, Standing};
+use zsched_format::time::ShortDuration;
+use zsched_spool::SpoolName;
+
+/// Control files that are read at a time.
+const FILES_AT_A_TIME: usize = 64;
+/// Lines that are written at a time.
+const LINES_AT_A_TIME: usize = 32;
+
+/// Answers the request.
+pub fn answer(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+    let (channel, host) = next_word(rest);
+    Reply::Text(Box::new(ThreadText {
+        channel: channel.into(),
+        host: host.into(),
+        vertices: None,
+        asked: VecDeque::new(),
+        known: VecDeque::new(),
+        current: None,
+    }))
+}
+
+struct ThreadText {
+    channel: Box<[u8]>,
+    host: Box<[u8]>,
+    /// Vertices to be shown; `None` before the first look.
+    vertices: Option<vec::IntoIter<VertexId>>,
+    /// Vertices whose messages' addresses are being looked for.
+    asked: VecDeque<VertexId>,
+    /// Vertices that can be shown: with the addresses.
+    known: VecDeque<(VertexId, Option<Box<[u8]>>)>,
+    /// The one that is being shown.
+    current: Option<Current>,
+}
+
+/// A vertex of which some recipients have been shown.
+struct Current {
+    vertex: VertexId,
+    address: Vec<u8>,
+    offsets: vec::IntoIter<u32>,
+    index: usize,
+}
+
+impl Text for ThreadText {
+    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+        let Some(thread) = around.scheduler.thread_id(&self.channel, &self.host) else {
+            return Step::Over;
+        };
+        let Some(vertices) = &mut self.vertices else {
+            if let Some(view) = around.scheduler.thread_view(around.now, thread) {
+                write_head(&view, out);
+            }
+            self.vertices = Some(around.scheduler.vertices_of(thread).into_iter());
+            return Step::More;
+        };
+        if let Some(current) = &mut self.current {
+            let record = around.scheduler.record_of(around.now, thread, current.vertex);
+            let has_more = record.is_some_and(|record| current.write(&record, out));
+            if !has_more {
+                self.current = None;
+            }
+            return Step::More;
+        }
+        if let Some((vertex, address)) = self.known.pop_front() {
+            let record = around.scheduler.record_of(around.now, thread, vertex);
+            self.current = record.map(|record| Current {
+                vertex,
+                address: visible(address.as_deref().unwrap_or(b"(null)")),
+                offsets: record.offsets.into_iter(),
+                index: 0,
+            });
+            return Step::More;
+        }
+        let there = |vertex| Some((vertex, around.scheduler.name_of(thread, vertex)?.clone()));
+        let next = vertices.filter_map(there).take(FILES_AT_A_TIME);
+        let (asked, names): (VecDeque<VertexId>, Vec<SpoolName>) = next.unzip();
+        self.asked = asked;
+        if names.is_empty() { Step::Over } else { Step::Needs(Inquiry::ErrorAddresses(names)) }
+    }
+
+    fn learn(&mut self, findings: Findings) {
+        let asked = std::mem::take(&mut self.asked);
+        if let Findings::ErrorAddresses(addresses) = findings {
+            let addresses = addresses.into_iter().chain(std::iter::repeat(None));
+            self.known = asked.into_iter().zip(addresses).collect();
+        }
+    }
+
+    fn is_long(&self) -> bool {
+        true
+    }
+}
+
+impl Current {
+    /// Writes some recipients. Tells whether there are more.
+    fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> bool {
+        for offset in self.offsets.by_ref().take(LINES_AT_A_TIME) {
+            push(out, format_args!("{}\t{}\t", record.name, self.index));
+            out.extend_from_slice(&self.address);
+            let seconds =
+                |time: Option<zsched_format::time::Timestamp>| time.map_or(0, |t| t.seconds());
+            let (expiry, wakeup) = (seconds(record.expiry), seconds(record.wakeup));
+            let (fed, tries) = (record.last_fed, record.tries);
+            push(out, format_args!("\t{offset}\t{expiry}\t{wakeup}\t{fed}\t{tries}\t"));
+            write_reason(record, out);
+            out.push(b'\t');
+            // A TAB would look like another field.
+            let text = record.text.unwrap_or_default();
+            out.extend(
+                text.iter().map(|byte| if matches!(byte, b'\t' | b'\n') { b' ' } else { *byte }),
+            );
+            out.push(b'\n');
+            self.index += 1;
+        }
+        self.offsets.len() > 0
+    }
+}
+
+/// Why it waits. `thread` is also what the original says where there is nothing to be said.
+fn write_reason(record: &Record<'_>, out: &mut Vec<u8>) {
+    match (record.standing, record.slot()) {
+        (Standing::Retry(seconds @ 1..), _) => {
+            push(out, format_args!("retry in {}", ShortDuration(seconds)));
+        }
+        (_, Some(Slot::General)) => {}
+        (_, Some(Slot::Channel)) => out.extend_from_slice(b"channel"),
+        _ => out.extend_from_slice(b"thread"),
+    }
+}
+
+/// An address as a field: it ends no line, and no field.
+fn visible(address: &[u8]) -> Vec<u8> {
+    address.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
+}

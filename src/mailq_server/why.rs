@@ -1,0 +1,286 @@
+//! Why something waits, in one sentence for each thing that is waited for: with the name of the limit,
+//! and the file and line that set it.
+
+use std::vec;
+use zsched_core::entries::VertexId;
+use zsched_core::intake::elsewhere::Whereabouts;
+use zsched_core::standing::{Author, Hold, Scope};
+use zsched_core::why::{Limit, Origin, Wait, Why};
+use zsched_core::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
+use zsched_format::printable;
+use zsched_format::time::{ShortDuration, Timestamp};
+use zsched_mailq_protocol::subject::Subject;
+
+mod rank;
+mod unreachable;
+
+/// So many vertices of a message are told of at a time.
+const TOLD_AT_A_TIME: usize = 8;
+
+/// What is waited for, told some at a time.
+pub struct Pending(What);
+
+enum What {
+    /// All that a thread waits for.
+    Thread(Vec<u8>, Vec<u8>),
+    /// The vertices of the message of a number that are left to be told.
+    Message(u64, vec::IntoIter<VertexId>),
+}
+
+impl Pending {
+    /// All that a subject waits for; `None` if nothing of it is queued.
+    pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<Pending> {
+        match subject {
+            Subject::Thread(channel, host) => {
+                scheduler.thread_id(&channel, &host).map(|_| Pending(What::Thread(channel, host)))
+            }
+            Subject::Message(number, id) => {
+                let queued = scheduler.spool_id(number)?;
+                if id.is_some_and(|id| id != queued.to_string()) {
+                    return None;
+                }
+                let vertices = scheduler.vertices_of_message(number)?.into_iter();
+                Some(Pending(What::Message(number, vertices)))
+            }
+        }
+    }
+
+    /// Tells of some more: what it is, and whether it is about one message. Says whether that was all.
+    pub fn go_on(&mut self, scheduler: &Scheduler, tell: &mut dyn FnMut(&Wait<'_>, bool)) -> bool {
+        match &mut self.0 {
+            What::Thread(channel, host) => {
+                let waits = scheduler.why_thread(channel, host).unwrap_or_default();
+                waits.iter().for_each(|wait| tell(wait, false));
+                true
+            }
+            What::Message(number, vertices) => {
+                let some = vertices.by_ref().take(TOLD_AT_A_TIME);
+                let waits = some.filter_map(|vertex| scheduler.why_in_message(*number, vertex));
+                waits.for_each(|wait| tell(&wait, true));
+                vertices.len() == 0
+            }
+        }
+    }
+}
+
+/// What is waited for, in a sentence: for one message, or for all of a thread that wait for the same.
+pub fn sentence(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    of_message: bool,
+    wait: &Wait<'_>,
+) -> String {
+    let who = match wait.vertices {
+        _ if of_message => wait.destination.to_string(),
+        1 => format!("{}: 1 message", wait.destination),
+        count => format!("{}: {count} messages", wait.destination),
+    };
+    let is_one = of_message || wait.vertices == 1;
+    let tries = match wait.tries {
+        0 => "not tried yet".to_string(),
+        1 => "tried once".to_string(),
+        tries => format!("tried {tries} times"),
+    };
+    let text = match wait.text {
+        Some(text) if !text.is_empty() => format!("; last: {}", one_line(text)),
+        _ => String::new(),
+    };
+    let rank = wait.rank.as_ref().map_or(String::new(), |rank| rank::clauses(rank));
+    let why = predicate(scheduler, now, wait.destination, &wait.why, is_one);
+    printable::line(&format!("{who} {why}{rank} ({tries}{text})")).into_owned()
+}
+
+/// What it does, and why.
+fn predicate(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    to: &Destination,
+    why: &Why,
+    is_one: bool,
+) -> String {
+    let waits = if is_one { "waits" } else { "wait" };
+    match why {
+        Why::AtWork { pid, since, jobs } => {
+            let since =
+                since.map_or(String::new(), |since| format!(" since {}", clock(since, now)));
+            let others = if *jobs > 1 { format!(", with {jobs} jobs") } else { String::new() };
+            let are = if is_one { "is" } else { "are" };
+            format!("{are} with the agent of process {pid}{since}{others}")
+        }
+        Why::AgentStarting { pid } => {
+            format!(
+                "{waits} for the agent of process {pid}, which was started and has not asked for work yet"
+            )
+        }
+        Why::InLine { agents, most, origin, before } => {
+            let line = set_by(origin, now);
+            let before = match before {
+                None => String::new(),
+                Some(0) => ", next in line".to_string(),
+                Some(before) => format!(", behind {before} others"),
+            };
+            format!(
+                "{waits} in line{before}: {agents} of at most {most} agents are at work on this thread (maxthr, {line})"
+            )
+        }
+        Why::Retry { at, unreachable, line } => {
+            let (left, until) = (ShortDuration(at.seconds_since(now).max(0)), clock(*at, now));
+            match unreachable {
+                None => {
+                    format!("{waits} until {until}, in {left}, to be tried again (retries, {line})")
+                }
+                Some(known) => format!(
+                    "{waits} until {until}, in {left} (retries, {line}), because destination {to} is known to be unreachable: {}",
+                    unreachable::clause(known, now)
+                ),
+            }
+        }
+        Why::Suspended { failure, line } => {
+            let StartFailure { until, count, reason } = &**failure;
+            let next = match *until > now {
+                true => format!("the next is started at {}", clock(*until, now)),
+                false => "one is being started".to_string(),
+            };
+            let times = if *count == 1 { "once".to_string() } else { format!("{count} times") };
+            format!(
+                "{waits} for an agent: those of its ring failed {times}, the last {reason} (command, {line}); {next}"
+            )
+        }
+        Why::Request { line } => {
+            format!(
+                "{waits} for somebody to ask for the host's mail, as with ETRN (queueonly, {line})"
+            )
+        }
+        Why::Refused { refusal, limit, origin, before } => {
+            let line = set_by(origin, now);
+            let reason = refused(scheduler, *refusal, *limit, &line);
+            let turn = before.map_or(String::new(), |before| {
+                let turn = ShortDuration(RING_TURN.as_secs() as i64);
+                let others = match before {
+                    0 => "its ring comes next".to_string(),
+                    1 => "one ring comes first".to_string(),
+                    before => format!("{before} rings come first"),
+                };
+                format!("; an agent that has worked for {turn} gives up its place, and {others}")
+            });
+            format!("{waits} for an agent: {reason}{turn}")
+        }
+        Why::Window { used, most, name, keyword, line } => {
+            let of = match name {
+                Some(name) => format!(" of {}, which it shares", one_line(name)),
+                None => String::new(),
+            };
+            format!(
+                "{waits} for its window{of}: {used} of at most {most} agents are at work now ({keyword}, {line})"
+            )
+        }
+        Why::Pace { at: Some(at), keyword, line } => {
+            let left = ShortDuration(at.seconds_since(now).max(0));
+            format!(
+                "{waits} until {}, in {left}: then the next delivery may start ({keyword}, {line})",
+                clock(*at, now)
+            )
+        }
+        Why::Pace { at: None, keyword, line } => {
+            format!("{waits} for the present delivery and the pause behind it ({keyword}, {line})")
+        }
+        Why::Held { hold } => held(hold, is_one, now),
+        Why::Turn => "is about to be given to an agent".to_string(),
+    }
+}
+
+/// Where a limit comes from: the line, or the operator.
+fn set_by(origin: &Origin, now: Timestamp) -> String {
+    match origin {
+        Origin::Line(line) => line.to_string(),
+        Origin::Order(set) => {
+            let by = one_line(set.author.name.as_bytes());
+            let until =
+                set.until.map_or(String::new(), |until| format!(" until {}", clock(until, now)));
+            format!("set by {by}{until}")
+        }
+    }
+}
+
+fn held(hold: &Hold, is_one: bool, now: Timestamp) -> String {
+    let are = if is_one { "is" } else { "are" };
+    let what = match &hold.scope {
+        Scope::Message(_) => String::new(),
+        scope => format!(" with {scope}"),
+    };
+    let reason = match &hold.reason[..] {
+        "" => String::new(),
+        reason => format!(": {}", one_line(reason.as_bytes())),
+    };
+    let Author { name, since } = &hold.author;
+    let since = clock(*since, now);
+    format!("{are} held{what}, by {} since {since}{reason}", one_line(name.as_bytes()))
+}
+
+fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: &str) -> String {
+    let Limit { most, used, is_of_process } = limit.unwrap_or_default();
+    let of_limit = |name: &str, whose: &str| match is_of_process {
+        true => format!("the process has descriptors for {most} agents, and {used} run"),
+        false => format!("{used} of at most {most} agents {whose} run ({name}, {line})"),
+    };
+    match refusal {
+        Refusal::MaxAgents => of_limit("maxta", "in all"),
+        Refusal::MaxChannel => of_limit("maxchannel", "of the channel"),
+        Refusal::MaxRing => of_limit("maxring", "of the ring"),
+        Refusal::Claimed => {
+            "another ring has no agent yet, and may start one only when fewer of them run"
+                .to_string()
+        }
+        Refusal::ForkRate => format!("no more than {most} are started in a second (option -R)"),
+        Refusal::Frozen => "the scheduler starts none (option -F)".to_string(),
+        Refusal::Loading => {
+            "what was in the spool at the start is still being loaded (option -S)".to_string()
+        }
+        Refusal::Ending => "the scheduler is about to end".to_string(),
+        Refusal::NotSelected => {
+            let selected = scheduler.settings().selection.as_ref();
+            let shown = selected.map_or(String::new(), ToString::to_string);
+            format!("only {shown} is served (option -p)")
+        }
+        Refusal::Kept => format!("its mail is kept back (mail-priority=z, {line})"),
+        Refusal::Reloading => "a new configuration is still being applied".to_string(),
+        Refusal::Suspended => format!("its agents cannot be started (command, {line})"),
+        Refusal::Unproven => {
+            format!("{used} of its ring were started, and none has asked for work yet")
+        }
+        Refusal::NoCommand => format!("no clause says how to start one (command, {line})"),
+    }
+}
+
+/// Where a message is that is not in memory, in words.
+pub fn whereabouts(place: Whereabouts, now: Timestamp) -> String {
+    let limit = "PARAMmessage-active-limit";
+    match place {
+        Whereabouts::InLine => {
+            format!("it waits on disk until there is room in memory ({limit})")
+        }
+        Whereabouts::Read => "it is being read".to_string(),
+        Whereabouts::Rests(Some(until)) => {
+            format!("it was tried, and rests on disk until {} ({limit})", clock(until, now))
+        }
+        Whereabouts::Rests(None) => {
+            format!("it rests on disk until somebody asks for its host ({limit})")
+        }
+    }
+}
+
+/// A time as people read it: of today, the time of day; else the date, too.
+pub fn clock(time: Timestamp, now: Timestamp) -> String {
+    let local = |time: Timestamp| {
+        let time = jiff::Timestamp::from_second(time.seconds()).unwrap_or_default();
+        time.to_zoned(jiff::tz::TimeZone::system())
+    };
+    let (time, now) = (local(time), local(now));
+    let format = if time.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    time.strftime(format).to_string()
+}
+
+/// Printable text of an agent on one line.
+fn one_line(text: &[u8]) -> String {
+    printable::line(text).trim().to_string()
+}

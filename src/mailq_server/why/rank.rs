@@ -1,0 +1,69 @@
+//! How a message stands among the others of its ring, as parts of a sentence.
+
+use zsched_core::rank::{COUNTED, Current, Rank};
+use zsched_format::priority::USUAL;
+use zsched_spool::SpoolId;
+
+/// What is added to the sentence about something that is due.
+pub fn clauses(rank: &Rank) -> String {
+    let Rank { id, keyword, line, job, .. } = rank;
+    let mut said = match &job.current {
+        Some(current) if current.message == *id => {
+            format!("; it is the turn of its message ({keyword}, {line})")
+        }
+        current => {
+            let before = before(job.before);
+            let current = current.as_ref().map_or(String::new(), |current| turn(current, *id));
+            format!("; {before} ({keyword}, {line}){current}")
+        }
+    };
+    let mut add = |text: String| said.push_str(&format!("; {text}"));
+    match &job.has_preempted {
+        Some(Some(other)) => add(format!("it has preempted {other}")),
+        Some(None) => add("it has preempted a message that is done".to_string()),
+        None => {}
+    }
+    match job.preempted_by {
+        0 => {}
+        1 => add("it was preempted once".to_string()),
+        times => add(format!("it was preempted {times} times")),
+    }
+    if job.is_blocked {
+        add("none of its hosts may get an agent now".to_string());
+    }
+    if rank.priority != USUAL {
+        add(format!("its priority is {}", rank.priority));
+    }
+    said
+}
+
+fn before(count: usize) -> String {
+    match count {
+        0 => "no message is before it".to_string(),
+        1 => "1 message is before it".to_string(),
+        count if count > COUNTED => format!("more than {COUNTED} messages are before it"),
+        count => format!("{count} messages are before it"),
+    }
+}
+
+/// Whose turn it is, and what it takes for `other` to preempt that message.
+fn turn(current: &Current<SpoolId>, other: SpoolId) -> String {
+    let Current { message, due, slots, .. } = current;
+    let mut said = format!("; it is the turn of {message}, of which {due} are due");
+    if let (Some(slots), Some(needed)) = (slots, current.needed) {
+        let (earned, needed) = (shown(*slots), shown(needed));
+        said.push_str(&format!(
+            " and which has earned {earned} slots: with {needed} this one may preempt it"
+        ));
+    }
+    if let Some(candidate) = current.candidate.filter(|candidate| *candidate != other) {
+        said.push_str(&format!("; {candidate} is to preempt that next"));
+    }
+    said
+}
+
+/// A number of slots, with a digit behind the point if it takes one.
+fn shown(slots: f64) -> String {
+    let rounded = (slots * 10.0).round() / 10.0;
+    format!("{rounded}")
+}

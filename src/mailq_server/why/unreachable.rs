@@ -1,0 +1,38 @@
+//! Why a destination is known to be unreachable, and whose report says so.
+
+use super::{clock, one_line};
+use zsched_core::unreachable::{Block, Cause, Unreachable};
+use zsched_format::time::Timestamp;
+
+/// The part of a sentence behind "is known to be unreachable: ".
+pub fn clause(known: &Unreachable, now: Timestamp) -> String {
+    let cause = known.cause.as_deref();
+    let agent = cause.map_or(String::new(), agent);
+    let how = match known.block {
+        Block::HostDown => format!("deferall{agent}"),
+        Block::AgentAsked => format!("retryat{agent}"),
+        Block::AgentsDie => match cause.and_then(|cause| cause.pid) {
+            Some(pid) => format!("agents die over it, the last was {pid}"),
+            None => "agents die over it".to_string(),
+        },
+        Block::Dead => format!("failed-cohort-limit, the last report{agent}"),
+        Block::Blamed => format!("a status code that blames the host, reported{agent}"),
+        Block::AllDeferred => {
+            format!(
+                "its last jobs, of three messages or more, were all deferred without a status code, the last one{agent}"
+            )
+        }
+    };
+    let Some(cause) = cause else {
+        return how;
+    };
+    let text = cause.diagnosis.as_ref().map_or(String::new(), |said| one_line(&said.message));
+    let text = if text.is_empty() { text } else { format!(": {text}") };
+    format!("{how} at {}{text}", clock(cause.at, now))
+}
+
+fn agent(cause: &Cause) -> String {
+    let by = cause.pid.map_or(String::new(), |pid| format!(" by agent {pid}"));
+    let about = cause.id.map_or(String::new(), |id| format!(" for {id}"));
+    format!("{by}{about}")
+}

@@ -1,0 +1,216 @@
+//! Check values: of stretches of a recording, and of what the core has decided.
+
+use zsched_core::{Action, Manner, Note, Statistics, StatusRecord, Verdict};
+use zsched_spool::note::Occasion;
+use zsched_spool::{HashFolder, SpoolName};
+
+/// A running check value. It is no defence against forgers; each step can be undone, so a change
+/// within one word is always noticed.
+#[derive(Clone, Copy, Debug)]
+pub struct Digest(u64);
+
+/// An odd number without a pattern: the fraction of the golden ratio.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Digest {
+    /// Of nothing.
+    pub const fn new() -> Digest {
+        Digest(MULTIPLIER)
+    }
+
+    /// Takes in a number.
+    pub fn number(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(MULTIPLIER);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    /// Takes in a byte string.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            self.number(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        }
+        let rest = words.remainder();
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.number(u64::from_le_bytes(word));
+        }
+    }
+
+    /// The check value.
+    pub fn value(self) -> u64 {
+        self.0
+    }
+
+    /// A shorter one.
+    pub fn short(self) -> u32 {
+        (self.0 ^ (self.0 >> 32)) as u32
+    }
+
+    /// Takes in a decision, all of it.
+    pub fn action(&mut self, action: &Action) {
+        match action {
+            Action::StartAgent { agent, clause, channel, host } => {
+                self.number(1);
+                self.number(agent.0);
+                self.number(u64::from(clause.id.0));
+                self.number(u64::from(clause.place.line));
+                let command = clause.command.as_ref().map(ToString::to_string);
+                self.bytes(command.unwrap_or_default().as_bytes());
+                self.bytes(format!("{:?}", (clause.user, clause.group, clause.nice)).as_bytes());
+                self.bytes(channel);
+                self.bytes(host);
+            }
+            Action::Feed { agent, job } => {
+                self.number(2);
+                self.number(agent.0);
+                self.bytes(job);
+            }
+            Action::SayIdle(agent) => {
+                self.number(3);
+                self.number(agent.0);
+            }
+            Action::StopAgent { agent, manner } => {
+                self.number(match manner {
+                    Manner::Retire => 4,
+                    Manner::Quit => 5,
+                    Manner::Kill => 6,
+                });
+                self.number(agent.0);
+            }
+            Action::ClearLocks { name, pid } => {
+                self.number(7);
+                self.name(name);
+                self.number(u64::from(*pid));
+            }
+            Action::ReadAgain(name) => {
+                self.number(8);
+                self.name(name);
+            }
+            Action::Note(note) => self.note(note),
+            Action::Remove { name, aside } => {
+                self.number(9 + u64::from(*aside));
+                self.name(name);
+            }
+            Action::Rest { name, until, rested } => {
+                self.number(16);
+                self.name(name);
+                self.number(until.map_or(0, |until| until.nanoseconds() as u64));
+                self.bytes(format!("{rested:?}").as_bytes());
+            }
+            Action::ReadMore { name, portion } => {
+                self.number(18);
+                self.name(name);
+                self.number(u64::from(portion.from));
+                self.number(u64::from(portion.at_most));
+            }
+            Action::Awaken(wanted) => {
+                self.number(17);
+                self.bytes(format!("{wanted:?}").as_bytes());
+            }
+            Action::KeepStanding { ticket, .. } => {
+                self.number(14);
+                self.number(ticket.unwrap_or_default());
+            }
+            Action::Obeyed { ticket, effect } => {
+                self.number(15);
+                self.number(*ticket);
+                self.bytes(format!("{effect:?}").as_bytes());
+            }
+            Action::Statistics(statistics) => self.statistics(statistics),
+            Action::Status(record) => self.status(record),
+            Action::Log(level, text) => {
+                self.number(12);
+                self.number(*level as u64);
+                self.bytes(text.as_bytes());
+            }
+        }
+    }
+
+    fn name(&mut self, name: &SpoolName) {
+        self.number(name.number());
+        // Nearly all names are their number.
+        match name.odd_base() {
+            None if name.folder() == HashFolder::TOP => {}
+            _ => self.bytes(name.path().as_bytes()),
+        }
+    }
+
+    fn note(&mut self, note: &Note) {
+        self.number(11);
+        self.number(note.ticket);
+        self.name(&note.name);
+        self.number(note.offsets.len() as u64);
+        note.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
+        self.number(match note.occasion {
+            Occasion::Success => 1,
+            Occasion::Failure => 2,
+            Occasion::Expiry => 3,
+            Occasion::Deletion => 4,
+            Occasion::Reroute => 5,
+        });
+        self.number(note.time.nanoseconds() as u64);
+        self.bytes(&note.notary);
+        self.bytes(&note.message);
+    }
+
+    fn statistics(&mut self, statistics: &Statistics) {
+        self.number(13);
+        self.number(statistics.spool_id.number);
+        self.number(statistics.spool_id.modified.nanoseconds() as u64);
+        self.number(statistics.created.nanoseconds() as u64);
+        self.bytes(statistics.state.as_bytes());
+        self.bytes(statistics.destination.as_bytes());
+    }
+
+    fn status(&mut self, record: &StatusRecord) {
+        self.number(16);
+        self.name(&record.name);
+        let times = [Some(record.time), Some(record.modified), Some(record.created)];
+        let began = record.attempt.map(|attempt| attempt.began);
+        for time in times.into_iter().chain([began]) {
+            self.number(time.map_or(0, |time| time.nanoseconds() as u64));
+        }
+        self.bytes(record.destination.as_bytes());
+        self.number(record.offsets.len() as u64);
+        record.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
+        self.number(match record.verdict {
+            Verdict::Report(status) => 16 + status as u64,
+            Verdict::Silence => 1,
+            Verdict::Expired => 2,
+            Verdict::Found => 3,
+            Verdict::Deleted => 4,
+            Verdict::Rerouted => 5,
+        });
+        let pid = record.attempt.and_then(|attempt| attempt.pid);
+        self.number(pid.map_or(0, u64::from));
+        self.number(u64::from(record.others));
+        self.bytes(&record.notary);
+        self.bytes(&record.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(bytes: &[u8]) -> u64 {
+        let mut digest = Digest::new();
+        digest.bytes(bytes);
+        digest.value()
+    }
+
+    #[test]
+    fn every_changed_bit_and_every_length_shows() {
+        let bytes: Vec<u8> = (0..61).collect();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(of(&changed), of(&bytes), "bit {bit}");
+        }
+        assert_ne!(of(b""), of(b"\0"));
+        assert_ne!(of(b"a\0"), of(b"a"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Entries: what the core was told, when, and a check value of what it decided.
+//!
+//! ```text
+//! entry    = kind (u8), time since the entry before, in ns (zigzag varint),
+//!            event or configuration (postcard),
+//!            number of decisions (varint), their check value (u32, if there are any)
+//! ```
+
+use super::digest::Digest;
+use super::source::Source;
+use postcard::{from_bytes, take_from_bytes, to_extend};
+use zsched_core::{Action, Event};
+use zsched_format::time::Timestamp;
+
+/// An event.
+const EVENT: u8 = 0;
+/// A new configuration.
+const CONFIGURED: u8 = 1;
+
+/// What the core was told.
+#[derive(Debug)]
+pub enum What<'f> {
+    /// Anything but a new configuration.
+    Event(Event<'f>),
+    /// A new configuration.
+    Configured(Source),
+}
+
+/// What became of it: what the core decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How many decisions.
+    pub count: u32,
+    /// Their check value; 0 if there are none.
+    pub check: u32,
+}
+
+impl Verdict {
+    /// Of these decisions.
+    pub fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> Verdict {
+        let (mut count, mut digest) = (0, Digest::new());
+        for action in actions {
+            count += 1;
+            digest.action(action);
+        }
+        Verdict { count, check: if count > 0 { digest.short() } else { 0 } }
+    }
+
+    /// Appends it to a block.
+    pub fn write(self, block: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        let mut block = to_extend(&self.count, block)?;
+        if self.count > 0 {
+            block.extend_from_slice(&self.check.to_le_bytes());
+        }
+        Ok(block)
+    }
+
+    fn read(input: &[u8]) -> postcard::Result<(Verdict, &[u8])> {
+        let (count, rest) = take_from_bytes(input)?;
+        if count == 0 {
+            return Ok((Verdict { count, check: 0 }, rest));
+        }
+        let (check, rest) =
+            rest.split_first_chunk().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        Ok((Verdict { count, check: u32::from_le_bytes(*check) }, rest))
+    }
+}
+
+/// Appends an event to a block; its verdict is to follow.
+pub fn write_event(
+    block: Vec<u8>,
+    before: Timestamp,
+    now: Timestamp,
+    event: &Event<'_>,
+) -> postcard::Result<Vec<u8>> {
+    to_extend(event, write_head(block, EVENT, before, now)?)
+}
+
+/// Appends a new configuration to a block; its verdict is to follow.
+pub fn write_configured(
+    block: Vec<u8>,
+    before: Timestamp,
+    now: Timestamp,
+    source: &Source,
+) -> postcard::Result<Vec<u8>> {
+    to_extend(source, write_head(block, CONFIGURED, before, now)?)
+}
+
+fn write_head(
+    mut block: Vec<u8>,
+    kind: u8,
+    before: Timestamp,
+    now: Timestamp,
+) -> postcard::Result<Vec<u8>> {
+    block.push(kind);
+    to_extend(&now.nanoseconds().wrapping_sub(before.nanoseconds()), block)
+}
+
+/// Reads an entry off the front of a block. Returns its time, what it says, and the rest.
+pub fn read(
+    input: &[u8],
+    before: Timestamp,
+) -> postcard::Result<(Timestamp, What<'_>, Verdict, &[u8])> {
+    let (kind, rest) = input.split_first().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+    let (passed, rest) = take_from_bytes::<i64>(rest)?;
+    let now = Timestamp::from_nanoseconds(before.nanoseconds().wrapping_add(passed));
+    let (what, rest) = match *kind {
+        EVENT => {
+            let (event, rest) = take_from_bytes(rest)?;
+            (What::Event(event), rest)
+        }
+        CONFIGURED => {
+            let (source, rest) = take_from_bytes(rest)?;
+            (What::Configured(source), rest)
+        }
+        _ => return Err(postcard::Error::DeserializeBadEnum),
+    };
+    let (verdict, rest) = Verdict::read(rest)?;
+    Ok((now, what, verdict, rest))
+}
+
+/// Something that has a frame of its own.
+pub fn read_whole<'f, T: serde::Deserialize<'f>>(contents: &'f [u8]) -> postcard::Result<T> {
+    from_bytes(contents)
+}

@@ -1,0 +1,284 @@
+//! The recorder's side of the loop: it tells the core, and remembers what.
+//!
+//! Entries gather in a block; full or old blocks are handed to the OS thread that writes. If that has
+//! no room for another one, the disk does not keep up: then nothing is recorded until a new file can be
+//! begun, and what is missing is counted. So recording neither holds up the loop nor grows.
+
+use super::entry::{self, Verdict};
+use super::header::Header;
+use super::source::Source;
+use super::writer::{Files, Order, Writer};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_config::{Config, Context};
+use zsched_core::{Action, Event, Scheduler, Settings};
+use zsched_format::time::Timestamp;
+
+/// A block is handed over when it has so many bytes...
+const BLOCK: usize = 64 * 1024;
+/// ...or when its first entry is so old.
+const BLOCK_AGE: Duration = Duration::from_millis(250);
+/// A new file is begun without a second thought if so many messages and vertices are queued at the
+/// most: its checkpoint then takes some milliseconds.
+const SMALL_QUEUE: usize = 20_000;
+/// With more queued, a file may grow to so many times its size before a new one is begun all the same.
+const PATIENCE: u64 = 2;
+/// While nothing is recorded, it is looked at this often whether that can be changed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// After something has failed, recording goes on after this time at the earliest...
+const RESUME_AFTER: Duration = Duration::from_secs(10);
+/// ...and with much queued after this time.
+const RESUME_ANYWAY: Duration = Duration::from_secs(300);
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Size at which a new file is begun, in bytes.
+    pub size: u64,
+    /// How many older files are kept.
+    pub keep: u32,
+}
+
+/// The core, and a recorder that listens to what it is told.
+pub struct Recorded {
+    core: Scheduler,
+    recorder: Option<Recorder>,
+}
+
+/// Writes down what the core is told.
+pub struct Recorder {
+    context: Context,
+    limits: Limits,
+    writer: Writer,
+    /// Entries that were not handed over yet.
+    block: Vec<u8>,
+    /// How many events are in it.
+    events: u64,
+    /// When its first entry was made.
+    block_begun: Timestamp,
+    /// Time of the last entry.
+    before: Timestamp,
+    /// Bytes that the present file has been given.
+    written: u64,
+    /// The configuration in force.
+    source: Source,
+    /// Nothing is recorded, since this time.
+    paused: Option<Timestamp>,
+    /// Events that were not recorded since.
+    lost: u64,
+}
+
+impl Recorder {
+    /// Makes the file; recording begins with [`Recorded::new`].
+    pub fn create(path: &Path, limits: Limits, context: Context) -> io::Result<Recorder> {
+        let writer = Writer::start(Files::create(path, limits.keep)?)?;
+        Ok(Recorder {
+            source: Source::of(&Config::none(), &context),
+            context,
+            limits,
+            writer,
+            block: Vec::new(),
+            events: 0,
+            block_begun: Timestamp::EPOCH,
+            before: Timestamp::EPOCH,
+            written: 0,
+            paused: None,
+            lost: 0,
+        })
+    }
+
+    fn handle(&mut self, core: &mut Scheduler, now: Timestamp, event: Event<'_>) {
+        let is_idle_tick =
+            matches!(event, Event::Tick) && core.next_wakeup().is_none_or(|wakeup| wakeup > now);
+        if let Event::Configured(config) = &event {
+            self.source = Source::of(config, &self.context);
+        }
+        if self.paused.is_some() || is_idle_tick {
+            self.lost += u64::from(!is_idle_tick);
+            return core.handle(now, event);
+        }
+        if self.block.is_empty() {
+            self.block_begun = now;
+        }
+        let block = std::mem::take(&mut self.block);
+        let written = match &event {
+            Event::Configured(_) => entry::write_configured(block, self.before, now, &self.source),
+            _ => entry::write_event(block, self.before, now, &event),
+        };
+        let decided_before = core.decided().len();
+        core.handle(now, event);
+        let verdict = Verdict::of(core.decided().range(decided_before..));
+        match written.and_then(|block| verdict.write(block)) {
+            Ok(block) => self.block = block,
+            // It is lost, and so would be all that follows without it.
+            Err(error) => {
+                self.lost += 1;
+                return self.pause(now, &format!("an event cannot be written: {error}"));
+            }
+        }
+        self.events += 1;
+        self.before = now;
+        if self.block.len() >= BLOCK {
+            self.hand_over(now);
+        }
+    }
+
+    /// Gives the block to the writer.
+    fn hand_over(&mut self, now: Timestamp) {
+        if self.block.is_empty() {
+            return;
+        }
+        let block = std::mem::replace(&mut self.block, Vec::with_capacity(BLOCK + BLOCK / 4));
+        self.written += block.len() as u64;
+        let events = std::mem::take(&mut self.events);
+        if let Err(Order::Block { events, .. }) = self.writer.give(Order::Block { block, events }) {
+            self.lost += events;
+            self.pause(now, "the disk does not keep up");
+        }
+    }
+
+    /// Records no more for now.
+    fn pause(&mut self, now: Timestamp, why: &str) {
+        if self.paused.is_none() {
+            log::error!("recording: {why}; nothing is recorded for now");
+            self.paused = Some(now);
+        }
+        self.lost += std::mem::take(&mut self.events);
+        self.block = Vec::new();
+    }
+
+    /// Begins a file, with the state of the core in it.
+    fn begin(&mut self, core: &Scheduler, now: Timestamp) {
+        self.lost += self.writer.lost();
+        let header = Header {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            begun: now,
+            lost: self.lost,
+            source: self.source.clone(),
+        };
+        let both = postcard::to_stdvec(&header)
+            .and_then(|header| Ok((header, postcard::to_stdvec(&core.checkpoint())?)));
+        let (header, checkpoint) = match both {
+            Ok(both) => both,
+            Err(error) => return self.pause(now, &format!("no checkpoint can be made: {error}")),
+        };
+        let length = (header.len() + checkpoint.len()) as u64;
+        if self.writer.give(Order::Begin { header, checkpoint }).is_err() {
+            return self.pause(now, "the disk does not keep up");
+        }
+        if self.paused.take().is_some() {
+            log::warn!("recording goes on in a new file; {} events are missing", self.lost);
+        }
+        self.lost = 0;
+        self.before = now;
+        // A checkpoint is no reason to begin the next file sooner.
+        self.written = 0;
+        log::debug!("recording: a new file begins with a checkpoint of {length} bytes");
+    }
+
+    /// Hands over what is old enough, and begins a new file if it is time to.
+    fn end_turn(&mut self, core: &Scheduler, now: Timestamp) {
+        if let Some(error) = self.writer.fault() {
+            self.pause(now, &error);
+        }
+        if let Some(paused) = self.paused {
+            let waited = passed(paused, now);
+            let is_small = core.size() <= SMALL_QUEUE;
+            let may_resume = waited >= RESUME_AFTER && (is_small || waited >= RESUME_ANYWAY);
+            if may_resume && self.writer.is_idle() {
+                self.begin(core, now);
+            }
+            return;
+        }
+        if passed(self.block_begun, now) >= BLOCK_AGE {
+            self.hand_over(now);
+        }
+        let is_full = self.written >= self.limits.size && core.size() <= SMALL_QUEUE
+            || self.written >= self.limits.size.saturating_mul(PATIENCE);
+        if is_full && self.writer.has_room() {
+            self.hand_over(now);
+            self.begin(core, now);
+        }
+    }
+
+    fn finish(&mut self, now: Timestamp) {
+        self.hand_over(now);
+        if let Some(error) = self.writer.finish() {
+            log::error!("recording: {error}");
+        }
+    }
+}
+
+/// How long ago something was; a clock that was set back counts, too.
+fn passed(then: Timestamp, now: Timestamp) -> Duration {
+    now.since(then).max(then.since(now))
+}
+
+impl Recorded {
+    /// A core with nothing in its queue. The recorder, if there is one, listens from now on.
+    pub fn new(
+        settings: Settings,
+        config: Rc<Config>,
+        now: Timestamp,
+        recorder: Option<Recorder>,
+    ) -> Recorded {
+        let core = Scheduler::new(settings, config.clone());
+        let recorder = recorder.map(|mut recorder| {
+            recorder.source = Source::of(&config, &recorder.context);
+            recorder.begin(&core, now);
+            recorder
+        });
+        Recorded { core, recorder }
+    }
+
+    /// Tells the core one fact.
+    pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        match &mut self.recorder {
+            Some(recorder) => recorder.handle(&mut self.core, now, event),
+            None => self.core.handle(now, event),
+        }
+    }
+
+    /// One thing to do, in the order in which they were decided.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.core.poll()
+    }
+
+    /// To be called when everything that was decided has been polled.
+    pub fn end_turn(&mut self, now: Timestamp) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end_turn(&self.core, now);
+        }
+    }
+
+    /// How long the recorder can wait for the next turn; `None` is for ever.
+    pub fn until_turn(&self) -> Option<Duration> {
+        let recorder = self.recorder.as_ref()?;
+        match recorder.paused {
+            Some(_) => Some(LOOK_AGAIN),
+            None => (!recorder.block.is_empty()).then_some(BLOCK_AGE),
+        }
+    }
+
+    /// Whether there is a recorder that cannot record at the moment.
+    pub fn is_paused(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.paused.is_some())
+    }
+
+    /// Writes what is left to be written.
+    pub fn finish(&mut self, now: Timestamp) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.finish(now);
+        }
+    }
+}
+
+impl std::ops::Deref for Recorded {
+    type Target = Scheduler;
+
+    fn deref(&self) -> &Scheduler {
+        &self.core
+    }
+}

@@ -1,0 +1,159 @@
+//! A configuration with everything that its meaning depends on: its text, the ZENV file, who the
+//! scheduler was, and what the accounts it names were.
+
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use zsched_config::{Config, Context, Diagnostic, FindId, Zenv};
+use zsched_sys::users;
+
+/// A configuration that can be read again anywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// Name of the file.
+    file: Vec<u8>,
+    /// The file.
+    text: Vec<u8>,
+    zenv: Vec<(String, String)>,
+    is_root: bool,
+    effective_user: u32,
+    effective_group: u32,
+    accounts: Accounts,
+}
+
+/// Users and groups by name, as far as anybody has asked for them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Accounts {
+    users: BTreeMap<String, Option<u32>>,
+    groups: BTreeMap<String, Option<u32>>,
+}
+
+impl Source {
+    /// Where a configuration comes from that was read in this context.
+    pub fn of(config: &Config, context: &Context) -> Source {
+        let (file, text) = (config.file(), config.text());
+        // It is read once more to see which accounts it asks for.
+        let beyond = [context.user_id, context.group_id];
+        let (_, accounts) = Asked::during(Accounts::default(), Some(beyond), || {
+            drop(Config::parse(file, text, &Asked::context(context)));
+        });
+        Source {
+            file: file.as_os_str().as_bytes().to_vec(),
+            text: text.to_vec(),
+            zenv: context.zenv.pairs(),
+            is_root: context.is_root,
+            effective_user: context.effective_user,
+            effective_group: context.effective_group,
+            accounts,
+        }
+    }
+
+    /// Name of the file.
+    pub fn file(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.file))
+    }
+
+    /// Reads the configuration as it was read then.
+    pub fn read(&self) -> Result<Rc<Config>, Vec<Diagnostic>> {
+        self.parse(self.file(), &self.text, None)
+    }
+
+    /// Reads another configuration in the same surroundings. Accounts that nobody has asked for then are
+    /// this system's; those it does not know are not refused.
+    pub fn read_other(&self, file: &Path) -> Result<Rc<Config>, Vec<Diagnostic>> {
+        let text = std::fs::read(file).map_err(|error| {
+            vec![Diagnostic::of_file(file, format!("the file cannot be read: {error}"))]
+        })?;
+        let beyond: [FindId; 2] = [
+            |name| Ok(users::user_id(name)?.or(Some(UNKNOWN))),
+            |name| Ok(users::group_id(name)?.or(Some(UNKNOWN))),
+        ];
+        self.parse(file, &text, Some(beyond))
+    }
+
+    fn parse(
+        &self,
+        file: &Path,
+        text: &[u8],
+        beyond: Option<[FindId; 2]>,
+    ) -> Result<Rc<Config>, Vec<Diagnostic>> {
+        let context = Context {
+            zenv: Zenv::from_pairs(self.zenv.clone()),
+            is_root: self.is_root,
+            effective_user: self.effective_user,
+            effective_group: self.effective_group,
+            user_id: Asked::user,
+            group_id: Asked::group,
+        };
+        let read = || Config::parse(file, text, &context);
+        let (loaded, _) = Asked::during(self.accounts.clone(), beyond, read);
+        loaded.map(|loaded| Rc::new(loaded.config))
+    }
+}
+
+/// The number of accounts that are unknown where a simulation runs: that of `nobody`.
+const UNKNOWN: u32 = 65534;
+
+/// Who answers while a configuration is read. A [`Context`] has plain functions, which cannot carry
+/// answers with them, so these are kept for the OS thread.
+#[derive(Default)]
+struct Asked {
+    accounts: Accounts,
+    /// Who knows users and groups that are not among the accounts.
+    beyond: Option<[FindId; 2]>,
+}
+
+thread_local! {
+    static ASKED: RefCell<Asked> = RefCell::default();
+}
+
+impl Asked {
+    /// Reads something with these accounts, and with what `beyond` knows. Returns what was read, and all
+    /// accounts that are known afterwards.
+    fn during<T>(
+        accounts: Accounts,
+        beyond: Option<[FindId; 2]>,
+        read: impl FnOnce() -> T,
+    ) -> (T, Accounts) {
+        ASKED.set(Asked { accounts, beyond });
+        let result = read();
+        (result, ASKED.take().accounts)
+    }
+
+    /// The same context, but it is noted which accounts it is asked for.
+    fn context(context: &Context) -> Context {
+        Context { user_id: Asked::user, group_id: Asked::group, ..context.clone() }
+    }
+
+    fn user(name: &str) -> io::Result<Option<u32>> {
+        ASKED.with_borrow_mut(|asked| {
+            let beyond = asked.beyond.map(|[user, _]| user);
+            find(&mut asked.accounts.users, beyond, name)
+        })
+    }
+
+    fn group(name: &str) -> io::Result<Option<u32>> {
+        ASKED.with_borrow_mut(|asked| {
+            let beyond = asked.beyond.map(|[_, group]| group);
+            find(&mut asked.accounts.groups, beyond, name)
+        })
+    }
+}
+
+fn find(
+    known: &mut BTreeMap<String, Option<u32>>,
+    beyond: Option<FindId>,
+    name: &str,
+) -> io::Result<Option<u32>> {
+    if let Some(id) = known.get(name) {
+        return Ok(*id);
+    }
+    let id = beyond.map_or(Ok(None), |beyond| beyond(name))?;
+    known.insert(name.to_string(), id);
+    Ok(id)
+}

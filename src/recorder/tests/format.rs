@@ -1,0 +1,188 @@
+//! What is written, what can be read of it when it is broken, and that it stays the same.
+
+use super::*;
+use crate::digest::Digest;
+use crate::entry::{self, Verdict};
+use expect_test::expect;
+use std::io::ErrorKind;
+use zsched_core::standing::{Author, Hold, Scope, Standing};
+use zsched_core::{
+    AgentEnd, AgentId, Crowd, Destination, Event, Order, Reread, Rested, RestedVertex, Scheduler,
+    Target, Wanted,
+};
+use zsched_format::control_file::ControlFileError;
+use zsched_spool::{Arrival, Group, HashFolder, SpoolId, SpoolName};
+
+fn arrival(base: &str) -> Arrival {
+    Arrival {
+        name: SpoolName::new(HashFolder::of(4711, Default::default()), base.as_bytes())
+            .expect("a name"),
+        modified: Timestamp::from_parts(1_795_255_449, 852_372_354),
+        created: Timestamp::from_parts(-1, 5),
+        priority: 5,
+        owes_report: true,
+        leftover: Some(ControlFileError::new(17, "strange")),
+        turns: vec![b"a.test".as_slice().into()],
+        recipients: 5,
+        failed: 1,
+        groups: vec![Group {
+            channel: b"smtp".as_slice().into(),
+            host: b"\xff\0".as_slice().into(),
+            offsets: vec![300, 100, 70_000],
+        }],
+        locked: vec![9, 10],
+        unread: None,
+        unread_at_most: 0,
+        is_part: false,
+    }
+}
+
+fn hold() -> Hold {
+    let modified = Timestamp::from_parts(1_795_255_449, 852_372_354);
+    let scope = Scope::Message(SpoolId { number: 4711, modified });
+    let author = Author { name: "root".to_string(), since: START };
+    Hold { scope, author, reason: "a reason".to_string() }
+}
+
+fn id() -> SpoolId {
+    SpoolId { number: 4711, modified: START }
+}
+
+fn ordered(order: Order) -> Event<'static> {
+    Event::Ordered { ticket: 7, by: "root".to_string(), order }
+}
+
+fn rested() -> Rested {
+    let to = Destination::new(b"c", b"a.test");
+    let vertices = [RestedVertex::new(&to, 3, true, 7)].into();
+    Rested { modified: START, recipients: 2, vertices }
+}
+
+/// One of every kind, but for new configurations.
+fn events() -> Vec<Event<'static>> {
+    let agent = AgentId(77);
+    let number = 4711;
+    let ended = |end| Event::AgentEnded { agent, end };
+    let again = |outcome| Event::ReadAgain { number, outcome };
+    vec![
+        Event::Arrived(arrival("4711")),
+        Event::Arrived(arrival("04711-x")),
+        Event::InitialScanDone,
+        again(Reread::Read(arrival("4711"))),
+        again(Reread::Gone),
+        again(Reread::Malformed(ControlFileError::new(3, "spoilt"))),
+        again(Reread::Failed(ErrorKind::WouldBlock)),
+        Event::Noted { ticket: 1 << 40, outcome: Ok(true) },
+        Event::Noted { ticket: 2, outcome: Err(ErrorKind::StorageFull) },
+        Event::Removed { number, outcome: Ok(()) },
+        Event::Removed { number, outcome: Err(std::io::Error::from_raw_os_error(5).kind()) },
+        Event::AgentStarted { agent, pid: u32::MAX },
+        Event::AgentSaid { agent, line: b"4711/100\tn\x01\xff\tok3 \0" },
+        Event::AgentSaid { agent, line: b"" },
+        Event::LinePassedOver { agent, bytes: 1_000_000 },
+        ended(AgentEnd::Exited(-1)),
+        ended(AgentEnd::Signalled(9)),
+        ended(AgentEnd::NotStarted("no".to_string())),
+        Event::Turn(b"a.test"),
+        Event::Standing(Standing::Hold(hold())),
+        ordered(Order::Hold { scope: hold().scope, reason: String::new() }),
+        ordered(Order::Release(Scope::Ring("c/*".to_string()))),
+        ordered(Order::ReleaseAll),
+        ordered(Order::Turn(b"a.test".as_slice().into())),
+        ordered(Order::RetryThreads(vec![Destination::new(b"c", b"\xff")])),
+        ordered(Order::Delete(vec![Target::whole(number)])),
+        ordered(Order::HoldMessages { messages: vec![id()], reason: "x".to_string() }),
+        ordered(Order::ReleaseMessages(vec![id()])),
+        ordered(Order::RetireAgent(77)),
+        ordered(Order::LogOutcomes(true)),
+        Event::StandingKept { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
+        Event::Drain,
+        Event::Tick,
+        Event::Watched(true),
+        Event::Recalled { number, rested: rested(), wanted: vec![Wanted::of_host(b"a.test")] },
+        Event::Outside { crowd: Crowd::Rested, reading: 0 },
+    ]
+}
+
+#[test]
+fn every_event_comes_back() {
+    let verdicts = [Verdict { count: 0, check: 0 }, Verdict { count: 300, check: 0xdead_beef }];
+    for (event, verdict) in events().iter().flat_map(|event| verdicts.map(|v| (event, v))) {
+        for now in [START, START + Duration::from_nanos(1), START - Duration::from_secs(1 << 32)] {
+            let block = entry::write_event(Vec::new(), START, now, event).expect("written");
+            let mut block = verdict.write(block).expect("written");
+            block.extend_from_slice(b"next");
+            let (time, what, read, rest) = entry::read(&block, START).expect("read");
+            let What::Event(again) = what else { panic!("not an event") };
+            assert_eq!(format!("{again:?}"), format!("{event:?}"));
+            assert_eq!((time, read, rest), (now, verdict, &b"next"[..]));
+        }
+    }
+}
+
+/// If this fails, recordings of the program as it was cannot be read any more: raise `FORMAT`, then
+/// update the values with `UPDATE_EXPECT=1`.
+#[test]
+fn the_format_has_not_changed() {
+    let mut digest = Digest::new();
+    for event in events() {
+        let block = entry::write_event(Vec::new(), START, START, &event).expect("written");
+        digest.bytes(&block);
+    }
+    let events = digest.value();
+    let mut core = Scheduler::new(settings(1), config(rehearsal::CONFIGS[0]));
+    core.handle(START, Event::Arrived(arrival("4711")));
+    while core.poll().is_some() {}
+    let checkpoint = postcard::to_stdvec(&core.checkpoint()).expect("written").len();
+    let found =
+        format!("format {FORMAT}: events {events:016x}, a checkpoint of {checkpoint} bytes");
+    expect!["format 13: events 4677ab64bd2ceaeb, a checkpoint of 525 bytes"].assert_eq(&found);
+}
+
+#[test]
+fn what_is_cut_off_is_read_up_to_the_last_whole_frame() {
+    let recording = record_whole(2, 60);
+    let whole = replay(&recording).expect("nothing differs");
+    let mut most = 0;
+    for length in 0..recording.len() {
+        match replay(&recording[..length]) {
+            Ok(played) => {
+                assert!(played.events >= most && played.events < whole.events);
+                most = played.events;
+                let left = match played.ending {
+                    Ending::Whole => 0,
+                    Ending::Torn { offset, bytes } => {
+                        assert_eq!(offset + bytes, length as u64);
+                        bytes
+                    }
+                    Ending::Damaged { .. } => panic!("cut off at {length}, but not changed"),
+                };
+                assert!(left <= length as u64);
+            }
+            Err(Failure::Read(ReadError::NoRecording | ReadError::NoBegin)) => {
+                assert_eq!(most, 0, "cut off at {length}");
+            }
+            Err(other) => panic!("cut off at {length}: {other}"),
+        }
+    }
+    assert!(most > 0);
+}
+
+#[test]
+fn every_changed_byte_is_noticed() {
+    let recording = record_whole(2, 30);
+    let whole = replay(&recording).expect("nothing differs").events;
+    for index in 0..recording.len() {
+        let change = [1, 0x80, 0xff][index % 3];
+        let mut changed = recording.clone();
+        changed[index] ^= change;
+        match replay(&changed) {
+            Ok(played) => {
+                let noticed = played.ending != Ending::Whole && played.events < whole;
+                assert!(noticed, "byte {index} ^ {change}: {played:?}");
+            }
+            Err(Failure::Read(_)) => {}
+            Err(other) => panic!("byte {index} ^ {change}: {other}"),
+        }
+    }
+}

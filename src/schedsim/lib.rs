@@ -1,0 +1,74 @@
+//! `schedsim`: the core on a clock of its own, for operators who want to know what was, and what would
+//! be.
+//!
+//! | file | subcommand |
+//! |---|---|
+//! | [`replay`] | `replay`: a recording once more, each decision verified |
+//! | [`what_if`], [`behaviour`], [`rerun`], [`tally`] | `replay --cf`: the same mail under another configuration |
+//! | [`explain`], [`life`] | `explain`: the life of one message |
+//! | [`run`] | `run`: configurations in a world that a file describes |
+
+mod behaviour;
+pub mod explain;
+mod life;
+pub mod replay;
+mod rerun;
+pub mod run;
+mod tally;
+mod what_if;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, Write};
+use zsched_format::printable::{self, PrintableWriter};
+
+/// What a scheduler did, would do, or would have done.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "schedsim")]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What is wanted.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Have the core decide again what it decided when a recording was made
+    Replay(replay::Options),
+    /// Tell the life of one message from a recording
+    Explain(explain::Options),
+    /// Simulate one configuration, or compare several, in a world of mail and hosts
+    Run(run::Options),
+}
+
+/// Does what the options say. Returns the exit status.
+pub fn main(options: Options) -> i32 {
+    let mut out = PrintableWriter::new(io::BufWriter::new(io::stdout().lock()));
+    let result = match &options.command {
+        Command::Replay(options) => replay::run(options, &mut out),
+        Command::Explain(options) => explain::run(options, &mut out),
+        Command::Run(options) => run::run(options, &mut out),
+    };
+    let result = result.and_then(|()| Ok(out.flush()?));
+    match result {
+        Ok(()) => 0,
+        // Whoever reads has seen enough.
+        Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(trouble) => {
+            // What was found out until then comes first. If it cannot be printed, this can still be.
+            drop(out.flush());
+            printable::complain("schedsim", trouble);
+            1
+        }
+    }
+}
+
+/// Why a subcommand does not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// Nothing can be printed.
+    #[error("standard output: {0}")]
+    Output(#[from] io::Error),
+    /// Anything else, in words.
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,5 @@
+//! Simulations and recordings of the scheduler.
+
+fn main() {
+    std::process::exit(zsched_schedsim::main(zsched_command_line::parse()));
+}

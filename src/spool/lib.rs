@@ -1,0 +1,169 @@
+//! The spool: the folders under POSTOFFICE, how files are named in them, and what is done to them.
+//!
+//! ```text
+//! POSTOFFICE/transport/[X/[Y/]]<name>   control files; working folder of scheduler and agents
+//! POSTOFFICE/queue/[X/[Y/]]<name>       message files: envelope, headers and body as submitted
+//! POSTOFFICE/postman/                   what a person must look at: nothing is ever deleted there
+//! ```
+//!
+//! A visible control file always has its message file: the router makes it under a hidden name,
+//! renames the message into `queue/`, and only then gives the control file its name ([`submit`]). In
+//! the other direction the control file goes first, so that a crash never leaves one that could be
+//! delivered again without its message ([`remove`]).
+
+mod arrival;
+mod decided;
+mod doubt;
+pub mod ending;
+mod error_address;
+pub mod folder;
+mod id;
+mod lock;
+pub mod memory_file;
+mod name;
+pub mod note;
+pub mod orphans;
+pub mod outbox;
+pub mod part;
+pub mod processes;
+pub mod read;
+pub mod removals;
+pub mod remove;
+pub mod replace;
+mod reroute;
+pub mod resubmit;
+pub mod scan;
+pub mod scratch;
+pub mod submit;
+pub mod verbose;
+
+pub use arrival::{Arrival, Group, Portion};
+pub use doubt::{Doubt, Doubtful, Tell};
+pub use error_address::error_address;
+pub use id::SpoolId;
+pub use lock::{LockOwner, owner_of};
+pub use lock::{owner_among, owner_at_load};
+pub use name::{HashFolder, HashLevel, SpoolName};
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folders of one POSTOFFICE.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    postoffice: PathBuf,
+    transport: PathBuf,
+    queue: PathBuf,
+}
+
+/// Folders that a complete POSTOFFICE has, and their modes; the scheduler needs the first three.
+const FOLDERS: [(&str, u32); 7] = [
+    ("transport", folder::OURS),
+    ("queue", folder::OURS),
+    (POSTMAN, folder::OURS),
+    ("router", folder::FOR_ALL),
+    ("public", folder::FOR_ALL),
+    ("deferred", folder::OURS),
+    ("freezer", folder::OURS),
+];
+
+/// The folder of what a person must look at.
+const POSTMAN: &str = "postman";
+
+impl Spool {
+    /// The spool under `postoffice`. Nothing is looked at yet.
+    pub fn new(postoffice: impl Into<PathBuf>) -> Spool {
+        let postoffice = postoffice.into();
+        let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
+        Spool { postoffice, transport, queue }
+    }
+
+    /// Makes the folders that are missing. Those that are there keep their modes.
+    pub fn create(&self) -> io::Result<()> {
+        folder::make_all(&self.postoffice)?;
+        for (name, mode) in FOLDERS {
+            folder::make(&self.postoffice.join(name), mode)?;
+        }
+        Ok(())
+    }
+
+    /// The folder of everything: `POSTOFFICE`.
+    pub fn postoffice(&self) -> &Path {
+        &self.postoffice
+    }
+
+    /// The folder of the control files.
+    pub fn transport(&self) -> &Path {
+        &self.transport
+    }
+
+    /// The folder of the message files.
+    pub fn queue(&self) -> &Path {
+        &self.queue
+    }
+
+    /// Where files are moved that a person must look at.
+    pub fn postman(&self) -> PathBuf {
+        self.postoffice.join(POSTMAN)
+    }
+
+    /// Where the router takes submissions from.
+    pub fn router(&self) -> PathBuf {
+        self.postoffice.join("router")
+    }
+
+    /// Submissions of ours on their way to the router.
+    pub fn outbox(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.outbox")
+    }
+
+    /// The file with the pid of the running scheduler.
+    pub fn pid_file(&self) -> PathBuf {
+        self.postoffice.join(".pid.scheduler")
+    }
+
+    /// The file whose lock says that a scheduler runs on the spool.
+    pub fn lock_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.lock")
+    }
+
+    /// What the scheduler has learned and no control file says.
+    pub fn learned_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.learned")
+    }
+
+    /// The file of the orders in force.
+    pub fn orders_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.orders")
+    }
+
+    /// The messages that the writer is about to take out of the spool.
+    pub fn removals_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.removals")
+    }
+
+    /// The malformed message that the reader is about to move aside.
+    pub fn removals_of_reader_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.removals.reader")
+    }
+
+    /// Who may have been delivered to twice.
+    pub fn duplicates_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.duplicates")
+    }
+
+    /// The socket over which the scheduler's own user asks (`mailq --why`).
+    pub fn control_socket(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.control")
+    }
+
+    /// The control file of a message.
+    pub fn control_file(&self, name: &SpoolName) -> PathBuf {
+        self.transport.join(name.path())
+    }
+
+    /// The message file of a message.
+    pub fn message_file(&self, name: &SpoolName) -> PathBuf {
+        self.queue.join(name.path())
+    }
+}

@@ -1,0 +1,190 @@
+//! The program `submit`: puts one message into the spool, as a router would, without routing it. The
+//! caller says which channel and host it goes by.
+
+mod address;
+mod header;
+mod message;
+mod options;
+
+pub use options::Options;
+
+use message::Message;
+pub use message::Unsendable;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use zsched_command_line::USAGE;
+use zsched_config::Zenv;
+use zsched_format::control_file::compose::{Address, Group, Recipient};
+use zsched_format::printable;
+use zsched_spool::submit::Submitter;
+use zsched_spool::{HashLevel, Spool, SpoolName};
+use zsched_sys as sys;
+
+/// Exit status for a message that cannot be used (`EX_DATAERR`).
+const BAD_MESSAGE: i32 = 65;
+/// Exit status for everything else: it may be different the next time.
+const TROUBLE: i32 = 1;
+/// User id with whose rights recipients are delivered to: nobody's.
+const NOBODY: i64 = 65534;
+
+/// Why the message is not in the spool.
+#[derive(Debug)]
+struct Failure {
+    status: i32,
+    reason: String,
+}
+
+impl Failure {
+    fn new(status: i32, reason: impl Into<String>) -> Failure {
+        Failure { status, reason: reason.into() }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::new(TROUBLE, error.to_string())
+    }
+}
+
+/// Runs the program. Returns the exit status.
+pub fn main(options: &Options) -> i32 {
+    match run(options) {
+        Ok(()) => 0,
+        Err(Failure { status, reason }) => {
+            say(&reason);
+            status
+        }
+    }
+}
+
+/// Tells whoever reads standard error. Nobody has to.
+fn say(text: &str) {
+    printable::complain("submit", text);
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    options.check().map_err(|reason| Failure::new(USAGE, reason))?;
+    let zenv = options.zenv.as_ref().map(|path| Zenv::read(path)).transpose()?.unwrap_or_default();
+    let postoffice = options.postoffice.clone();
+    let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
+    let postoffice =
+        postoffice.ok_or_else(|| Failure::new(USAGE, "where is the spool? -P or -Z"))?;
+    let submitter = Submitter {
+        spool: Spool::new(&postoffice),
+        level: level(zenv.get("SCHEDULERDIRHASH"), options.hash),
+        sync: true,
+    };
+    let mut text = Vec::new();
+    io::stdin().read_to_end(&mut text)?;
+    let letter = Letter::compose(&text, options)
+        .map_err(|reason| Failure::new(BAD_MESSAGE, reason.to_string()))?;
+    let in_spool = |error| Failure::new(TROUBLE, format!("{}: {error}", postoffice.display()));
+    let submitted =
+        submitter.submit_urgent(&letter.text, &letter.id, vec![letter.group], options.priority);
+    let name = submitted.map_err(in_spool)?;
+    // It is in the spool, and will be delivered. Whatever fails from here on, the caller must not try
+    // again.
+    tell(&submitter, &notify_socket(&zenv, &postoffice), &name);
+    Ok(())
+}
+
+/// What is put into the spool.
+#[derive(Debug)]
+pub struct Letter {
+    /// The message: headers, empty line, body.
+    pub text: Vec<u8>,
+    /// Its Message-ID.
+    pub id: String,
+    /// The sender, the recipients, and the headers once more.
+    pub group: Group,
+}
+
+impl Letter {
+    /// What the command line, which has been [checked](Options::check), and the text on standard input
+    /// come to.
+    pub fn compose(text: &[u8], options: &Options) -> Result<Letter, Unsendable> {
+        let message = Message::new(text, options)?;
+        Ok(Letter {
+            text: message.text(),
+            id: message.id(),
+            group: Group {
+                sender: options.sender().map_or_else(error_sender, local_sender),
+                recipients: message
+                    .recipients
+                    .iter()
+                    .map(|user| recipient(options, user))
+                    .collect(),
+                headers: message.headers(),
+            },
+        })
+    }
+}
+
+/// Tells the scheduler and the caller of the message.
+fn tell(submitter: &Submitter, socket: &Path, name: &SpoolName) {
+    if let Err(error) = submitter.notify(socket, name) {
+        say(&format!("{name} is queued; the scheduler will find it by itself: {error}"));
+    }
+    let mut output = io::stdout();
+    if let Err(error) = writeln!(output, "{name}").and_then(|()| output.flush()) {
+        say(&format!("{name} is queued, but its name cannot be printed: {error}"));
+    }
+}
+
+/// `SCHEDULERDIRHASH` of the ZENV file counts before the options, but only if it is 1 or 2.
+fn level(zenv: Option<&str>, options: u8) -> HashLevel {
+    match (zenv, options) {
+        (Some("1"), _) => HashLevel::Once,
+        (Some("2"), _) => HashLevel::Twice,
+        (_, 0) => HashLevel::Flat,
+        (_, 1) => HashLevel::Once,
+        (_, 2..) => HashLevel::Twice,
+    }
+}
+
+fn notify_socket(zenv: &Zenv, postoffice: &Path) -> PathBuf {
+    match zenv.get("SCHEDULERNOTIFY") {
+        Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
+        None => postoffice.join(".scheduler.notify"),
+    }
+}
+
+fn local_sender(user: &str) -> Address {
+    Address::new("local", "", user, i64::from(sys::users::real_user()))
+}
+
+/// The sender of a message that nobody wants reports about: the channel says so, as a router does.
+fn error_sender() -> Address {
+    Address::new("error", "<>", "<>", i64::from(sys::users::real_user()))
+}
+
+fn recipient(options: &Options, user: &str) -> Recipient {
+    let domain = user.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let default = if options.channel == "local" { "" } else { domain };
+    let host = options.host.as_deref().unwrap_or(default);
+    let notify = options.notify.as_ref().map(|when| format!("NOTIFY={}", when.to_uppercase()));
+    Recipient {
+        address: Address::new(&options.channel, host, user, NOBODY),
+        notify: notify.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_and_two_override_the_option() {
+        for (zenv, option, expected) in [
+            (None, 0, HashLevel::Flat),
+            (None, 1, HashLevel::Once),
+            (None, 3, HashLevel::Twice),
+            (Some("0"), 1, HashLevel::Once),
+            (Some("yes"), 2, HashLevel::Twice),
+            (Some("1"), 2, HashLevel::Once),
+            (Some("2"), 0, HashLevel::Twice),
+        ] {
+            assert_eq!(level(zenv, option), expected, "{zenv:?} {option}");
+        }
+    }
+}
