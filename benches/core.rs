@@ -1,13 +1,14 @@
-//! What the core's decisions cost, apart from everything else: no processes, no files, no clock.
+//! Processor time and memory of the core alone: no processes, no files, no clock.
 //!
 //! ```text
 //! cargo bench --bench core -- [--most N] [--rounds N] [--pauses]
 //! ```
 //!
-//! Printed are: processor time for each recipient, at several lengths of the queue (the best of some
-//! rounds); the memory of what is queued; and for how long delivery stops where the whole queue is concerned, with --pauses
-//! nothing but that.
-//! All times are processor time: what others do meanwhile does not count.
+//! It prints the processor time for each recipient, at several lengths of the queue (the best of
+//! some rounds), and the memory of queued mail. It also prints for how long events that concern the
+//! whole queue stop delivery; with --pauses it prints only that.
+//!
+//! All times are processor time, so other programs have no effect.
 
 mod arguments;
 
@@ -33,18 +34,18 @@ use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 const CONFIGURATION: &str =
     "*/*\n\tmaxta=20 maxring=20 overfeed=150 expiry=3d command=\"discard -c $channel\"\n";
 const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
-/// Messages that arrive together.
+/// Number of messages that arrive together.
 const BATCH: u64 = 1000;
-/// Number of the first message: as long as those of inodes.
-const FIRST: u64 = 10_000_000;
-/// Destinations of messages that one order is about, as clients' requests give them.
-const ORDERED: usize = 500;
-/// How the first job of an agent begins: the number of the message.
+/// Number of the first message, which has as many digits as inode numbers.
+const FIRST_NUMBER: u64 = 10_000_000;
+/// Number of messages in an order, as clients' requests give them.
+const MESSAGES_PER_ORDER: usize = 500;
+/// Beginning of the first job: the number of the message.
 const FIRST_JOB: &[u8] = b"10000000";
-/// What the dump of a client is written in, in bytes.
+/// Length of the parts in which a client's dump is written, in bytes.
 const DUMP_STEP: usize = 64 << 10;
 
-/// Counts the bytes that are in use.
+/// Counts the bytes in use.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -58,13 +59,13 @@ fn main() {
     pauses(most);
 }
 
-/// Prints what a recipient costs.
+/// Prints the processor time for each recipient.
 fn times(most: u64, rounds: u64) {
     println!("µs for each recipient  hosts    queued  handed out  removed   total   to 1,000");
     for hosts in [|_: u64| 100, |messages: u64| messages / 10] {
         let mut shortest = None;
         for messages in [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= most) {
-            // Short runs are repeated until they say something.
+            // Short runs are repeated to be precise.
             let rounds = rounds * (100_000 / messages).max(1);
             let all = (0..rounds).map(|_| Cost::of(messages, hosts(messages)));
             let best = all.min_by_key(Cost::total).expect("there is a round");
@@ -82,14 +83,14 @@ fn times(most: u64, rounds: u64) {
     }
 }
 
-/// How long the core took, in all.
+/// Total processor time of the core.
 #[derive(Default)]
 struct Cost {
-    /// To queue messages.
+    /// Time to queue messages.
     queued: Duration,
-    /// To give jobs to agents, and to take their reports.
+    /// Time to give jobs to agents and to handle their reports.
     handed_out: Duration,
-    /// To hear that messages are gone.
+    /// Time to handle removals.
     removed: Duration,
 }
 
@@ -102,20 +103,20 @@ impl Cost {
         let mut world = World::new(false);
         let mut cost = Cost { queued: world.queue(messages, hosts, 1), ..Cost::default() };
         while world.work() {
-            cost.handed_out += world.tell_lines();
-            cost.removed += world.tell_removals();
+            cost.handed_out += world.send_lines();
+            cost.removed += world.send_removals();
         }
         assert_eq!(world.core.totals().messages, 0, "all messages were delivered");
         cost
     }
 }
 
-/// A core, and what it is to be told next.
+/// A core, and pending events.
 struct World {
     core: Scheduler,
-    /// What agents say.
+    /// Lines of agents.
     lines: Vec<(AgentId, Vec<u8>)>,
-    /// What was taken out of the spool.
+    /// Messages that were removed from the spool.
     removals: Vec<u64>,
 }
 
@@ -130,7 +131,7 @@ impl World {
         World { core, lines: Vec::new(), removals: Vec::new() }
     }
 
-    /// Queues messages. Returns how long the core took.
+    /// Queues messages. Returns the core's processor time.
     fn queue(&mut self, messages: u64, hosts: u64, recipients: u32) -> Duration {
         let mut took = Duration::ZERO;
         for first in (0..messages).step_by(BATCH as usize) {
@@ -157,7 +158,7 @@ impl World {
         std::iter::from_fn(|| self.core.poll()).collect()
     }
 
-    /// Whether there is anything to tell.
+    /// Returns true if there are pending events.
     fn work(&self) -> bool {
         !self.lines.is_empty() || !self.removals.is_empty()
     }
@@ -183,7 +184,7 @@ impl World {
         }
     }
 
-    fn tell_lines(&mut self) -> Duration {
+    fn send_lines(&mut self) -> Duration {
         let lines = std::mem::take(&mut self.lines);
         let started = ThreadTime::now();
         for (agent, line) in &lines {
@@ -196,7 +197,7 @@ impl World {
         took
     }
 
-    fn tell_removals(&mut self) -> Duration {
+    fn send_removals(&mut self) -> Duration {
         let removals = std::mem::take(&mut self.removals);
         let started = ThreadTime::now();
         for number in removals {
@@ -206,7 +207,7 @@ impl World {
     }
 }
 
-/// Prints the memory of what is queued.
+/// Prints the memory of queued mail.
 fn memory(most: u64) {
     println!();
     let few = bytes_queued(most, 100, 1);
@@ -221,7 +222,7 @@ fn memory(most: u64) {
     println!("{bytes:8.1} bytes for each further recipient of a vertex");
 }
 
-/// Memory of so many queued messages.
+/// Returns the memory of queued messages, in bytes.
 fn bytes_queued(messages: u64, hosts: u64, recipients: u32) -> usize {
     let mut world = World::new(true);
     let region = Region::new(ALLOCATOR);
@@ -231,14 +232,14 @@ fn bytes_queued(messages: u64, hosts: u64, recipients: u32) -> usize {
     change.bytes_allocated - change.bytes_deallocated
 }
 
-/// Prints for how long delivery stops, where everything that is queued is concerned.
+/// Prints for how long events that concern the whole queue stop delivery.
 fn pauses(most: u64) {
     let threads = most / 10;
     println!("\nms without delivery, with {most} recipients in {threads} threads");
     let mut world = World::new(false);
     world.queue(most, threads, 1);
-    // Agents are at work on some.
-    world.tell_lines();
+    // Agents have jobs of some threads.
+    world.send_lines();
     world.reload("reload of the same file", CONFIGURATION);
     world.reload("reload of a file with 50 clauses", &fifty_clauses("discard -c $channel"));
     world.reload("reload of another program", &fifty_clauses("discard -x -c $channel"));
@@ -249,11 +250,12 @@ fn pauses(most: u64) {
     world.orders();
     let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
     shown("ETRN", took);
-    let turns: Vec<String> = (0..ORDERED).map(|host| format!("host{host}.example")).collect();
+    let turns: Vec<String> =
+        (0..MESSAGES_PER_ORDER).map(|host| format!("host{host}.example")).collect();
     let (_, took) = timed(|| {
         turns.iter().for_each(|host| world.core.handle(START, Event::Turn(host.as_bytes())));
     });
-    shown(&format!("{ORDERED} control files that ask for hosts"), took);
+    shown(&format!("{MESSAGES_PER_ORDER} control files that ask for hosts"), took);
     world.perform_all();
     let step = ClockStep::Forward(Duration::from_secs(5));
     let later = START + Duration::from_secs(5);
@@ -283,12 +285,12 @@ fn shown(what: &str, took: Duration) {
 }
 
 impl World {
-    /// Prints the longest of the turns that a new configuration takes to be in force everywhere.
+    /// Prints the longest turn until a new configuration is applied everywhere.
     fn reload(&mut self, what: &str, text: &str) {
         self.turns(what, Event::Configured(config(text)));
     }
 
-    /// Prints the longest of the turns that something takes.
+    /// Prints the longest turn that an event takes.
     fn turns(&mut self, what: &str, event: Event<'_>) {
         self.turns_at(START, what, event);
     }
@@ -309,8 +311,7 @@ impl World {
         shown(&format!("{what} (longest of {turns} turns, {all:.0} ms in all)"), longest);
     }
 
-    /// Prints for how long operators' orders stop delivery: first what is about everything, then a batch of what
-    /// is about messages.
+    /// Prints for how long orders stop delivery: orders for all mail, then a batch about messages.
     fn orders(&mut self) {
         let everything = || Scope::Destinations(Destinations::parse("*/*").expect("a pattern"));
         let hold = |scope| Order::Hold { scope, reason: String::new() };
@@ -332,28 +333,34 @@ impl World {
         let (selector, mut longest) = (Selector::default(), Duration::ZERO);
         let mut batches: Vec<Vec<Selected>> = Vec::new();
         while !cursor.is_over() {
-            let (found, took) = timed(|| self.core.select(&selector, &mut cursor, ORDERED));
+            let (found, took) =
+                timed(|| self.core.select(&selector, &mut cursor, MESSAGES_PER_ORDER));
             longest = longest.max(took);
             if batches.len() < 4 {
                 batches.push(found);
             }
         }
-        shown(&format!("a search (longest of all steps of {ORDERED})"), longest);
+        shown(&format!("a search (longest of all steps of {MESSAGES_PER_ORDER})"), longest);
         let messages = |batch: &[Selected]| batch.iter().map(|found| found.id).collect::<Vec<_>>();
         let targets =
             |batch: &[Selected]| batch.iter().map(|f| f.target.clone()).collect::<Vec<_>>();
         let held = messages(&batches[0]);
         let order = Order::HoldMessages { messages: held.clone(), reason: String::new() };
-        self.order(&format!("HOLD of {ORDERED} messages"), order);
+        self.order(&format!("HOLD of {MESSAGES_PER_ORDER} messages"), order);
         self.order("RELEASE of them", Order::ReleaseMessages(held));
-        self.order(&format!("RETRY of {ORDERED} messages"), Order::Retry(targets(&batches[1])));
+        self.order(
+            &format!("RETRY of {MESSAGES_PER_ORDER} messages"),
+            Order::Retry(targets(&batches[1])),
+        );
         self.order("EXPIRE of as many", Order::Expire(targets(&batches[2])));
         self.order("DELETE of as many", Order::Delete(targets(&batches[3])));
     }
 
-    /// Prints for how long delivery stops when the only host cannot be reached, and when it is tried again.
+    /// Prints for how long delivery stops when the only host is down.
+    ///
+    /// The second line is for the time when it is tried again.
     fn host_down(&mut self, whose: &str) {
-        self.tell_lines();
+        self.send_lines();
         let job = self.lines.iter().find(|(_, line)| line.starts_with(FIRST_JOB));
         let (agent, line) = job.expect("an agent has the first job").clone();
         let mark = line.iter().position(|byte| *byte == b'\t').expect("a mark behind the offset");
@@ -367,7 +374,7 @@ impl World {
         self.turns(what, Event::Ordered { ticket: 1, by: "bench".to_string(), order });
     }
 
-    /// Prints the longest step of a dump, written as a client would take it.
+    /// Prints the longest step of a dump, written as a client reads it.
     fn dump(&self) {
         let mut dump = Dump::new(START, true);
         let (mut longest, mut steps) = (Duration::ZERO, 0);
@@ -382,7 +389,7 @@ impl World {
 }
 
 impl World {
-    /// Prints the longest step of each of the views, written as a client would take it.
+    /// Prints the longest step of each view, written as a client reads it.
     fn views(&self) {
         for request in [
             "SHOW SNMP",
@@ -429,7 +436,7 @@ impl World {
     }
 }
 
-/// Clauses for other hosts, with everything else at the end.
+/// Returns clauses for other hosts, with one for everything at the end.
 fn fifty_clauses(command: &str) -> String {
     let special = |n| format!("smtp/*.special{n}.example\n\tmaxring=2 expiry=2d\n");
     let rest = format!("*/*\n\tmaxta=20 maxring=20 overfeed=150 expiry=3d command=\"{command}\"\n");
@@ -447,7 +454,7 @@ fn config(text: &str) -> Rc<Config> {
 }
 
 fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
-    let name = (FIRST + number).to_string();
+    let name = (FIRST_NUMBER + number).to_string();
     let host = format!("host{host}.example").into_bytes().into();
     let offsets = (0..recipients).map(|n| 107 + 60 * n).collect();
     Arrival {

@@ -1,13 +1,14 @@
-//! What it costs to choose work by message, with preemption, at several lengths of the queue: no
+//! Processor time to choose work by message, with preemption, at several lengths of the queue: no
 //! processes, no files, no clock.
 //!
 //! ```text
 //! cargo bench --bench jobs -- [--least N] [--most N] [--rounds N] [--hosts N] [--preemption]
 //! ```
 //!
-//! One message in a hundred is for fifty hosts, the others for one; agents report at once. Printed is
-//! the processor time for each entry, that is for each message and host, from its arrival to its end,
-//! under a configuration without preemption (but not with `--preemption`) and under one with it.
+//! One message in a hundred is for fifty hosts, the others for one; agents report at once. It
+//! prints the processor time for each entry (a message and a host), from its arrival to its end.
+//! The first configuration is without preemption, the second with it; with `--preemption` there is
+//! only the second.
 
 mod arguments;
 mod world;
@@ -19,12 +20,12 @@ use world::{START, World, arrival, config};
 use zsched_core::Event;
 use zsched_spool::Arrival;
 
-/// Messages that arrive together.
+/// Number of messages that arrive together.
 const BATCH: u64 = 1000;
-/// Every so many messages one is large.
-const ONE_LARGE_IN: u64 = 100;
-/// Hosts of a large message.
-const LARGE: u64 = 50;
+/// Distance between the numbers of large messages.
+const LARGE_MESSAGE_EVERY: u64 = 100;
+/// Number of hosts of a large message.
+const HOSTS_OF_LARGE_MESSAGE: u64 = 50;
 
 const CLASSIC: &str = "*/*\n\tmaxring=20 maxthr=2 overfeed=0 command=\"discard -c $channel\"\n";
 const PREEMPTION: &str =
@@ -40,7 +41,7 @@ fn main() {
         println!("{what}: µs for each entry");
         println!("     jobs   hosts   queued  handed out   total   to 1,000");
         let few = |_: u64| if given > 0 { given } else { 1000 };
-        let many = |jobs: u64| (jobs / 10).max(LARGE);
+        let many = |jobs: u64| (jobs / 10).max(HOSTS_OF_LARGE_MESSAGE);
         let numbers: [&dyn Fn(u64) -> u64; 2] = [&few, &many];
         for hosts in &numbers[..if given > 0 { 1 } else { 2 }] {
             let mut shortest = None;
@@ -65,12 +66,12 @@ fn main() {
     }
 }
 
-/// How long the core took, in all.
+/// Total processor time of the core.
 struct Cost {
     entries: u64,
-    /// To queue messages.
+    /// Time to queue messages.
     queued: Duration,
-    /// To give entries to agents, to take their reports, and to hear that messages are gone.
+    /// Time to give entries to agents, and to handle their reports and the removals.
     handed_out: Duration,
 }
 
@@ -85,25 +86,26 @@ impl Cost {
             cost.queued += world.arrive(batch);
         }
         while !world.told.is_empty() {
-            cost.handed_out += world.tell();
+            cost.handed_out += world.send_events();
         }
         assert_eq!(world.core.totals().messages, 0, "all messages were delivered");
         cost
     }
 }
 
-/// A message, mostly for one host.
+/// Returns a message; most are for one host.
 fn message(number: u64, hosts: u64) -> Arrival {
-    let count = if number.is_multiple_of(ONE_LARGE_IN) { LARGE } else { 1 };
+    let count = if number.is_multiple_of(LARGE_MESSAGE_EVERY) { HOSTS_OF_LARGE_MESSAGE } else { 1 };
     let places = (0..count).map(|n| (number + n * (hosts / count)) % hosts).collect();
     arrival(number, START + Duration::from_millis(number / 1000), places)
 }
 
-/// Reads the same configuration again with so many entries in one thread: how long the core takes for it
-/// at a time, at most, and in all.
+/// Reloads the same configuration with `entries` in one thread.
+///
+/// It prints the longest step and the total time of the core.
 fn reload(text: &str, entries: u64) {
     let mut world = World::new(text);
-    world.arrive((0..entries).map(|number| message(number * ONE_LARGE_IN + 1, 1)).collect());
+    world.arrive((0..entries).map(|number| message(number * LARGE_MESSAGE_EVERY + 1, 1)).collect());
     let (mut longest, mut total) = (Duration::ZERO, Duration::ZERO);
     let mut event = Event::Configured(config(text));
     loop {

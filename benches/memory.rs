@@ -1,15 +1,18 @@
-//! How much memory a scheduler takes whose queue is far larger than it may keep (`PARAMmessage-active-limit`
-//! and its kin), and how long it takes to get through.
+//! Memory of a scheduler with a queue far larger than its limit (`PARAMmessage-active-limit` and
+//! related parameters), and the time that it takes.
 //!
 //! ```text
-//! cargo bench --bench memory -- [--messages N] [--recipients N] [--hosts N] [--folder FOLDER] [--cf TEXT]
+//! cargo bench --bench memory -- [--messages N] [--recipients N] [--hosts N] \
+//!     [--folder FOLDER] [--cf TEXT]
 //! ```
 //!
-//! By default a million messages with ten recipients each, once for hosts that are tried on request only, so
-//! that all of them rest, and once for agents that discard them. `--messages 1 --recipients 10000000 --hosts 10`
-//! is the other extreme; agents read the whole file for each host. Printed are the peak of resident memory
-//! (`VmHWM`) and the time it took. The spool is made in a folder below `--folder` (`/dev/shm`), which takes two
-//! files for each message, and is removed.
+//! By default there are a million messages with ten recipients each. The first run has hosts that
+//! are tried on request only, so all messages are paged out; the second has agents that discard the
+//! mail. `--messages 1 --recipients 10000000 --hosts 10` is the other extreme; agents read the
+//! whole file for each host.
+//!
+//! It prints the peak of resident memory (`VmHWM`) and the time. The spool is in a folder below
+//! `--folder` (`/dev/shm`), has two files for each message, and is removed.
 
 mod arguments;
 mod place;
@@ -34,8 +37,8 @@ q/*
 \tmaxta=20 maxring=2 overfeed=150 expiry=3d
 \tcommand=\"discard -c $channel\"
 ";
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// Time after which the benchmark gives up.
+const DEADLINE: Duration = Duration::from_secs(3600);
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::new();
@@ -71,7 +74,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Writes the messages as a router would, but without its care.
+    /// Writes the messages as a router does, but without syncing them.
     fn fill(&self, messages: usize, each: usize, hosts: usize, channel: &str) -> io::Result<()> {
         let spool = &self.place.spool;
         for folder in [spool.transport(), spool.queue()] {
@@ -86,7 +89,7 @@ impl Queue {
             write!(file, "@ 7\ni {number}\nl <{number}@x>\ns local - sender 0\n")?;
             for recipient in 0..each {
                 let host = (number as usize * each + recipient) % hosts;
-                // Ten million of them are to be less than the agents can read.
+                // The lines are short: ten million of them must be less than agents can read.
                 writeln!(file, "r           {channel} h{host} u 0")?;
             }
             write!(file, "m\nSubject: bench\n\n")?;
@@ -98,7 +101,7 @@ impl Queue {
     fn wait_until_all_rest(&self, messages: usize) -> io::Result<()> {
         self.wait(|| {
             let answer =
-                self.place.answer("SHOW JSON SUMMARY", PATIENCE).unwrap_or_default().join("\n");
+                self.place.answer("SHOW JSON SUMMARY", DEADLINE).unwrap_or_default().join("\n");
             let number = |name: &str| number_in(&answer, &format!("\"{name}\":"));
             let rest = number("resting");
             rest > 0 && number("waiting") == 0 && rest + number("messages") >= messages
@@ -113,7 +116,7 @@ impl Queue {
     }
 
     fn wait(&self, is_done: impl Fn() -> bool) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         while !is_done() {
             assert!(Instant::now() < deadline, "it does not come to an end");
             sleep(Duration::from_millis(200));
@@ -128,7 +131,7 @@ fn number_in(answer: &str, key: &str) -> usize {
     behind[..digits].parse().unwrap_or_default()
 }
 
-/// Peak of resident memory, in kilobytes.
+/// Returns the peak of resident memory, in kilobytes.
 fn peak_of(scheduler: &Scheduler) -> io::Result<usize> {
     let status = fs::read_to_string(format!("/proc/{}/status", scheduler.pid()))?;
     Ok(number_in(&status.replace(['\t', ' '], ""), "VmHWM:"))

@@ -1,16 +1,19 @@
-//! What those who look at the queue cost, and how long they wait: a large queue that rests, mail that goes
-//! through at the same time, and clients.
+//! Cost and latency of queries: a large queue that is paged out, mail that is delivered at the same
+//! time, and clients.
 //!
 //! ```text
-//! cargo bench --bench operators -- [--messages N] [--threads N] [--mail N] [--rate N] [--rounds N] \
-//!     [--folder FOLDER]
+//! cargo bench --bench operators -- [--messages N] [--threads N] [--mail N] [--rate N] \
+//!     [--rounds N] [--folder FOLDER]
 //! ```
 //!
-//! By default a million recipients rest, those of 100,000 messages in 100,000 threads. Then, three times, 50,000
-//! messages come at 5,000 a second and are delivered: alone; while a client reads `SHOW QUEUE THREADS` over and
-//! over; and while 200 clients have asked for it and read nothing (for a minute with `--mail 300000`). Printed are
-//! how many were delivered a second, the processor time of the scheduler for each, and how long `mailq`,
-//! `mailq check` and single requests take.
+//! By default a million recipients are paged out: those of 100,000 messages in 100,000 threads.
+//! Then there are three runs, in which 50,000 messages come at 5,000 a second and are delivered.
+//! The first is without clients. In the second, a client reads `SHOW QUEUE THREADS` over and over.
+//! In the third, 200 clients have asked for it and read nothing (for a minute with `--mail
+//! 300000`).
+//!
+//! It prints deliveries a second, the scheduler's processor time for each, and the time that
+//! `mailq`, `mailq check` and single requests take.
 
 mod arguments;
 mod place;
@@ -34,13 +37,13 @@ later/*
 \tmaxta=20 maxring=20 overfeed=150 expiry=3d
 \tcommand=\"discard -c $channel\"
 ";
-/// Recipients of each message that rests.
-const RECIPIENTS: usize = 10;
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How many clients stall.
-const STALLED: usize = 200;
-/// What is asked for.
+/// Number of recipients of each paged-out message.
+const RECIPIENTS_PER_MESSAGE: usize = 10;
+/// Time after which the benchmark gives up.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Number of stalled clients.
+const STALLED_CLIENTS: usize = 200;
+/// Requests that are measured.
 const REQUESTS: [&str; 8] = [
     "SHOW SNMP",
     "SHOW QUEUE SHORT",
@@ -51,7 +54,7 @@ const REQUESTS: [&str; 8] = [
     "SHOW JSON THREADS later/host7.*",
     "SHOW JSON RINGS",
 ];
-/// How often each command is run.
+/// Number of runs of each command.
 const RUNS: usize = 15;
 
 fn main() -> io::Result<()> {
@@ -63,7 +66,7 @@ fn main() -> io::Result<()> {
     let queue = Queue { place: Place::new(folder.path(), CONFIGURATION)? };
     println!(
         "{} recipients of {messages} messages in {threads} threads rest",
-        messages * RECIPIENTS
+        messages * RECIPIENTS_PER_MESSAGE
     );
     queue.fill(messages, threads)?;
     let scheduler = queue.place.start("-i", &[])?;
@@ -71,7 +74,8 @@ fn main() -> io::Result<()> {
     queue.time_requests()?;
     for round in 0..arguments.number("--rounds", 3) {
         println!("{mail} messages are delivered meanwhile, {rate} a second");
-        // Whatever else the machine does is not to happen to the same one always.
+        // The order changes, so that other activity of the machine does not always affect the same
+        // case.
         for case in 0..3 {
             match (case + round) % 3 {
                 0 => {
@@ -87,7 +91,7 @@ fn main() -> io::Result<()> {
                 _ => {
                     let stalled = queue.stall()?;
                     let run = queue.deliver(&scheduler, mail, rate)?;
-                    println!("  {STALLED} have stalled             {run}");
+                    println!("  {STALLED_CLIENTS} have stalled             {run}");
                     drop(stalled);
                 }
             }
@@ -110,7 +114,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// A large queue, with those who look at it.
+/// A large queue, and its clients.
 struct Queue {
     place: Place,
 }
@@ -119,20 +123,21 @@ impl Queue {
     fn fill(&self, messages: usize, threads: usize) -> io::Result<()> {
         for message in 0..messages {
             let user = |n: usize| {
-                let host = format!("host{}.example", (message * RECIPIENTS + n) % threads);
+                let host =
+                    format!("host{}.example", (message * RECIPIENTS_PER_MESSAGE + n) % threads);
                 (format!("user@{host}"), host)
             };
-            let users: Vec<_> = (0..RECIPIENTS).map(user).collect();
+            let users: Vec<_> = (0..RECIPIENTS_PER_MESSAGE).map(user).collect();
             self.place.submit("later", message, &users)?;
         }
         Ok(())
     }
 
     fn wait_until_loaded(&self, messages: usize) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         let wanted = format!("Msgs: {messages:3} ");
         loop {
-            let lines = self.place.answer("SHOW SNMP", PATIENCE).unwrap_or_default();
+            let lines = self.place.answer("SHOW SNMP", DEADLINE).unwrap_or_default();
             if lines.iter().any(|line| line.contains(&wanted)) {
                 return Ok(());
             }
@@ -143,7 +148,7 @@ impl Queue {
 
     fn time_requests(&self) -> io::Result<()> {
         for request in REQUESTS {
-            let time = median(|| self.place.answer(request, PATIENCE).map(|_| ()))?;
+            let time = median(|| self.place.answer(request, DEADLINE).map(|_| ()))?;
             println!("  {request:<39} {:8.1} ms", time.as_secs_f64() * 1e3);
         }
         for arguments in [&["summary"][..], &["check"], &["-Q"]] {
@@ -165,31 +170,31 @@ impl Queue {
             .map(|_| ())
     }
 
-    /// How many messages there are.
+    /// Returns the number of messages.
     fn waiting(&self) -> io::Result<usize> {
         Ok(fs::read_dir(self.place.spool.transport())?.count())
     }
 
-    /// Puts in messages at a rate, and waits until they are delivered.
+    /// Submits messages at a rate, and waits until they are delivered.
     fn deliver(&self, scheduler: &Scheduler, mail: usize, rate: usize) -> io::Result<Run> {
         let before = (scheduler.processor_time()?, self.waiting()?);
         let started = Instant::now();
         self.place.submit_at(rate, mail, 100)?;
         while self.waiting()? > before.1 {
-            assert!(started.elapsed() < PATIENCE, "the mail does not get through");
+            assert!(started.elapsed() < DEADLINE, "the mail does not get through");
             sleep(Duration::from_millis(20));
         }
         let processor_time = scheduler.processor_time()? - before.0;
         Ok(Run { messages: mail, time: started.elapsed(), processor_time })
     }
 
-    /// Does something while a client reads the queue over and over. Tells how many bytes it has read.
+    /// Runs `work` while a client reads the queue over and over. Returns the number of bytes read.
     fn while_reading(&self, work: impl FnOnce() -> io::Result<Run>) -> io::Result<(u64, Run)> {
         let (is_over, read) = (&AtomicBool::new(false), &AtomicU64::new(0));
         thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    let mut stream = self.place.connect(PATIENCE)?;
+                    let mut stream = self.place.connect(DEADLINE)?;
                     stream.write_all(b"SHOW QUEUE THREADS\nQUIT\n")?;
                     let mut buffer = [0; 65536];
                     while let count @ 1.. = stream.read(&mut buffer)? {
@@ -205,14 +210,14 @@ impl Queue {
         })
     }
 
-    /// Clients that have asked for the queue, and read nothing.
+    /// Returns clients that have asked for the queue and read nothing.
     fn stall(&self) -> io::Result<Vec<UnixStream>> {
         let client = |_| {
             let mut stream = UnixStream::connect(self.place.spool.control_socket())?;
             stream.write_all(b"SHOW QUEUE THREADS\n")?;
             Ok(stream)
         };
-        (0..STALLED).map(client).collect()
+        (0..STALLED_CLIENTS).map(client).collect()
     }
 }
 

@@ -1,13 +1,12 @@
-//! What the flight recorder costs, apart from everything else: the core and a recorder, without files
-//! of mail and without agents.
+//! Cost of the flight recorder: the core and a recorder, without files of mail and without agents.
 //!
 //! ```text
 //! cargo bench --bench recorder -- [--messages N] [--folder FOLDER]
 //! ```
 //!
-//! Printed are: processor time of the core for each message (arrival, job, report, removal) without and
-//! with a recorder, that of the recorder's own OS thread, how fast the recording is replayed, and how long the loop stands still for a
-//! checkpoint with a million recipients queued.
+//! It prints the core's processor time for each message (arrival, job, report, removal) without and
+//! with a recorder, and that of the recorder's worker. It also prints the speed of a replay, and
+//! for how long a checkpoint stops the event loop with a million recipients queued.
 
 mod arguments;
 
@@ -72,7 +71,7 @@ fn cost(folder: &Path, messages: u64) -> io::Result<()> {
     replay(&folder.join("recording"))
 }
 
-/// How fast a recording is verified.
+/// Prints the speed at which a recording is verified.
 fn replay(path: &Path) -> io::Result<()> {
     let started = Instant::now();
     let recording = Recording::open(path).map_err(io::Error::other)?;
@@ -84,8 +83,9 @@ fn replay(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Twenty messages a turn, from arrival to removal. Returns the processor time of this thread and that
-/// of the recorder's.
+/// Delivers twenty messages a turn, from arrival to removal.
+///
+/// Returns the processor time of this worker and that of the recorder's.
 fn deliver(mut core: Recorded, messages: u64) -> io::Result<(Duration, Duration)> {
     let before = processor_time(Path::new("/proc/thread-self"))?;
     let mut lines: Vec<(AgentId, Vec<u8>)> = Vec::new();
@@ -142,7 +142,7 @@ fn deliver(mut core: Recorded, messages: u64) -> io::Result<(Duration, Duration)
     Ok((on_loop, on_thread))
 }
 
-/// Processor time of the recorder's OS thread; none if there is no such thread.
+/// Returns the processor time of the recorder's worker; zero if there is none.
 fn recorder_time() -> io::Result<Duration> {
     for thread in fs::read_dir("/proc/self/task")? {
         let thread = thread?.path();
@@ -159,7 +159,7 @@ fn processor_time(thread: &Path) -> io::Result<Duration> {
     Ok(Duration::from_nanos(running.parse().unwrap_or_default()))
 }
 
-/// How long the loop stands still while a checkpoint is made.
+/// Prints for how long a checkpoint stops the event loop.
 fn checkpoint(messages: u64) {
     let context = Context::without_rights(Zenv::default());
     let settings = Settings { frozen: true, ..Settings::default() };

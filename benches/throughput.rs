@@ -1,5 +1,5 @@
-//! How fast the whole thing is: a spool full of messages, the real scheduler, and an agent that only
-//! marks and answers.
+//! Throughput of the whole system: a spool full of messages, the real scheduler, and an agent that
+//! only marks recipients and reports.
 //!
 //! ```text
 //! cargo bench --bench throughput -- [--messages N] [--hosts N] [--folder FOLDER]
@@ -8,14 +8,15 @@
 //! ```
 //!
 //! Without a folder it measures on tmpfs (`/dev/shm`) and on the disk that holds the target folder.
-//! Printed are: seconds until the first removal, messages a second from the first removal to the last,
-//! processor time of the scheduler for each message, and its memory for each queued message.
+//! It prints the seconds until the first removal, messages a second from the first removal to the
+//! last, the scheduler's processor time for each message, and its memory for each queued message.
 //!
-//! With `--record` it measures what a recording costs: so many pairs of runs, one without and one with a
-//! recorder, at the same time, and the ratio of their processor times. With `--rate` the messages come at so many a second,
-//! with a notice for each, instead of being there at the start; busy as it is then, a turn of the
-//! scheduler's loop has little to do, and a message costs more. With `--status-log` it is the same with a
-//! status log.
+//! `--record` measures the cost of a recording. It makes ROUNDS pairs of runs, one without and one
+//! with a recorder at the same time, and prints the ratio of their processor times. `--status-log`
+//! does the same with a status log.
+//!
+//! With `--rate` there are N messages a second, with a notification for each, instead of all at the
+//! start. A turn of the scheduler's loop has less to do then, so a message costs more.
 
 mod arguments;
 mod place;
@@ -36,8 +37,8 @@ PARAMmailqsock = \"UNIX:${POSTOFFICE}/mailq\"
 \tmaxta=20 maxring=20 overfeed=150 expiry=3d
 \tcommand=\"discard -c $channel\"
 ";
-/// How long all messages may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Time after which the benchmark gives up.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::new();
@@ -63,8 +64,9 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the processor time for each message without and with an option that has a file written, in so many
-/// rounds.
+/// Prints the processor time for each message without and with an option.
+///
+/// The option makes the scheduler write a file.
 fn compare(
     folder: &Path,
     messages: usize,
@@ -91,8 +93,8 @@ fn compare(
     let mut ratios = Vec::new();
     let mut lowest = (f64::INFINITY, f64::INFINITY);
     for round in 0..rounds {
-        // Both at once, so that whatever else the machine does happens to both; and whoever is started
-        // first has no advantage.
+        // Both run at once, so other activity of the machine affects both. The order changes, so
+        // that neither has an advantage.
         let first = round % 2 == 1;
         let (a, b) = thread::scope(|scope| {
             let other = scope.spawn(|| one(!first));
@@ -110,7 +112,7 @@ fn compare(
     }
     ratios.sort_by(f64::total_cmp);
     println!("  median ratio {:6.4}", ratios[ratios.len() / 2]);
-    // What others do on the machine only ever adds.
+    // Other activity of the machine can only add time.
     println!("  ratio of the lowest {:6.4}", lowest.1 / lowest.0);
     Ok(())
 }
@@ -139,7 +141,7 @@ struct Run {
     processor_time: Duration,
 }
 
-/// What is measured.
+/// The measurements.
 trait Measured {
     fn fill(&self, messages: usize, hosts: usize) -> io::Result<()>;
     fn run(&self, options: &[&OsStr]) -> io::Result<Run>;
@@ -158,7 +160,7 @@ impl Measured for Place {
         (0..messages).try_for_each(|number| self.submit_one(number, hosts).map(|_| ()))
     }
 
-    /// Starts the scheduler on the full spool, and waits until it is empty.
+    /// Starts the scheduler on the full spool, and waits until that is empty.
     fn run(&self, options: &[&OsStr]) -> io::Result<Run> {
         let changed = || fs::metadata(self.spool.transport())?.modified();
         let before = changed()?;
@@ -181,11 +183,11 @@ impl Measured for Place {
                     processor_time: scheduler.processor_time()?,
                 });
             }
-            assert!(started.0.elapsed() < PATIENCE, "the scheduler does not get through");
+            assert!(started.0.elapsed() < DEADLINE, "the scheduler does not get through");
         }
     }
 
-    /// Puts messages in at a steady rate while the scheduler runs, and waits until the spool is empty.
+    /// Submits messages to a running scheduler at a rate, until the spool is empty.
     fn run_at(
         &self,
         rate: usize,
@@ -197,26 +199,26 @@ impl Measured for Place {
         let (started, socket) = (Instant::now(), UnixDatagram::unbound()?);
         let address = self.spool.postoffice().join(".scheduler.notify");
         while socket.connect(&address).is_err() {
-            assert!(started.elapsed() < PATIENCE, "the scheduler does not start");
+            assert!(started.elapsed() < DEADLINE, "the scheduler does not start");
             sleep(Duration::from_millis(1));
         }
         let first = Instant::now();
         self.submit_at(rate, messages, hosts)?;
         while fs::read_dir(self.spool.transport())?.next().is_some() {
-            assert!(started.elapsed() < PATIENCE, "the scheduler does not get through");
+            assert!(started.elapsed() < DEADLINE, "the scheduler does not get through");
             sleep(Duration::from_millis(5));
         }
         let processor_time = scheduler.processor_time()?;
         Ok(Run { until_first: first - started, removing: first.elapsed(), processor_time })
     }
 
-    /// Memory that the scheduler needs for each queued message: loaded, but frozen.
+    /// Returns the scheduler's memory for each queued message: loaded, but frozen.
     fn memory_per_message(&self, messages: usize) -> io::Result<f64> {
         let scheduler = self.start("-iF", &[])?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         let mut former = 0;
         let mut unchanged = 0;
-        // Loaded when its memory has not grown for a while.
+        // The queue is loaded when the memory has not grown for a while.
         while unchanged < 10 {
             sleep(Duration::from_millis(100));
             let resident = resident_bytes(&scheduler)?;
@@ -234,7 +236,7 @@ impl Measured for Place {
     }
 }
 
-/// Memory that a scheduler has.
+/// Returns the resident memory of a scheduler, in bytes.
 fn resident_bytes(scheduler: &Scheduler) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", scheduler.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! What windows cost: feedback, a pace, and windows that many threads share. No processes, no files, no
-//! clock.
+//! Cost of windows: feedback, a pace, and windows that many threads share. No processes, no files,
+//! no clock.
 //!
 //! ```text
 //! cargo bench --bench windows -- [--messages N] [--threads N] [--rounds N]
 //! ```
 //!
-//! First the processor time for a delivery, from the arrival of its message to its end, under several
-//! configurations. Then, for windows that are shared by 5,000 threads and by `--threads` (100,000), the longest
-//! time that one step of the core takes: while mail arrives, when the destination is found to be dead, when it is
-//! tried again and is still dead, and when it answers.
+//! It prints the processor time for a delivery, from the arrival of its message to its end, under
+//! several configurations. Then it prints the longest step of the core for windows that are shared
+//! by 5,000 threads and by `--threads` (100,000): while mail arrives, when the destination is found
+//! to be dead, when it is tried again and is still dead, and when it answers.
 
 mod arguments;
 mod world;
@@ -17,9 +17,9 @@ use arguments::Arguments;
 use std::time::Duration;
 use world::{DELIVERED, NOT_REACHED, START, World, arrival};
 
-/// Messages that arrive together.
+/// Number of messages that arrive together.
 const BATCH: u64 = 1000;
-/// Of the messages of the first part.
+/// Number of hosts in the first part.
 const HOSTS: u64 = 1000;
 const CLASSIC: &str = "maxring=20 maxthr=2 overfeed=0";
 const FEEDBACK: &str =
@@ -70,12 +70,12 @@ fn finish(world: &mut World) -> Duration {
         if world.told.is_empty() {
             world.wait();
         }
-        took += world.tell();
+        took += world.send_events();
     }
     took
 }
 
-/// How long the core takes to have so many messages delivered.
+/// Returns the core's processor time for `messages` deliveries.
 fn deliver(more: &str, messages: u64) -> Duration {
     let mut world = World::new(&configuration(more));
     fill(&mut world, messages, HOSTS) + finish(&mut world)
@@ -110,7 +110,7 @@ impl Steps {
     }
 }
 
-/// The longest step until nothing is to be told for a while.
+/// Returns the longest step until there are no events for a while.
 fn longest(world: &mut World) -> Duration {
     let mut longest = Duration::ZERO;
     let end = world.now + Duration::from_secs(30);
@@ -121,7 +121,7 @@ fn longest(world: &mut World) -> Duration {
             }
             world.wait();
         }
-        longest = longest.max(world.tell_in_steps());
+        longest = longest.max(world.send_events_one_by_one());
     }
     longest
 }

@@ -1,4 +1,4 @@
-//! The targets of `tests/fuzzing/`, for libFuzzer.
+//! The targets of `tests/fuzzing/` for libFuzzer.
 
 #[path = "../tests/fuzzing/targets/mod.rs"]
 mod targets;

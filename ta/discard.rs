@@ -1,7 +1,7 @@
-//! `discard`: takes every message and does nothing with it.
+//! `discard`: accepts every message and discards it.
 //!
-//! A null agent: to drain a channel, and to measure a scheduler. It never opens a message file, and
-//! locks nothing, since to discard twice is to discard.
+//! A null agent, to drain a channel or to measure a scheduler. It never opens a message file. It
+//! locks nothing, since discarding twice does no harm.
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
-//! `hold`: keeps messages until it is time, then hands them back to the router.
+//! `hold`: keeps messages until a given time, then hands them back to the router.
 //!
-//! Routers send a recipient here that they cannot route now. The host says what is waited for:
-//! `timeout:2100000000` for a point in time, in seconds since 1970. Until then every attempt ends in
-//! a deferral; from then on the next one resubmits the message for this recipient.
+//! Routers send a recipient here if they cannot route it now. The host names the condition:
+//! `timeout:2100000000` for a point in time, in seconds since 1970. Every attempt before that time
+//! ends in a deferral. The first one after it resubmits the message for this recipient.
 
 use clap::Parser;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The seconds since 1970 in a host of the form `timeout:<seconds>`.
+/// Parses the seconds since 1970 in a host of the form `timeout:<seconds>`.
 fn release_time(host: &[u8]) -> Option<i64> {
     let (kind, time) = std::str::from_utf8(host).ok()?.split_once(':')?;
     if kind.eq_ignore_ascii_case("timeout") { time.parse().ok() } else { None }

@@ -1,4 +1,4 @@
-//! `schedsim` as people run it, on the example of the documents.
+//! Tests of the program `schedsim` with the example of the documents.
 
 use std::process::{Command, Output};
 
@@ -16,7 +16,7 @@ const EXAMPLE: [&str; 8] =
     ["--world", "world.toml", "--cf", "one-agent.cf", "--cf", "ten-agents.cf", "--hours", "0.05"];
 
 #[test]
-fn the_same_seed_is_the_same_output() {
+fn equal_seeds_give_equal_output() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let plots = ["a.svg", "b.svg"].map(|name| folder.path().join(name));
     let outputs = plots.each_ref().map(|plot| {
@@ -34,7 +34,7 @@ fn the_same_seed_is_the_same_output() {
 }
 
 #[test]
-fn more_agents_for_a_large_site_shorten_its_queue() {
+fn more_agents_shorten_queue_of_large_site() {
     let output = run(&[&EXAMPLE[..], &["--json"]].concat());
     let summaries: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("it prints JSON");
@@ -50,7 +50,7 @@ fn more_agents_for_a_large_site_shorten_its_queue() {
 }
 
 #[test]
-fn tables_have_the_configurations_side_by_side() {
+fn tables_show_configurations_side_by_side() {
     let output = text(&run(&EXAMPLE).stdout);
     let head = output.lines().next().expect("a line");
     assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["one-agent.cf", "ten-agents.cf"]);
@@ -58,7 +58,7 @@ fn tables_have_the_configurations_side_by_side() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said_with_its_place() {
+fn malformed_world_is_reported_with_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let world = folder.path().join("world.toml");
     std::fs::write(&world, "[[mail]]\nchanel = \"smtp\"\n").expect("written");
@@ -72,20 +72,21 @@ fn what_cannot_be_used_is_said_with_its_place() {
 }
 
 #[test]
-fn nothing_is_overtaken_by_what_comes_much_later() {
+fn later_priority_mail_does_not_overtake_old_mail() {
     let files = ["../../scheduling/priority.toml", "../../scheduling/priority.cf"];
     let output = run(&["--world", files[0], "--cf", files[1], "--hours", "0.2", "--json"]).stdout;
     let summaries: serde_json::Value = serde_json::from_slice(&output).expect("it prints JSON");
     let overtaken =
         |kind: usize| summaries[0]["mail"][kind]["overtaken"].as_f64().expect("seconds");
-    // Priorities 0, 5 and 9, a minute for each step between them; there is more of the first than can be delivered.
+    // Priorities are 0, 5 and 9, and a step between them is a minute. Mail of the first kind alone
+    // is more than can be delivered.
     assert_eq!(overtaken(0), 0.0);
     assert!((200.0..=300.0).contains(&overtaken(1)), "{}", overtaken(1));
     assert!(overtaken(2) <= 540.0, "{}", overtaken(2));
 }
 
 #[test]
-fn deliveries_at_a_rate_are_evenly_spaced() {
+fn deliveries_with_rate_are_evenly_spaced() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("scheduler.cf");
     let text = "smtp/*\n\tmaxthr=20 rate=100/1m overfeed=0 interval=1h\n\tcommand=\"smtp -s\"\n";

@@ -1,12 +1,13 @@
-//! The command line of a benchmark: `--name value`, anything else is passed over, as `cargo bench` adds to it.
+//! The command line of a benchmark: `--name value`. Other words, which `cargo bench` adds, are
+//! ignored.
 
-// No benchmark makes use of all of it.
+// Not every benchmark uses all of it.
 #![allow(dead_code)]
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What follows the name of the program.
+/// The words after the name of the program.
 pub struct Arguments(Vec<String>);
 
 impl Arguments {
@@ -14,18 +15,18 @@ impl Arguments {
         Arguments(std::env::args().skip(1).collect())
     }
 
-    /// Whether there is a word.
+    /// Returns true if a word is there.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|argument| argument == name)
     }
 
-    /// The word behind a name.
+    /// Returns the word behind a name.
     pub fn value(&self, name: &str) -> Option<&str> {
         let at = self.0.iter().position(|argument| argument == name)?;
         self.0.get(at + 1).map(String::as_str)
     }
 
-    /// The number behind a name.
+    /// Returns the number behind a name, or a default.
     pub fn number<T: FromStr>(&self, name: &str, default: T) -> T {
         let parse = |value: &str| {
             value.parse().unwrap_or_else(|_| panic!("{name} is followed by a number"))
@@ -33,7 +34,7 @@ impl Arguments {
         self.value(name).map_or(default, parse)
     }
 
-    /// The folder for spools: that behind `--folder`, or one in memory.
+    /// Returns the folder for spools: the one behind `--folder`, or one in memory.
     pub fn folder(&self) -> PathBuf {
         self.value("--folder").map_or(PathBuf::from("/dev/shm"), PathBuf::from)
     }

@@ -1,6 +1,7 @@
-//! A spool with a configuration, and a scheduler on it: what the benchmarks with the real programs share.
+//! A spool with a configuration, and a scheduler for it. Benchmarks with the real programs share
+//! this.
 
-// No benchmark makes use of all of it.
+// Not every benchmark uses all of it.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -32,7 +33,7 @@ impl Place {
         Ok(Place { spool, zenv, config })
     }
 
-    /// Puts a message into the spool, for some users, each with a host.
+    /// Puts a message for some users into the spool, each with a host.
     pub fn submit(
         &self,
         channel: &str,
@@ -56,13 +57,13 @@ impl Place {
         submitter.submit(message.as_bytes(), &format!("<{number}@example.org>"), vec![group])
     }
 
-    /// Puts in a message for one user of one of so many hosts.
+    /// Puts a message into the spool for one user of one of `hosts` hosts.
     pub fn submit_one(&self, number: usize, hosts: usize) -> io::Result<SpoolName> {
         let host = format!("host{}.example", number % hosts);
         self.submit("smtp", number, &[(format!("user{number}@{host}"), host)])
     }
 
-    /// Puts in such messages at a steady rate, with a notice for each, beginning now.
+    /// Puts such messages into the spool at a steady rate, with a notification for each.
     pub fn submit_at(&self, rate: usize, messages: usize, hosts: usize) -> io::Result<()> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(self.spool.postoffice().join(".scheduler.notify"))?;
@@ -71,7 +72,7 @@ impl Place {
             let name = self.submit_one(index, hosts)?;
             socket.send(format!("NEW {name}").as_bytes())?;
             let due = Duration::from_secs_f64((index + 1) as f64 / rate as f64);
-            // In small portions, as sleeping takes longer than it is told to.
+            // It sleeps once for ten messages, since each sleep takes longer than requested.
             if index % 10 == 9 {
                 sleep(due.saturating_sub(first.elapsed()));
             }
@@ -79,16 +80,16 @@ impl Place {
         Ok(())
     }
 
-    /// A connection to the control socket that waits for answers for so long.
-    pub fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
+    /// Connects to the control socket. A read fails after the timeout.
+    pub fn connect(&self, timeout: Duration) -> io::Result<UnixStream> {
         let stream = UnixStream::connect(self.spool.control_socket())?;
-        stream.set_read_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(timeout))?;
         Ok(stream)
     }
 
-    /// The answer to a request, all of its lines.
-    pub fn answer(&self, request: &str, patience: Duration) -> io::Result<Vec<String>> {
-        let mut stream = self.connect(patience)?;
+    /// Returns all lines of the answer to a request.
+    pub fn answer(&self, request: &str, timeout: Duration) -> io::Result<Vec<String>> {
+        let mut stream = self.connect(timeout)?;
         stream.write_all(format!("{request}\nQUIT\n").as_bytes())?;
         BufReader::new(stream).lines().collect()
     }
@@ -117,7 +118,7 @@ impl Scheduler {
         self.child.id()
     }
 
-    /// Of all its threads.
+    /// Returns the processor time of all its workers.
     pub fn processor_time(&self) -> io::Result<Duration> {
         let mut nanoseconds = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
@@ -131,7 +132,7 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
+        // The scheduler may have exited; then there is nothing to stop.
         drop(Command::new("kill").arg(self.child.id().to_string()).status());
         drop(self.child.wait());
     }

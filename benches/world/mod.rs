@@ -1,6 +1,6 @@
-//! The core with agents that report at once: what benchmarks without processes and files share.
+//! The core with agents that report at once. Benchmarks without processes and files share this.
 
-// No benchmark makes use of all of it.
+// Not every benchmark uses all of it.
 #![allow(dead_code)]
 
 use cpu_time::ThreadTime;
@@ -13,14 +13,14 @@ use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
-/// What agents say of what they have delivered: notary data, and the report.
+/// Report of a delivery: notary data, and the rest of the line.
 pub const DELIVERED: &str = "n\x01relayed\x012.0.0\x01x\tok3 250 OK";
-/// What they say when the host cannot be reached.
+/// Report when the host cannot be reached.
 pub const NOT_REACHED: &str = "\tdeferall 421 too many connections";
-/// The first offset of a recipient line.
+/// Offset of the first recipient line.
 const OFFSET: u32 = 100;
 
-/// What the core is to be told.
+/// A pending event.
 pub enum Told {
     Line(AgentId, Vec<u8>),
     Removed(u64),
@@ -30,11 +30,11 @@ pub struct World {
     pub core: Scheduler,
     pub now: Timestamp,
     pub told: Vec<Told>,
-    /// How deliveries end.
+    /// The agents' report about each delivery.
     pub answer: &'static str,
 }
 
-/// What a configuration file comes to.
+/// Parses a configuration.
 pub fn config(text: &str) -> Rc<Config> {
     let context = Context::without_rights(Zenv::default());
     let config = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
@@ -48,7 +48,7 @@ impl World {
         World { core, now: START, told: Vec::new(), answer: DELIVERED }
     }
 
-    /// Lets messages arrive, and tells how long the core took.
+    /// Makes messages arrive. Returns the core's processor time.
     pub fn arrive(&mut self, batch: Vec<Arrival>) -> Duration {
         let started = ThreadTime::now();
         for arrival in batch {
@@ -89,13 +89,13 @@ impl World {
         }
     }
 
-    /// Tells the core what it has not been told yet, a millisecond later. Returns how long that took.
-    pub fn tell(&mut self) -> Duration {
+    /// Sends all pending events a millisecond later. Returns the core's processor time.
+    pub fn send_events(&mut self) -> Duration {
         self.now += Duration::from_millis(1);
         let told = std::mem::take(&mut self.told);
         let started = ThreadTime::now();
         for told in &told {
-            self.tell_one(told);
+            self.send_one(told);
         }
         self.core.handle(self.now, Event::Tick);
         let actions = self.actions();
@@ -104,15 +104,15 @@ impl World {
         took
     }
 
-    /// The same, one event after the other. Returns how long the longest took; to measure that costs time.
-    pub fn tell_in_steps(&mut self) -> Duration {
+    /// Sends all pending events one by one. Returns the longest time; to measure that costs time.
+    pub fn send_events_one_by_one(&mut self) -> Duration {
         self.now += Duration::from_millis(1);
         let mut longest = Duration::ZERO;
         let mut all = Vec::new();
         for told in std::mem::take(&mut self.told).iter().map(Some).chain([None]) {
             let started = ThreadTime::now();
             match told {
-                Some(told) => self.tell_one(told),
+                Some(told) => self.send_one(told),
                 None => self.core.handle(self.now, Event::Tick),
             }
             all.extend(self.actions());
@@ -122,7 +122,7 @@ impl World {
         longest
     }
 
-    fn tell_one(&mut self, told: &Told) {
+    fn send_one(&mut self, told: &Told) {
         match told {
             Told::Line(agent, line) => {
                 self.core.handle(self.now, Event::AgentSaid { agent: *agent, line });
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Goes on to the time at which the core wants to be called.
+    /// Advances the time to the core's next wake-up.
     pub fn wait(&mut self) {
         if let Some(wakeup) = self.core.next_wakeup() {
             self.now = self.now.max(wakeup);
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// A message for hosts with these numbers.
+/// Returns a message for hosts with these numbers.
 pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
     places.sort_unstable();
     let groups = places.iter().map(|place| Group {
@@ -174,7 +174,7 @@ fn place_of(host: &str) -> u64 {
     place.and_then(|(number, _)| number.parse().ok()).expect("a host of ours")
 }
 
-/// The offsets of a message are those of its hosts, so that a job says which recipient it is about.
+/// Returns the offset of a host's recipient, so that a job determines its recipient.
 fn offset(place: u64) -> u32 {
     OFFSET + place as u32
 }

@@ -5,7 +5,7 @@ use super::stop::Stop;
 use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{ControlFile, Recipient};
 
-/// One recipient to deliver to, with what the control file says about it.
+/// A recipient to deliver to, with its data from the control file.
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
     file: &'a JobFile,
@@ -18,12 +18,13 @@ impl<'a> Delivery<'a> {
         Delivery { file, stop, recipient }
     }
 
-    /// Whether a signal has told the agent to stop: what waits for something gives up, and defers.
+    /// Returns true if a signal has stopped the agent. A delivery that waits then ends with a
+    /// deferral.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// Offset of the recipient's line: its name in reports.
+    /// Offset of the recipient's line, which identifies it in reports.
     pub fn offset(&self) -> u32 {
         self.recipient.offset
     }
@@ -38,7 +39,9 @@ impl<'a> Delivery<'a> {
         self.file.parsed.control.get(self.recipient.quad.user)
     }
 
-    /// The last field of the line: by custom, the id of the user whose rights the delivery has.
+    /// The last field of the line.
+    ///
+    /// By custom it is the id of the user whose rights the delivery has.
     pub fn privilege(&self) -> &'a [u8] {
         self.file.parsed.control.get(self.recipient.quad.privilege)
     }
@@ -48,14 +51,15 @@ impl<'a> Delivery<'a> {
         self.file.parsed.control.sender_address(&self.recipient)
     }
 
-    /// The message headers for this recipient, each line with its line end, without the empty line
-    /// that ends them.
+    /// The message headers for this recipient.
+    ///
+    /// Each line includes its line end. The empty line after the headers is not included.
     pub fn headers(&self) -> &'a [u8] {
         let block = self.file.parsed.control.headers_of(&self.recipient);
         block.map_or(&[], |block| self.file.parsed.control.get(block.text))
     }
 
-    /// The DSN wishes for this recipient.
+    /// The DSN parameters for this recipient.
     pub fn notify(&self) -> Notify<'a> {
         self.file.notify(&self.recipient)
     }

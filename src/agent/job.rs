@@ -1,4 +1,4 @@
-//! One job: the recipients of one message that the agent is to deliver to now.
+//! A job: the recipients of one message that the agent is to deliver to now.
 
 use super::Replies;
 use super::delivery::Delivery;
@@ -11,45 +11,46 @@ use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{ControlFile, Recipient, Tag, mark};
 use zsched_spool::verbose;
 
-/// Why work on a job ends before the agent has decided about its recipients. Every agent hands it
-/// on with `?`; the library has already done, or will do, what is needed.
+/// The reason why work on a job ended before all recipients had an outcome.
+///
+/// Agents pass it on with `?`. The library does, or has already done, everything necessary.
 #[derive(Debug)]
 pub struct Halt(pub(super) Cause);
 
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// What the scheduler believes about the file is wrong: ask it to look again.
+    /// The scheduler's view of the file is wrong: request that it reads the file again.
     Resync(String),
     /// All recipients have been reported.
     Reported,
-    /// The agent has been told to stop. What has no report is left to another agent.
+    /// The agent has been stopped. Recipients without a report are left to another agent.
     Stopped,
 }
 
-/// The recipients of one message that are an agent's business, and that nobody else works on.
+/// The recipients of one message that belong to this agent and no other.
 ///
-/// Recipients come in reverse file order, as with the original's agents.
+/// They come in reverse file order, as in the original's agents.
 pub struct Job<'a> {
     replies: &'a mut Replies,
     place: &'a Place,
     stop: &'a Stop,
     file: JobFile,
-    /// Those without an outcome, in file order.
+    /// The recipients without an outcome, in file order.
     open: Vec<Recipient>,
-    /// Whether the open ones are locked.
+    /// True if the open recipients are locked.
     locked: bool,
 }
 
-/// Whether this agent has locked a recipient.
+/// The result of locking a recipient.
 enum Lock {
     Taken,
-    /// The tag is no blank any more.
+    /// The tag is no longer blank.
     Refused,
     Failed(io::Error),
 }
 
 impl<'a> Job<'a> {
-    /// The job for these recipients of `file`, in file order.
+    /// Creates the job for these recipients of `file`, in file order.
     pub(super) fn new(
         replies: &'a mut Replies,
         place: &'a Place,
@@ -65,21 +66,27 @@ impl<'a> Job<'a> {
         &self.file.parsed.control
     }
 
-    /// The recipients that have no outcome yet.
+    /// The recipients without an outcome.
     pub fn deliveries(&self) -> impl Iterator<Item = Delivery<'_>> {
         self.open.iter().rev().map(|&recipient| Delivery::new(&self.file, self.stop, recipient))
     }
 
-    /// Whether a signal has told the agent to stop. An agent that locks all recipients returns then;
-    /// those without a report are unlocked, and due again at once.
+    /// Returns true if a signal has stopped the agent.
+    ///
+    /// An agent that locks all recipients returns then. Recipients without a report are unlocked,
+    /// and are due again at once.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// Locks all recipients at once, for agents that work on several at the same time and
-    /// [`report`](Job::report) them: a crash then leaves all in doubt. [`Job::each`] locks one after
-    /// the other by itself. Those that another agent has taken meanwhile leave the job; if that is
-    /// all of them, the job is over.
+    /// Locks all recipients at once.
+    ///
+    /// This is for agents that work on several recipients at the same time and
+    /// [`report`](Job::report) them. After a crash all of them may be delivered twice.
+    /// [`Job::each`] locks one recipient at a time by itself.
+    ///
+    /// Recipients that another agent has taken meanwhile leave the job. If none is left, the job
+    /// ends.
     pub fn lock(&mut self) -> Result<(), Halt> {
         if self.locked {
             return Ok(());
@@ -103,9 +110,10 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Locks one recipient. Of two agents that read the same blank tag only one writes. Where the lock
-    /// on the file cannot be had, the scheduler's care must do: it gives the recipients of one message,
-    /// channel and host to one agent at a time.
+    /// Locks one recipient. Of two agents that read the same blank tag only one writes.
+    ///
+    /// Without the lock on the file, the only protection is the scheduler's: it gives the
+    /// recipients of one message, channel and host to one agent at a time.
     fn lock_one(&mut self, recipient: &Recipient) -> Lock {
         let owns_file = mark::hold_briefly(&self.file.file);
         let lock = self.lock_tag(recipient);
@@ -122,15 +130,17 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Closing the file would end it too; a failure costs others a short wait.
+    /// Closing the file would release the lock as well; a failure only makes others wait a moment.
     fn end_hold(&mut self, owns_file: bool) {
         if owns_file && let Err(error) = self.file.file.unlock() {
             self.replies.warn(&format!("cannot unlock the control file: {}", reason(&error)));
         }
     }
 
-    /// Opens the message file. If it is gone, all recipients fail; if it cannot be read now, they
-    /// are deferred; in both cases the job is over.
+    /// Opens the message file.
+    ///
+    /// If it is missing, all recipients fail. If it cannot be read now, they are deferred. In both
+    /// cases the job ends.
     pub fn message(&mut self) -> Result<Message, Halt> {
         let path = self.file.message_path(self.place);
         match Message::open(&path, self.file.number, self.file.parsed.control.body_offset) {
@@ -149,12 +159,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Delivers to one recipient after the other: locks it, delivers, reports. So a crash leaves one
-    /// in doubt. Those that another agent has taken meanwhile are passed over, and the scheduler is
-    /// asked to read the file again.
+    /// Locks each recipient, delivers to it and reports it, one after the other.
     ///
-    /// Ends after the present recipient if a signal tells the agent to stop. A deferral is not
-    /// reported then: the signal may have cut a wait short that it comes from.
+    /// So after a crash only one may be delivered twice. Recipients that another agent has taken
+    /// meanwhile are skipped, and the scheduler is requested to read the file again.
+    ///
+    /// If a signal stops the agent, the work ends after the current recipient. A deferral of that
+    /// recipient is not reported, since the cause may be that the signal interrupted a wait.
     pub fn each(&mut self, mut deliver: impl FnMut(&Delivery<'_>) -> Outcome) -> Result<(), Halt> {
         let mut taken_by_others = false;
         while let Some(recipient) = self.open.last().copied() {
@@ -187,22 +198,23 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Nothing has been delivered: the recipient is deferred.
+    /// Defers the recipient: nothing has been delivered.
     fn fail_to_lock(&mut self, recipient: &Recipient, error: &io::Error) {
         let outcome = Outcome::system_trouble("cannot lock the recipient", error);
         self.conclude(recipient, Tag::Pending, outcome);
     }
 
-    /// Takes our lock off a recipient that another agent shall have.
+    /// Removes this agent's lock from a recipient that is left to another agent.
     fn unlock(&mut self, recipient: &Recipient) {
         let (file, pid) = (&self.file.file, std::process::id());
         let changed = mark::change_tag(file, recipient.offset, Tag::Locked, Tag::Pending, pid);
         self.complain_about_tag(changed);
     }
 
-    /// Reports the recipient whose line begins at `offset`, for agents that work on several at once;
-    /// they [`lock`](Job::lock) them before. One that is not part of the job, or has been reported, is
-    /// passed over.
+    /// Reports the recipient whose line begins at `offset`.
+    ///
+    /// This is for agents that work on several recipients at once, having [`lock`](Job::lock)ed
+    /// them before. A recipient that is not in the job, or has been reported, is ignored.
     pub fn report(&mut self, offset: u32, outcome: Outcome) -> Result<(), Halt> {
         self.lock()?;
         if let Ok(index) = self.open.binary_search_by_key(&offset, |recipient| recipient.offset) {
@@ -212,23 +224,25 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Reports all recipients together, without locking them: for agents whose work nobody can do
-    /// twice. All `d` lines are appended at once, then all tags written, then all lines sent.
+    /// Reports all recipients together without locking them, for work that cannot be done twice.
     ///
-    /// Here tags come before reports. What a crash in between leaves is a recipient that is done,
-    /// of which the scheduler learns by `#resync`: nothing is lost, nothing is done again. (In the
+    /// All `d` lines are appended at once, then all tags are written, then all reports are sent.
+    ///
+    /// Here tags come before reports. After a crash in between, a recipient is done, and the
+    /// scheduler is notified by `#resync`: nothing is lost, and nothing is done again. (In the
     /// order of [`Job::each`], which is the original's, it may be done again.)
     pub fn settle(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
         let mut decided = Vec::with_capacity(self.open.len());
         while !self.stop.is_requested()
             && let Some(recipient) = self.open.pop()
         {
-            // Nobody but us would note a failure, should we end before the scheduler hears of it.
+            // The agent writes the `d` line of a failure itself, in case it ends before the
+            // scheduler gets the report.
             let outcome = decide(&Delivery::new(&self.file, self.stop, recipient)).explained();
             decided.push((recipient, outcome));
         }
         if self.note_together(&decided).is_err() {
-            // One at a time, so that each gets the outcome that is still possible.
+            // Conclude one recipient at a time, so that each gets the best outcome still possible.
             for (recipient, outcome) in decided {
                 self.conclude(&recipient, self.tag_of_open(), outcome);
             }
@@ -249,7 +263,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Writes all `d` lines that there have to be, in one go.
+    /// Writes all necessary `d` lines in one go.
     fn note_together(&self, decided: &[(Recipient, Outcome)]) -> io::Result<()> {
         let mut lines = Vec::new();
         for (recipient, outcome) in decided {
@@ -260,8 +274,9 @@ impl<'a> Job<'a> {
         if lines.is_empty() { Ok(()) } else { self.file.append(&lines) }
     }
 
-    /// Ends the job. Recipients that are still locked are deferred, or unlocked if the agent has been
-    /// told to stop. Returns the control file, for the next one.
+    /// Ends the job, and returns the control file for the next one.
+    ///
+    /// Recipients that are still locked are deferred, or unlocked if the agent has been stopped.
     pub(super) fn close(mut self) -> JobFile {
         if self.locked && self.stop.is_requested() {
             while let Some(recipient) = self.open.pop() {
@@ -284,8 +299,9 @@ impl<'a> Job<'a> {
         if self.locked { Tag::Locked } else { Tag::Pending }
     }
 
-    /// Makes an outcome known, in the order that loses nothing: note, report, tag. `was` is the tag
-    /// that the recipient has now.
+    /// Makes an outcome known in the order that loses nothing: `d` line, report, tag.
+    ///
+    /// `was` is the present tag of the recipient.
     fn conclude(&mut self, recipient: &Recipient, was: Tag, outcome: Outcome) {
         let (outcome, note) = self.note(recipient, outcome);
         self.watch(recipient, &outcome);
@@ -299,9 +315,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Writes the `d` line, if there has to be one. If it cannot be written, a failure becomes a
-    /// deferral, so that it is tried and noted again later. A delivery cannot be taken back: noting
-    /// it is left to the scheduler.
+    /// Writes the `d` line if one is necessary.
+    ///
+    /// If it cannot be written, a failure becomes a deferral, so that it is tried and noted again
+    /// later. A delivery cannot be undone, so writing its `d` line is left to the scheduler.
     fn note(&mut self, recipient: &Recipient, outcome: Outcome) -> (Outcome, Note) {
         if !self.needs_note(recipient, &outcome) {
             return (outcome, Note::Needless);
@@ -324,7 +341,8 @@ impl<'a> Job<'a> {
         outcome.verdict().needs_note(self.file.notify(recipient).events.success)
     }
 
-    /// Tells the user who wants to watch. Nothing depends on it, so nothing is said if it fails.
+    /// Appends progress to the verbose file, if there is one. Nothing depends on it, so errors are
+    /// ignored.
     fn watch(&self, recipient: &Recipient, outcome: &Outcome) {
         let Some(path) =
             self.file.parsed.control.verbose.map(|span| self.file.parsed.control.get(span))

@@ -1,4 +1,4 @@
-//! The control file of a job: opened, read and understood, or refused.
+//! The control file of a job: opens, reads and checks it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -17,51 +17,54 @@ use super::outcome::{Note, Outcome, reason};
 use super::parsed::{Parsed, tag_now};
 use super::scope::Scope;
 
-/// Where an agent finds the files of its jobs.
+/// The folders that contain the files of jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The folder that job paths begin in: the agent's working folder.
+    /// The folder that job paths are relative to: the agent's working folder.
     pub(super) transport: PathBuf,
     /// The folder of the message files.
     pub(super) queue: PathBuf,
 }
 
 impl Default for Place {
-    /// As the scheduler arranges it.
+    /// The folders as the scheduler arranges them.
     fn default() -> Place {
         Place { transport: PathBuf::new(), queue: PathBuf::from("../queue") }
     }
 }
 
-/// Why there is nothing to do for a job. The scheduler is asked to look again in each case.
+/// The reason why there is nothing to do for a job.
+///
+/// In each case the scheduler is requested to read the file again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The file cannot be used. The text is for the log.
+    /// The file cannot be used. The text is logged.
     Unusable(String),
-    /// The file ends too early: perhaps somebody is still writing it.
+    /// The file ends too early: its writer may not have finished.
     Truncated(String),
-    /// A newer program wrote the file. A newer agent may have been installed: start that one.
+    /// A newer program wrote the file. The scheduler may start a newer agent, if one has been
+    /// installed.
     UnknownFormat(String),
 }
 
 /// A control file that this agent has open.
 #[derive(Debug)]
 pub(super) struct JobFile {
-    /// As the job line has it.
+    /// The path in the job line.
     pub(super) path: Vec<u8>,
     /// Number that its base name begins with.
     pub(super) number: u64,
     pub(super) parsed: Parsed,
-    /// It was read for an earlier job.
+    /// True if it was read for an earlier job.
     is_kept: bool,
     pub(super) file: File,
     pub(super) location: PathBuf,
-    /// Folder part of the path, with the slash, or empty.
+    /// Length of the folder part of the path, including the slash; 0 if there is none.
     folder_length: usize,
 }
 
 impl JobFile {
-    /// Opens and reads the control file that a job line names.
+    /// Opens and reads the control file of a job line.
     pub(super) fn open(place: &Place, path: &[u8]) -> Result<JobFile, Refusal> {
         let unusable = |why: &str| {
             Refusal::Unusable(format!("control file {}: {why}", String::from_utf8_lossy(path)))
@@ -86,14 +89,15 @@ impl JobFile {
         Ok(JobFile { path, number, parsed, is_kept, file, location, folder_length })
     }
 
-    /// What can be kept of it for the next job, if that saves time. It stays open, so that no other file can
-    /// get its inode.
+    /// Keeps the file for the next job, if that saves time.
+    ///
+    /// It remains open, so that its inode cannot be used for another file.
     pub(super) fn keep(self) -> Option<JobFile> {
         let is_worth_it = self.parsed.is_worth_keeping();
         is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
     }
 
-    /// Whether a job line names this very file.
+    /// Returns true if a job line names this same file.
     pub(super) fn is_at(&self, path: &[u8]) -> bool {
         let identity = |metadata: Metadata| sys::file_identity(&metadata);
         let there = || fs::symlink_metadata(&self.location).map(identity).ok();
@@ -101,7 +105,7 @@ impl JobFile {
             && there().is_some_and(|id| self.file.metadata().map(identity).ok() == Some(id))
     }
 
-    /// The recipients of a job.
+    /// Selects the recipients of a job.
     pub(super) fn select(
         &self,
         scope: &Scope,
@@ -115,14 +119,14 @@ impl JobFile {
         self.parsed.select(scope, host, only, tag_of)
     }
 
-    /// Where the message file is.
+    /// The path of the message file.
     pub(super) fn message_path(&self, place: &Place) -> PathBuf {
         let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
         let name = self.parsed.control.name().unwrap_or_default();
         place.queue.join(folder).join(OsStr::from_bytes(name))
     }
 
-    /// The DSN wishes for a recipient.
+    /// The DSN parameters of a recipient.
     pub(super) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
         let line = recipient.notify.map(|notify| self.parsed.control.get(notify.value));
         line.map_or_else(Notify::default, Notify::parse)
@@ -142,13 +146,14 @@ impl JobFile {
         diagnostic.write_to(lines);
     }
 
-    /// Appends `d` lines to the file; back when they are on disk.
+    /// Appends `d` lines to the file, and returns when they are on disk.
     pub(super) fn append(&self, lines: &[u8]) -> io::Result<()> {
         mark::append_lines(&self.location, lines)
     }
 
-    /// Calls `send` with the report about a recipient. Notary data that is in the control file, or
-    /// that nobody has asked for, is not sent again.
+    /// Calls `send` with the report about a recipient.
+    ///
+    /// Notary data is not sent if it is in the control file already, or has not been requested.
     pub(super) fn report(
         &self,
         recipient: &Recipient,
@@ -173,7 +178,7 @@ impl JobFile {
     }
 }
 
-/// Opens the file for changes in place and reads all of it.
+/// Opens the file for changes in place, and reads all of it.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
@@ -185,7 +190,7 @@ fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     Ok((file, text))
 }
 
-/// Every recipient needs a whole block of headers behind it.
+/// Returns true if a recipient lacks a complete block of headers after it.
 fn is_truncated(control: &ControlFile) -> bool {
     control.block_without_end.is_some()
         || control.recipients.iter().any(|recipient| recipient.headers.is_none())

@@ -1,15 +1,15 @@
-//! What a transport agent is built from.
+//! The library that transport agents are built from.
 //!
-//! An agent is a function that works on one [`Job`]: some recipients of one message, for one channel
-//! and host. [`serve`] does the rest: it speaks the protocol with the scheduler, opens and checks
-//! control files, locks recipients, writes tags and `d` lines, and ends when it is told to. An agent
-//! never learns the queue, and never hears of the scheduler's schedule.
+//! An agent is a function that works on one [`Job`]: some recipients of one message, for one
+//! channel and host. [`serve`] does the rest. It implements the protocol with the scheduler, opens
+//! and checks control files, locks recipients, and writes tags and `d` lines. It also ends the
+//! agent when the scheduler or a signal requests it. An agent never sees the queue or the schedule.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
 //! use zsched_agent::{Outcome, Scope, Verdict};
 //!
-//! /// An agent for the channel `busy`, where nobody ever has time.
+//! /// An agent for the channel `busy`, which defers all mail.
 //! fn main() -> ExitCode {
 //!     zsched_agent::serve("busy", &Scope::channel("busy"), |job| {
 //!         job.message()?; // all recipients fail if it is gone
@@ -21,13 +21,15 @@
 //! }
 //! ```
 //!
-//! The order in which things are made known about a recipient is: `d` line on disk, report sent, tag
-//! written. So an agent that is killed leaves a recipient locked, or one that is tried again, but
-//! never one that is forgotten. [`Job::each`] locks a recipient when its turn comes: only one is in
-//! doubt after a kill. `man/transport-agent.7` has the protocol in full.
+//! The outcome of a recipient is made known in this order: the `d` line is on disk, the report is
+//! sent, the tag is written. So a recipient of an agent that is killed stays locked, or is tried
+//! again, but is never forgotten. [`Job::each`] locks each recipient just before its delivery, so
+//! only one may be delivered twice after a kill. `man/transport-agent.7` describes the protocol in
+//! full.
 //!
-//! An agent that a signal tells to stop finishes the recipient at hand, reports nothing of the others,
-//! and exits with status 0. A wait during a delivery ends when [`Delivery::is_stopping`] says so.
+//! An agent that is stopped by a signal finishes the current recipient, reports nothing about the
+//! others, and exits with status 0. A wait during a delivery should end when
+//! [`Delivery::is_stopping`] returns true.
 
 mod delivery;
 mod job;
@@ -56,8 +58,11 @@ use std::io;
 use std::process::ExitCode;
 use stop::Stop;
 
-/// Runs an agent: does `work` on one job after the other until the scheduler, or a signal, ends it.
-/// `program` names the agent in the scheduler's log; `scope` tells its recipients from others'.
+/// Runs an agent: does `work` on each job, one after the other.
+///
+/// The scheduler or a signal ends it.
+///
+/// `program` is the name of the agent in the scheduler's log. `scope` selects its recipients.
 pub fn serve(
     program: &str,
     scope: &Scope,

@@ -1,4 +1,4 @@
-//! The message file: where the body of a message is.
+//! The message file, which contains the body of a message.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -7,8 +7,11 @@ use std::path::Path;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
-/// An open message file. The headers that a recipient gets are in the control file
-/// ([`Delivery::headers`](super::Delivery::headers)); from here comes what follows them.
+/// An open message file.
+///
+/// The headers for a recipient are in the control file
+/// ([`Delivery::headers`](super::Delivery::headers)). The message file contains the body that
+/// follows them.
 #[derive(Debug)]
 pub struct Message {
     file: File,
@@ -17,12 +20,12 @@ pub struct Message {
     owner: (u32, u32),
 }
 
-/// Why there is no message to deliver.
+/// The reason why the message file cannot be opened.
 #[derive(Debug)]
 pub(super) enum Unavailable {
-    /// There is no such file, or something that is no file: it will not come back.
+    /// The file does not exist, or is not a regular file. It will not come back.
     Missing,
-    /// It is there, but cannot be used now.
+    /// It exists, but cannot be used now.
     Unreadable(io::Error),
 }
 
@@ -52,7 +55,7 @@ impl Message {
         })
     }
 
-    /// Reads the body, from its beginning.
+    /// Reads the body from its beginning.
     pub fn body(&self) -> impl Read + '_ {
         Body { file: &self.file, position: self.body_offset }
     }
@@ -62,14 +65,13 @@ impl Message {
         self.spool_id
     }
 
-    /// User and group that the message file belongs to: by custom, of who submitted it.
+    /// User and group that own the message file: by custom those of the submitter.
     pub fn owner(&self) -> (u32, u32) {
         self.owner
     }
 }
 
-/// Opens a file without following a link in its last place, and without waiting for the other end
-/// of a pipe.
+/// Opens a file without following a symbolic link and without blocking on a named pipe.
 fn open_at_once(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     options.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
@@ -79,7 +81,7 @@ fn open_at_once(options: &mut OpenOptions, path: &Path) -> Result<File, Unavaila
     })
 }
 
-/// Reads by position, so that each recipient's copy begins at the body.
+/// Reads by position, so that the copy of each recipient starts at the body.
 struct Body<'a> {
     file: &'a File,
     position: u64,

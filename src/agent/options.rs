@@ -1,10 +1,10 @@
-//! Command lines of agents.
+//! Command-line options of agents.
 
 use super::Scope;
 use clap::{ArgAction, Args};
 
-/// Options that all agents have. A program that flattens them sets `disable_help_flag`, because `-h`
-/// is the host.
+/// Options that all agents have. A program that flattens them must set `disable_help_flag`, because
+/// `-h` is the host.
 #[derive(Args, Debug)]
 pub struct ScopeOptions {
     /// Deliver to the recipients of this channel
@@ -21,7 +21,7 @@ pub struct ScopeOptions {
 }
 
 impl ScopeOptions {
-    /// What the options select; `channel` is what the agent delivers for if it is not told.
+    /// The scope that the options select; `channel` is the default channel.
     pub fn scope(self, channel: &str) -> Scope {
         Scope::channel(self.channel.unwrap_or_else(|| channel.to_string())).with_host(self.host)
     }

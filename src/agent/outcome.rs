@@ -1,15 +1,15 @@
-//! What became of one recipient, and what has to be said and written about it.
+//! The outcome of one recipient, with its report, tag and `d` line.
 //!
 //! | verdict | status word | tag | `d` line by |
 //! |---|---|---|---|
-//! | delivered, relayed, expanded | `ok3` | `+` | nobody |
-//! | the same, and the sender wants to know | `ok2` | `+` | agent |
-//! | deferred | `deferred`, `retryat +N`, `deferback`, `deferall` | blank | nobody |
-//! | failed | `error2` | `-` | agent, whatever `NOTIFY` says |
+//! | delivered, relayed, expanded | `ok3` | `+` | none |
+//! | the same, and success is to be reported | `ok2` | `+` | agent |
+//! | deferred | `deferred`, `retryat +N`, `deferback`, `deferall` | blank | none |
+//! | failed | `error2` | `-` | agent, for any `NOTIFY` |
 //! | failed, unexplained | `error` | `-` | scheduler |
 //!
-//! (ZMailer `diagnostic()`.) The agent notes what it is sure of, because it can do so before it says
-//! a word; a crash of the scheduler then loses nothing.
+//! (ZMailer `diagnostic()`.) The agent writes the `d` lines that it can, because it does so before
+//! it sends the report. A crash of the scheduler then loses nothing.
 
 use std::borrow::Cow;
 use std::io;
@@ -18,15 +18,15 @@ use zsched_format::agent_protocol::Status;
 use zsched_format::control_file::Tag;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 
-/// Longest text for people, in bytes; what is longer is cut.
+/// Maximum length of the text for people, in bytes; a longer one is cut.
 const LONGEST_TEXT: usize = 8160;
 
-/// What the agent decided about a recipient.
+/// The decision of the agent about a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// In its final place.
+    /// Delivered to its final place.
     Delivered,
-    /// Passed on to a system that will not report back.
+    /// Passed on to a system that does not report back.
     Relayed,
     /// Replaced by other recipients.
     Expanded,
@@ -38,14 +38,14 @@ pub enum Verdict {
     DeferAll,
     /// Try again later, behind the others.
     DeferBack,
-    /// It will never be delivered.
+    /// Failed permanently.
     Failed,
-    /// The same, but the scheduler shall note it: the agent does not understand why.
+    /// The same, for an unknown reason: the scheduler writes the `d` line.
     FailedUnexplained,
 }
 
 impl Verdict {
-    /// The status word of the report about it.
+    /// The status word of its report.
     pub(super) fn status(self, note: Note) -> Status {
         match self {
             Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => match note {
@@ -62,7 +62,7 @@ impl Verdict {
         }
     }
 
-    /// The tag that the recipient has afterwards.
+    /// The new tag of the recipient.
     pub(super) fn tag(self) -> Tag {
         match self {
             Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => Tag::Done,
@@ -71,8 +71,9 @@ impl Verdict {
         }
     }
 
-    /// Whether the agent has to write a `d` line, for a sender who does or does not want to hear of
-    /// successes.
+    /// Returns true if the agent must write a `d` line.
+    ///
+    /// `wants_success` is true if the sender requested reports of successes.
     pub(super) fn needs_note(self, wants_success: bool) -> bool {
         match self.tag() {
             Tag::Done => wants_success,
@@ -92,18 +93,18 @@ impl Verdict {
     }
 }
 
-/// What has become of the `d` line about an outcome.
+/// The state of the `d` line of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    /// The agent has nothing to write.
+    /// The agent need not write it.
     Needless,
-    /// It is in the control file, on disk.
+    /// It has been written to disk.
     Written,
-    /// It could not be written: now the scheduler has to.
+    /// It could not be written, so the scheduler must do it.
     Owed,
 }
 
-/// A verdict with its reasons, for machines and for people.
+/// A verdict with its reasons, for programs and for people.
 ///
 /// ```
 /// use zsched_agent::{Outcome, Verdict};
@@ -112,25 +113,24 @@ pub(super) enum Note {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     verdict: Verdict,
-    /// Enhanced status code (RFC 3463); empty where there is nothing to tell a machine.
+    /// Enhanced status code (RFC 3463); empty if there is none.
     status: &'static str,
-    /// Reply code in the manner of SMTP.
+    /// Reply code in the style of SMTP.
     code: u16,
-    /// Short explanation behind both codes.
+    /// Short explanation after both codes.
     comment: Cow<'static, str>,
-    /// Protocol of the reply code, as `Diagnostic-Code` has it.
+    /// Protocol of the reply code, as in `Diagnostic-Code`.
     protocol: &'static str,
-    /// Text for people, if it is not the comment.
+    /// Text for people, if it differs from the comment.
     text: Option<Cow<'static, str>>,
-    /// Final address, if it is not that of the recipient line.
+    /// Final address, if it differs from that of the recipient line.
     address: Option<Vec<u8>>,
-    /// The host that was talked to: `dns; mx.example.net (192.0.2.1)`, or empty.
+    /// The remote host: `dns; mx.example.net (192.0.2.1)`, or empty.
     remote: Cow<'static, str>,
 }
 
 impl Outcome {
-    /// An outcome with its enhanced status code, a reply code in the manner of SMTP, and a short
-    /// explanation.
+    /// Creates an outcome with an enhanced status code, an SMTP-style reply code, and a comment.
     pub fn new(
         verdict: Verdict,
         status: &'static str,
@@ -149,36 +149,37 @@ impl Outcome {
         }
     }
 
-    /// A failure that no remote system and no code explains: all a report will have is the text.
+    /// A failure without remote system or codes; a report about it has only the text.
     pub(super) fn bare_failure(text: &'static str) -> Outcome {
         Outcome::new(Verdict::Failed, "", 0, "").says(text).about(b"")
     }
 
-    /// Replaces the text for people.
+    /// Sets the text for people.
     pub fn says(mut self, text: impl Into<Cow<'static, str>>) -> Outcome {
         self.text = Some(text.into());
         self
     }
 
-    /// Names the protocol of the reply code: `smtp`. Without it, the code is our own (`x-local`).
+    /// Sets the protocol of the reply code, such as `smtp`. Without it, the code is local
+    /// (`x-local`).
     pub fn by_protocol(mut self, protocol: &'static str) -> Outcome {
         self.protocol = protocol;
         self
     }
 
-    /// Names the final address, where it is not that of the recipient line.
+    /// Sets the final address, if it differs from that of the recipient line.
     pub fn about(mut self, address: impl Into<Vec<u8>>) -> Outcome {
         self.address = Some(address.into());
         self
     }
 
-    /// Names the host that was talked to: `dns; mx.example.net (192.0.2.1)`.
+    /// Sets the remote host: `dns; mx.example.net (192.0.2.1)`.
     pub fn from_remote(mut self, remote: impl Into<Cow<'static, str>>) -> Outcome {
         self.remote = remote.into();
         self
     }
 
-    /// A deferral because the system refused something; the text is `what`, then the reason.
+    /// A deferral because of a system error. The text is `what`, then the reason.
     pub fn system_trouble(what: &str, error: &io::Error) -> Outcome {
         let status = match error.kind() {
             io::ErrorKind::StorageFull => "4.3.1",
@@ -190,9 +191,10 @@ impl Outcome {
             .says(format!("{what}: {reason}"))
     }
 
-    /// The outcome that the exit status of a program stands for, in the manner of `sysexits(3)` and
-    /// with ZMailer's additions; `retry` is when a program that could not do it now shall be
-    /// started again, if that is known.
+    /// The outcome for the exit status of a program, as in `sysexits(3)` with ZMailer's additions.
+    ///
+    /// `retry` is the time after which a program that failed temporarily should be started again,
+    /// if known.
     pub fn from_exit_status(code: i32, retry: Option<Duration>, text: String) -> Outcome {
         let failed = |status, comment: &'static str| {
             Outcome::new(Verdict::Failed, status, 550, comment).says(text.clone())
@@ -222,12 +224,12 @@ impl Outcome {
         }
     }
 
-    /// What was decided.
+    /// The verdict.
     pub fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// The same outcome, but a failure is one that the agent notes itself.
+    /// The same outcome, except that the agent writes the `d` line of a failure itself.
     pub(super) fn explained(mut self) -> Outcome {
         if self.verdict == Verdict::FailedUnexplained {
             self.verdict = Verdict::Failed;
@@ -242,7 +244,7 @@ impl Outcome {
         &text[..end.unwrap_or_default()]
     }
 
-    /// The text as the report line has it: a `retryat` begins with its time.
+    /// The text of the report line; that of a `retryat` begins with the time.
     pub(super) fn report_text(&self) -> Cow<'_, str> {
         match self.verdict {
             Verdict::RetryAfter(time) => format!("+{} {}", time.as_secs(), self.text()).into(),
@@ -250,8 +252,9 @@ impl Outcome {
         }
     }
 
-    /// Notary data: final address, action, status, diagnostic code and remote host. `address` is
-    /// that of the recipient line.
+    /// Notary data: final address, action, status, diagnostic code and remote host.
+    ///
+    /// `address` is that of the recipient line.
     pub(super) fn notary(&self, address: &[u8]) -> Vec<u8> {
         let address = self.address.as_deref().unwrap_or(address);
         let (mut status, mut diagnostic) = (String::new(), String::new());
@@ -266,14 +269,14 @@ impl Outcome {
             diagnostic.as_bytes(),
             self.remote.as_bytes(),
         ];
-        // A separator inside a field would shift all that follow.
+        // A separator inside a field would shift all following fields.
         let clean = |byte: &u8| if *byte == NOTARY_SEPARATOR { b' ' } else { *byte };
         let field = |field: &&[u8]| field.iter().map(clean).collect::<Vec<u8>>();
         fields.iter().map(field).collect::<Vec<_>>().join(&NOTARY_SEPARATOR)
     }
 }
 
-/// An error in words, without the number that the standard library puts behind them.
+/// An error message without the number that the standard library appends.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
@@ -287,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_statuses_map_as_the_originals() {
+    fn exit_statuses_map_as_in_original() {
         let hour = Some(Duration::from_secs(3600));
         for (code, retry, word, tag, noted, notary) in [
             (0, None, "ok3", Tag::Done, false, "u\x01delivered\x012.0.0 (delivered)"),
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_is_noted_for_a_sender_who_wants_to_know() {
+    fn success_is_noted_if_sender_requests_it() {
         for verdict in [Verdict::Delivered, Verdict::Relayed, Verdict::Expanded] {
             assert!(verdict.needs_note(true) && !verdict.needs_note(false));
             assert_eq!(verdict.status(Note::Written), Status::Ok2);
@@ -328,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_time_comes_first_in_the_text() {
+    fn retry_text_begins_with_time() {
         let verdict = Verdict::RetryAfter(Duration::from_millis(60_900));
         let outcome = Outcome::new(verdict, "4.4.1", 466, "timed out");
         assert_eq!(outcome.report_text(), "+60 timed out");
     }
 
     #[test]
-    fn notary_data_has_five_fields_whatever_is_in_them() {
+    fn notary_data_always_has_five_fields() {
         let outcome = Outcome::new(Verdict::Deferred, "4.4.1", 466, "a\x01b")
             .by_protocol("smtp")
             .from_remote("dns; mx.example.net");
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn long_text_is_cut() {
         let outcome = Outcome::new(Verdict::Failed, "5.0.0", 550, "x".repeat(10_000));
         assert_eq!(outcome.text().len(), LONGEST_TEXT);
         let outcome = outcome.says("\u{20ac}".repeat(LONGEST_TEXT / 3 + 1));
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_come_without_numbers() {
+    fn reason_omits_error_number() {
         assert_eq!(reason(&io::Error::from_raw_os_error(2)), "No such file or directory");
         assert_eq!(reason(&io::Error::other("odd")), "odd");
     }

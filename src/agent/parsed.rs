@@ -1,7 +1,8 @@
-//! A control file that several jobs are about, one after the other: it is parsed once.
+//! A parsed control file that several successive jobs use.
 //!
-//! A message for 100,000 recipients is given to agents as many jobs, and its control file has 10 MB. Nothing
-//! changes in it but tags, which are read anew for each job, and lines at the end that agents do not read.
+//! A message for 100,000 recipients is given to agents as many jobs, and its control file has 10
+//! MB. Only tags, which are read again for each job, and lines at the end, which agents do not
+//! read, change in it.
 
 use super::Scope;
 use std::collections::HashMap;
@@ -9,37 +10,41 @@ use std::os::unix::fs::FileExt;
 use zsched_format::agent_protocol::Offsets;
 use zsched_format::control_file::{ControlFile, Recipient, Tag};
 
-/// Files up to this size, in bytes, are not worth it.
+/// Size up to which keeping a file does not save time, in bytes.
 const SMALL: usize = 16 * 1024;
 
-/// A control file, and where to find recipients in it. The tags are those it had when it was parsed.
+/// A control file with an index of its recipients. Its tags are those at the time of parsing.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The file, but for its tags.
+    /// The file, whose tags may be out of date.
     pub control: ControlFile,
-    /// Recipients by host in lower case, in file order; if it is worth it.
+    /// Recipients by host in lower case, in file order, if the index has been built.
     by_host: Option<HashMap<Box<[u8]>, Vec<u32>>>,
 }
 
 impl Parsed {
-    /// For one job.
+    /// Wraps a control file for one job.
     pub fn new(control: ControlFile) -> Parsed {
         Parsed { control, by_host: None }
     }
 
-    /// Whether it saves time to keep it for the next job.
+    /// Returns true if keeping it for the next job saves time.
     pub fn is_worth_keeping(&self) -> bool {
         self.control.text.len() > SMALL
     }
 
-    /// For more jobs: they find the recipients of their host at once.
+    /// Builds the index by host, for further jobs.
     pub fn with_index(self) -> Parsed {
         let Parsed { control, by_host } = self;
         let by_host = by_host.unwrap_or_else(|| by_host_of(&control));
         Parsed { control, by_host: Some(by_host) }
     }
 
-    /// The recipients of a job, those of its host, and of the named ones if there are any; `tag_of` knows their tags.
+    /// Selects the recipients of a job.
+    ///
+    /// They are those of its host, restricted to the named ones if there are any.
+    ///
+    /// `tag_of` returns their present tags.
     pub fn select<'a>(
         &'a self,
         scope: &'a Scope,
@@ -74,7 +79,7 @@ fn by_host_of(control: &ControlFile) -> HashMap<Box<[u8]>, Vec<u32>> {
     by_host
 }
 
-/// The tag that a recipient has in the file now. One that cannot be read is nobody's business now.
+/// Reads the present tag of a recipient. If it cannot be read, the tag is one that nothing selects.
 pub fn tag_now(file: &impl FileExt, recipient: &Recipient) -> Tag {
     let mut tag = [0];
     match file.read_exact_at(&mut tag, u64::from(recipient.offset) + 1) {
@@ -90,7 +95,7 @@ mod tests {
     use zsched_spool::memory_file::MemoryFile;
 
     #[test]
-    fn jobs_get_the_same_as_from_a_file_that_is_parsed_anew() {
+    fn indexed_file_selects_same_recipients() {
         let line = |n: usize| format!("r           smtp H{}.x user{n}@h.x 0\n", n % 10);
         let lines: String = (0..1000).map(line).collect();
         let text = format!("@ 0x00000007\ni 1\ns local - x 0\n{lines}m\n\n");

@@ -1,13 +1,13 @@
-//! The agent's half of the conversation: lines, collected and sent.
+//! The agent's side of the protocol: lines are collected, then sent.
 
 use std::io::Write;
 use zsched_format::agent_protocol::{HUNGRY, RESYNC, Report};
 
 /// Writes lines to the scheduler.
 ///
-/// Nothing an agent does depends on whether the scheduler is still there to listen: the truth about
-/// a recipient is in the control file. So a failure to send is remembered, not returned; the job at
-/// hand is finished, and then the agent ends.
+/// The control file holds the state of a recipient, so no work depends on a running scheduler. A
+/// failure to send is therefore remembered instead of returned. The current job is finished, and
+/// then the agent ends.
 pub(super) struct Replies {
     program: String,
     output: Box<dyn Write>,
@@ -16,23 +16,23 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// Lines of `program`, to be sent to `output`.
+    /// Creates the writer for `program`, which sends to `output`.
     pub(super) fn new(program: &str, output: Box<dyn Write>) -> Replies {
         Replies { program: program.to_string(), output, buffer: Vec::new(), broken: false }
     }
 
-    /// What became of a recipient.
+    /// Adds the report about a recipient.
     pub(super) fn report(&mut self, report: &Report<'_>) {
         report.write_to(&mut self.buffer);
     }
 
-    /// "I am ready for a job."
+    /// Adds the request for a job.
     pub(super) fn hungry(&mut self) {
         self.buffer.extend_from_slice(HUNGRY.as_bytes());
         self.buffer.push(b'\n');
     }
 
-    /// "There is nothing for me in this file; look again."
+    /// Adds the notice that the agent has nothing to do in this file.
     pub(super) fn resync(&mut self, path: &[u8]) {
         self.buffer.extend_from_slice(RESYNC.as_bytes());
         self.buffer.push(b' ');
@@ -40,7 +40,7 @@ impl Replies {
         self.buffer.push(b'\n');
     }
 
-    /// A line for the scheduler's log.
+    /// Adds a line for the scheduler's log.
     pub(super) fn warn(&mut self, text: &str) {
         let prefix = format!("# {}:{}: ", self.program, std::process::id());
         self.buffer.extend_from_slice(prefix.as_bytes());
@@ -48,14 +48,14 @@ impl Replies {
         self.buffer.push(b'\n');
     }
 
-    /// Sends all lines so far, in one write.
+    /// Sends all collected lines in one write.
     pub(super) fn flush(&mut self) {
         let sent = self.output.write_all(&self.buffer).and_then(|()| self.output.flush());
         self.broken |= sent.is_err();
         self.buffer.clear();
     }
 
-    /// Whether the scheduler has gone.
+    /// Returns true if sending has failed, because the scheduler has ended.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }

@@ -1,15 +1,18 @@
-//! Handing a message back to the router, for one recipient. Held mail leaves the spool this way.
+//! Hands a message back to the router for one recipient.
+//!
+//! Held mail leaves the spool this way.
 
 use super::{Delivery, Message};
 use std::io;
 use std::path::Path;
 use zsched_spool::resubmit::Submission;
 
-/// Where an agent finds the POSTOFFICE, from the folder it works in.
+/// Path of the POSTOFFICE from an agent's working folder.
 pub const POSTOFFICE: &str = "..";
 
-/// Hands it over, as [`Submission::hand_over`] does, in the name of the owner of the message file. Returns
-/// its number.
+/// Submits the message in the name of the message file's owner, and returns its number.
+///
+/// See [`Submission::hand_over`].
 pub fn resubmit(postoffice: &Path, delivery: &Delivery<'_>, message: &Message) -> io::Result<u64> {
     let submission = Submission {
         file: delivery.control_file(),

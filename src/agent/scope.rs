@@ -1,4 +1,4 @@
-//! Which recipients of a control file are an agent's business.
+//! Selects the recipients of a control file that belong to an agent.
 
 use zsched_format::control_file::{ControlFile, Recipient, Tag};
 
@@ -11,30 +11,34 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// All recipients of a channel, in exactly this case, for the host that the job names.
+    /// All recipients of a channel, case-sensitive, for the host of the job.
     pub fn channel(channel: impl Into<String>) -> Scope {
         Scope { channel: channel.into(), host: None, one_host_per_job: false }
     }
 
-    /// For jobs that name no host, as those of an agent that was started for one: the host of all of
-    /// them.
+    /// Sets the host for jobs that name none.
+    ///
+    /// Jobs of an agent that was started for one host do not.
     pub fn with_host(self, host: Option<String>) -> Scope {
         Scope { host, ..self }
     }
 
-    /// For jobs that name no host: keep to that of the first recipient to do, instead of working on
-    /// all hosts of the channel at once.
+    /// Restricts jobs that name no host to the host of their first pending recipient.
+    ///
+    /// Without it, such a job is for all hosts of the channel.
     pub fn one_host_per_job(self) -> Scope {
         Scope { one_host_per_job: true, ..self }
     }
 
-    /// The host that a job is about, if it names this one.
+    /// The host of a job that names `host`, or the default.
     pub fn host_of<'a>(&'a self, host: Option<&'a [u8]>) -> Option<&'a [u8]> {
         host.or(self.host.as_deref().map(str::as_bytes))
     }
 
-    /// Those of some recipients of `file`, in file order, that are to do and ours. A recipient without a pid
-    /// column could not be locked, and one before all senders has none: both are left alone.
+    /// Selects from some recipients of `file`, in file order, the pending ones of this scope.
+    ///
+    /// Skips a recipient without a pid column, which could not be locked. Also skips a recipient
+    /// before all senders, since it has none.
     pub fn select<'a>(
         &'a self,
         file: &'a ControlFile,
@@ -88,7 +92,7 @@ m
     }
 
     #[test]
-    fn recipients_are_chosen_by_tag_channel_and_host() {
+    fn select_filters_by_tag_channel_and_host() {
         let smtp = Scope::channel("smtp");
         assert_eq!(selected(&smtp, Some("a")), "one@a three@a");
         assert_eq!(selected(&smtp, Some("b")), "two@b");
@@ -98,7 +102,7 @@ m
     }
 
     #[test]
-    fn a_job_without_host_may_keep_to_one() {
+    fn one_host_per_job_selects_first_host() {
         let fixed = Scope::channel("smtp").with_host(Some("B".into()));
         assert_eq!(selected(&fixed, None), "two@b");
         assert_eq!(selected(&fixed, Some("a")), "one@a three@a");

@@ -1,4 +1,4 @@
-//! The conversation: orders in, work done, answers out.
+//! The dialogue with the scheduler: reads orders, does the work, sends answers.
 
 use super::job::{Cause, Halt, Job};
 use super::job_file::{JobFile, Place, Refusal};
@@ -10,11 +10,12 @@ use std::thread;
 use std::time::Duration;
 use zsched_format::agent_protocol::{Offsets, Order};
 
-/// Longest job line, in bytes. The scheduler's are below 1,024.
+/// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
 const LONGEST_ORDER: u64 = 256 * 1024;
 
-/// How long we wait before we complain about a truncated file, so that whoever is writing it can
-/// end. (The original waits for a minute.)
+/// Wait before a truncated file is reported, so that its writer can finish.
+///
+/// The original waits for a minute.
 const TRUNCATED_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Session<'a, R> {
@@ -23,11 +24,13 @@ pub(super) struct Session<'a, R> {
     pub(super) stop: Stop,
     pub(super) place: Place,
     pub(super) scope: &'a Scope,
-    /// The large control file that the last job was about: the next is often about the same.
+    /// The large control file of the last job.
+    ///
+    /// The next job is often for the same one.
     pub(super) kept: Option<JobFile>,
 }
 
-/// What follows a job.
+/// The next step after a job.
 #[derive(PartialEq, Eq)]
 enum Then {
     GoOn,
@@ -35,7 +38,7 @@ enum Then {
 }
 
 impl<R: BufRead> Session<'_, R> {
-    /// Answers orders until there are no more.
+    /// Processes orders until there are no more.
     pub(super) fn run(&mut self, mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) {
         loop {
             self.replies.hungry();
@@ -59,8 +62,9 @@ impl<R: BufRead> Session<'_, R> {
         }
     }
 
-    /// The next line, without its line end. `None` at the end of input; a last line without line end
-    /// is only the beginning of an order, and we shall not guess at the rest.
+    /// Reads the next line, without its line end. Returns `None` at the end of input.
+    ///
+    /// A last line without a line end is incomplete, and is ignored.
     fn next_order(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
         let orders = &mut self.orders;
@@ -108,7 +112,7 @@ impl<R: BufRead> Session<'_, R> {
         match refusal {
             Refusal::Unusable(why) => self.replies.warn(why),
             Refusal::Truncated(why) => {
-                // A signal ends the agent here: it holds nothing.
+                // A signal ends the agent here, since it holds nothing.
                 self.stop.while_waiting(|| thread::sleep(TRUNCATED_PAUSE));
                 self.replies.warn(why);
             }

@@ -1,7 +1,7 @@
-//! Ending on a signal without losing anything.
+//! Stops the agent on a signal without losing anything.
 //!
-//! HUP, INT, TERM and QUIT end the agent: at once while it waits for an order, since it holds nothing
-//! then, and otherwise when the recipient at hand is done. A signal that was ignored when the agent
+//! HUP, INT, TERM and QUIT stop the agent. While it waits for an order it holds nothing, and ends
+//! at once. Otherwise it ends after the current recipient. A signal that was ignored when the agent
 //! was started stays ignored.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zsched_sys as sys;
 
-/// Whether a signal has asked the agent to end.
+/// The flag that a signal has requested the end of the agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop {
     requested: Arc<AtomicBool>,
@@ -19,15 +19,17 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Begins to listen to signals. A file that grows beyond the limit (`RLIMIT_FSIZE`) becomes an
-    /// error of the write, instead of the end of the agent.
+    /// Installs the signal handlers.
+    ///
+    /// A file that grows beyond the limit (`RLIMIT_FSIZE`) then causes a write error instead of
+    /// ending the agent.
     pub(super) fn on_signals() -> io::Result<Stop> {
         let stop = Stop::default();
         for signal in [SIGHUP, SIGINT, SIGTERM, SIGQUIT] {
             if sys::is_ignored(signal) {
                 continue;
             }
-            // The order matters: a waiting agent must not get as far as the second one.
+            // The order matters: a waiting agent must end at the first handler.
             flag::register_conditional_shutdown(signal, 0, Arc::clone(&stop.waiting))?;
             flag::register(signal, Arc::clone(&stop.requested))?;
         }
@@ -35,18 +37,18 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether the agent shall take no further recipient.
+    /// Returns true if the agent must not begin another recipient.
     pub(super) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)
     }
 
-    /// As if a signal had come.
+    /// Simulates a signal.
     #[cfg(test)]
     pub(super) fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
     }
 
-    /// Calls `wait`, during which a signal ends the process. `None` if one came in before.
+    /// Calls `wait`, during which a signal ends the process. Returns `None` if one came before.
     pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
         self.waiting.store(true, Ordering::SeqCst);
         let result = if self.is_requested() { None } else { Some(wait()) };

@@ -1,6 +1,6 @@
-//! From the words of a file to a configuration: which keyword is meant, and is its value good?
+//! Builds a configuration from the entries of a file: looks up keywords and checks values.
 //!
-//! Everything wrong goes into the report; a configuration comes out only if nothing was.
+//! All errors go into the report. The configuration may be used only if there are none.
 
 use super::diagnostic::{Report, ValueError, nearest, quote};
 use super::keywords::{self, Keyword};
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Builds the configuration that the words of a file describe.
+/// Builds the configuration that the entries of a file describe.
 pub(super) fn build(
     file: Rc<Path>,
     entries: Vec<Entry>,
@@ -48,10 +48,10 @@ struct Builder<'c, 'r, 't> {
     clauses: Vec<OpenClause>,
 }
 
-/// A clause whose keywords may still follow. The pattern is absent where it was no good.
+/// A clause that may still get settings. The pattern is `None` if it was refused.
 struct OpenClause {
     pattern: Option<Pattern>,
-    /// Where the pattern is in the file.
+    /// Offset of the pattern in the file.
     start: usize,
     settings: Vec<Setting>,
 }
@@ -158,7 +158,7 @@ impl Builder<'_, '_, '_> {
                 self.report.error(name.start(), message);
                 return None;
             }
-            // A command keeps its variables until it is used.
+            // A command keeps its variables until an agent is started.
             Some(text) if matches!(keyword.kind, Kind::Command(_)) => text.clone(),
             Some(text) => self.expand(text)?,
         };
@@ -209,7 +209,7 @@ impl Builder<'_, '_, '_> {
         }
     }
 
-    /// Gives empty clauses the contents of the next one that has any.
+    /// Copies to empty clauses the settings of the next clause that has any.
     fn close_clauses(&mut self) -> Vec<WrittenClause> {
         let mut contents: Rc<[Setting]> = Rc::new([]);
         let mut closed = Vec::new();
@@ -230,8 +230,9 @@ impl Builder<'_, '_, '_> {
         closed
     }
 
-    /// Looks for clauses behind one that has a command and a pattern that covers theirs. Only patterns
-    /// that are equal, or `*`, are found to cover others.
+    /// Warns of clauses after one that has a command and a pattern covering theirs.
+    ///
+    /// A pattern is considered to cover another only if both are equal, or if it is `*`.
     fn warn_of_unreachable(&mut self, clauses: &[WrittenClause]) {
         let mut ends: HashMap<(&str, &str), u32> = HashMap::new();
         for clause in clauses {

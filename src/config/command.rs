@@ -1,8 +1,10 @@
 //! The command line of an agent: `MALLOC_=1 smtp -c $channel -l ${LOGDIR}/smtp`.
 //!
-//! It is split at blanks; there is no shell and no quoting. Leading `NAME=value` words set the
-//! agent's environment. A word that is exactly `$host` or `$channel` stands for the destination's,
-//! and `${host}`, `${channel}`, and `${NAME}` or `$NAME` for a variable of the ZENV file do so in any word.
+//! It is split at blanks; there is no shell and no quoting.
+//! Leading `NAME=value` words set the agent's environment.
+//! A word that is exactly `$host` or `$channel` is replaced by the destination's host or channel.
+//! In any word, `${host}` and `${channel}` are replaced too, and so are `${NAME}` and `$NAME` by a
+//! variable of the ZENV file.
 
 use super::diagnostic::{ValueError, quote};
 use super::units::words;
@@ -12,30 +14,33 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 
-/// Variables of the ZENV file that agents get in their environment, beside what the command sets.
+/// Variables of the ZENV file that every agent gets in its environment.
 const PASSED_ON: [&str; 2] = ["PATH", "ZCONFIG"];
 
-/// How to start an agent, before its variables are put in (`command=`).
+/// The command line of an agent before expansion (`command=`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// Leading `NAME=value` words.
+    /// The leading `NAME=value` words.
     assignments: Vec<(String, String)>,
-    /// The program, then its arguments.
+    /// The program and its arguments.
     words: Vec<String>,
 }
 
-/// How to start an agent for one destination.
+/// The command line of an agent, expanded for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanded {
-    /// What the command sets, then PATH and ZCONFIG from the ZENV file where they are defined there
-    /// and not set by the command. The original adds TZ from its own environment, and nothing else.
+    /// The environment of the agent.
+    ///
+    /// It has the assignments of the command, then PATH and ZCONFIG of the ZENV file unless the
+    /// command sets them.
+    /// The original adds TZ from its own environment, and nothing else.
     pub environment: Vec<(OsString, OsString)>,
-    /// The program, then its arguments. A relative program is one of `$MAILBIN/ta/`.
+    /// The program and its arguments. A relative program is in `$MAILBIN/ta/`.
     pub words: Vec<OsString>,
 }
 
 impl Command {
-    /// Reads a command line. Variables that will not be put in leave a warning.
+    /// Parses a command line. Variables that will not be expanded produce a warning.
     pub(super) fn parse(
         text: &str,
         zenv: &Zenv,
@@ -57,8 +62,9 @@ impl Command {
         Ok(command)
     }
 
-    /// Whether agents of this command serve the one host they were started for: a word of it is
-    /// `$host`. Job lines then carry no host.
+    /// Returns true if agents of this command serve only the host they were started for.
+    ///
+    /// That is so if one of the words is `$host`. Job lines then carry no host.
     pub fn with_host(&self) -> bool {
         self.words.iter().any(|word| word == HOST_WORD)
     }
@@ -71,7 +77,7 @@ impl Command {
         (!depends).then(|| put_variables_in(word, b"", b"", zenv))
     }
 
-    /// The command for one destination.
+    /// Expands the command for one destination.
     pub fn expand(&self, channel: &[u8], host: &[u8], zenv: &Zenv) -> Expanded {
         let put_in = |text: &str| put_variables_in(text, channel, host, zenv);
         let set = self.assignments.iter().map(|(name, value)| (name.into(), put_in(value)));
@@ -88,7 +94,7 @@ impl Command {
 }
 
 impl fmt::Display for Command {
-    /// The command line, with its variables not put in and single blanks between its words.
+    /// Formats the command line unexpanded, with single blanks between its words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = self.assignments.iter().map(|(name, value)| format!("{name}={value}"));
         let words: Vec<String> = set.chain(self.words.iter().cloned()).collect();
@@ -104,7 +110,7 @@ fn expand_word(word: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString
     }
 }
 
-/// Puts in what variables stand for.
+/// Expands the variables in `text`.
 fn put_variables_in(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
     let bytes = pieces(text).into_iter().flat_map(|(_, piece)| match piece {
         Piece::Plain(text) => text.as_bytes(),
@@ -116,7 +122,7 @@ fn put_variables_in(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsS
     OsString::from_vec(bytes.copied().collect())
 }
 
-/// Variables of a word that nothing is, or would be, put in for.
+/// Warnings about variables of a word that are not expanded, or expand to nothing.
 fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError> {
     let is_whole = matches!(word, HOST_WORD | CHANNEL_WORD);
     let pieces = if is_whole { Vec::new() } else { pieces(word) };
@@ -159,7 +165,7 @@ mod tests {
         Command::parse(text, &zenv(), &mut Vec::new()).expect(text)
     }
 
-    /// Environment and words in one line, words apart by `|`.
+    /// Environment and words in one line; words are separated by `|`.
     fn expanded(text: &str) -> String {
         let expanded = command(text).expand(b"smtp", b"mx.test", &zenv());
         let text = |text: OsString| text.into_string().expect("text");
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_split_before_variables_are_put_in() {
+    fn expand_splits_words_before_variables() {
         for (text, expected) in [
             ("hold", "PATH=/bin ZCONFIG=/z hold"),
             (
@@ -185,9 +191,9 @@ mod tests {
                 "A_1=smtp:/var/log/my mail PATH=/x B= ZCONFIG=/z a|b=c",
             ),
             ("1=2 a", "PATH=/bin ZCONFIG=/z 1=2|a"),
-            // Only a word that is nothing else is the host; this one is not.
+            // `$host` is replaced only as a whole word, which it is not here.
             ("C=$host a", "C=$host PATH=/bin ZCONFIG=/z a"),
-            // As ZMailer's manual writes it.
+            // The form in ZMailer's manual.
             (
                 "A=$PATH smtp -srl $LOGDIR/smtp",
                 "A=/bin PATH=/bin ZCONFIG=/z smtp|-srl|/var/log/my mail/smtp",
@@ -200,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_put_in_byte_by_byte() {
+    fn expand_keeps_bytes_of_names() {
         let expanded = command("a $host").expand(b"c", b"\xff\xfe", &Zenv::default());
         assert_eq!(expanded.words[1].clone().into_vec(), b"\xff\xfe");
         assert_eq!(expanded.environment, []);
     }
 
     #[test]
-    fn only_the_whole_word_ties_an_agent_to_its_host() {
+    fn with_host_requires_whole_word() {
         for (text, expected) in [
             ("smtp $host", true),
             ("smtp -x $host -y", true),
@@ -221,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_a_program() {
+    fn command_without_program_is_refused() {
         for text in ["", "  ", "A=b", "A=b C=d"] {
             assert!(Command::parse(text, &zenv(), &mut Vec::new()).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn variables_without_a_value_are_warned_about() {
+    fn unknown_variables_produce_warnings() {
         for (text, expected) in [
             ("a $host $channel ${host} ${channel} ${LOGDIR} $ 1$", vec![]),
             ("a $LOGDIR/x A=$LOGDIR", vec![]),

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where.
+//! Errors and warnings about a configuration file, with their positions.
 //!
 //! ```text
 //! scheduler.cf:14:2: error: unknown keyword `maxrng`; did you mean `maxring`?
@@ -6,36 +6,36 @@
 //!         ^
 //! ```
 //!
-//! Everything wrong is collected, up to a bound, and comes out in the order of the file.
+//! All of them are collected, up to a limit, and returned in the order of the file.
 
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_format::printable::{self, is_printable};
 
-/// After so many errors, a file is not read any further.
+/// Maximum number of errors, after which a file is not read any further.
 const MOST_ERRORS: usize = 100;
-/// How many warnings are kept of one file; of the rest, only their number is told.
+/// Maximum number of warnings kept of one file; of further ones only the number is reported.
 const MOST_WARNINGS: usize = 100;
-/// How much of a long source line is quoted on either side of the place, in characters.
+/// Maximum length quoted of a source line on either side of the position, in characters.
 const EXCERPT_REACH: usize = 80;
-/// How much of a word from the file is repeated in a message, in characters.
+/// Maximum length of a word of the file in a message, in characters.
 const LONGEST_QUOTE: usize = 60;
-/// How the warning about a variable without a value begins.
+/// Beginning of the warning about a variable without a value.
 pub(super) const NO_VARIABLE: &str = "the ZENV file has no ";
-/// The beginning of a word that is enough to guess it is at least so long, in bytes.
+/// Minimum length of a common prefix for a suggestion, in bytes.
 const TELLING_PREFIX: usize = 4;
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// The file can be used, but hardly means what its author meant.
+    /// The file can be used, but probably does not mean what its author intended.
     Warning,
 }
 
-/// A place in a file. Lines and columns count from 1, columns in characters.
+/// A position in a file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -44,21 +44,21 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One thing that is wrong with a configuration file.
+/// An error or a warning about a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The file, under the name it was asked for.
+    /// The path of the file, as it was given.
     pub file: Rc<Path>,
-    /// Where in the file; absent where it concerns the file as a whole.
+    /// The position; `None` if it concerns the file as a whole.
     pub position: Option<Position>,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
     excerpt: Option<Excerpt>,
 }
 
-/// The source line, or what of a long one is near the place, and what to put before the caret.
+/// The source line, or its part near the position, and the indentation of the caret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Excerpt {
     line: String,
@@ -66,7 +66,7 @@ struct Excerpt {
 }
 
 impl Diagnostic {
-    /// An error that concerns the file as a whole.
+    /// Creates an error that concerns the file as a whole.
     pub fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
@@ -77,19 +77,19 @@ impl Diagnostic {
         }
     }
 
-    /// Whether it makes the file unusable.
+    /// Returns true if it makes the file unusable.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 }
 
 impl Diagnostic {
-    /// `file:line:column: message`, for a log that has a severity of its own.
+    /// Formats as `file:line:column: message`, for a log that has its own severity.
     pub fn in_one_line(&self) -> String {
         format!("{}: {}", self.place(), self.message)
     }
 
-    /// Whether it is about a variable that the ZENV file does not have.
+    /// Returns true if it is about a variable that the ZENV file does not define.
     pub fn misses_variable(&self) -> bool {
         self.message.starts_with(NO_VARIABLE)
     }
@@ -101,7 +101,8 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// `file:line:column: error: message`, then the source line, then a caret under the column.
+    /// Formats as `file:line:column: error: message`, the source line, and a caret under the
+    /// column.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = if self.is_error() { "error" } else { "warning" };
         write!(f, "{}: {severity}: {}", self.place(), self.message)?;
@@ -112,29 +113,29 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// What is wrong with one value, and at which byte of it.
+/// An error in a value, with its offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ValueError {
-    /// Where in the value, in bytes from its start.
+    /// Offset in the value, in bytes.
     pub at: usize,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
 }
 
 impl ValueError {
-    /// An error at a byte of a value.
+    /// Creates an error at a byte of a value.
     pub fn new(at: usize, message: impl Into<String>) -> ValueError {
         ValueError { at, message: message.into() }
     }
 
-    /// The same error, seen from a text in which the value begins at byte `start`.
+    /// Adds `start` to the offset, for a value inside a larger text.
     pub(super) fn moved(self, start: usize) -> ValueError {
         ValueError { at: start + self.at, ..self }
     }
 }
 
-/// Collects what is wrong with one file.
+/// Collects the diagnostics of one file.
 pub(super) struct Report<'a> {
     file: Rc<Path>,
     text: &'a [u8],
@@ -151,7 +152,7 @@ impl<'a> Report<'a> {
         Report { file, text, line_starts, diagnostics: Vec::new(), errors: 0, warnings: 0 }
     }
 
-    /// Notes an error at a byte of the file.
+    /// Adds an error at a byte of the file.
     pub fn error(&mut self, offset: usize, message: impl Into<String>) {
         self.errors += 1;
         if self.errors <= MOST_ERRORS {
@@ -159,7 +160,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Notes a warning at a byte of the file.
+    /// Adds a warning at a byte of the file.
     pub fn warning(&mut self, offset: usize, message: impl Into<String>) {
         self.warnings += 1;
         if self.warnings <= MOST_WARNINGS {
@@ -167,28 +168,28 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Notes an error of the file as a whole.
+    /// Adds an error that concerns the file as a whole.
     pub fn file_error(&mut self, message: impl Into<String>) {
         self.errors += 1;
         self.diagnostics.push(Diagnostic::of_file(&self.file, message));
     }
 
-    /// The line that a byte of the file is in.
+    /// The line that contains a byte of the file.
     pub fn line_of(&self, offset: usize) -> u32 {
         self.line_starts.partition_point(|start| *start <= offset) as u32
     }
 
-    /// Whether nothing has been found that makes the file unusable.
+    /// Returns true if there are no errors.
     pub fn is_usable(&self) -> bool {
         self.errors == 0
     }
 
-    /// Whether there are so many errors that it is no use to go on.
+    /// Returns true if there are more errors than are kept.
     pub fn is_full(&self) -> bool {
         self.errors > MOST_ERRORS
     }
 
-    /// Everything that has been noted, in the order of the file.
+    /// Returns all diagnostics, in the order of the file.
     pub fn finish(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
         if self.warnings > MOST_WARNINGS {
@@ -217,7 +218,7 @@ impl<'a> Report<'a> {
         });
     }
 
-    /// The line that starts at a byte, around a column of it (from 0).
+    /// The part of a line around a column (from 0). `start` is the line's offset.
     fn excerpt(&self, start: usize, column: usize) -> Excerpt {
         let rest = &self.text[start..];
         let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
@@ -232,14 +233,14 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A word from the file as messages show it: in back quotes, not too long, printable.
+/// Formats a word of the file for a message: in back quotes, shortened, and printable.
 pub(super) fn quote(text: &str) -> String {
     let start: String = text.chars().take(LONGEST_QUOTE).collect();
     let rest = if text.chars().nth(LONGEST_QUOTE).is_some() { "…" } else { "" };
     format!("`{}{rest}`", printable::line(&start))
 }
 
-/// The candidate that `word` is most likely a misspelling of, if any is near enough.
+/// Finds the candidate that `word` is probably a misspelling of.
 pub(super) fn nearest(
     word: &str,
     candidates: impl IntoIterator<Item = &'static str>,
@@ -254,7 +255,7 @@ pub(super) fn nearest(
         .filter_map(|candidate| {
             let known = candidate.to_ascii_lowercase();
             let distance = edit_distance(&word, &known);
-            // `retry` for `retries`: all but the last letter is right.
+            // For example `retry` for `retries`: all letters but the last match.
             let enough = TELLING_PREFIX.max(word.len().saturating_sub(1));
             let is_near = distance <= tolerance || common_prefix(&word, &known) >= enough;
             is_near.then_some((distance, candidate))
@@ -263,13 +264,12 @@ pub(super) fn nearest(
         .map(|(_, candidate)| candidate)
 }
 
-/// How many bytes two words have in common at their beginnings.
+/// Length of the common prefix of two words, in bytes.
 fn common_prefix(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
 
-/// How many letters must be put in, taken out or exchanged to make one word of the other
-/// (Levenshtein's measure, row by row).
+/// Levenshtein distance of two words, in characters, computed row by row.
 fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diagnostic_points_at_the_character() {
+    fn diagnostic_display_points_at_character() {
         let text = "*/*\n\tmaxrng=5 näh=1\n".as_bytes();
         let mut report = Report::new(Path::new("a.cf").into(), text);
         report.warning(5, "first");
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_and_long_lists_are_cut() {
+    fn report_cuts_long_lines_and_long_lists() {
         let text = vec![b'x'; 100_000];
         let mut report = Report::new(Path::new("a.cf").into(), &text);
         (0..1000).for_each(|_| report.warning(50_000, "strange"));
@@ -324,13 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_file_cannot_disturb_the_terminal() {
+    fn quote_replaces_control_characters() {
         assert_eq!(quote("a\u{1b}[2Jb\n"), "`a^[[2Jb^J`");
         assert_eq!(quote(&"x".repeat(1000)).chars().count(), LONGEST_QUOTE + 3);
     }
 
     #[test]
-    fn misspellings_find_their_word() {
+    fn nearest_finds_misspelled_word() {
         let known = ["maxring", "maxta", "interval", "retries", "user"];
         for (word, expected) in [
             ("maxrng", Some("maxring")),

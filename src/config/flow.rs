@@ -1,5 +1,4 @@
-//! How the flow of mail to a destination is steered: the window of agents at work on it, how often
-//! deliveries may start, and which destinations share a window.
+//! Flow control of a destination: window, delivery rate, and shared windows.
 
 use super::diagnostic::{ValueError, quote};
 use super::pattern::{Glob, Name};
@@ -9,41 +8,50 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// A feedback of 1, in the unit that it is kept in.
+/// The stored amount of a feedback of 1.
 const WHOLE: u32 = 1_000_000;
-/// So many deliveries in an interval are the most that a rate may allow.
+/// Maximum number of deliveries in the interval of a rate.
 const MOST_IN_INTERVAL: i64 = 1_000_000;
-/// So many names may stand in `window-key`.
+/// Maximum number of names in `window-key`.
 const MOST_KEYS: usize = 1000;
 
-/// What a clause says of the flow to its destinations. Nothing of it is set in a classic clause.
+/// The flow control settings of a clause. A classic clause has none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
-    /// A thread's first window, in agents; `None` is `maxthr`. `initial-concurrency=` (Postfix
-    /// `initial_destination_concurrency`).
+    /// Initial window of a thread, in agents; `None` is `maxthr`.
+    ///
+    /// `initial-concurrency=` (Postfix `initial_destination_concurrency`).
     pub initial: Option<u32>,
-    /// What a delivery that the host has answered adds to the window. `positive-feedback=` (Postfix
-    /// `default_destination_concurrency_positive_feedback`).
+    /// Increase of the window after a delivery that the host has answered.
+    ///
+    /// `positive-feedback=` (Postfix `default_destination_concurrency_positive_feedback`).
     pub positive: Option<Feedback>,
-    /// What one takes from it that could not reach the host. `negative-feedback=` (Postfix
-    /// `default_destination_concurrency_negative_feedback`).
+    /// Decrease of the window after a delivery that could not reach the host.
+    ///
+    /// `negative-feedback=` (Postfix `default_destination_concurrency_negative_feedback`).
     pub negative: Option<Feedback>,
-    /// Failed pseudo-cohorts after which the destination counts as dead; 0 is never.
+    /// Failed pseudo-cohorts after which the destination is considered dead; 0 is never.
+    ///
     /// `failed-cohort-limit=` (Postfix `default_destination_concurrency_failed_cohort_limit`).
     pub failed_cohorts: u32,
-    /// Log each change. `feedback-debug` (Postfix `destination_concurrency_feedback_debug`).
+    /// Log each change of the window.
+    ///
+    /// `feedback-debug` (Postfix `destination_concurrency_feedback_debug`).
     pub debug: bool,
-    /// How many deliveries may start in which time. `rate=`.
+    /// Maximum rate at which deliveries start. `rate=`.
     pub rate: Option<Rate>,
-    /// From the end of a delivery to the start of the next one; then there is only one at a time.
+    /// Wait from the end of a delivery to the start of the next.
+    ///
+    /// Deliveries are then made one at a time.
+    ///
     /// `delivery-delay=` (Postfix `default_destination_rate_delay`).
     pub delay: Option<Duration>,
-    /// Which destinations share a window. `window-key=`.
+    /// The destinations that share a window. `window-key=`.
     pub key: Option<WindowKey>,
 }
 
 impl Flow {
-    /// Whether there is anything to be steered.
+    /// Returns true if any flow control is set.
     pub fn is_steered(&self) -> bool {
         self.initial.is_some()
             || self.has_feedback()
@@ -53,27 +61,27 @@ impl Flow {
             || self.key.is_some()
     }
 
-    /// Whether the window changes.
+    /// Returns true if the window changes with the results of deliveries.
     pub fn has_feedback(&self) -> bool {
         self.positive.is_some() || self.negative.is_some()
     }
 
-    /// Whether it takes more than one `deferall` to make the whole destination wait.
+    /// Returns true if one `deferall` is not enough to make the whole destination wait.
     pub fn is_patient(&self) -> bool {
         self.has_feedback() || self.failed_cohorts > 0
     }
 }
 
-/// How much one delivery changes a window, as a share of an agent.
+/// The change of a window by one delivery, in agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
-    /// In millionths.
+    /// The amount, in millionths.
     amount: u32,
-    /// What it is divided by.
+    /// The divisor of the amount.
     divisor: Divisor,
 }
 
-/// What a feedback is divided by; the concurrency is the present window.
+/// The divisor of a feedback. The concurrency is the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Divisor {
     One,
@@ -82,7 +90,7 @@ enum Divisor {
 }
 
 impl Feedback {
-    /// Reads `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
+    /// Parses `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
     pub(super) fn parse(text: &str) -> Result<Feedback, ValueError> {
         let (amount, divisor) = match text.split_once('/') {
             Some((amount, divisor)) => (amount, Some(divisor)),
@@ -102,7 +110,7 @@ impl Feedback {
         Ok(Feedback { amount: share(amount.trim())?, divisor })
     }
 
-    /// What it is with a window of so many agents.
+    /// The feedback, in agents, at a window of `concurrency` agents.
     pub fn with(self, concurrency: u32) -> f64 {
         let amount = f64::from(self.amount) / f64::from(WHOLE);
         match self.divisor {
@@ -113,7 +121,7 @@ impl Feedback {
     }
 }
 
-/// Reads a number from 0 to 1, in millionths.
+/// Parses a number from 0 to 1, as millionths.
 fn share(text: &str) -> Result<u32, ValueError> {
     let wrong = || {
         let message = format!("{} is no number from 0 to 1 with at most six decimals", quote(text));
@@ -145,7 +153,7 @@ impl fmt::Display for Feedback {
     }
 }
 
-/// How many deliveries may start in which time. They are spread evenly over it.
+/// Maximum number of deliveries that start in an interval, spread evenly over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     count: u32,
@@ -153,7 +161,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Reads `100/1m`.
+    /// Parses `100/1m`.
     pub(super) fn parse(text: &str) -> Result<Rate, ValueError> {
         let Some((count, interval)) = text.split_once('/') else {
             return Err(ValueError::new(0, "a number and an interval are needed here, as 100/1m"));
@@ -175,7 +183,7 @@ impl Rate {
         Ok(Rate { count, interval })
     }
 
-    /// From the start of a delivery to that of the next.
+    /// Minimum time from the start of a delivery to the start of the next.
     pub fn spacing(self) -> Duration {
         self.interval / self.count
     }
@@ -187,8 +195,9 @@ impl fmt::Display for Rate {
     }
 }
 
-/// By which name a destination's window is found: destinations of one name share it. What is written is
-/// tried from left to right.
+/// Maps a destination to the name of its window. Destinations with the same name share a window.
+///
+/// The entries are tried from left to right.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WindowKey {
@@ -212,8 +221,10 @@ impl PartialEq for WindowKey {
 impl Eq for WindowKey {}
 
 impl WindowKey {
-    /// Reads `*.example.net=example mx`: words that are a pattern and the name for what it matches,
-    /// or `mx` as the last.
+    /// Parses `*.example.net=example mx`.
+    ///
+    /// Each word is a pattern and the name for destinations that match it. The last word may be
+    /// `mx`.
     pub(super) fn parse(
         text: &str,
         warnings: &mut Vec<ValueError>,
@@ -245,8 +256,9 @@ impl WindowKey {
         Ok(key)
     }
 
-    /// The name of the window for a host, and for the relay that answers for it, once one is known;
-    /// `None` if the host has one of its own.
+    /// The window name of a host; `None` if the host has a window of its own.
+    ///
+    /// `relay` is the relay that answers for the host, once it is known.
     pub fn name(&self, host: &[u8], relay: Option<&[u8]>) -> Option<Vec<u8>> {
         let candidates = || relay.into_iter().chain([host]);
         for named in &self.names {
@@ -262,7 +274,7 @@ impl WindowKey {
     }
 }
 
-// A checkpoint has it as it was written.
+// A checkpoint stores the key as it was written.
 impl From<WindowKey> for String {
     fn from(key: WindowKey) -> String {
         key.text
@@ -288,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn feedback_is_read_and_shown() {
+    fn feedback_parses_and_displays() {
         for (text, at_four) in [
             ("1", 1.0),
             ("0", 0.0),
@@ -313,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_spread_evenly() {
+    fn rate_spaces_deliveries_evenly() {
         let rate = Rate::parse("100/1m").expect("a rate");
         assert_eq!(rate.spacing(), Duration::from_millis(600));
         assert_eq!(rate.to_string(), "100/1m");
@@ -323,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_share_a_window_by_pattern_or_relay() {
+    fn window_key_names_by_pattern_or_relay() {
         let key = |text: &str| WindowKey::parse(text, &mut Vec::new());
         let both = key("*.big.example=big *.small.example=small mx").expect("a key");
         assert_eq!(both.name(b"a.test", None), None);

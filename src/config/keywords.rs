@@ -1,35 +1,37 @@
-//! The keywords of clauses: one table, which the parser, `scheduler -t`, and the tests of the manual
-//! page and of the example file all read.
+//! The table of the keywords of clauses.
+//!
+//! It is used by the parser, by `scheduler -t`, and by the tests of the manual page and the example
+//! file.
 
 use super::clause::{Clause, Draft, Niceness};
 use super::value::{Kind, Value};
 use std::time::Duration;
 
-/// What becomes of a keyword.
+/// How far a keyword is implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It does what it says.
+    /// It has its documented effect.
     Supported,
-    /// It is read and checked, but nothing depends on it.
+    /// It is read and checked, but has no effect.
     Ignored,
 }
 
-/// One keyword of a clause.
+/// A keyword of a clause.
 #[derive(Debug)]
 pub struct Keyword {
-    /// Its name, in lower case; in the file, case does not matter.
+    /// Its name in lower case, which the file may write in upper or lower case.
     pub name: &'static str,
     /// Other names for the same thing.
     pub aliases: &'static [&'static str],
-    /// The value that holds where no clause names it, or what that depends on.
+    /// Its default, or what the default depends on.
     pub default: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// What becomes of it.
+    /// How far it is implemented.
     pub status: Status,
-    /// How its value is read and applied.
+    /// How its value is parsed and applied.
     pub(super) kind: Kind,
-    /// The value that is in force in an effective clause, if there is one.
+    /// The value in an effective clause, if there is one.
     pub(super) get: fn(&Clause) -> Option<Value>,
 }
 
@@ -39,17 +41,17 @@ impl Keyword {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
-    /// What value it takes, in a few words.
+    /// Short description of its value.
     pub fn takes(&self) -> String {
         self.kind.takes()
     }
 
-    /// Whether it stands alone, without a value.
+    /// Returns true if it takes no value.
     pub(super) fn is_flag(&self) -> bool {
         matches!(self.kind, Kind::Flag(_))
     }
 
-    /// Whether an effective clause has a value for it.
+    /// Returns true if effective clauses have a value for it.
     pub(super) fn concerns_clauses(&self) -> bool {
         let concerns_scheduler = matches!(self.kind, Kind::SchedulerNice | Kind::SchedulerPriority);
         self.status == Status::Supported && !concerns_scheduler
@@ -61,19 +63,19 @@ pub fn keywords() -> &'static [Keyword] {
     KEYWORDS
 }
 
-/// The keyword of this name or alias, in capitals or not.
+/// The keyword with this name or alias, in upper or lower case.
 pub(super) fn find(name: &str) -> Option<&'static Keyword> {
     KEYWORDS.iter().find(|keyword| keyword.names().any(|known| known.eq_ignore_ascii_case(name)))
 }
 
-/// Keywords that older schedulers had, with what to do instead.
+/// Keywords of older schedulers, each with its replacement.
 pub(super) const GONE: [(&str, &str); 3] = [
     ("byhost", "threads are always by host"),
     ("gangschedule", "threads of one ring share its agents"),
     ("maxhost", "use `maxthr`"),
 ];
 
-/// A limit on processes: nothing and less than nothing stand for no limit.
+/// A limit on processes. Zero and negative numbers mean no limit.
 fn limit(number: i64) -> Option<u32> {
     u32::try_from(number).ok().filter(|limit| *limit > 0)
 }
@@ -605,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_order_and_unique() {
+    fn keyword_and_parameter_names_are_sorted_and_unique() {
         assert!(keywords().is_sorted_by_key(|row| row.name));
         assert!(parameters().is_sorted_by_key(|row| row.name));
         let names: Vec<&str> = documented().flat_map(|(names, _)| names).collect();
@@ -615,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_complete() {
+    fn table_rows_are_complete() {
         for row in keywords() {
             assert!(row.about.ends_with('.') && !row.default.is_empty(), "{}", row.name);
             assert!(!row.takes().is_empty());
@@ -627,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_page_has_every_name_and_its_default() {
+    fn manual_page_has_every_name_and_default() {
         let items: Vec<(HashSet<&str>, Option<&str>)> = MANUAL
             .lines()
             .filter_map(|line| line.strip_prefix(".It Ic ").or_else(|| line.strip_prefix(".Ic ")))
@@ -650,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_has_every_keyword() {
+    fn example_has_every_keyword() {
         let settings: HashSet<&str> = EXAMPLE
             .lines()
             .map(|line| line.trim_start_matches(['\t', '#']))
@@ -664,7 +666,7 @@ mod tests {
         }
     }
 
-    /// Whoever we are not, in a world without accounts.
+    /// A user other than root, on a system without accounts.
     fn ordinary_user() -> Context {
         Context::without_rights(Zenv::from_pairs([
             ("MAILBOXES", "/home/me/mail"),
@@ -673,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_works_without_root() {
+    fn example_is_accepted_without_root() {
         let loaded = Config::parse(Path::new("example"), EXAMPLE.as_bytes(), &ordinary_user())
             .unwrap_or_else(|errors| panic!("{}", errors[0]));
         assert_eq!(loaded.warnings, []);
@@ -695,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_reads_back_as_it_is_shown() {
+    fn example_shown_and_read_again_is_unchanged() {
         let parse = |text: &str| {
             Config::parse(Path::new("example"), text.as_bytes(), &ordinary_user())
                 .unwrap_or_else(|errors| panic!("{}", errors[0]))
@@ -714,9 +716,9 @@ mod tests {
     }
 
     #[test]
-    fn everything_commented_out_in_the_example_is_understood() {
-        // Settings and parameters, that is lines with a # but without a blank behind it; the
-        // clauses of other agents are not among them.
+    fn example_uncommented_is_accepted() {
+        // Settings and parameters are the lines with a `#` and no blank after it. The clauses of
+        // other agents are not among them.
         let uncommented: String = EXAMPLE
             .lines()
             .take_while(|line| !line.contains("come from elsewhere"))

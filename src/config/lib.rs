@@ -1,16 +1,16 @@
-//! The configuration file, `scheduler.cf`: what is written in it, and what it means for a
-//! destination.
+//! The configuration file, `scheduler.cf`: its syntax, its values, and the effective clauses.
 //!
 //! ```text
 //! text ──syntax──► words ──build──► Config ──select(channel, host)──► Rc<Clause>
 //!                             │
-//!                  keywords, parameters: one table each, what there is to be set
-//!                  units, pattern, command, variables: the languages of the values
+//!                  keywords, parameters: tables of everything that can be set
+//!                  units, pattern, command, variables: the syntax of values
 //! ```
 //!
-//! Reading is a pure function of the file's text and a [`Context`]; everything wrong with the file is
-//! collected, with its place, and a file with an error gives no configuration at all. Nothing here
-//! knows what the scheduler does with a value.
+//! Parsing is a pure function of the file's text and a [`Context`].
+//! All errors and warnings are collected with their positions.
+//! A file with an error yields no configuration.
+//! The module does not depend on how the scheduler uses a value.
 
 mod build;
 mod clause;
@@ -53,57 +53,61 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// The file `scheduler.cf.example`: a complete configuration, which works without root if the ZENV file
-/// has `MAILQPORT`, a TCP port, and `MAILBOXES`, a folder.
+/// The file `scheduler.cf.example`, a complete configuration.
+///
+/// It works without root if the ZENV file defines `MAILQPORT`, a TCP port, and `MAILBOXES`, a
+/// folder.
 pub const EXAMPLE: &str = include_str!("../../scheduler.cf.example");
 
-/// The largest configuration file we read, in bytes.
+/// Maximum size of a configuration file, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A configuration: one file, read and checked.
+/// A configuration file that has been read and checked.
 #[derive(Debug)]
 pub struct Config {
-    /// What holds for the scheduler as a whole.
+    /// The parameters of the scheduler as a whole.
     pub parameters: Parameters,
-    /// The priority that the scheduler gives itself when it starts: the last `sysnice=` or
-    /// `syspriority=` of the file, in whatever clause.
+    /// The process priority that the scheduler sets for itself at startup.
+    ///
+    /// It is the last `sysnice=` or `syspriority=` of the file, in any clause.
     pub scheduler_niceness: Option<Niceness>,
     file: Rc<Path>,
-    /// The file as it was read.
+    /// The text of the file, without a byte order mark.
     text: Rc<[u8]>,
-    /// Where each parameter has been set last.
+    /// The last line that sets each parameter.
     parameter_lines: HashMap<&'static str, u32>,
     clauses: Vec<WrittenClause>,
     identity: Identity,
-    /// The effective clauses that have been asked for, by the clauses they come from.
+    /// Cache of the effective clauses, by the indices of the written clauses in their chain.
     effective: RefCell<HashMap<Box<[u32]>, Rc<Clause>>>,
 }
 
-/// A configuration, and what is strange about it.
+/// A configuration and the warnings about it.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What its author should look at, in the order of the file.
+    /// The warnings, in the order of the file.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Finds the id of an account or a group by its name. `Ok(None)` is that there is none; an error, that it cannot
-/// be looked up now.
+/// Finds the id of an account or a group by its name.
+///
+/// Returns `Ok(None)` if there is none, and an error if it cannot be looked up now.
 pub type FindId = fn(&str) -> io::Result<Option<u32>>;
 
-/// What reading has to know about the world.
+/// What parsing needs to know about the process and the system.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The variables for `${NAME}`.
     pub zenv: Zenv,
-    /// Whether the scheduler can run agents as other users.
+    /// True if the scheduler can run agents as other users.
     pub is_root: bool,
-    /// The user it runs as.
+    /// The effective user id of the scheduler.
     pub effective_user: u32,
-    /// The group it runs as.
+    /// The effective group id of the scheduler.
     pub effective_group: u32,
     /// Finds an account by name.
     pub user_id: FindId,
@@ -112,8 +116,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// A system without accounts, seen by somebody who is not root: for whoever reads configurations that
-    /// are not about this system.
+    /// A context without root rights and without accounts.
+    ///
+    /// It is for reading a configuration that does not belong to this system.
     pub fn without_rights(zenv: Zenv) -> Context {
         Context {
             zenv,
@@ -127,7 +132,7 @@ impl Context {
 }
 
 impl Config {
-    /// Whether a clause has this pattern, `channel/host`.
+    /// Returns true if a clause has exactly this pattern, `channel/host`.
     pub fn has_pattern(&self, pattern: &str) -> bool {
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
         let is_it = |clause: &WrittenClause| {
@@ -136,13 +141,17 @@ impl Config {
         self.clauses.iter().any(is_it)
     }
 
-    /// Reads a configuration file. On failure everything that is wrong with it, warnings too.
+    /// Reads a configuration file.
+    ///
+    /// On failure, returns all errors and warnings.
     pub fn load(path: &Path, context: &Context) -> Result<Loaded, Vec<Diagnostic>> {
         let text = read(path).map_err(|error| vec![error])?;
         Config::parse(path, &text, context)
     }
 
-    /// Reads the text of a configuration file; `file_name` is for messages.
+    /// Parses the text of a configuration file.
+    ///
+    /// `file_name` is used in messages only.
     pub fn parse(
         file_name: &Path,
         text: &[u8],
@@ -151,7 +160,7 @@ impl Config {
         if text.len() as u64 > LARGEST_FILE {
             return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 1 MiB")]);
         }
-        // Some editors begin a file with a mark that nobody sees.
+        // Some editors begin a file with an invisible byte order mark.
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let file: Rc<Path> = file_name.into();
         let mut report = Report::new(Rc::clone(&file), text);
@@ -165,7 +174,7 @@ impl Config {
 }
 
 impl Config {
-    /// A configuration without a clause, which stands in for one that is to follow.
+    /// A configuration without clauses, used until the real one is loaded.
     pub fn none() -> Rc<Config> {
         Rc::new(Config {
             parameters: Parameters::default(),
@@ -179,25 +188,27 @@ impl Config {
         })
     }
 
-    /// The file it comes from, under the name it was asked for.
+    /// The path of the file, as it was given.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The text it was read from.
+    /// The text of the file.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 }
 
-/// Reads the text of a configuration file, or a little more of it than we take.
+/// Reads the text of a configuration file.
+///
+/// Stops one byte after the maximum size, so that [`Config::parse`] can refuse the file.
 pub fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {
     let failed = |error| Diagnostic::of_file(path, format!("the file cannot be read: {error}"));
     contents(path).map_err(failed)
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for its other end.
+    // Opening a named pipe would block until its other end is opened.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

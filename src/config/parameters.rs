@@ -1,4 +1,4 @@
-//! `PARAM…` assignments: what holds for the scheduler as a whole.
+//! `PARAM…` assignments: the settings of the scheduler as a whole.
 
 use super::diagnostic::{ValueError, quote};
 use super::keywords::Status;
@@ -9,49 +9,61 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time between reports of failures while other recipients of a message still wait, in seconds.
+/// Default of `PARAMglobal-report-interval`, in seconds.
 const DEFAULT_REPORT_INTERVAL: u64 = 300;
 
-/// What holds for the scheduler as a whole.
+/// The settings of the scheduler as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// The file of accounts of MAILQ version 2. `PARAMauthfile`, default none.
+    /// The file of MAILQ accounts (version 2). `PARAMauthfile`, default none.
     pub auth_file: Option<PathBuf>,
-    /// Where MAILQ clients connect. `PARAMmailqsock`; where there is none: the service `mailq` of the
-    /// system's services, else TCP port 174.
+    /// The socket for MAILQ clients.
+    ///
+    /// `PARAMmailqsock`, default the service `mailq` of the system, else TCP port 174.
     pub mailq_socket: Option<MailqSocket>,
-    /// Other hosts may log in to MAILQ with passwords that stand in the file of accounts, and see the queue
-    /// without a login where there is none. `PARAMmailq-trust-network`, default off.
+    /// Trusts the network between MAILQ clients and this host.
+    ///
+    /// Other hosts may log in with passwords that are kept in plain text in the file of accounts.
+    /// Without such a file they see the queue without a login. `PARAMmailq-trust-network`, default
+    /// off.
     pub mailq_trust_network: bool,
-    /// The datagram socket that routers send notices of new messages to. `PARAMnotifysock`; where
-    /// there is none: the ZENV variable SCHEDULERNOTIFY, else `$POSTOFFICE/.scheduler.notify`.
+    /// The datagram socket for routers' notices of new messages.
+    ///
+    /// `PARAMnotifysock`, default the ZENV variable SCHEDULERNOTIFY, else
+    /// `$POSTOFFICE/.scheduler.notify`.
     pub notify_socket: Option<PathBuf>,
-    /// Do not wait for the disk when reports are submitted. `PARAMmsgwriteasync`, default off.
+    /// Does not wait for the disk when reports are submitted. `PARAMmsgwriteasync`, default off.
     pub write_async: bool,
-    /// Time between reports of failures while other recipients of a message still wait, never zero.
-    /// `PARAMglobal-report-interval`, default 5m.
+    /// Time between failure reports while other recipients of a message still wait.
+    ///
+    /// Never zero. `PARAMglobal-report-interval`, default 5m.
     pub global_report_interval: Duration,
-    /// Keep a report that cannot be sent to anybody, below `$POSTOFFICE/postman/`.
+    /// Stores a report without any recipient below `$POSTOFFICE/postman/`.
+    ///
     /// `PARAMstore-error-on-error`, default off.
     pub store_error_on_error: bool,
-    /// Messages in memory at a time. `PARAMmessage-active-limit`; see [`Parameters::memory`].
+    /// Maximum number of messages in memory.
+    ///
+    /// `PARAMmessage-active-limit`; see [`Parameters::memory`].
     pub message_active_limit: Option<u32>,
-    /// Recipients in memory, as far as they come with the first part of a message.
+    /// Maximum number of recipients loaded with the first chunks of messages.
+    ///
     /// `PARAMmessage-recipient-limit`; see [`Parameters::memory`].
     pub message_recipient_limit: Option<u32>,
-    /// Recipients of each message that may be in memory in any case. `PARAMmessage-recipient-minimum`; see
-    /// [`Parameters::memory`].
+    /// Number of recipients of each message that may be in memory in any case.
+    ///
+    /// `PARAMmessage-recipient-minimum`; see [`Parameters::memory`].
     pub message_recipient_minimum: Option<u32>,
 }
 
-/// How much of the queue is in memory at a time.
+/// Limits on the part of the queue in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// Messages.
+    /// Maximum number of messages.
     pub messages: usize,
-    /// Recipients that are read with the first parts of messages.
+    /// Maximum number of recipients loaded with the first chunks of messages.
     pub recipients: usize,
-    /// Recipients of each message.
+    /// Number of recipients of each message that may be loaded in any case.
     pub minimum: usize,
 }
 
@@ -73,8 +85,9 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// How much of the queue is in memory at a time; `None` is all of it, as long as no parameter says
-    /// otherwise.
+    /// Limits on the part of the queue in memory.
+    ///
+    /// `None` is no limit, and holds unless one of the three parameters is set.
     pub fn memory(&self) -> Option<MemoryLimits> {
         let given = [
             (self.message_active_limit, 20_000),
@@ -88,16 +101,16 @@ impl Parameters {
     }
 }
 
-/// Where MAILQ clients connect.
+/// The socket for MAILQ clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MailqSocket {
-    /// A stream socket of this path.
+    /// A Unix stream socket with this path.
     Unix(PathBuf),
     /// A TCP port.
     Tcp {
         /// The port.
         port: TcpPort,
-        /// The addresses that it is open on.
+        /// The addresses that it listens on.
         address: BindAddress,
     },
 }
@@ -105,26 +118,28 @@ pub enum MailqSocket {
 /// A TCP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpPort {
-    /// Its number; 0 lets the system choose.
+    /// Its number; 0 lets the system choose one.
     Number(u16),
-    /// Its name among the services of the system. The original takes 174 for an unknown one.
+    /// Its service name. The original uses 174 for an unknown one.
     Service(String),
 }
 
-/// The addresses that a port is open on.
+/// The addresses that a port listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindAddress {
-    /// Those of this host only that it has to speak with itself: `127.0.0.1` and `::1`.
+    /// The loopback addresses `127.0.0.1` and `::1`.
     Loopback,
-    /// All.
+    /// All addresses.
     Any,
-    /// This one.
+    /// This address.
     Address(IpAddr),
 }
 
 impl MailqSocket {
-    /// Reads `UNIX:/path`, `/path`, `TCP:port`, `TCP:service`, `port` or `service`, the last four
-    /// with an optional `@address` or `@any` behind.
+    /// Parses the address of a socket.
+    ///
+    /// The forms are `UNIX:/path`, `/path`, `TCP:port`, `TCP:service`, `port` and `service`. The
+    /// last four accept `@address` or `@any` at the end.
     pub fn parse(text: &str) -> Result<MailqSocket, ValueError> {
         if text.starts_with('/') || strip_scheme(text, "UNIX:").is_some() {
             return unix_path(text).map(MailqSocket::Unix);
@@ -202,22 +217,22 @@ fn bind_address(text: &str) -> Result<BindAddress, String> {
         .map_err(|_| format!("{} is neither an address nor `any`", quote(text)))
 }
 
-/// One parameter.
+/// A parameter, as the table describes it.
 #[derive(Debug)]
 pub struct ParameterKeyword {
-    /// Its name, with its prefix; in the file, case does not matter.
+    /// Its name with the prefix, which the file may write in upper or lower case.
     pub name: &'static str,
     /// Other names for the same thing.
     pub aliases: &'static [&'static str],
-    /// What holds where it is absent.
+    /// Its default.
     pub default: &'static str,
-    /// What value it takes, in a few words.
+    /// Short description of its value.
     pub takes: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// What becomes of it.
+    /// How far it is implemented.
     pub status: Status,
-    /// Reads a value.
+    /// Parses and sets a value.
     pub(super) set: fn(&mut Parameters, &str) -> Result<(), ValueError>,
     /// The value in force, if there is one.
     pub(super) get: fn(&Parameters) -> Option<String>,
@@ -235,7 +250,7 @@ pub fn parameters() -> &'static [ParameterKeyword] {
     PARAMETERS
 }
 
-/// The parameter of this name or alias, in capitals or not.
+/// The parameter with this name or alias, in upper or lower case.
 pub(super) fn find(name: &str) -> Option<&'static ParameterKeyword> {
     PARAMETERS.iter().find(|row| row.names().any(|known| known.eq_ignore_ascii_case(name)))
 }
@@ -247,12 +262,12 @@ fn path(text: &str) -> Result<PathBuf, ValueError> {
     Ok(PathBuf::from(text))
 }
 
-/// Any number but 0 is "yes".
+/// Parses a switch: any number but 0 is "yes".
 fn switch(text: &str) -> Result<bool, ValueError> {
     parse_number(text).map(|number| number != 0)
 }
 
-/// A number that is not 0.
+/// Parses a number greater than 0.
 fn positive(text: &str) -> Result<u32, ValueError> {
     let number = parse_number(text)?;
     let positive = u32::try_from(number).ok().filter(|number| *number > 0);

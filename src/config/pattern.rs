@@ -1,13 +1,15 @@
-//! Selection patterns: `channel/host`, each half in ZMailer's own pattern language.
+//! Selection patterns: `channel/host`, each half in ZMailer's pattern language.
 //!
 //! ```text
 //! *  any text      ?  any one character     [abc]  one of these: there are no ranges
 //! \c c itself      {a,b}  one of these texts, at the end only     [^abc]  one character but these
 //! ```
 //!
-//! A half without a pattern in it is compared as it is; others become patterns of the `glob` crate,
-//! which knows ranges and `**`, but no escapes and no braces. A `/` in a name is a character like
-//! any other. Names are in lower case already, and may be any bytes.
+//! A half without special characters is compared literally.
+//! Others are translated to patterns of the `glob` crate.
+//! That crate has ranges and `**`, but no escapes and no braces.
+//! A `/` in a name is an ordinary character.
+//! Names are already in lower case, and may contain any bytes.
 
 use super::diagnostic::{ValueError, quote};
 use nom::branch::alt;
@@ -18,10 +20,10 @@ use nom::sequence::{delimited, preceded};
 use nom::{IResult, Offset, Parser};
 use std::borrow::Cow;
 
-/// The longest pattern we take, in bytes; a domain name has at most 255.
+/// Maximum length of a pattern, in bytes; a domain name has at most 255.
 const LONGEST_PATTERN: usize = 1024;
 
-/// What selects the destinations of a clause.
+/// Selects the destinations of a clause.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     /// Matches the channel.
@@ -31,7 +33,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern. What can hardly be meant goes to `warnings`.
+    /// Parses a pattern. Probable mistakes are added to `warnings`.
     pub fn parse(text: &str, warnings: &mut Vec<ValueError>) -> Result<Pattern, ValueError> {
         if text.len() > LONGEST_PATTERN {
             let message = format!("a pattern of more than {LONGEST_PATTERN} bytes");
@@ -47,22 +49,22 @@ impl Pattern {
         Ok(Pattern { channel, host: Glob::parse(host, host_start, warnings)? })
     }
 
-    /// Whether this destination is selected.
+    /// Returns true if the pattern selects this destination.
     pub fn matches(&self, channel: &Name<'_>, host: &Name<'_>) -> bool {
         self.channel.matches(channel) && self.host.matches(host)
     }
 
-    /// Whether every destination is selected.
+    /// Returns true if the pattern selects every destination.
     pub fn matches_everything(&self) -> bool {
         self.channel.matches_everything() && self.host.matches_everything()
     }
 }
 
-/// The name of a channel or host, as patterns look at it.
+/// The name of a channel or host, as text that patterns can match.
 pub struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Name<'a> {
-    /// A name of any bytes. What is not UTF-8 is taken as Latin-1.
+    /// Converts a name of any bytes. A name that is not UTF-8 is read as Latin-1.
     pub fn new(bytes: &'a [u8]) -> Name<'a> {
         Name(match std::str::from_utf8(bytes) {
             Ok(text) => Cow::Borrowed(text),
@@ -74,7 +76,7 @@ impl<'a> Name<'a> {
 /// The pattern of a channel or of a host.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    /// As it was written.
+    /// The pattern as written in the file.
     pub text: String,
     matcher: Matcher,
 }
@@ -85,12 +87,12 @@ enum Matcher {
     Nothing,
     Literal(String),
     Glob(glob::Pattern),
-    /// `start{a,b}`: a name that ends with one of the texts and matches before it.
+    /// `start{a,b}`: a name that ends with one of the texts, and matches `start` before it.
     Endings(glob::Pattern, Vec<String>),
 }
 
 impl Glob {
-    /// Reads one half of a pattern, which begins at byte `start` of the whole.
+    /// Parses one half of a pattern, which begins at byte `start` of the whole.
     pub fn parse(
         text: &str,
         start: usize,
@@ -104,7 +106,7 @@ impl Glob {
         Ok(Glob { text: text.to_string(), matcher })
     }
 
-    /// Whether a name is selected.
+    /// Returns true if the pattern matches this name.
     pub fn matches(&self, name: &Name<'_>) -> bool {
         let name = &*name.0;
         match &self.matcher {
@@ -119,18 +121,18 @@ impl Glob {
         }
     }
 
-    /// Whether every name matches.
+    /// Returns true if the pattern matches every name.
     pub fn matches_everything(&self) -> bool {
         matches!(self.matcher, Matcher::Anything)
     }
 
-    /// The text, the same for all that match every name.
+    /// The text of the pattern; `*` for all patterns that match every name.
     pub fn key(&self) -> &str {
         if self.matches_everything() { "*" } else { &self.text }
     }
 }
 
-/// A part of a pattern.
+/// One element of a pattern.
 #[derive(Clone, Copy, Debug)]
 enum Element<'a> {
     AnyText,
@@ -140,11 +142,11 @@ enum Element<'a> {
         is_negated: bool,
         members: &'a str,
     },
-    /// The texts between braces, with their commas; and what is behind the braces.
+    /// The texts between the braces, with their commas, and the text after the braces.
     Endings(&'a str, &'a str),
 }
 
-/// The parts of a pattern, each with its place.
+/// Splits a pattern into elements, each with its byte offset.
 fn elements(text: &str) -> Result<Vec<(usize, Element<'_>)>, ValueError> {
     let mut elements = Vec::new();
     let mut rest = text;
@@ -187,7 +189,8 @@ fn element(input: &str) -> IResult<&str, Element<'_>> {
 }
 
 impl Element<'_> {
-    /// What makes this part look like a mistake, given its place in the whole pattern.
+    /// Returns a warning if this element looks like a mistake. `at` is its offset in the whole
+    /// pattern.
     fn warning(&self, at: usize) -> Option<ValueError> {
         let message = match *self {
             Element::Literal(c) if c.is_uppercase() => {
@@ -215,7 +218,7 @@ impl Element<'_> {
     }
 }
 
-/// Whether the members of a set were rather meant to be an address literal: `[127.0.0.1]`.
+/// Returns true if a set looks like an address literal, such as `[127.0.0.1]`.
 fn looks_like_address(members: &str) -> bool {
     let literal = members.strip_prefix("ipv6:").unwrap_or(members);
     literal.parse::<std::net::IpAddr>().is_ok()
@@ -258,8 +261,10 @@ fn push_literal(pattern: &mut String, c: char) {
     }
 }
 
-/// Appends a set. To the `glob` crate, a dash between two members makes a range, and a `!` in front
-/// negates: so a dash goes where there is only one neighbour, and a `!` behind something.
+/// Appends a set in the syntax of the `glob` crate.
+///
+/// There, a dash between two members makes a range, and a leading `!` negates the set.
+/// So a dash is placed where it has only one neighbour, and a `!` after another member.
 fn push_set(pattern: &mut String, members: &str, is_negated: bool) {
     let plain: String = members.chars().filter(|c| !"!-".contains(*c)).collect();
     let bang = if members.contains('!') { "!" } else { "" };
@@ -288,8 +293,8 @@ mod tests {
 
     #[test]
     fn recorded_patterns_match_as_in_the_original() {
-        // Not among them: [^ab]c and \[, which the original never matches as anyone would mean, and
-        // \*x, which there swallows more than the star.
+        // Not included: `[^ab]c` and `\[`, which the original never matches as intended, and `\*x`,
+        // where the original skips more than the star.
         for (pattern, name, expected) in [
             ("*.b.test", "a.b.test", true),
             ("*.b.test", "b.test", false),
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_in_the_original_matches_as_meant() {
+    fn patterns_broken_in_original_match_as_documented() {
         for (pattern, name, expected) in [
             ("[^ab]c", "cc", true),
             ("[^ab]c", "ac", false),
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_have_no_ranges_and_no_other_negation() {
+    fn sets_contain_no_ranges_and_no_bang_negation() {
         for (set, members) in [
             ("[!]", "!"),
             ("[-]", "-"),
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_be_any_bytes() {
+    fn names_of_any_bytes_are_matched() {
         assert!(matches("a*z", b"a\xff\xfez"));
         assert!(matches("a??z", b"a\xff\xfez"));
         assert!(matches("é", "é"));
@@ -392,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_a_channel_and_a_host() {
+    fn pattern_splits_at_first_slash() {
         let mut warnings = Vec::new();
         for (text, channel, host) in [
             ("c", "c", "*"),
@@ -409,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_patterns_report_position_and_reason() {
         for (text, at, message) in [
             ("/a", 0, "no channel before the slash; * stands for any"),
             ("c/[ab", 2, "this `[` has no `]`; a plain one is written `\\[`"),
@@ -423,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_hardly_be_meant_is_warned_about() {
+    fn suspicious_patterns_produce_warnings() {
         for (text, at, part) in [
             ("c/a.Test", 4, "capital `T`"),
             ("c/[127.0.0.1]", 2, "`\\[127.0.0.1\\]`"),
@@ -442,14 +447,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pattern_makes_it_panic(text in "([a!^*?{},./\\[\\]\\\\é-]){0,20}", name: Vec<u8>) {
+        fn any_pattern_and_name_do_not_panic(text in "([a!^*?{},./\\[\\]\\\\é-]){0,20}", name: Vec<u8>) {
             if let Ok(pattern) = Pattern::parse(&text, &mut Vec::new()) {
                 pattern.matches(&Name::new(&name), &Name::new(&name));
             }
         }
 
         #[test]
-        fn an_escaped_text_matches_only_itself(text in "[a!^*?{},./\\[\\]\\\\é-]{1,9}", other: String) {
+        fn escaped_text_matches_itself(text in "[a!^*?{},./\\[\\]\\\\é-]{1,9}", other: String) {
             let escaped: String = text.chars().flat_map(|c| ['\\', c]).collect();
             prop_assert!(matches(&escaped, &text));
             prop_assert_eq!(matches(&escaped, &other), other == text);

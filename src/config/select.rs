@@ -1,16 +1,17 @@
-//! Which clauses apply to a destination, and what they come to together.
+//! Selection of the clauses of a destination, and their combination.
 //!
-//! Clauses are tried from the top. Each that matches contributes what it names, later ones overriding
-//! earlier ones, and the first that has a command ends the matching. So what applies depends on the
-//! whole *chain* of matching clauses:
+//! Clauses are tried from the top.
+//! Each one that matches contributes its settings, and later ones override earlier ones.
+//! The first one with a command ends the matching.
+//! So the settings of a destination depend on the whole *chain* of matching clauses:
 //!
 //! ```text
-//! */*           maxring=7 expiry=1h       chain of smtp/a.test: all three, and so a ring of its own
+//! */*           maxring=7 expiry=1h       chain of smtp/a.test: all three, so it has its own ring
 //! */a.test      expiry=2h
 //! smtp/*        command=smtp              chain of smtp/b.test: the first and the third
 //! ```
 //!
-//! The original looks at the first match only, `*/*` aside; see `docs/zmailer.md`.
+//! The original uses only the first match, except for `*/*`; see `docs/zmailer.md`.
 
 use super::clause::{Clause, ClauseId, Draft, Place};
 use super::pattern::{Name, Pattern};
@@ -18,45 +19,49 @@ use super::value::{Setting, Value};
 use super::{Command, Config};
 use std::rc::Rc;
 
-/// A clause as it is in the file, with the contents it has taken over if it was empty.
+/// A clause of the file. An empty clause has the settings of the next one that has any.
 #[derive(Debug)]
 pub(super) struct WrittenClause {
     pub pattern: Pattern,
-    /// Where the pattern is, as a byte of the file.
+    /// Byte offset of the pattern in the file.
     pub start: usize,
-    /// The line of it.
+    /// Line of the pattern.
     pub line: u32,
-    /// What it says, in the order of the file.
+    /// Its settings, in the order of the file.
     pub settings: Rc<[Setting]>,
 }
 
 impl WrittenClause {
-    /// Whether it has a setting of one of these names.
+    /// Returns true if it has a setting of one of these names.
     fn names(&self, names: &[&str]) -> bool {
         self.settings.iter().any(|setting| names.contains(&setting.keyword.name))
     }
 
-    /// Whether matching ends here.
+    /// Returns true if the clause has a command, so that matching ends at it.
     pub fn has_command(&self) -> bool {
         self.settings.iter().any(|setting| matches!(setting.value, Value::Command(_)))
     }
 }
 
 impl Config {
-    /// What applies to a destination; `None` if no clause matches it. Both names are in lower case.
+    /// The effective clause of a destination; `None` if no clause matches it.
     ///
-    /// Destinations with the same chain of matching clauses get the very same clause, and so make up
-    /// one ring; clauses that say nothing do not count.
+    /// Both names are in lower case.
+    /// Destinations with the same chain of matching clauses get the same clause, and so belong to
+    /// one ring.
+    /// Clauses without settings do not count.
     pub fn select(&self, channel: &[u8], host: &[u8]) -> Option<Rc<Clause>> {
         Some(self.effective(self.chain(channel, host)?))
     }
 
-    /// The same, but where no clause matches, mere defaults: no command, so that mail stays queued.
+    /// The effective clause; if no clause matches, the defaults.
+    ///
+    /// These have no command, so mail stays queued.
     pub fn select_or_default(&self, channel: &[u8], host: &[u8]) -> Rc<Clause> {
         self.effective(self.chain(channel, host).unwrap_or_default())
     }
 
-    /// The chains of matching clauses that have been asked for, by the ids of what they come to.
+    /// The chains of clauses selected so far, in the order of their [`ClauseId`].
     pub fn known_chains(&self) -> Vec<Box<[u32]>> {
         let effective = self.effective.borrow();
         let mut chains: Vec<_> =
@@ -65,8 +70,10 @@ impl Config {
         chains.into_iter().map(|(_, chain)| chain.clone()).collect()
     }
 
-    /// Gives effective clauses the ids that they have in another reading of the same file. To be called
-    /// before anything else is asked. Tells whether the chains fit to this file.
+    /// Restores the ids that effective clauses had in another reading of the same file.
+    ///
+    /// Must be called before any clause is selected.
+    /// Returns false if the chains do not fit this file.
     pub fn recall_chains(&self, chains: Vec<Box<[u32]>>) -> bool {
         let fits = chains
             .iter()
@@ -88,8 +95,11 @@ impl Config {
         clause
     }
 
-    /// The clauses that match a destination, by their index, up to the first with a command. Of those
-    /// that say nothing only the last is there, and only if there is no other.
+    /// The indices of the clauses that match a destination.
+    ///
+    /// They end with the first clause that has a command.
+    ///
+    /// Of the clauses without settings only the last is included, and only if there is no other.
     pub(super) fn chain(&self, channel: &[u8], host: &[u8]) -> Option<Vec<u32>> {
         let (channel, host) = (Name::new(channel), Name::new(host));
         let mut chain = Vec::new();
@@ -113,7 +123,7 @@ impl Config {
         (!chain.is_empty()).then_some(chain)
     }
 
-    /// What a chain of clauses comes to.
+    /// Combines a chain of clauses.
     pub(super) fn resolve(&self, chain: &[u32]) -> Clause {
         let chain: Vec<&WrittenClause> =
             chain.iter().map(|index| &self.clauses[*index as usize]).collect();
@@ -129,7 +139,8 @@ impl Config {
         }
         for clause in chain {
             clause.settings.iter().for_each(|setting| setting.apply(&mut draft));
-            // Defaults for all mail, as most files have, are not meant for mail that waits for requests.
+            // The defaults for all mail, which most files have, are not meant for mail that waits
+            // for requests (`queueonly`).
             draft.clause.has_attempts = match clause.names(&["queueonly"]) {
                 true => clause.names(&["interval", "retries"]),
                 false => {
@@ -141,7 +152,7 @@ impl Config {
         draft.finish()
     }
 
-    /// All commands, with where they are.
+    /// All commands, with their positions.
     pub fn commands(&self) -> Vec<(Place, &Command)> {
         let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
         let commands = settings.filter_map(|setting| match &setting.value {
@@ -151,7 +162,7 @@ impl Config {
         commands.collect()
     }
 
-    /// A clause in the making, with nothing but defaults.
+    /// A draft with nothing but defaults.
     pub(super) fn draft(&self) -> Draft {
         Draft::new(self.place(0), self.identity)
     }

@@ -1,4 +1,4 @@
-//! The effective configuration as text (`scheduler -t`), which is itself a configuration file.
+//! Prints the effective configuration (`scheduler -t`) as a configuration file.
 //!
 //! ```text
 //! smtp/*.example.org
@@ -8,8 +8,9 @@
 //!         #maxthr=1                       # default
 //! ```
 //!
-//! What a clause does not say itself is commented out: read again, the text means the same, and shows
-//! what each clause inherits from those that match everything.
+//! Settings that a clause inherits are commented out.
+//! So the text has the same meaning when it is read again.
+//! Only what a clause inherits from those that match everything is shown.
 
 use super::Config;
 use super::clause::{Clause, Draft};
@@ -19,14 +20,16 @@ use super::select::WrittenClause;
 use super::value::Value;
 use zsched_format::printable;
 
-/// The column that comments about the source of a value begin in, in characters.
+/// Column where the comment with the source of a value begins, in characters.
 const SOURCE_COLUMN: usize = 48;
-/// How far a TAB at the start of a line reaches, in characters.
+/// Width of a TAB at the start of a line, in characters.
 const TAB: usize = 8;
 
 impl Config {
-    /// The effective configuration, in the syntax of the file: parameters, then the clauses, each with
-    /// what holds where no other clause between `*/*` and it matches.
+    /// The effective configuration, in the syntax of the file.
+    ///
+    /// Parameters come first. Each clause follows, with the settings in force where no other clause
+    /// between `*/*` and it matches.
     pub fn show(&self) -> String {
         let mut out = String::new();
         push_line(&mut out, "# The effective configuration", &self.file.display().to_string());
@@ -42,7 +45,9 @@ impl Config {
         out
     }
 
-    /// What applies to a destination, in the syntax of the file; `None` if no clause matches it.
+    /// The effective clause of a destination, in the syntax of the file.
+    ///
+    /// Returns `None` if no clause matches.
     pub fn show_destination(&self, channel: &[u8], host: &[u8]) -> Option<String> {
         let chain = self.chain(channel, host)?;
         let clause = self.resolve(&chain);
@@ -98,7 +103,7 @@ impl Config {
         self.show_inherited(written, inherited, out);
     }
 
-    /// What holds for a clause without its saying so: `draft` is what earlier clauses come to.
+    /// Prints the inherited settings of a clause; `draft` has those of the earlier clauses.
     fn show_inherited(&self, written: &WrittenClause, mut draft: Draft, out: &mut String) {
         written.settings.iter().for_each(|setting| setting.apply(&mut draft));
         let clause = draft.finish();
@@ -120,7 +125,7 @@ impl Config {
         }
     }
 
-    /// Where the value of a keyword comes from.
+    /// The source of the value of a keyword.
     fn source(&self, keyword: &Keyword, clause: &Clause) -> String {
         let line = clause.lines.get(keyword.name);
         line.map_or("default".to_string(), |line| self.place(*line).to_string())
@@ -138,8 +143,9 @@ fn shown(keyword: &Keyword, value: &Value) -> String {
     }
 }
 
-/// A value as it may stand behind the equals sign. One with a quote in it has no blanks: it has been
-/// read without quotes around it.
+/// Quotes a value for the file, if needed.
+///
+/// A value with a quote in it contains no blanks: it was read without quotes around it.
 fn quoted(value: &str) -> String {
     if value.is_empty() || value.starts_with('#') || value.contains(|c: char| c.is_whitespace()) {
         format!("\"{value}\"")
@@ -148,7 +154,7 @@ fn quoted(value: &str) -> String {
     }
 }
 
-/// Appends a line with a comment about where it comes from.
+/// Appends a line with a comment that names its source.
 fn push_line(out: &mut String, text: &str, source: &str) {
     let width: usize = text.chars().map(|c| if c == '\t' { TAB } else { 1 }).sum();
     let blanks = SOURCE_COLUMN.saturating_sub(width).max(1);

@@ -1,4 +1,4 @@
-//! The words of a configuration file: which patterns, keywords and values there are, and where.
+//! Lexical reading of a configuration file: patterns, keywords and values, with their positions.
 //!
 //! ```text
 //! PARAMauthfile = "/etc/zmailer/scheduler.auth"     # a parameter
@@ -8,8 +8,9 @@
 //!                  -l ${LOGDIR}/smtp"
 //! ```
 //!
-//! What a keyword means is not known here. A value runs up to the next blank, or from quote to
-//! quote; inside quotes a backslash at the end of a line joins the next line to it.
+//! The meaning of keywords is not known here.
+//! A value ends at the next blank, or runs from quote to quote.
+//! Inside quotes, a backslash at the end of a line joins the next line to it.
 
 use super::diagnostic::{Report, quote};
 use nom::branch::alt;
@@ -21,10 +22,10 @@ use nom::sequence::preceded;
 use nom::{IResult, Offset, Parser};
 use std::ops::Range;
 
-/// What a parameter's name begins with, in capitals or not.
+/// Prefix of parameter names, in upper or lower case.
 const PARAMETER_PREFIX: &str = "PARAM";
 
-/// One thing that the file says.
+/// One entry of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// A selection pattern: a new clause begins.
@@ -35,30 +36,32 @@ pub(super) enum Entry {
     Setting(Assignment),
 }
 
-/// A name, and the value given to it if there is any.
+/// A name, with the value assigned to it, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
     pub name: Text,
     pub value: Option<Text>,
 }
 
-/// A piece of text that knows where in the file each byte of it comes from.
+/// A text that maps each of its bytes to an offset in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text {
     text: String,
-    /// Where in the file it begins.
+    /// Offset in the file where it begins.
     start: usize,
-    /// Where the text stops to follow the file byte by byte, in ascending order.
+    /// Points where the text does not follow the file, in ascending order.
     anchors: Vec<Anchor>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Anchor {
-    /// First byte of the text that this is about.
+    /// First byte of the text that the anchor applies to.
     index: usize,
-    /// Where it is in the file.
+    /// Offset of that byte in the file.
     offset: usize,
-    /// All of it comes from that one place, as the value of a variable does.
+    /// True if all of the text maps to that one offset.
+    ///
+    /// The value of a variable does.
     is_fixed: bool,
 }
 
@@ -68,7 +71,7 @@ impl Text {
         Text { text: String::new(), start, anchors: Vec::new() }
     }
 
-    /// Appends text that stands in the file like this.
+    /// Appends text that stands in the file unchanged, at `offset`.
     pub fn push(&mut self, text: &str, offset: usize) {
         let index = self.text.len();
         let goes_on = |last: &Anchor| !last.is_fixed && last.offset + index - last.index == offset;
@@ -78,7 +81,7 @@ impl Text {
         self.text.push_str(text);
     }
 
-    /// Appends a part of another text, which has no substitutes in it.
+    /// Appends a part of another text that contains no substitutes.
     pub fn push_part(&mut self, other: &Text, part: Range<usize>) {
         let mut index = part.start;
         while index < part.end {
@@ -89,23 +92,23 @@ impl Text {
         }
     }
 
-    /// Appends text that something else in the file, at `offset`, stands for.
+    /// Appends text that replaces something else in the file, at `offset`.
     pub fn push_substitute(&mut self, text: &str, offset: usize) {
         self.anchors.push(Anchor { index: self.text.len(), offset, is_fixed: true });
         self.text.push_str(text);
     }
 
-    /// The text.
+    /// The text as a string.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Where in the file the text begins.
+    /// Offset in the file where the text begins.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Where in the file a byte of the text is.
+    /// Offset in the file of a byte of the text.
     pub fn offset_of(&self, index: usize) -> usize {
         let next = self.anchors.partition_point(|anchor| anchor.index <= index);
         match self.anchors[..next].last() {
@@ -116,7 +119,7 @@ impl Text {
     }
 }
 
-/// Reads the whole file. Whatever is not well-formed goes into the report and is passed over.
+/// Reads the whole file. Malformed input is reported and skipped.
 pub(super) fn read(file: &[u8], report: &mut Report<'_>) -> Vec<Entry> {
     let mut reader = Reader { file, report, entries: Vec::new() };
     let mut rest = file;
@@ -133,7 +136,8 @@ struct Reader<'f, 'r, 't> {
 }
 
 impl<'f> Reader<'f, '_, '_> {
-    /// Reads a line, with the lines that its quoted values go on in; returns what is behind it.
+    /// Reads a line, including the continuation lines of quoted values. Returns the rest of the
+    /// input.
     fn line(&mut self, line: &'f [u8]) -> &'f [u8] {
         let mut rest = self.first_column(line);
         loop {
@@ -143,7 +147,7 @@ impl<'f> Reader<'f, '_, '_> {
                 Some(b'\n') => return &rest[1..],
                 Some(b'#') => rest = skip_line(rest),
                 Some(_) => {
-                    // A name or an equals sign is here, so each turn reads something.
+                    // A name or an equals sign is here, so each iteration consumes something.
                     let (after, assignment) = self.assignment(rest);
                     self.entries.push(Entry::Setting(assignment));
                     rest = after;
@@ -152,7 +156,7 @@ impl<'f> Reader<'f, '_, '_> {
         }
     }
 
-    /// Reads what begins in the first column, if anything does.
+    /// Reads a parameter or pattern if one begins in the first column.
     fn first_column(&mut self, line: &'f [u8]) -> &'f [u8] {
         let prefix = line.get(..PARAMETER_PREFIX.len()).unwrap_or_default();
         if prefix.eq_ignore_ascii_case(PARAMETER_PREFIX.as_bytes()) {
@@ -196,7 +200,7 @@ impl<'f> Reader<'f, '_, '_> {
         self.text(start, &value.pieces)
     }
 
-    /// Joins pieces of the file to a text. What is not UTF-8, or cannot be seen, is an error.
+    /// Joins pieces of the file to a text. Invalid UTF-8 and control characters are errors.
     fn text(&mut self, start: usize, pieces: &[&'f [u8]]) -> Text {
         let mut text = Text::new(start);
         for piece in pieces {
@@ -217,15 +221,15 @@ impl<'f> Reader<'f, '_, '_> {
         text
     }
 
-    /// Where in the file a piece of it begins.
+    /// Offset in the file of a piece of it.
     fn offset(&self, piece: &'f [u8]) -> usize {
         self.file.offset(piece)
     }
 }
 
-/// A value as it stands in the file.
+/// A value as written in the file.
 struct Value<'a> {
-    /// The file from the value on.
+    /// The file from the start of the value.
     from: &'a [u8],
     pieces: Vec<&'a [u8]>,
     is_closed: bool,
@@ -241,7 +245,7 @@ fn bare_value(input: &[u8]) -> IResult<&[u8], Value<'_>> {
 }
 
 fn quoted_value(input: &[u8]) -> IResult<&[u8], Value<'_>> {
-    // Nothing is left of a joined line end, but it stays a piece of the file.
+    // A joined line end contributes no text, but remains an (empty) piece of the file.
     let joined = map(recognize((char('\\'), line_ending)), |joined: &[u8]| &joined[..0]);
     let piece = alt((is_not("\"\\\n"), joined, tag("\\")));
     let (rest, (pieces, end)) = preceded(char('"'), (many0(piece), opt(char('"')))).parse(input)?;
@@ -278,7 +282,7 @@ mod tests {
     use std::fmt::Write as _;
     use std::path::Path;
 
-    /// What the file says, with offsets, and what is wrong with it, without the excerpts.
+    /// The entries of the file with offsets, then the diagnostics without the excerpts.
     fn dump(file: &[u8]) -> String {
         let mut report = Report::new(Path::new("cf").into(), file);
         let shown = |text: &Text| format!("{}@{}", text.as_str(), text.start());
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn clauses_may_take_one_line_or_many() {
+    fn clause_on_one_or_many_lines_is_read() {
         check(
             "*/*\tinterval=5s retries=\"1 2\"\n\n  # a comment\nc/a.test # another\n\
              \tqueueonly # the third\n\tmaxring = 3 ageorder\nsmtp\nc/b#x\n",
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn values_run_to_the_blank_or_to_the_quote() {
+    fn values_end_at_blank_or_quote() {
         check(
             "c/*\tcommand=\"x -a \\\n   -b\\c\" user=a\"b#c=d deliveryform=\"\" \\\n\
              \texpiry= # none\n\texpiry=#none\n\t= 5\n\tinterval \"5\"x\r\n",
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_begin_with_their_prefix() {
+    fn parameters_require_prefix() {
         check(
             "PARAMauthfile = \"/a b\" # x\nparamMailqSock=TCP:174\nPARAMx\nPARAM y = z w=1\nPARAM=3\n",
             expect_test::expect![[r#"
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_ends_with_its_line() {
+    fn unclosed_quote_ends_at_line_end() {
         check(
             "c/*\tcommand=\"x y\n\tmaxring=\"1\\\n",
             expect_test::expect![[r#"
@@ -375,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_named() {
+    fn bytes_that_are_not_text_are_reported() {
         check(
             b"# in a comment: \xe4\nc\xe4/*\tcommand=\"a\0b\" x\x1b=1\n\xff\xfe",
             expect_test::expect![[r#"
@@ -392,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_a_text_knows_its_place() {
+    fn offset_of_joined_value_follows_file() {
         let file = b"c\tcommand=\"ab\\\ncd\"";
         let mut report = Report::new(Path::new("cf").into(), file);
         let entries = read(file, &mut report);
@@ -406,12 +410,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(file: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(file: Vec<u8>) {
             dump(&file);
         }
 
         #[test]
-        fn nothing_readable_makes_it_panic(file in "([a#=\"\\\\ \t\r\né]|PARAM){0,40}") {
+        fn arbitrary_syntax_does_not_panic(file in "([a#=\"\\\\ \t\r\né]|PARAM){0,40}") {
             dump(file.as_bytes());
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// A world with the users root (0), daemon (1) and mail (8), in which we are root or `mail`.
+/// A system with the users root (0), daemon (1) and mail (8). The scheduler runs as root or `mail`.
 fn context(is_root: bool) -> Context {
     let id = |name: &str| match name {
         "root" => Ok(Some(0)),
@@ -44,7 +44,7 @@ fn select(config: &Config, destination: &str) -> Rc<Clause> {
     config.select(channel.as_bytes(), host.as_bytes()).expect(destination)
 }
 
-/// What is wrong with a file, one line each.
+/// The diagnostics of a file, one a line.
 fn verdict(text: impl AsRef<[u8]>, context: &Context) -> String {
     let (outcome, diagnostics) = match Config::parse(Path::new("cf"), text.as_ref(), context) {
         Ok(loaded) => ("ok\n", loaded.warnings),
@@ -61,7 +61,7 @@ fn check_verdict(text: impl AsRef<[u8]>, expected: Expect) {
     expected.assert_eq(&verdict(text, &context(true)));
 }
 
-/// The recorded configuration of clause selection.
+/// The configuration used in the recording of clause selection.
 const SELECTION: &str = r#"
 PARAMauthfile = "/etc/zmailer/auth"
 PARAMmailqsock = "TCP:17572"
@@ -94,7 +94,7 @@ c
 "#;
 
 #[test]
-fn queueonly_has_attempts_where_it_or_a_later_clause_names_their_times() {
+fn queueonly_has_attempts_if_it_or_later_clause_names_times() {
     for (text, expected) in [
         ("*/*\tqueueonly command=x\n", false),
         ("*/*\tqueueonly interval=1h retries=24 command=x\n", true),
@@ -110,10 +110,10 @@ fn queueonly_has_attempts_where_it_or_a_later_clause_names_their_times() {
 }
 
 #[test]
-fn clauses_are_selected_as_recorded() {
+fn clause_selection_matches_recording() {
     let config = config(SELECTION);
-    // As the original has it, but for odd.test: there */odd.test never matches, here it does, as the
-    // manual page of the original promises (it has maxring 11 and expiry 1h).
+    // As in the original, except for odd.test: there `*/odd.test` never matches. Here it does, as
+    // the manual page of the original promises (it has maxring 11 and expiry 1h).
     for (host, command, max_ring, overfeed, expiry_hours) in [
         ("a.test", "vta -c c A", 3, 2, 1),
         ("b.test", "vta -c c C", 4, 2, 1),
@@ -137,7 +137,7 @@ fn secs(seconds: u64) -> Duration {
 }
 
 #[test]
-fn the_clause_with_the_command_gives_its_name() {
+fn effective_clause_is_named_after_clause_with_command() {
     let config = config(SELECTION);
     for (destination, channel, host, line) in [
         ("c/a.test", "c", "a.test", 11),
@@ -146,7 +146,7 @@ fn the_clause_with_the_command_gives_its_name() {
         ("c/e.test", "c", "e.test", 19),
         ("c/odd.test", "c", "odd.test", 26),
         ("c/zz.test", "c", "*", 28),
-        // No command: the last that is not */*, or */* itself.
+        // Without a command: the last one that is not `*/*`, or `*/*` itself.
         ("d/odd.test", "*", "odd.test", 24),
         ("d/x", "*", "*", 22),
     ] {
@@ -159,30 +159,30 @@ fn the_clause_with_the_command_gives_its_name() {
 }
 
 #[test]
-fn the_same_chain_is_the_same_clause() {
+fn same_chain_selects_same_clause() {
     let config = config("*/*\tmaxring=1\n*/*.test\texpiry=1h\nc/*\tcommand=x\nd\n");
     let clause = |destination: &str| select(&config, destination);
     assert!(Rc::ptr_eq(&clause("c/a"), &clause("c/b")));
     assert!(Rc::ptr_eq(&clause("c/a.test"), &clause("c/b.test")));
     assert!(!Rc::ptr_eq(&clause("c/a"), &clause("c/a.test")));
     assert_ne!(clause("c/a").id, clause("c/a.test").id);
-    // The empty clause at the end says nothing, so it makes no difference.
+    // The empty clause at the end has no settings, so it makes no difference.
     assert!(Rc::ptr_eq(&clause("d/a"), &clause("e/a")));
     assert_eq!(clause("d/a").channel_pattern, "*");
 }
 
 #[test]
-fn without_a_matching_clause_there_is_none() {
+fn select_without_match_returns_none() {
     let config = config("c/a.test\tcommand=x\nd\n");
     assert!(config.select(b"c", b"b.test").is_none());
     assert!(config.select(b"\xff", b"").is_none());
-    // One that says nothing is better than none.
+    // A clause without settings still counts as a match.
     assert_eq!(select(&config, "d/x").channel_pattern, "d");
     assert_eq!(select(&config, "d/x").command, None);
 }
 
 #[test]
-fn defaults_are_those_of_the_manual_page() {
+fn defaults_match_manual_page() {
     let clause = select(&config("*/*\tbychannel\n"), "c/h");
     expect![[r#"
         Clause {
@@ -267,7 +267,7 @@ fn defaults_are_those_of_the_manual_page() {
 }
 
 #[test]
-fn some_defaults_depend_on_other_values() {
+fn defaults_follow_other_values() {
     let config = config(
         "*/*\tmaxta=50 interval=10s\nb\tinterval=1m maxring=0 command=x\n\
          c\tidlemax=5s maxchannel=3 interval=1h command=x\n",
@@ -279,7 +279,7 @@ fn some_defaults_depend_on_other_values() {
 }
 
 #[test]
-fn odd_values_have_a_meaning() {
+fn odd_values_are_interpreted() {
     let config = config(
         "*/*\tMAXTA=-3 maxthr=0 overfeed=-1 expiry=0 expiry2=1d retries=0 idlemax=0 USER=123\n\
          \tqueueonly=no wakeuprestartonly nice=3 priority=-5 deliveryform=\"\" syspriority=3\n\
@@ -298,7 +298,7 @@ fn odd_values_have_a_meaning() {
 }
 
 #[test]
-fn values_may_hold_variables() {
+fn values_expand_variables() {
     let config = config(
         "PARAMauthfile=\"${LOGDIR}/auth\"\nPARAMmailqsock=TCP:${PORT}@any\n\
          c\tmaxring=${NUMBER} expiry=${NUMBER}m command=\"x -l ${LOGDIR}/x\"\n",
@@ -313,7 +313,7 @@ fn values_may_hold_variables() {
 }
 
 #[test]
-fn parameters_are_read() {
+fn parameters_are_parsed() {
     let config = config(
         "PARAMauthfile = \"/a\"\nPARAMAUTHFILE = \"/b\"\nPARAMnotifysock=UNIX:/n\n\
          parammsgwriteasync=7\nPARAMglobal-report-interval = 15m\nPARAMstore-error-on-error=0\n\
@@ -338,7 +338,7 @@ fn parameters_are_read() {
 }
 
 #[test]
-fn mailq_sockets_have_many_forms() {
+fn mailq_socket_forms_are_parsed() {
     let tcp = |port, address| Ok(MailqSocket::Tcp { port, address });
     let number = TcpPort::Number;
     let service = |name: &str| TcpPort::Service(name.to_string());
@@ -374,9 +374,9 @@ fn mailq_sockets_have_many_forms() {
     }
 }
 
-/// Every case recorded of the original, with its exit status there (1 is a refusal) and our verdict.
+/// Every recorded case of the original, with its exit status (1 is a refusal) and our result.
 #[test]
-fn recorded_errors_are_errors() {
+fn recorded_errors_of_original_are_reported() {
     let recorded = [
         // Names of parameters.
         (1, "PARAMfrob=1\nc\n"),
@@ -399,9 +399,9 @@ fn recorded_errors_are_errors() {
         (1, "c/*\tnice=50 command=x\n"),
         (1, "c/*\tuser=nosuchuser command=x\n"),
         (0, "c/*\tuser=123 command=x\n"),
-        // The original divides by it at the first deferral.
+        // The original divides by this value at the first deferral.
         (0, "c/*\tinterval=0 command=x\n"),
-        // The original takes text for 0.
+        // The original reads text as 0.
         (0, "c/*\tmaxring=abc command=x\n"),
         (0, "c/*\tmaxring=-3 command=x\n"),
         (0, "c/*\tmaxthr=0 command=x\n"),
@@ -416,7 +416,7 @@ fn recorded_errors_are_errors() {
         (0, "c/*\tmaxring=3 # three\n\t# a comment\n\tcommand=x\n"),
         (0, "c/*\tcommand=\"x \\\n\t-y\"\n"),
         (1, "c/*\tcommand=\"x y\n\n"),
-        // What crashes the original.
+        // Input that crashes the original.
         (139, "c/*\tinterval\n\texpiry command\n"),
     ];
     let shown = recorded
@@ -481,7 +481,7 @@ fn recorded_errors_are_errors() {
 }
 
 #[test]
-fn other_mistakes_are_named_too() {
+fn other_mistakes_are_reported() {
     check_verdict(
         "*/*\tmaxrng=5 intervall=2w\ninterval=5s\nc/A.test\tinterval=1.5h expiry=-5 =3 packet=5\n\
          \tpriority=z priority=20 agent-timeout=0 overfeed=10001 skew=x user=-1 group=nosuch\n\
@@ -521,7 +521,7 @@ fn other_mistakes_are_named_too() {
 }
 
 #[test]
-fn a_diagnostic_shows_the_place() {
+fn diagnostic_shows_position() {
     let text = "*/*\n\tinterval=1h2w\nc/*\n\tretries=\"1 2 \\\n\t\t3 x\"\n\tcommand=\"a ${NO}\"\n";
     let errors = parse(text).expect_err("mistakes");
     expect![[r#"
@@ -539,7 +539,7 @@ fn a_diagnostic_shows_the_place() {
 }
 
 #[test]
-fn what_can_hardly_be_meant_is_a_warning() {
+fn suspicious_settings_produce_warnings() {
     check_verdict(
         "c/[127.0.0.1]\tcommand=\"x $LOGDIR ${NO}\"\nc/*.Test\nc/{a,b}c\tcommand=x deliveryform=${NO}\n\
          c\tcommand=x\nc/a.test\tmaxring=3\nqueueonly\n*\n",
@@ -559,13 +559,13 @@ fn what_can_hardly_be_meant_is_a_warning() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_first_pattern() {
+fn byte_order_mark_is_skipped() {
     let config = config("\u{feff}c/h\tcommand=x\n");
     assert!(config.select(b"c", b"h").is_some());
 }
 
 #[test]
-fn only_root_can_choose_users() {
+fn user_of_clause_requires_root() {
     let text =
         "*/*\tuser=root group=daemon\nc\tuser=mail group=8 command=x\nd\tuser=9 group=mail\n";
     expect![[r#"
@@ -581,7 +581,7 @@ fn only_root_can_choose_users() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
+fn bytes_that_are_not_text_are_refused() {
     check_verdict(
         b"# \xe4\nc/\xe4\tcommand=\"x\0\"\nPARAM\xff=\xfe\n",
         expect![[r#"
@@ -596,7 +596,7 @@ fn bytes_that_are_no_text_are_refused() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn unreadable_file_is_named_in_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("scheduler.cf");
     let load = |path: &Path| Config::load(path, &context(true));
@@ -617,7 +617,7 @@ fn files_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn files_that_are_too_large_are_refused() {
+fn too_large_file_is_refused() {
     let text = "#".repeat(LARGEST_FILE as usize + 1);
     check_verdict(
         text,
@@ -629,9 +629,9 @@ fn files_that_are_too_large_are_refused() {
 }
 
 #[test]
-fn hostile_files_cost_little() {
+fn hostile_files_are_parsed_quickly() {
     let started = Instant::now();
-    // An eighth of what is allowed, because these tests are not optimised.
+    // An eighth of the limit, because tests are not optimised.
     let size = LARGEST_FILE as usize / 8;
     let units = [
         "x\n",
@@ -653,14 +653,14 @@ fn hostile_files_cost_little() {
     for unit in units {
         let text = unit.repeat(size / unit.len());
         for start in ["", "c\tmaxring=\"", "c\tcommand=\"x ", "PARAMmailqsock=\""] {
-            // Whatever the verdict, it is short.
+            // The result is short in any case.
             assert!(verdict(format!("{start}{text}"), &context(true)).len() < 50_000, "{unit:?}");
         }
     }
     assert!(started.elapsed() < secs(60), "{:?}", started.elapsed());
 }
 
-/// What a configuration comes to, with places left out.
+/// The effective clauses of some destinations, without positions.
 fn meaning(config: &Config, destinations: &[&str]) -> String {
     let mut out = format!("{:?} {:?}\n", config.parameters, config.scheduler_niceness);
     for destination in destinations {
@@ -687,7 +687,7 @@ fn without_sources(shown: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_shown_reads_back() {
+fn shown_configuration_read_again_is_unchanged() {
     check_shown(
         SELECTION,
         &["c/a.test", "c/b.test", "c/x.b.test", "c/odd.test", "c/zz.test", "d/x", "d/odd.test"],
@@ -705,7 +705,7 @@ fn what_is_shown_reads_back() {
 }
 
 #[test]
-fn what_is_shown_names_its_sources() {
+fn shown_configuration_names_sources() {
     let config = config("*/*\tinterval=5s\nsmtp/*.test\n\tmaxring=3 queueonly command=\"a b\"\n");
     expect![[r##"
         # The effective configuration                   # cf
@@ -860,7 +860,7 @@ fn what_is_shown_names_its_sources() {
 }
 
 #[test]
-fn every_keyword_gives_back_what_it_was_given() {
+fn keyword_get_returns_value_set() {
     for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
         let samples = [
             "17",
@@ -887,7 +887,7 @@ fn every_keyword_gives_back_what_it_was_given() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(text: Vec<u8>, names: (Vec<u8>, Vec<u8>)) {
+    fn arbitrary_bytes_do_not_panic(text: Vec<u8>, names: (Vec<u8>, Vec<u8>)) {
         if let Ok(loaded) = parse(&text) {
             loaded.config.select(&names.0, &names.1);
             loaded.config.show();
@@ -895,7 +895,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_like_a_configuration_makes_it_panic(
+    fn arbitrary_configuration_does_not_panic(
         text in "(\\*/\\*|c|/|\\[|\\{|\\}|\\]|,|\\^|\\\\|\n|\t| |=|\"|#|\\$\\{LOGDIR\\}|\\$host|[0-9]|m|é|\
                  PARAM|mailqsock|maxring|interval|expiry|retries|command|user|nice|queueonly|packet|\
                  rate|window-key|positive-feedback|concurrency|sqrt){0,60}",
@@ -905,7 +905,7 @@ proptest! {
                 let zenv = context(true).zenv;
                 clause.command.as_ref().map(|command| command.expand(b"c", b"h", &zenv));
             }
-            // What is shown is always a good file again, and the same.
+            // The shown configuration is always valid, and has the same effect.
             let shown = loaded.config.show();
             let again = parse(&shown).map_err(|errors| TestCaseError::fail(all(&errors)))?;
             let shown_again = again.config.show();
@@ -915,7 +915,7 @@ proptest! {
 }
 
 #[test]
-fn account_that_cannot_be_looked_up_is_an_error_of_its_own() {
+fn failed_account_lookup_is_reported() {
     let text = "c/*\n\tuser=away\n\tcommand=x\n";
     let read = |context: &Context| {
         let errors = Config::parse(Path::new("cf"), text.as_bytes(), context).expect_err("refused");

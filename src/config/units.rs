@@ -1,4 +1,4 @@
-//! Lengths of time, retry factors and numbers, as the configuration file writes them.
+//! Intervals, retry factors and numbers, in the syntax of the configuration file.
 //!
 //! ```text
 //! 1d2h3m4s    93,784 seconds
@@ -13,14 +13,16 @@ use nom::{IResult, Offset, Parser};
 use std::fmt;
 use std::time::Duration;
 
-/// The longest interval we take, in seconds: 100 years. Sums of such stay far from any overflow.
+/// Maximum length of an interval, in seconds: 100 years. Sums of intervals are far from overflow.
 const LONGEST_INTERVAL: u64 = 36_500 * 86_400;
-/// How many retry factors we take, as the original does.
+/// Maximum number of retry factors, the same as in the original.
 const MOST_RETRIES: usize = 100;
-/// How many report times we take, as the original does.
+/// Maximum number of report times, the same as in the original.
 const MOST_REPORT_TIMES: usize = 4;
 
-/// Reads an interval: a sum of numbers with the units s, m, h and d, which may be spelled out.
+/// Parses an interval.
+///
+/// It is a sum of numbers with the units s, m, h and d, which may be spelled out.
 pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
     let mut total: u64 = 0;
     let mut rest = text.trim_ascii_end();
@@ -69,8 +71,9 @@ fn not_an_interval(text: &str, at: usize) -> ValueError {
     ValueError::new(at, format!("{} does not belong to an interval such as 1d2h3m4s", quote(junk)))
 }
 
-/// Reads intervals separated by blanks: up to four of them, the original's bound; with more, a
-/// warning is left in `warnings`, and they are dropped.
+/// Parses intervals separated by blanks, at most four as in the original.
+///
+/// Further ones are ignored, with a warning in `warnings`.
 pub(super) fn parse_intervals(
     text: &str,
     warnings: &mut Vec<ValueError>,
@@ -90,7 +93,7 @@ pub(super) fn parse_intervals(
     Ok(times)
 }
 
-/// Reads retry factors: numbers separated by blanks, each a multiple of the clause's `interval`.
+/// Parses retry factors, which are multiples of the clause's `interval`, separated by blanks.
 pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
     let mut factors = Vec::new();
     for (at, word) in words(text) {
@@ -109,7 +112,7 @@ pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
     Ok(factors)
 }
 
-/// Reads a whole number, which may have a sign.
+/// Parses a whole number, with or without a sign.
 pub(super) fn parse_number(text: &str) -> Result<i64, ValueError> {
     let trimmed = text.trim_ascii();
     let at = text.len() - text.trim_ascii_start().len();
@@ -118,7 +121,7 @@ pub(super) fn parse_number(text: &str) -> Result<i64, ValueError> {
         .map_err(|_| ValueError::new(at, format!("{} is not a whole number", quote(trimmed))))
 }
 
-/// The words of a text, each with its place in it.
+/// The words of a text, each with its byte offset.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_ascii_whitespace().map(|word| (text.offset(word), word))
 }
@@ -127,7 +130,7 @@ fn word_at(text: &str, at: usize) -> &str {
     text[at..].split_ascii_whitespace().next().unwrap_or_default()
 }
 
-/// An interval in the form that [`parse_interval`] reads: `1d2h3m4s`, `0`.
+/// Displays an interval in the syntax of [`parse_interval`]: `1d2h3m4s`, `0`.
 pub struct Interval(pub Duration);
 
 impl fmt::Display for Interval {
@@ -155,9 +158,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn intervals_are_sums() {
-        // The recorded strings, with the values they were meant to have: the original loses a
-        // letter behind each unit.
+    fn interval_parts_are_summed() {
+        // Strings recorded of the original, with the intended values: the original skips a letter
+        // after each unit.
         for (text, seconds) in [
             ("90", 90),
             ("1d2h3m4s", 93_784),
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_in_an_interval_is_named() {
+    fn invalid_interval_is_reported_at_its_position() {
         for (text, at, message) in [
             ("2w", 1, "`w` is no unit of time; s, m, h and d are"),
             ("1w", 1, "`w` is no unit of time; s, m, h and d are"),
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_factors_are_whole_numbers() {
+    fn retry_factors_must_be_whole_numbers() {
         assert_eq!(parse_retries("1 1 2 3 5"), Ok(vec![1, 1, 2, 3, 5]));
         assert_eq!(parse_retries("0"), Ok(vec![0]));
         assert_eq!(parse_retries(&"1 ".repeat(100)).map(|list| list.len()), Ok(100));
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_four_report_times_count() {
+    fn report_times_after_the_fourth_are_ignored() {
         let mut warnings = Vec::new();
         let times = parse_intervals("1h 2h 3h 4h 5h", &mut warnings);
         assert_eq!(times.map(|times| times.len()), Ok(4));
@@ -228,13 +231,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_interval_comes_back(seconds in 0..=LONGEST_INTERVAL) {
+        fn interval_displayed_and_parsed_is_unchanged(seconds in 0..=LONGEST_INTERVAL) {
             let span = Duration::from_secs(seconds);
             prop_assert_eq!(parse_interval(&Interval(span).to_string()), Ok(span));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC*", digits in "[0-9smhd é.-]*") {
+        fn arbitrary_text_does_not_panic(text in "\\PC*", digits in "[0-9smhd é.-]*") {
             for text in [text, digits] {
                 for error in [parse_interval(&text).err(), parse_retries(&text).err()] {
                     prop_assert!(error.is_none_or(|error| text.is_char_boundary(error.at)));

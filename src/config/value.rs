@@ -1,4 +1,6 @@
-//! The kinds of value that a keyword takes: how each is read, applied to a clause and shown.
+//! The kinds of value that a keyword takes.
+//!
+//! A kind determines how a value is parsed, applied to a clause, and displayed.
 
 use super::clause::{Draft, Niceness};
 use super::diagnostic::{ValueError, quote};
@@ -11,15 +13,15 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use zsched_format::priority::MailPriority;
 
-/// What `nice` and `sysnice` may be.
+/// Range of `nice` and `sysnice`.
 const RELATIVE_NICENESS: RangeInclusive<i64> = -40..=39;
-/// What `priority` and `syspriority` may be.
+/// Range of `priority` and `syspriority`.
 const ABSOLUTE_NICENESS: RangeInclusive<i64> = -20..=19;
 
-/// The kind of value that a keyword takes, with what it does to a clause.
+/// The kind of value that a keyword takes, and how it changes a clause.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// None: to name the keyword is enough.
+    /// No value: naming the keyword is enough.
     Flag(fn(&mut Draft)),
     /// A whole number, within bounds.
     Number {
@@ -29,7 +31,7 @@ pub(super) enum Kind {
     },
     /// An interval, which may be zero.
     Interval(fn(&mut Draft, Duration)),
-    /// An interval that is more than nothing.
+    /// An interval greater than zero.
     NonzeroInterval(fn(&mut Draft, Duration)),
     /// Intervals, separated by blanks.
     Intervals(fn(&mut Draft, Vec<Duration>)),
@@ -41,9 +43,9 @@ pub(super) enum Kind {
     Command(fn(&mut Draft, Command)),
     /// A priority relative to the scheduler's.
     Nice(fn(&mut Draft, Niceness)),
-    /// A priority as such.
+    /// An absolute priority.
     Priority(fn(&mut Draft, Niceness)),
-    /// The same two for the scheduler itself: nothing of a clause.
+    /// The same two for the scheduler itself. They change nothing in a clause.
     SchedulerNice,
     SchedulerPriority,
     /// The priority of mail.
@@ -54,13 +56,13 @@ pub(super) enum Kind {
     Group(fn(&mut Draft, u32)),
     /// How much a delivery changes a window.
     Feedback(fn(&mut Draft, Feedback)),
-    /// Deliveries in an interval.
+    /// A number of deliveries for each interval.
     Rate(fn(&mut Draft, Rate)),
     /// The names of windows.
     WindowKey(fn(&mut Draft, WindowKey)),
 }
 
-/// A value that has been read.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Flag,
@@ -79,7 +81,7 @@ pub(super) enum Value {
 }
 
 impl Kind {
-    /// What may stand behind the equals sign, in a few words.
+    /// Short description of the values that may follow the equals sign.
     pub fn takes(&self) -> String {
         match self {
             Kind::Flag(_) => "no value".to_string(),
@@ -105,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value of this kind.
+    /// Parses a value of this kind.
     pub fn read(
         &self,
         text: &str,
@@ -144,7 +146,7 @@ impl Kind {
         })
     }
 
-    /// Applies a value that this kind has read.
+    /// Applies a value that this kind has parsed.
     pub fn apply(&self, draft: &mut Draft, value: &Value) {
         match (self, value) {
             (Kind::Flag(set), Value::Flag) => set(draft),
@@ -168,7 +170,7 @@ impl Kind {
     }
 }
 
-/// Reads a number and checks its bounds.
+/// Parses a number and checks its bounds.
 pub(super) fn number_in(text: &str, bounds: RangeInclusive<i64>) -> Result<i64, ValueError> {
     let number = parse_number(text)?;
     if bounds.contains(&number) {
@@ -182,7 +184,7 @@ pub(super) fn number_in(text: &str, bounds: RangeInclusive<i64>) -> Result<i64, 
     Err(ValueError::new(0, message))
 }
 
-/// Reads an interval that may not be zero.
+/// Parses an interval that must not be zero.
 pub(super) fn nonzero_interval(text: &str) -> Result<Duration, ValueError> {
     let span = parse_interval(text)?;
     if span.is_zero() {
@@ -203,7 +205,7 @@ fn group(text: &str, context: &Context) -> Result<u32, ValueError> {
 }
 
 fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {
-    // The highest number stands for "none" in system calls.
+    // In system calls the highest number means "none".
     if let Some(number) = text.parse().ok().filter(|id| *id != u32::MAX) {
         return Ok(number);
     }
@@ -215,7 +217,9 @@ fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {
     Err(ValueError::new(0, message))
 }
 
-/// Only root can start agents as somebody else.
+/// Returns the id if the scheduler may start agents with it.
+///
+/// Only root can start agents as another user or group.
 fn honoured(what: &str, id: u32, own: u32, context: &Context) -> Result<u32, ValueError> {
     if context.is_root || id == own {
         return Ok(id);
@@ -225,7 +229,7 @@ fn honoured(what: &str, id: u32, own: u32, context: &Context) -> Result<u32, Val
 }
 
 impl fmt::Display for Value {
-    /// The value as it may stand in the file, without quotes.
+    /// Formats the value as it is written in the file, without quotes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |words: Vec<String>| words.join(" ");
         match self {
@@ -252,17 +256,17 @@ impl fmt::Display for Value {
     }
 }
 
-/// A keyword of a clause, and the value given to it.
+/// A keyword of a clause, with its value.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub keyword: &'static Keyword,
     pub value: Value,
-    /// The line it is on.
+    /// The line number.
     pub line: u32,
 }
 
 impl Setting {
-    /// Applies the setting to a clause in the making.
+    /// Applies the setting to a draft.
     pub fn apply(&self, draft: &mut Draft) {
         self.keyword.kind.apply(draft, &self.value);
         draft.clause.lines.insert(self.keyword.name.into(), self.line);

@@ -1,13 +1,15 @@
-//! The ZENV file, and the places that its variables are put in.
+//! The ZENV file, and the expansion of its variables.
 //!
 //! ```text
-//! MAILBIN=/opt/mail/bin        one definition a line; of several of one name the first counts
-//! LOGDIR= /var/log/mail        blanks behind the equals sign do not count; there are no quotes
+//! MAILBIN=/opt/mail/bin        one definition a line; the first of the same name counts
+//! LOGDIR= /var/log/mail        blanks after the equals sign are ignored; there are no quotes
 //! ```
 //!
-//! `${LOGDIR}` in a value stands for what the file gives; without braces it does, too, if the file has that name. A
-//! bare name is as long as it can be: letters, digits and `_`, the first no digit. `$host` and `$channel` are no
-//! variables of the file, whatever it defines.
+//! `${LOGDIR}` in a value is replaced by the variable's value.
+//! So is `$LOGDIR`, but only if the file defines that name.
+//! A name without braces extends as far as it can: letters, digits and `_`, not beginning with a
+//! digit.
+//! `$host` and `$channel` are never variables of the file, even if it defines them.
 
 use super::diagnostic::{NO_VARIABLE, ValueError, quote};
 use super::syntax::Text;
@@ -21,9 +23,9 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-/// The word of a command that ties an agent to one host.
+/// The word of a command that restricts an agent to one host.
 pub(super) const HOST_WORD: &str = "$host";
-/// The word of a command for the channel.
+/// The word of a command that is replaced by the channel.
 pub(super) const CHANNEL_WORD: &str = "$channel";
 
 /// The variables of a ZMailer installation, from its ZENV file (`zmailer.conf`).
@@ -33,14 +35,16 @@ pub struct Zenv {
 }
 
 impl Zenv {
-    /// Reads a ZENV file. The error names the file, and the line where a definition is not text.
+    /// Reads a ZENV file.
+    ///
+    /// An error names the file, and the line if a definition is not text.
     pub fn read(path: &Path) -> io::Result<Zenv> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         Zenv::parse(&std::fs::read(path).map_err(named)?).map_err(named)
     }
 
-    /// The variables of these names and values; of several of one name the first counts.
+    /// Creates variables from names and values. The first of the same name counts.
     pub fn from_pairs<N: Into<String>, V: Into<String>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> Zenv {
@@ -51,7 +55,7 @@ impl Zenv {
         zenv
     }
 
-    /// All of them, in the order of their names.
+    /// All variables, sorted by name.
     pub fn pairs(&self) -> Vec<(String, String)> {
         let pairs = self.variables.iter().map(|(name, value)| (name.clone(), value.clone()));
         let mut pairs: Vec<(String, String)> = pairs.collect();
@@ -59,7 +63,9 @@ impl Zenv {
         pairs
     }
 
-    /// Reads the text of a ZENV file. The error names the line where a definition is not text.
+    /// Parses the text of a ZENV file.
+    ///
+    /// An error names the line if a definition is not text.
     pub fn parse(text: &[u8]) -> io::Result<Zenv> {
         let mut zenv = Zenv::default();
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -83,7 +89,7 @@ impl Zenv {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// `text` with the values of variables put in. Nothing is put in for an unknown `${NAME}`.
+    /// Expands the variables in `text`. An unknown `${NAME}` is replaced by nothing.
     pub fn expand(&self, text: &str) -> String {
         let value = |(_, piece)| match piece {
             Piece::Plain(text) => text,
@@ -93,7 +99,7 @@ impl Zenv {
         pieces(text).into_iter().map(value).collect()
     }
 
-    /// The value that a [`Piece::Bare`] stands for.
+    /// The value of a [`Piece::Bare`].
     pub(super) fn get_bare(&self, text: &str) -> Option<&str> {
         match text {
             HOST_WORD | CHANNEL_WORD => None,
@@ -102,18 +108,18 @@ impl Zenv {
     }
 }
 
-/// A part of a value that may hold variables.
+/// A part of a value that may contain variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// Text that stands for itself.
+    /// Literal text.
     Plain(&'a str),
-    /// `${NAME}`, of this name.
+    /// `${NAME}`; holds the name.
     Variable(&'a str),
-    /// `$NAME`, with the `$`. It is plain text unless the ZENV file has the name.
+    /// `$NAME`; holds the text with the `$`. It is literal unless the ZENV file defines the name.
     Bare(&'a str),
 }
 
-/// The parts of a value, each with its place in it.
+/// Splits a value into parts, each with its byte offset.
 pub(super) fn pieces(text: &str) -> Vec<(usize, Piece<'_>)> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -135,7 +141,7 @@ fn piece(input: &str) -> IResult<&str, Piece<'_>> {
         .parse(input)
 }
 
-/// A value of the configuration file with its variables put in. Unknown ones leave a warning.
+/// Expands the variables of a value in the configuration file. Unknown ones produce a warning.
 pub(super) fn expand_value(
     value: &Text,
     zenv: &Zenv,
@@ -165,7 +171,7 @@ pub(super) fn expand_value(
             }
         }
     }
-    // The effective configuration is shown with such values, and there is no way to quote a quote.
+    // The effective configuration is printed with expanded values, and a quote cannot be escaped.
     if has_variables && !can_be_shown(expanded.as_str(), zenv) {
         let message = format!("neither \" nor a variable may be in {}", quote(expanded.as_str()));
         return Err(ValueError::new(0, message));
@@ -173,7 +179,7 @@ pub(super) fn expand_value(
     Ok(expanded)
 }
 
-/// Whether a value with its variables put in can be read again as the same value.
+/// Returns true if an expanded value, when printed, is read back unchanged.
 fn can_be_shown(value: &str, zenv: &Zenv) -> bool {
     let is_plain = |piece: Piece<'_>| match piece {
         Piece::Plain(_) => true,
@@ -183,7 +189,7 @@ fn can_be_shown(value: &str, zenv: &Zenv) -> bool {
     !value.contains('"') && pieces(value).into_iter().all(|(_, piece)| is_plain(piece))
 }
 
-/// The warning about a variable that has no value.
+/// The warning about a variable without a value.
 pub(super) fn unknown_variable(at: usize, name: &str) -> ValueError {
     let variable = quote(&format!("${{{name}}}"));
     ValueError::new(at, format!("{NO_VARIABLE}{variable}; nothing is put in for it"))
@@ -194,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zenv_file_is_a_list_of_definitions() {
+    fn zenv_file_is_parsed_line_by_line() {
         let text = b"# \xe4\n\nPOSTOFFICE=/var/spool/postoffice\r\nLOGDIR=  /var/log/my mail \n\
             LOGDIR=/second\nQUOTED=\"x\"\n no definition\n  A = b=c\nEMPTY=\n";
         let zenv = Zenv::parse(text).expect("a well-formed file");
@@ -212,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_must_be_text() {
+    fn zenv_definition_that_is_not_utf8_is_refused() {
         for text in [&b"A=b\nC=\xff\n"[..], b"A=b\nC=d\0\n"] {
             let error = Zenv::parse(text).expect_err("not text");
             assert_eq!(error.to_string(), "line 2 is not UTF-8 text");
@@ -222,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_put_in() {
+    fn variables_in_values_are_expanded() {
         let zenv = Zenv::from_pairs([
             ("A", "1"),
             ("B", "2"),
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_still_has_its_place() {
+    fn expanded_value_keeps_positions() {
         let zenv = Zenv::from_pairs([("LONG", "0123456789")]);
         let mut value = Text::new(100);
         value.push("ab${LONG}cd${X}", 100);
@@ -267,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_shown_again_is_refused() {
+    fn expanded_value_that_cannot_be_printed_is_refused() {
         let zenv = Zenv::from_pairs([("Q", "a\"b"), ("V", "${Q}"), ("W", "$Q")]);
         for text in ["${Q}", "${V}", "$Q", "$V", "$W"] {
             let mut value = Text::new(0);
@@ -278,7 +284,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn pieces_are_the_whole(text in "([${}a é]){0,30}") {
+        fn pieces_of_any_text_join_to_the_text(text in "([${}a é]){0,30}") {
             let whole: String = pieces(&text)
                 .into_iter()
                 .map(|(_, piece)| match piece {

@@ -1,5 +1,6 @@
-//! Everything the scheduler can decide to do. Each variant says who performs it, and which event
-//! tells the outcome.
+//! Actions: the decisions of the core, which the shell carries out.
+//!
+//! Each variant names the event that reports its outcome, if there is one.
 
 use super::agent::AgentId;
 use super::change::Change;
@@ -14,122 +15,133 @@ use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 use zsched_spool::{Portion, SpoolId, SpoolName};
 
-/// One decision, for the shell to carry out. They are to be carried out in order.
+/// One decision. The shell carries decisions out in order.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Start a process for a channel (and host, if the command asks for one).
+    /// Starts an agent process for a channel.
+    ///
     /// Answered by `AgentStarted`, or by `AgentEnded` with the reason.
     StartAgent {
-        /// What the agent is to be known by.
+        /// Id of the agent.
         agent: AgentId,
-        /// Command, user and so on.
+        /// Effective clause: command, user and so on.
         clause: Rc<Clause>,
-        /// Stands for `$channel`.
+        /// Value of `$channel`.
         channel: Rc<[u8]>,
-        /// Stands for `$host`: host of the first thread it serves.
+        /// Value of `$host`: the host of the first thread it serves.
         host: Rc<[u8]>,
     },
-    /// Send an agent a job line.
+    /// Sends an agent a job line.
     Feed {
-        /// Which agent.
+        /// The agent.
         agent: AgentId,
         /// The line, with its line end.
         job: Box<[u8]>,
     },
-    /// Tell an agent that it is about to be parked (`#idle`).
+    /// Tells an agent that it is about to be parked (`#idle`).
     SayIdle(AgentId),
-    /// Tell an agent to end. Answered, once it has, by `AgentEnded`.
+    /// Tells an agent to end. Answered by `AgentEnded` when it has.
     StopAgent {
-        /// Which agent.
+        /// The agent.
         agent: AgentId,
-        /// How insistently.
+        /// How it is told.
         manner: Manner,
     },
-    /// Clear the locks in a message's control file that a process held which is now dead.
+    /// Clears the locks of a dead process in a message's control file.
     ClearLocks {
         /// The message.
         name: SpoolName,
-        /// The process.
+        /// The dead process.
         pid: u32,
     },
-    /// Read a message's control file again. Answered by `ReadAgain`.
+    /// Reads a message's control file again. Answered by `ReadAgain`.
     ReadAgain(SpoolName),
-    /// Append `d` lines to a message's control file. Answered by `Noted`.
+    /// Appends `d` lines to a message's control file. Answered by `Noted`.
     Note(Note),
-    /// Take a message out of the spool. Answered by `Removed`.
+    /// Removes a message from the spool. Answered by `Removed`.
     Remove {
         /// The message.
         name: SpoolName,
-        /// Somebody is still owed a report: move it to `postman/` instead.
+        /// Move the message to `postman/` instead.
+        ///
+        /// True if a report to the sender is still owed, or a line cannot be delivered.
         aside: bool,
     },
-    /// A message has left memory, and rests on disk: it is to be read again at a certain time, or when it is
-    /// wanted. Answered by `Recalled`, and then `Arrived`.
+    /// Pages a message out: its files stay on disk.
+    ///
+    /// The shell reads it again at a certain time, or when a request asks for it. Answered by
+    /// `Recalled`, and then `Arrived`.
     Rest {
         /// The message.
         name: SpoolName,
-        /// When; `None` is when somebody asks for it.
+        /// When it is read again; `None` means on request.
         until: Option<Timestamp>,
-        /// What is known of it.
+        /// Its retry state, which comes back with `Recalled`.
         rested: Box<Rested>,
     },
-    /// Read more of a message that is in memory in part. Answered by `MoreRead`.
+    /// Reads more of a partial message. Answered by `MoreRead`.
     ReadMore {
         /// The message.
         name: SpoolName,
-        /// How much.
+        /// Where to begin, and how many recipients to read.
         portion: Portion,
     },
-    /// Read messages again that rest on disk: somebody wants them now.
+    /// Reads paged-out messages now, because a request asks for them.
     Awaken(Vec<Wanted>),
-    /// Store changes of the orders in force, and those that could not be stored before. Answered by
-    /// `StandingKept`.
+    /// Stores changes of the overrides. Answered by `StandingKept`.
+    ///
+    /// Includes the changes that could not be stored before.
     KeepStanding {
-        /// The order that waits for it.
+        /// The order that waits for the answer, if any.
         ticket: Option<OrderTicket>,
-        /// What has changed, in this order.
+        /// The changes, in this order.
         changes: Vec<Change>,
     },
-    /// Tell whoever gave an order what it has changed.
+    /// Reports to the author of an order what it has changed.
     Obeyed {
-        /// Which order.
+        /// The order.
         ticket: OrderTicket,
-        /// What it has changed. All of it is on disk, unless it says otherwise.
+        /// What it has changed.
+        ///
+        /// All of it is on disk, unless the effect says otherwise.
         effect: Effect,
     },
-    /// Write a line of the statistics log.
+    /// Writes a line of the statistics log.
     Statistics(Statistics),
-    /// Write lines of the status log. Decided only if there is one ([`super::Settings::status_log`]) or
-    /// somebody watches ([`super::Event::Watched`]), and before the message may leave the spool: its control file has the addresses.
+    /// Writes lines of the status log.
+    ///
+    /// Decided only if there is a status log ([`super::Settings::status_log`]) or a subscriber
+    /// ([`super::Event::Watched`]). It precedes the removal of the message, because the addresses
+    /// are in the control file.
     Status(Box<StatusRecord>),
-    /// Write a line of the log.
+    /// Writes a line of the log.
     Log(log::Level, String),
 }
 
 /// How an agent is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// An empty line, and no more input: end when there is nothing left to do.
+    /// An empty line, end of input: end when all jobs are done.
     Retire,
-    /// Two empty lines, no more input, SIGQUIT: end after the current job.
+    /// Two empty lines, end of input, SIGQUIT: end after the current job.
     Quit,
-    /// SIGKILL: it has not answered for too long.
+    /// SIGKILL: the agent has made no progress for too long.
     Kill,
 }
 
-/// Names one [`Note`] until it is written.
+/// Identifies a [`Note`] until it is written.
 pub type NoteTicket = u64;
 
-/// Diagnostics to be kept in a control file.
+/// Diagnostics to be written into a control file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Names it in the answer.
+    /// Identifies the note in the answer.
     pub ticket: NoteTicket,
     /// The message.
     pub name: SpoolName,
     /// Offsets of the recipients' lines.
     pub offsets: Vec<u32>,
-    /// What it is about.
+    /// What the note is about.
     pub occasion: Occasion,
     /// When it happened.
     pub time: Timestamp,
@@ -139,7 +151,7 @@ pub struct Note {
     pub message: Rc<[u8]>,
 }
 
-/// What became of one recipient.
+/// Final state of one recipient, for the statistics log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The message.
@@ -152,28 +164,30 @@ pub struct Statistics {
     pub destination: Destination,
 }
 
-/// How an attempt at some recipients of a vertex ended, or how they ended without one.
+/// Outcome of some recipients of a vertex, with or without an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusRecord {
-    /// When.
+    /// When it happened.
     pub time: Timestamp,
     /// The message.
     pub name: SpoolName,
-    /// When its message file was last modified: with its number, that is the spool id.
+    /// Modification time of the message file: part of the spool id.
     pub modified: Timestamp,
     /// When it was routed.
     pub created: Timestamp,
     /// Where the recipients were to go.
     pub destination: Destination,
-    /// Offsets of their lines in the control file. Each gets a line of its own.
+    /// Offsets of their lines in the control file. Each gets a line.
     pub offsets: Vec<u32>,
     /// What became of them.
     pub verdict: Verdict,
     /// The attempt, if there was one.
     pub attempt: Option<Attempt>,
-    /// Vertices of the same thread that have to wait as well because of it, without an attempt.
+    /// Vertices of the same thread that must wait too, without an attempt.
     pub others: u32,
-    /// Notary data, may be empty. Cut after 2048 bytes, as is the text.
+    /// Notary data, possibly empty.
+    ///
+    /// Cut after 2048 bytes, as is the text.
     pub notary: Box<[u8]>,
     /// Text for people.
     pub text: Box<[u8]>,
@@ -182,17 +196,17 @@ pub struct StatusRecord {
 /// What became of recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// What an agent said.
+    /// The status that an agent has reported.
     Report(Status),
-    /// Nobody knows: the agent did not say. They wait.
+    /// Unknown, since the agent has not reported it. The recipients wait.
     Silence,
-    /// They were too old.
+    /// They were too old, or an operator has given them up.
     Expired,
-    /// An operator has ordered so: they are forgotten.
+    /// An operator has deleted them.
     Deleted,
-    /// An operator has ordered so: they go back to the router.
+    /// An operator has given them back to the router.
     Rerouted,
-    /// Somebody else has finished them: the control file says how.
+    /// Another process has finished them: the control file says how.
     Found,
 }
 
@@ -201,6 +215,6 @@ pub enum Verdict {
 pub struct Attempt {
     /// The agent's process.
     pub pid: Option<u32>,
-    /// When it came to this job.
+    /// When it began this job.
     pub began: Timestamp,
 }

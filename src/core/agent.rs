@@ -1,4 +1,4 @@
-//! Agents, as the scheduler sees them: what each was told, and what it still has to answer.
+//! Agents, as the scheduler sees them: state, jobs, and owed answers.
 //!
 //! ```text
 //!            started                first job           nothing left        #idle answered
@@ -20,53 +20,54 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
 
-/// Names an agent for as long as the scheduler runs; never given to another.
+/// Identifies an agent while the scheduler runs. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AgentId(pub u64);
 
-/// One agent: a process, or one about to be.
+/// One agent: a process, or one that is being started.
 #[derive(Serialize, Deserialize)]
 pub struct Agent {
     /// Its process, once it has one.
     pub pid: Option<u32>,
     /// The ring it belongs to.
     pub ring: RingId,
-    /// The thread it works on.
+    /// The thread it works on, if any.
     pub thread: Option<ThreadId>,
     /// When it was started.
     pub born: Timestamp,
-    /// When it came to the thread it works on.
+    /// When it began to work on its thread.
     pub turn_began: Timestamp,
-    /// Where it delivered last: its connections are to that host.
+    /// Destination of its last delivery: its connections lead to that host.
     pub last_destination: Option<Destination>,
     /// What it is doing.
     pub state: State,
-    /// What its next `#hungry`s answer, in order.
+    /// What its next `#hungry` lines answer, in order.
     pub owed: VecDeque<Owed>,
-    /// It said that the control file of its present job has nothing for it.
+    /// It has found nothing to do in its present job (`#resync`).
     pub resync: bool,
-    /// What it has reported of its present job, as far as that concerns the host.
+    /// What its reports on the present job say about the host.
     pub heard: Heard,
-    /// It has delivered or failed a recipient since it was started.
+    /// It has delivered or failed a recipient since its start.
     pub has_finished: bool,
-    /// Reports about its present job that leave a recipient to be tried again.
+    /// Number of reports on its present job that defer a recipient.
     pub deferrals: u32,
-    /// The window of its thread has let it start a delivery that it has not started yet.
+    /// Its window has allowed a delivery that it has not started yet.
     pub may_start: bool,
     /// When it last said `#hungry`, or was started.
     pub hungry_at: Timestamp,
-    /// When it was last given a job.
+    /// When it last got a job.
     pub fed_at: Option<Timestamp>,
-    /// How many jobs it was given then.
+    /// Number of jobs that it got then.
     pub burst: u32,
-    /// When it last did anything that counts: started, `#hungry`, a report; or got something to do
-    /// after having had nothing.
+    /// When it last made progress.
+    ///
+    /// Its start, a `#hungry` and a report are progress. So is new work after a time without any.
     pub progress_at: Timestamp,
     /// The time its timer is set to.
     pub timer: Option<Timestamp>,
-    /// The last line it wrote that was no part of the protocol: a hint, should it die.
+    /// Its last line outside the protocol: a hint in case it dies.
     pub last_words: Box<[u8]>,
-    /// How much the log has about it.
+    /// Limits the log lines about it.
     pub remarks: Remarks,
 }
 
@@ -77,15 +78,15 @@ pub enum State {
     Larva,
     /// It has jobs, or is about to get some.
     Stuffing,
-    /// It was told `#idle`.
+    /// It was sent `#idle`.
     Parking,
-    /// It waits in the ring's pool, since this time.
+    /// It is in the pool of its ring, since this time.
     Idle(Timestamp),
     /// It was told to end, at this time.
     Stopping(Timestamp),
     /// It is being killed.
     Killed,
-    /// Its process has ended, but what it has started may still end its jobs.
+    /// Its process has ended, but its children may still finish its jobs.
     Lingering,
 }
 
@@ -126,12 +127,12 @@ impl Agent {
         }
     }
 
-    /// Whether it can still be given work.
+    /// Returns true if it can still get work.
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, State::Stopping(_) | State::Killed | State::Lingering)
     }
 
-    /// The jobs it has, oldest first.
+    /// Returns its jobs, oldest first.
     pub fn jobs(&self) -> impl Iterator<Item = VertexId> {
         self.owed.iter().filter_map(|owed| match owed {
             Owed::Job(vertex) => Some(*vertex),

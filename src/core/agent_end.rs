@@ -1,11 +1,11 @@
-//! Agents that end, or that have to be ended.
+//! The end of agents: exits, deaths and timeouts.
 //!
-//! No agent is trusted to live. One that dies or falls silent costs the job it was at a deferral; the
-//! jobs it had not come to are given to another one. If agents keep dying over a thread, the thread as
-//! a whole has to wait.
+//! An agent that dies or is silent for too long costs its present job a deferral. The jobs that it
+//! had not begun go to another agent. A whole thread waits if several agents in a row die over it,
+//! or one before it asks for work.
 //!
-//! An agent that stops of its own accord or because it is told to, with status 0, is no death: what it
-//! has not reported is due at once.
+//! An agent that exits with status 0 has not died if it was told to end, or has finished a
+//! recipient before. What it has not reported is due at once.
 
 use super::Scheduler;
 use super::action::{Action, Manner};
@@ -22,13 +22,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
-/// How long an agent that was told to end may take: it may have to say goodbye to a slow host.
+/// Maximum time that an agent may take to end.
+///
+/// It may have to close a connection to a slow host.
 const TIME_TO_END: Duration = Duration::from_secs(300);
-/// Agents that may die in a row over one thread before the whole thread has to wait.
+/// Number of deaths in a row after which a whole thread waits.
 const DEATHS_BEFORE_WAIT: u8 = 3;
 
 impl Scheduler {
-    /// When an agent has to be looked at, if it does nothing before.
+    /// Returns when an agent must be checked, if it does nothing before.
     fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
         let clause = &self.rings[agent.ring].clause;
         match agent.state {
@@ -41,7 +43,7 @@ impl Scheduler {
                 Some(end_of_life.map_or(enough, |end| end.min(enough)))
             }
             State::Stopping(since) if agent.jobs().next().is_none() => Some(since + TIME_TO_END),
-            // It may take its time with what it has, as long as something happens.
+            // It may take long over its jobs while it makes progress.
             State::Stopping(since) => {
                 Some(since.max(agent.progress_at) + clause.agent_timeout.max(TIME_TO_END))
             }
@@ -49,8 +51,10 @@ impl Scheduler {
         }
     }
 
-    /// Sees to it that an agent is looked at in time. A timer that is too early is left alone: it
-    /// finds out then, and nothing is spent on it with each job.
+    /// Sets the timer of an agent to its deadline.
+    ///
+    /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
+    /// change of the timer.
     pub(super) fn arm_agent(&mut self, agent: AgentId) {
         let deadline = self.agent_deadline(&self.agents[&agent]);
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is armed is known");
@@ -82,7 +86,9 @@ impl Scheduler {
         }
     }
 
-    /// An agent's process has ended in the middle of a job; what it has started may end the job yet.
+    /// Records that an agent's process has ended in mid-job.
+    ///
+    /// Its child processes may still finish the job.
     pub(super) fn agent_lingers(&mut self, agent: AgentId) {
         if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
             agent.state = State::Lingering;
@@ -111,7 +117,7 @@ impl Scheduler {
             self.quit_window(now, thread, agent_ref.may_start);
         }
         self.take_jobs_back(now, &agent_ref, end);
-        // It may have gone with its last job, if an operator wanted that.
+        // The thread may be gone with the agent's last job, if an operator has removed that.
         if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
             self.delivery_ended(now, thread, agent_ref.heard, None);
             let keep_dying = self.threads[thread].deaths >= DEATHS_BEFORE_WAIT;
@@ -147,7 +153,7 @@ impl Scheduler {
         let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
         let level = match agent.jobs().count() {
             0 if expected => Level::Debug,
-            // Jobs that it had not finished when it was told to end go to another one.
+            // The unfinished jobs of an agent that was told to end go to another one.
             1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
             1.. if has_stopped(agent, end) => Level::Info,
             _ => Level::Warn,
@@ -164,7 +170,7 @@ impl Scheduler {
         self.log(level, format!("agent {pid} of {destination} {end}{}", last_words(agent)));
     }
 
-    /// A dead agent's locks would keep its successor out.
+    /// Clears the locks of a dead agent: they would exclude its successor.
     fn clear_locks(&mut self, agent: &Agent) {
         let Some(pid) = agent.pid else {
             return;
@@ -179,14 +185,16 @@ impl Scheduler {
         }
     }
 
-    /// Takes the jobs of an agent back that has ended. Those that it had not come to are due as they were,
-    /// and so is its present job if it has stopped; if it has died, that one has to wait, with a diagnosis.
+    /// Takes back the jobs of an agent that has ended.
+    ///
+    /// Jobs that it had not begun are due as before. So is its present job if the agent has
+    /// stopped. If the agent has died, its present job waits, with a diagnosis.
     fn take_jobs_back(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
         let present = match agent.owed.front() {
             Some(Owed::Job(vertex)) => Some(*vertex),
             _ => None,
         };
-        // From the last to the first, so that they stand at the head in the order they had.
+        // From the last to the first, so that they keep their order at the head of the queue.
         let jobs: Vec<VertexId> = agent.jobs().collect();
         for vertex in jobs.into_iter().rev() {
             if !self.take_job_away(vertex) {
@@ -206,8 +214,9 @@ impl Scheduler {
         }
     }
 
-    /// Whether what an agent had not come to is not due all the same: the host is not to be tried, or an
-    /// operator has something else in mind.
+    /// Returns true if a job not begun must wait.
+    ///
+    /// It must if its host may not be tried, or an operator has held or removed it.
     fn is_wanted_elsewhere(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
         let known = self.threads[vertex.thread].retry.unreachable.as_ref();
@@ -216,14 +225,14 @@ impl Scheduler {
         is_blocked || has_fate || self.messages[vertex.message].held
     }
 
-    /// A job waits, because its agent has not lived to end it.
+    /// Defers a job because its agent has died.
     fn interrupt(&mut self, now: Timestamp, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         let text = describe_end(agent, end, " while it had this job");
         self.status_of_silence(now, present_attempt(agent), vertex, &text);
         if is_to_blame(agent) {
             let thread = self.vertices[vertex].thread;
             self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
-            // What the agent has said of it is worth more.
+            // A report of the agent is worth more than this diagnosis.
             if !self.vertices[vertex].reported {
                 self.count_attempt(vertex);
                 self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
@@ -232,7 +241,7 @@ impl Scheduler {
         self.let_wait(now, vertex, Scheduler::wait_after_try);
     }
 
-    /// Lets everything that is due in a thread wait, because its agents do not live.
+    /// Defers everything due in a thread, because its agents die.
     fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
         self.threads[thread].deaths = 0;
@@ -242,14 +251,16 @@ impl Scheduler {
     }
 }
 
-/// Whether an agent's end is its own doing: nobody had told it to.
+/// Returns true if an agent has ended without being told to.
 fn is_to_blame(agent: &Agent) -> bool {
     !matches!(agent.state, State::Stopping(_))
 }
 
-/// Whether an agent has stopped in an orderly way, so that what it leaves needs no diagnosis: it was told
-/// to end, or it ends with status 0 and has finished a recipient before. Without that condition a broken
-/// program that takes jobs and ends could be started for ever.
+/// Returns true if an agent has stopped in an orderly way.
+///
+/// What it leaves then needs no diagnosis. It must exit with status 0, and must have been told to
+/// end or have finished a recipient before. Without the last condition a broken program that takes
+/// jobs and exits could be started again and again.
 fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
     let may_stop = match agent.state {
         State::Stopping(_) => true,
@@ -259,7 +270,7 @@ fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
     may_stop && *end == AgentEnd::Exited(0)
 }
 
-/// Whether an agent never got as far as to ask for work.
+/// Returns true if an agent has never asked for work.
 fn is_newborn(agent: &Agent) -> bool {
     agent.owed.front() == Some(&Owed::Start)
 }
@@ -274,7 +285,7 @@ fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
     format!("the transport agent{killed} {end}{circumstance}{}", last_words(agent))
 }
 
-/// What an agent said last that was no part of the protocol, in parentheses.
+/// The agent's last line outside the protocol, in parentheses.
 pub(super) fn last_words(agent: &Agent) -> String {
     match &agent.last_words[..] {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! A control file has been read: its recipients join their threads.
+//! Arrival of a control file: its recipients join their threads.
 
 use super::Scheduler;
 use super::list::List;
@@ -55,14 +55,14 @@ impl Scheduler {
         recalled: Option<&Recalled>,
     ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
-        // What an agent is given at once is a vertex: of many recipients there are several.
+        // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
         let packet = self.rings[self.threads[thread].ring].clause.packet as usize;
         let packet_is_limited = packet > 0;
         let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
             let vertex = self.queue_vertex(message, thread, offsets);
-            // Of a message that is read in parts there may be more to come.
+            // Later chunks of a partial message may bring more of this group.
             let is_open = self.messages[message].partial && packet_is_limited;
             self.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
             let left = self.learned_of(message, vertex);
@@ -78,7 +78,7 @@ impl Scheduler {
         first.expect("a group has recipients").0
     }
 
-    /// Adds a vertex to its message and its thread. It is in none of the thread's lists yet.
+    /// Adds a vertex to its message and thread, but to no list.
     fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
         let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
         let count = offsets.len() as u32;
@@ -92,7 +92,7 @@ impl Scheduler {
         vertex
     }
 
-    /// What was tried before waits on.
+    /// Puts a new vertex where its restored state requires it.
     fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: Recall) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         match recall {
@@ -104,7 +104,7 @@ impl Scheduler {
             Recall::Waiting { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
                 self.wait_on(now, vertex, due);
             }
-            // Its time has come, even if it is tried only on request.
+            // Its time has come: it is due even if its clause is `queueonly`.
             Recall::Waiting { due: Some(_) }
                 if self.threads[thread].retry.unreachable.is_none() =>
             {
@@ -117,14 +117,16 @@ impl Scheduler {
         self.update_readiness(thread);
     }
 
-    /// Puts a vertex that is in no job yet into a list of its thread.
+    /// Puts a vertex that has no job yet into a list.
     fn put_arrival(&mut self, vertex: VertexId, place: Place) {
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
     }
 
-    /// Whether what arrives for a thread has to wait, although it was not tried yet: if the destination is
-    /// known to be unreachable; or if it is tried only on request (`queueonly`), and no agent is at it.
+    /// Returns true if untried arrivals for a thread must wait.
+    ///
+    /// They must if the destination is known to be unreachable. They also must if it is tried only
+    /// on request (`queueonly`) and no agent works on it.
     pub(super) fn arrivals_wait(&self, thread: ThreadId) -> bool {
         let thread = &self.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;

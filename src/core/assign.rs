@@ -1,4 +1,4 @@
-//! Which thread and which ring a destination has.
+//! The thread and the ring of a destination.
 
 use super::Scheduler;
 use super::destination::Destination;
@@ -7,7 +7,7 @@ use super::thread::{Thread, ThreadId};
 use zsched_format::time::Timestamp;
 
 impl Scheduler {
-    /// The thread of a destination; it is made if there is none.
+    /// Returns the thread of a destination, and creates it if necessary.
     pub(super) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
         if let Some(thread) = self.threads.find(channel, host) {
             self.settle(now, thread);
@@ -20,12 +20,14 @@ impl Scheduler {
         self.join_ring(now, thread, ring);
         self.recall_resting_thread(now, thread);
         self.recall_thread(now, thread);
-        // What was recalled does not know of a window that has died meanwhile.
+        // The restored state does not include a window that has died since.
         self.wait_with_window(now, thread);
         thread
     }
 
-    /// The ring of a destination under the present configuration; it is made if there is none.
+    /// Returns the ring of a destination, and creates it if necessary.
+    ///
+    /// The ring is that of the present configuration.
     pub(super) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
         let clause = self.config.select_or_default(channel, host);
         let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
@@ -43,7 +45,7 @@ impl Scheduler {
         self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
         self.bring_entries(now, thread);
         self.review_ring(ring);
-        // There is hardly ever any.
+        // Overrides are rare.
         if !self.standing.is_empty() {
             self.look_at_hold(thread);
             self.look_at_limits_of_thread(thread);
@@ -51,7 +53,7 @@ impl Scheduler {
         self.settle_window(now, thread);
     }
 
-    /// So many more recipients are in a thread, or fewer.
+    /// Changes the number of recipients of a thread and its ring.
     pub(super) fn count_recipients(&mut self, thread: ThreadId, more: i64) {
         let thread = &mut self.threads[thread];
         thread.recipients = (i64::from(thread.recipients) + more) as u32;
@@ -71,7 +73,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a thread that has neither vertices nor agents.
+    /// Removes a thread that has neither vertices nor agents.
     pub(super) fn drop_thread_if_unused(&mut self, thread: ThreadId) {
         let thread_ref = &self.threads[thread];
         if !thread_ref.is_empty() || !thread_ref.agents.is_empty() {
@@ -92,7 +94,7 @@ impl Scheduler {
         self.drop_ring_if_unused(ring);
     }
 
-    /// Forgets a ring that has neither threads nor agents.
+    /// Removes a ring that has neither threads nor agents.
     pub(super) fn drop_ring_if_unused(&mut self, ring: RingId) {
         let ring_ref = &self.rings[ring];
         if ring_ref.threads.is_empty() && ring_ref.agents == 0 {

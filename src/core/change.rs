@@ -1,32 +1,34 @@
-//! Changes of the orders in force, one by one: the shell stores these, not all orders for each of them.
+//! Changes of the overrides, one by one.
+//!
+//! The shell stores the changes, instead of all overrides for each of them.
 
 use super::standing::{Ending, Hold, LimitName, Scope, SetLimit, Standing, StandingOrders};
 use serde::{Deserialize, Serialize};
 
-/// One change of the orders in force.
+/// One change of the overrides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// Something is held.
+    /// Adds a hold.
     Hold(Hold),
-    /// A limit is set, in the place of a former one of the same scope.
+    /// Sets a limit, and replaces the former one of its scope.
     Limit(SetLimit),
-    /// A message ends as soon as that can be done.
+    /// Orders the removal of a message, as soon as that is possible.
     Ending(Ending),
-    /// A hold is over.
+    /// Ends a hold.
     Released(Scope),
-    /// A limit is that of the configuration again.
+    /// Resets a limit to that of the configuration.
     Unset {
-        /// Whose limit.
+        /// Scope of the limit.
         scope: Scope,
-        /// Which limit.
+        /// Name of the limit.
         limit: LimitName,
     },
-    /// No message of this number is held, or is to end.
+    /// Drops the hold and the removal of the message of this number.
     Dropped(u64),
-    /// No message of this number is to end.
+    /// Drops the removal of the message of this number.
     Forgotten(u64),
-    /// Nothing is held any more.
+    /// Drops all holds.
     Cleared {},
 }
 
@@ -41,13 +43,13 @@ impl From<Standing> for Change {
 }
 
 impl StandingOrders {
-    /// Makes a change, which is to be stored.
+    /// Applies a change, and queues it to be stored.
     pub(super) fn change(&mut self, change: Change) {
         self.apply(change.clone());
         self.changes.push(change);
     }
 
-    /// Makes a change.
+    /// Applies a change.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Hold(hold) => match hold.scope {

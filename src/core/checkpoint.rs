@@ -1,9 +1,10 @@
-//! The state of the core as a whole, to be kept and gone on from later: a core that was restored
-//! decides exactly as the one that was kept would have.
+//! The whole state of the core, saved and restored.
 //!
-//! What the fields are is left to derived code, so nothing new can be forgotten. Two things are kept in
-//! a way of their own: the configuration, which whoever restores has to bring along (from the same
-//! text), and what was said of recipients, which many vertices share.
+//! A restored core decides exactly as the saved one would have.
+//!
+//! Derived code writes the fields, so a new field cannot be forgotten. Two things are saved in
+//! another way. The caller of `restore` reads the configuration again, from the same text.
+//! Diagnoses are written once, since many vertices share them.
 
 use super::Scheduler;
 use super::vertex::Diagnosis;
@@ -19,7 +20,7 @@ pub struct Checkpoint<'s> {
     chains: Vec<Box<[u32]>>,
     core: &'s Scheduler,
     diagnoses: Vec<&'s Diagnosis>,
-    /// For each vertex, in order: which of the diagnoses it has, from 1; 0 is none.
+    /// The number of each vertex's diagnosis, from 1; 0 means none.
     diagnosed: Vec<u32>,
 }
 
@@ -33,7 +34,7 @@ pub struct Kept {
 }
 
 impl Scheduler {
-    /// Its state. Everything that was decided must have been polled.
+    /// Returns its state. All actions must have been polled.
     pub fn checkpoint(&self) -> Checkpoint<'_> {
         debug_assert!(self.actions.is_empty(), "a checkpoint has no decisions in it");
         let mut numbers: HashMap<*const Diagnosis, u32> = HashMap::new();
@@ -53,8 +54,10 @@ impl Scheduler {
         Checkpoint { chains: self.config.known_chains(), core: self, diagnoses, diagnosed }
     }
 
-    /// The core whose state was kept. `config` is its configuration, read anew from the same text.
-    /// `None` if one does not belong to the other.
+    /// Restores a core from its saved state.
+    ///
+    /// `config` is its configuration, read again from the same text. Returns `None` if state and
+    /// configuration do not match.
     pub fn restore(kept: Kept, config: Rc<Config>) -> Option<Scheduler> {
         let Kept { chains, mut core, diagnoses, diagnosed } = kept;
         if !config.recall_chains(chains) || diagnosed.len() != core.vertices.len() {
@@ -71,13 +74,13 @@ impl Scheduler {
         Some(core)
     }
 
-    /// About how much a checkpoint has to go through: messages and vertices.
+    /// Approximate size of a checkpoint: messages and vertices.
     pub fn size(&self) -> usize {
         self.messages.len() + self.vertices.len()
     }
 }
 
-/// The state of the generator of chance.
+/// Serialization of the random number generator: its seed.
 pub mod random {
     use serde::{Deserialize, Deserializer, Serializer};
 

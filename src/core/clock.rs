@@ -1,9 +1,11 @@
-//! The clock was set. How long something has taken, and how long something is to wait, is not changed by
-//! that: agents are not silent for hours because of it, and nothing waits for hours. Only expiry goes by
-//! the clock, since the age of a message does.
+//! Steps of the clock.
 //!
-//! With a million threads, to move all their times at once would stop delivery. So [`Scheduler::settle_clock`] moves
-//! the times of a thread before anything else changes in it, and each turn moves those of some further threads.
+//! A step changes no durations: agents do not seem silent for hours because of it, and nothing
+//! waits for hours. Only expiry follows the clock, because the age of a message does.
+//!
+//! With a million threads, moving all their times at once would stop delivery. So
+//! [`Scheduler::settle_clock`] moves the times of a thread before anything else changes in it. Each
+//! turn moves those of some further threads.
 
 use super::Scheduler;
 use super::agent::{Agent, State};
@@ -15,16 +17,18 @@ use zsched_format::time::{ClockStep, Timestamp};
 /// The last step of the clock.
 #[derive(Default, Serialize, Deserialize)]
 pub struct LastStep {
-    /// Its number, cut. A thread that has another one is still to be told.
+    /// Its number, modulo 256.
+    ///
+    /// A thread with another number has not applied the step yet.
     pub number: u8,
     step: Option<ClockStep>,
-    /// The threads from this place on are still to be told.
+    /// First slot of the threads that may not have applied it yet.
     next: Option<usize>,
 }
 
 impl Scheduler {
     pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
-        // Hardly ever: the last step was a few turns ago.
+        // Rarely needed: it means that the last step was a few turns ago.
         while self.last_step.next.is_some() {
             self.tell_threads_of_clock();
         }
@@ -48,7 +52,7 @@ impl Scheduler {
         self.serve_starved(now);
     }
 
-    /// Tells the next threads that the clock was set, as far as one turn allows.
+    /// Applies the step to further threads, as many as one turn allows.
     pub(super) fn go_on_telling_of_clock(&mut self, now: Timestamp) {
         self.tell_threads_of_clock();
         if self.last_step.next.is_some() {
@@ -71,8 +75,10 @@ impl Scheduler {
         self.last_step.next = (behind < slots).then_some(behind);
     }
 
-    /// Tells a thread that the clock was set, unless it knows: moves its times, and has it looked at for expiry.
-    /// To be called before any other time is put into it.
+    /// Applies the last step to a thread, if not done yet.
+    ///
+    /// Moves its times, and schedules a check for expiry. It must be called before any other time
+    /// of the thread is set.
     pub(super) fn settle_clock(&mut self, thread: ThreadId) {
         let Some(step) = self.step_untold(&self.threads[thread]) else {
             return;
@@ -88,17 +94,17 @@ impl Scheduler {
         self.set_thread_timer(thread);
     }
 
-    /// The step of the clock that a thread does not know of yet.
+    /// The step of the clock that a thread has not applied yet.
     fn step_untold(&self, thread: &Thread) -> Option<ClockStep> {
         self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
     }
 
-    /// Whether a thread knows of the last step of the clock.
+    /// Returns true if a thread has applied the last step.
     pub(super) fn knows_step(&self, thread: ThreadId) -> bool {
         self.threads[thread].last_step == self.last_step.number
     }
 
-    /// A time of a thread, by the present clock.
+    /// Converts a time of a thread to the present clock.
     pub(super) fn by_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
         self.step_untold(thread).map_or(time, |step| time + step)
     }

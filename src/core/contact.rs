@@ -1,5 +1,6 @@
-//! What the reports about a thread say of its host: can it be reached? New mail waits if it is known that
-//! it cannot ([`unreachable`](super::unreachable)).
+//! What reports say about a host: can it be reached?
+//!
+//! New mail waits while its host is known to be unreachable ([`unreachable`](super::unreachable)).
 
 use super::Scheduler;
 use super::agent::AgentId;
@@ -11,20 +12,24 @@ use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::time::Timestamp;
 
-/// Number of messages in a row whose deferral without a status code is the host's fault.
+/// Number of messages deferred in a row that blame the host.
+///
+/// Only deferrals without a status code count.
 const SEVERAL: u8 = 3;
 
-/// The last jobs of a destination, as far as each was deferred without a status code.
+/// Last jobs of a destination that were deferred without a status code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deferrals {
-    /// Numbers of the first messages, cut.
+    /// Lower 32 bits of the numbers of the first messages.
     messages: [u32; SEVERAL as usize - 1],
-    /// Number of messages; no more are counted than matter.
+    /// Number of messages, at most [`SEVERAL`].
     count: u8,
 }
 
 impl Deferrals {
-    /// Adds a job of a message. Tells whether there are several messages.
+    /// Adds a job of a message.
+    ///
+    /// Returns true if the jobs are those of [`SEVERAL`] messages.
     fn add(&mut self, number: u64) -> bool {
         let (number, count) = (number as u32, usize::from(self.count));
         let known = &self.messages[..count.min(self.messages.len())];
@@ -38,20 +43,22 @@ impl Deferrals {
     }
 }
 
-/// Whose fault it is that a recipient was deferred.
+/// What a deferral is attributed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection's, or the host's as a whole.
+    /// The connection, or the host as a whole.
     Host,
-    /// This recipient's, or this message's: the host has answered.
+    /// This recipient or this message: the host has answered.
     Recipient,
-    /// The agent does not say.
+    /// Unknown: the agent does not say.
     Unsaid,
 }
 
 impl Fault {
-    /// Reads it from the notary data of a report: from the status code (RFC 3463), or a reply 421, by which
-    /// a host closes the connection (RFC 5321, 3.8).
+    /// Derives it from the notary data of a report.
+    ///
+    /// The source is the status code (RFC 3463), or the reply 421, with which a host closes the
+    /// connection (RFC 5321, 3.8).
     pub fn of(notary: &[u8]) -> Fault {
         let mut fields = notary.split(|byte| *byte == NOTARY_SEPARATOR).skip(2);
         let (status, reply) = (fields.next(), fields.next());
@@ -59,8 +66,8 @@ impl Fault {
             return Fault::Host;
         }
         match status.and_then(parse_status) {
-            // Mail system full, or not accepting mail; no answer, bad connection, no route, no name service,
-            // congestion.
+            // Mail system full, or not accepting mail; no answer, bad connection, no route, no name
+            // service, congestion.
             Some((3, 1 | 2) | (4, 0..=5)) => Fault::Host,
             // Address, mailbox, protocol, content, policy; features, size; a loop, time is up.
             Some((1 | 2 | 5 | 6 | 7, _) | (3, 3 | 4) | (4, 6 | 7)) => Fault::Recipient,
@@ -69,7 +76,7 @@ impl Fault {
     }
 }
 
-/// `smtp; 421 closing`.
+/// Returns true for a reply such as `smtp; 421 closing`.
 fn is_goodbye(reply: &[u8]) -> bool {
     let Some(semicolon) = reply.iter().position(|byte| *byte == b';') else {
         return false;
@@ -79,7 +86,7 @@ fn is_goodbye(reply: &[u8]) -> bool {
     protocol.trim_ascii().eq_ignore_ascii_case(b"smtp") && &code[..digits] == b"421"
 }
 
-/// Subject and detail of `4.4.1 (no answer)`.
+/// Parses subject and detail of a status such as `4.4.1 (no answer)`.
 fn parse_status(status: &[u8]) -> Option<(u16, u16)> {
     let word = status.trim_ascii_start().split(|byte| !byte.is_ascii_digit() && *byte != b'.');
     let mut numbers = std::str::from_utf8(word.into_iter().next()?).ok()?.split('.');
@@ -89,14 +96,16 @@ fn parse_status(status: &[u8]) -> Option<(u16, u16)> {
 }
 
 impl Scheduler {
-    /// Whether the reports about single recipients say whether a destination can be reached. A window with
-    /// feedback finds that out by itself, and what is `queueonly` is not tried anyway.
+    /// Returns true if deferred recipients may make a destination unreachable.
+    ///
+    /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
+    /// anyway.
     fn learns_from_deferrals(&self, thread: ThreadId) -> bool {
         let clause = &self.rings[self.threads[thread].ring].clause;
         !clause.flow.is_patient() && !clause.queue_only
     }
 
-    /// The host of a thread has answered.
+    /// Records that the host of a thread has answered.
     pub(super) fn contact_made(&mut self, now: Timestamp, thread: ThreadId) {
         let retry = &mut self.threads[thread].retry;
         self.lessons += u64::from(retry.steps.index > 0);
@@ -104,7 +113,7 @@ impl Scheduler {
         self.mark_reachable(now, thread);
     }
 
-    /// A recipient of a thread was deferred.
+    /// Records that a recipient of a thread was deferred.
     pub(super) fn contact_failed(
         &mut self,
         now: Timestamp,
@@ -128,7 +137,7 @@ impl Scheduler {
         }
     }
 
-    /// An agent has ended a job, and there is something left to do.
+    /// Records that an agent has ended a job with recipients left.
     pub(super) fn job_was_in_vain(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
@@ -163,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn status_codes_tell_the_host_from_the_recipient() {
+    fn fault_follows_status_code_and_reply() {
         for (status, reply, expected) in [
             ("4.4.1 (no answer)", "smtp; 466 (timed out)", Fault::Host),
             ("4.4.2", "", Fault::Host),

@@ -5,10 +5,12 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::rc::Rc;
 
-/// A channel and a host: where a recipient goes next. Cheap to copy.
+/// A channel and a host: where a recipient goes next.
+///
+/// Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Destination {
-    /// Channel, LF, host. Neither has an LF in it, as both come from one line.
+    /// Channel, LF, host. Both come from one line, without LF.
     #[serde(with = "zsched_format::serde_bytes")]
     joined: Rc<[u8]>,
 }
@@ -19,7 +21,7 @@ impl Destination {
         Destination { joined: [channel, b"\n", host].concat().into() }
     }
 
-    /// The bytes that [`new`](Destination::new) would keep, for look-ups.
+    /// Writes the bytes that [`new`](Destination::new) would keep, for lookups.
     pub fn key<'b>(channel: &[u8], host: &[u8], buffer: &'b mut Vec<u8>) -> &'b [u8] {
         buffer.clear();
         buffer.extend_from_slice(channel);
@@ -28,7 +30,7 @@ impl Destination {
         buffer
     }
 
-    /// A key behind all destinations of a channel, and before those of the next one.
+    /// A key after all destinations of a channel, before the next channel.
     pub fn end_of_channel(channel: &[u8]) -> Vec<u8> {
         [channel, &[b'\n' + 1]].concat()
     }

@@ -1,5 +1,6 @@
-//! What operators do with mail that is queued: try it now, give it up, forget it, or give it back to the
-//! router. What an agent has is left to it until it has ended the job.
+//! Orders about queued mail: retry, expire, delete, reroute.
+//!
+//! An agent keeps the job that it has. The order is carried out when that job is over.
 
 use super::Scheduler;
 use super::action::Verdict;
@@ -13,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
-/// What of a message is meant.
+/// The part of a message that an order covers.
 enum Part {
     All,
-    /// What goes to these.
+    /// Recipients of these threads.
     Some(BTreeSet<ThreadId>),
 }
 
@@ -31,7 +32,7 @@ impl Scheduler {
         effect
     }
 
-    /// Makes due what waits. Adds the threads in which something does to `turned`.
+    /// Makes waiting vertices due, and adds their threads to `turned`.
     pub(super) fn retry(
         &mut self,
         now: Timestamp,
@@ -52,7 +53,7 @@ impl Scheduler {
                     effect.recipients += recipients;
                     turned.push(thread);
                     if self.threads[thread].waiting.is_empty() {
-                        // That was all: the host is tried as if its time had come.
+                        // No vertex is left waiting: the host is tried as if its time had come.
                         self.wake_thread(now, thread);
                     }
                     self.update_readiness_at_wakeup(thread);
@@ -62,7 +63,7 @@ impl Scheduler {
         effect
     }
 
-    /// Ends all recipients that are meant, or lets them end when their agents have ended the job.
+    /// Ends the targeted recipients, now or when their jobs are over.
     pub(super) fn dispose(
         &mut self,
         now: Timestamp,
@@ -88,8 +89,9 @@ impl Scheduler {
         effect
     }
 
-    /// Ends recipients of a message, those that agents have when these have ended the job. Tells how many are
-    /// ended now, and how many later.
+    /// Ends recipients of a message, now or when their jobs are over.
+    ///
+    /// Returns how many recipients end now, and how many later.
     pub(super) fn end_vertices(
         &mut self,
         now: Timestamp,
@@ -118,7 +120,9 @@ impl Scheduler {
         counts
     }
 
-    /// What targets mean: the vertices of each message. One that is named twice counts once.
+    /// Resolves targets to the vertices of each message.
+    ///
+    /// A vertex that is named twice counts once.
     fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
         let mut wanted: BTreeMap<u64, Part> = BTreeMap::new();
         for target in targets {
@@ -138,8 +142,10 @@ impl Scheduler {
         meant
     }
 
-    /// The vertices of a message that are meant, if there are any. However many destinations are named, the
-    /// message is gone through once: it may have a hundred thousand.
+    /// Returns the vertices of a message that are meant, if any.
+    ///
+    /// Visits the message once, however many destinations are named: it may have a hundred
+    /// thousand.
     fn part_of(&self, number: u64, part: &Part) -> Option<(MessageId, Vec<VertexId>)> {
         let message = self.messages.find(number)?;
         if self.messages[message].removing {
@@ -151,12 +157,12 @@ impl Scheduler {
         };
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
-        // Of a large one everything may be still to be read.
+        // All of a partial message may be unread.
         let is_unread = matches!(part, Part::All) && self.messages[message].partial;
         (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 
-    /// Ends recipients of a message in a way that is no delivery and no failure.
+    /// Ends recipients of a message without a delivery or a failure.
     fn put_away(
         &mut self,
         now: Timestamp,
@@ -182,8 +188,10 @@ impl Scheduler {
         }
     }
 
-    /// An agent has ended the job of a vertex that has recipients left: an order that came meanwhile is
-    /// carried out. Tells whether there was one. The vertex must be in no agent's hands.
+    /// Carries out an order that came while an agent had the vertex.
+    ///
+    /// Returns true if there was one. The vertex must have recipients left, and no agent may have
+    /// it.
     pub(super) fn meet_fate(&mut self, now: Timestamp, vertex: VertexId) -> bool {
         let message = self.vertices[vertex].message;
         match std::mem::take(&mut self.vertices[vertex].fate) {

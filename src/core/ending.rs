@@ -1,6 +1,7 @@
-//! Ends that operators have ordered for whole messages, where it takes a while: recipients are with agents,
-//! or not in memory. Such an order is one in force until the message has left: it outlives the scheduler, and
-//! is carried out on whatever comes of the message.
+//! Removals of whole messages that cannot be completed at once.
+//!
+//! Some recipients are with agents, or unloaded. Such an order is an override until the message has
+//! left. It survives a restart, and applies to each part of the message that is loaded later.
 
 use super::Scheduler;
 use super::change::Change;
@@ -9,11 +10,13 @@ use super::standing::{Author, Ending};
 use super::vertex::Fate;
 use zsched_format::time::Timestamp;
 
-/// So many ends are kept. One stays if its message leaves when nobody can store that any more.
+/// Maximum number of removals kept.
+///
+/// A removal is left over if its message leaves while the override cannot be stored.
 const MOST_ENDINGS: usize = 50_000;
 
 impl Scheduler {
-    /// An operator wants a whole message to end, of which some cannot be ended yet.
+    /// Orders the removal of a message that cannot be completed yet.
     pub(super) fn order_ending(&mut self, message: MessageId, fate: Fate, author: &Author) {
         let id = self.messages[message].spool_id();
         if self.standing.endings.len() >= MOST_ENDINGS {
@@ -24,12 +27,12 @@ impl Scheduler {
         self.keep_standing_orders();
     }
 
-    /// Whether somebody has ordered the end of a whole message.
+    /// Returns true if the removal of a whole message was ordered.
     pub(super) fn is_to_end(&self, message: MessageId) -> bool {
         self.standing.ending_of(self.messages[message].spool_id()).is_some()
     }
 
-    /// Something of a message has come into memory: if its end was ordered before, it ends.
+    /// Carries out an ordered removal on what has just been loaded.
     pub(super) fn carry_out_ending(&mut self, now: Timestamp, message: MessageId) {
         let id = self.messages[message].spool_id();
         let Some(Ending { fate, author, .. }) = self.standing.ending_of(id).cloned() else {

@@ -1,5 +1,4 @@
-//! What programs may see of a message, and of its way to each destination: values to be shown, nothing to be
-//! changed.
+//! Read-only views of a message and of its vertices.
 
 use super::Scheduler;
 use super::destination::Destination;
@@ -17,7 +16,7 @@ pub struct MessageRow<'s> {
     pub name: &'s SpoolName,
     /// When it was routed.
     pub created: Timestamp,
-    /// How urgent it is, 0 to 9, 0 first.
+    /// Priority, 0 to 9; 0 is the most urgent.
     pub priority: u8,
     /// Recipients in its control file, finished ones included.
     pub recipients: u32,
@@ -27,32 +26,32 @@ pub struct MessageRow<'s> {
     pub failed: u32,
     /// An operator holds it.
     pub is_held: bool,
-    /// It is being taken out of the spool.
+    /// It is being removed from the spool.
     pub is_leaving: bool,
 }
 
-/// A message on its way to a destination.
+/// The recipients of a message for one destination.
 pub struct Entry<'s> {
     /// The message's spool id.
     pub id: SpoolId,
-    /// The name of its files.
+    /// The name of the message's files.
     pub name: &'s SpoolName,
     /// Where its recipients go.
     pub destination: &'s Destination,
-    /// How many are not finished.
+    /// Number of recipients that are not finished.
     pub recipients: u32,
-    /// Reports about them so far, and agents that died over them.
+    /// Reports on them so far, plus agents that died over them.
     pub attempts: u32,
     /// Where it is: `due`, `with-agent`, `waiting` or `held`.
     pub place: &'static str,
     /// When it expires, unless it is held.
     pub expires: Option<Timestamp>,
-    /// What was last said about it.
+    /// The last text about it.
     pub text: Option<&'s [u8]>,
 }
 
 impl Scheduler {
-    /// The message of a number, unless it has left.
+    /// Returns the message of a number, unless it has left.
     pub fn message_row(&self, number: u64) -> Option<MessageRow<'_>> {
         let message = &self.messages[self.messages.find(number)?];
         Some(MessageRow {
@@ -68,14 +67,16 @@ impl Scheduler {
         })
     }
 
-    /// The vertices of the message of a number, unless it has left.
+    /// Returns the vertices of a message, unless it has left.
     pub fn vertices_of_message(&self, number: u64) -> Option<Vec<VertexId>> {
         let message = &self.messages[self.messages.find(number)?];
         Some(message.vertices.to_vec(&self.vertices))
     }
 
-    /// A vertex, unless it has left the message since
-    /// [`vertices_of_message`](Scheduler::vertices_of_message) told of it.
+    /// Returns a vertex of a message.
+    ///
+    /// `None` if it has left the message since
+    /// [`vertices_of_message`](Scheduler::vertices_of_message) returned it.
     pub fn entry(&self, number: u64, vertex: VertexId) -> Option<Entry<'_>> {
         let vertex_ref = self.vertex_in_message(number, vertex)?;
         let message = &self.messages[vertex_ref.message];
@@ -98,7 +99,9 @@ impl Scheduler {
         })
     }
 
-    /// Offsets of the recipients of a vertex that are not finished, on the same terms.
+    /// Returns the offsets of the unfinished recipients of a vertex.
+    ///
+    /// `None` as with [`entry`](Scheduler::entry).
     pub fn offsets_of(&self, number: u64, vertex: VertexId) -> Option<Vec<u32>> {
         Some(self.vertex_in_message(number, vertex)?.recipients.pending())
     }

@@ -1,4 +1,6 @@
-//! Everything that can happen to the scheduler. Each variant says who sends it.
+//! Events: all facts that the shell reports to the core.
+//!
+//! Each variant names its source.
 
 use super::action::NoteTicket;
 use super::agent::AgentId;
@@ -14,118 +16,137 @@ use zsched_format::control_file::ControlFileError;
 use zsched_format::time::ClockStep;
 use zsched_spool::Arrival;
 
-/// One fact, told to the core by the shell.
+/// One fact, reported to the core by the shell.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
     /// The reader has found and read a control file.
     Arrived(Arrival),
-    /// The former scheduler has learned this. It is told before anything arrives.
+    /// State that the former scheduler has learned. Precedes all arrivals.
     Learned(Learned),
-    /// The former scheduler was given this order, and it is in force. It is told before anything arrives.
+    /// An override that the former scheduler had in force. Precedes all arrivals.
     Standing(Standing),
-    /// The initial scan is over and everything it found has been told (`-S` waits for this).
+    /// The initial scan is over (`-S` waits for this).
+    ///
+    /// Everything that it found has been reported.
     InitialScanDone,
-    /// The reader has read the control file of a message again, as [`super::Action::ReadAgain`] asked.
+    /// A control file was read again.
+    ///
+    /// Answers [`super::Action::ReadAgain`], or comes unasked.
     ReadAgain {
         /// Number of the message.
         number: u64,
         /// What it found.
         outcome: Reread,
     },
-    /// The writer has done what [`super::Action::Note`] asked, or failed to.
+    /// The writer has executed [`super::Action::Note`], or has failed.
     Noted {
-        /// Which of the notes.
+        /// Ticket of the note.
         ticket: NoteTicket,
-        /// Whether a `d` line was written, so that a report is owed.
+        /// True if a `d` line was written: a report is owed.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<bool, io::ErrorKind>,
     },
-    /// The writer has done what [`super::Action::Remove`] asked, or failed to.
+    /// The writer has executed [`super::Action::Remove`], or has failed.
     Removed {
         /// Number of the message.
         number: u64,
-        /// Whether the files are gone.
+        /// Success if the files are gone.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<(), io::ErrorKind>,
     },
     /// An agent was started as [`super::Action::StartAgent`] asked.
     AgentStarted {
-        /// Which.
+        /// The agent.
         agent: AgentId,
         /// Its process.
         pid: u32,
     },
-    /// An agent wrote a line; given without its line end.
+    /// An agent wrote a line; its line end is stripped.
     AgentSaid {
-        /// Which.
+        /// The agent.
         agent: AgentId,
-        /// The line. Hostile: any bytes but LF.
+        /// The line. Untrusted: any bytes but LF.
         #[serde(borrow, with = "zsched_format::serde_bytes")]
         line: &'a [u8],
     },
-    /// An agent wrote a line that was too long to be taken in.
+    /// An agent wrote a line that is too long.
     LinePassedOver {
-        /// Which.
+        /// The agent.
         agent: AgentId,
-        /// How much of the line was passed over, in bytes.
+        /// Number of bytes of the line that were skipped.
         bytes: usize,
     },
-    /// An agent's process has ended, but programs that it has started may end its jobs. Its end is told when
-    /// they have ended as well.
+    /// An agent's process has ended, but its children may finish its jobs.
+    ///
+    /// `AgentEnded` follows when these have ended as well.
     AgentLingers {
-        /// Which.
+        /// The agent.
         agent: AgentId,
     },
-    /// An agent's process is gone, or could not be started. Everything it wrote has been told.
+    /// An agent's process is gone, or could not be started.
+    ///
+    /// Everything that it wrote has been reported.
     AgentEnded {
-        /// Which.
+        /// The agent.
         agent: AgentId,
-        /// How.
+        /// How it ended.
         end: AgentEnd,
     },
-    /// A new configuration is to be used from now on. It has been checked as a whole.
+    /// A new configuration is in force from now on.
+    ///
+    /// It has been checked as a whole.
     Configured(#[serde(with = "crate::serde_config")] Rc<Config>),
-    /// Somebody asks for everything queued for a host to be tried now (ETRN); in lower case.
+    /// ETRN: everything queued for this host is to be tried now.
+    ///
+    /// The host is in lower case.
     Turn(#[serde(borrow, with = "zsched_format::serde_bytes")] &'a [u8]),
-    /// An operator wants something. Answered by [`super::Action::Obeyed`].
+    /// An operator gives an order. Answered by [`super::Action::Obeyed`].
     Ordered {
-        /// Names it in the answer.
+        /// Identifies the order in the answer.
         ticket: OrderTicket,
-        /// Who wants it.
+        /// Who gives it.
         by: String,
-        /// What.
+        /// The order.
         order: Order,
     },
-    /// The shell has stored the orders in force as [`super::Action::KeepStanding`] asked, or could not.
+    /// The shell has executed [`super::Action::KeepStanding`], or has failed.
     StandingKept {
-        /// The order for which it was to be done, if it was for one.
+        /// The order that waits for this, if any.
         ticket: Option<OrderTicket>,
-        /// Whether they are on disk.
+        /// Success if the overrides are on disk.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<(), io::ErrorKind>,
     },
-    /// The scheduler is to stop, but its agents may finish what they are doing (SIGQUIT).
+    /// The scheduler is to stop (SIGQUIT).
+    ///
+    /// Its agents may finish what they are doing.
     Drain,
-    /// The clock was set since the last event: by an administrator, or because the machine has slept.
+    /// The clock was set since the last event.
+    ///
+    /// An administrator has set it, or the machine has slept.
     ClockSet(ClockStep),
-    /// Time has passed, nothing else.
+    /// Time has passed; nothing else has happened.
     Tick,
-    /// Somebody wants to know how each attempt ends, or nobody any more: see [`super::Action::Status`].
+    /// The first subscriber has come, or the last one has left.
+    ///
+    /// A subscriber receives the outcome of each attempt: see [`super::Action::Status`].
     Watched(bool),
-    /// The control file of a message that has rested was read again, and is told next; or it is gone.
+    /// A paged-out message was read again, or its control file is gone.
+    ///
+    /// If it was read, `Arrived` follows.
     Recalled {
         /// Number of the message.
         number: u64,
-        /// What was known of it.
+        /// Its retry state, as [`super::Action::Rest`] had it.
         rested: Rested,
-        /// What somebody has asked for meanwhile.
+        /// Requests for it that have come since.
         wanted: Vec<Wanted>,
     },
-    /// What is going on outside has changed.
+    /// The backlog has changed: messages on disk that are not loaded.
     Outside {
-        /// Control files that wait until there is room for them in memory (`PARAMmessage-active-limit`).
+        /// Control files that wait for room in memory (`PARAMmessage-active-limit`).
         crowd: Crowd,
-        /// Recipients that may come with the control files that are being read.
+        /// Maximum number of recipients in the control files being read.
         reading: u32,
     },
     /// More of a message was read, as [`super::Action::ReadMore`] asked.
@@ -140,29 +161,29 @@ pub enum Event<'a> {
 /// Control files that wait for room in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Crowd {
-    /// None do.
+    /// None.
     #[default]
     None,
-    /// Only those of messages that have rested, and are to be tried again.
+    /// Only those of paged-out messages that are due again.
     Rested,
     /// Those of new messages, and perhaps others.
     New,
 }
 
-/// What reading a control file again brought.
+/// Result of reading a control file again.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reread {
-    /// This is in it now.
+    /// Its present content.
     Read(Arrival),
     /// The file is gone.
     Gone,
-    /// It cannot be used; the shell has moved it aside.
+    /// It is malformed; the shell has moved it aside.
     Malformed(ControlFileError),
-    /// It could not be read for now.
+    /// It could not be read this time.
     Failed(#[serde(with = "zsched_format::serde_error_kind")] io::ErrorKind),
 }
 
-/// How an agent came to its end.
+/// How an agent ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentEnd {
     /// It exited with this status.

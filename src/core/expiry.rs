@@ -1,9 +1,9 @@
-//! Recipients that are too old: the sender is to know.
+//! Expiry of recipients that are too old: the sender is notified.
 //!
-//! A recipient expires when its message is `expiry` old and an attempt was made in this scheduler's
-//! life; without an attempt, `expiry2` later (ZMailer `scheduler(8)`). It has a deadline wherever it
-//! rests, except with an agent: an attempt that is under way is waited for. A message that an operator
-//! holds does not expire, and once released it is tried before it may.
+//! A recipient expires when its message is `expiry` old and an attempt was made since this
+//! scheduler started. Without an attempt it expires `expiry2` later (ZMailer `scheduler(8)`). It
+//! has a deadline in every state but one: an attempt in progress is awaited. A message that an
+//! operator holds does not expire. Once released, it is tried before it may expire.
 
 use super::Scheduler;
 use super::action::Verdict;
@@ -18,41 +18,41 @@ use zsched_format::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPAR
 use zsched_format::time::{LongDuration, Timestamp};
 use zsched_spool::note::Occasion;
 
-/// `expiry2` where the configuration has none.
+/// `expiry2` if the configuration has none.
 pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
-/// A thread's vertices are looked through at most this often.
+/// Minimum interval between two checks of a thread's vertices.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Threads of which some vertices are still to be looked at.
+/// Threads with vertices that are still to be checked.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Expiring {
     threads: BTreeMap<ThreadId, Rest>,
 }
 
-/// What is left of a thread.
+/// The vertices of a thread that are still to be checked.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     vertices: VecDeque<VertexId>,
-    /// The first deadline of those that were looked at.
+    /// Earliest deadline of the vertices that were checked.
     next: Option<Timestamp>,
 }
 
 impl Expiring {
-    /// Nothing more of a thread is looked at.
+    /// Stops the check of a thread.
     pub fn cancel(&mut self, thread: ThreadId) {
         self.threads.remove(&thread);
     }
 }
 
 impl Scheduler {
-    /// When a vertex expires if it has been tried by then. `None` is never.
+    /// Returns when a vertex expires once it was tried; `None` is never.
     pub(super) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex = &self.vertices[vertex];
         let clause = &self.rings[self.threads[vertex.thread].ring].clause;
         Some(self.messages[vertex.message].modified + clause.expiry?)
     }
 
-    /// When a vertex expires as things stand. `None` is never.
+    /// Returns when a vertex expires in its present state; `None` is never.
     pub(super) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
         let expiry = self.expiry(vertex)?;
         let vertex = &self.vertices[vertex];
@@ -63,7 +63,7 @@ impl Scheduler {
         Some(expiry + expiry2.unwrap_or(DEFAULT_EXPIRY2))
     }
 
-    /// Sees to it that the thread's timer does not miss the deadline of a vertex.
+    /// Sets the timer of a thread no later than a vertex's deadline.
     pub(super) fn watch_expiry(&mut self, now: Timestamp, vertex: VertexId) {
         let Some(deadline) = self.deadline(vertex) else {
             return;
@@ -77,8 +77,10 @@ impl Scheduler {
         }
     }
 
-    /// The same of a vertex that no agent has any more; one that has expired ends at once. A look through a large
-    /// thread for each of them would take too long.
+    /// Ends a vertex if it has expired, else watches its deadline.
+    ///
+    /// For a vertex that an agent has just given back. A check of the whole thread for each of them
+    /// would take too long in a large one.
     pub(super) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
         let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
         match is_over && self.may_expire(vertex) {
@@ -87,8 +89,9 @@ impl Scheduler {
         }
     }
 
-    /// Ends what has expired in a thread, and finds out when to look again. Of very many vertices some are looked
-    /// at in each turn.
+    /// Ends what has expired in a thread, and schedules the next check.
+    ///
+    /// Of very many vertices some are checked in each turn.
     pub(super) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.threads[thread].expiry_check = None;
         let resting = self.threads[thread].vertices(&self.vertices);
@@ -98,7 +101,7 @@ impl Scheduler {
         self.plan_to_expire(now);
     }
 
-    /// Goes on in all threads, as far as one turn allows.
+    /// Continues the checks of all threads, as far as one turn allows.
     pub(super) fn expire_on(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
@@ -115,14 +118,16 @@ impl Scheduler {
         }
     }
 
-    /// Looks at up to `count` vertices of a thread. Returns how many of that number are left.
+    /// Checks up to `count` vertices of a thread.
+    ///
+    /// Returns how many of that number are left.
     fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
         let Some(Rest { mut vertices, mut next }) = self.expiring.threads.remove(&thread) else {
             return count;
         };
         let step = vertices.len().min(count);
         for vertex in vertices.drain(..step) {
-            // Its number may have been given to another one.
+            // The number may belong to another vertex by now.
             let is_of_thread =
                 self.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
             if !is_of_thread || !self.may_expire(vertex) {
@@ -153,7 +158,9 @@ impl Scheduler {
         matches!(vertex.place, Place::Due | Place::Waiting) && vertex.fate != Fate::OneMoreTry
     }
 
-    /// Ends a vertex that rests: its recipients fail. `what` tells what has become of them.
+    /// Ends a vertex that no agent has: its recipients fail.
+    ///
+    /// `what` begins the text for the sender.
     pub(super) fn give_up(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
         let message = self.vertices[vertex].message;
         let offsets = self.vertices[vertex].recipients.pending();
@@ -177,8 +184,10 @@ impl Scheduler {
     }
 }
 
-/// Notary data of an expiry. The action is always `failed`: what the last agent said was a delay, but
-/// this is the end, and the sender asked to hear of failures (RFC 3463, X.4.7).
+/// Notary data of an expiry.
+///
+/// The action is always `failed`. The last report was a delay, but this is the end, and the sender
+/// has asked for reports of failures (RFC 3463, X.4.7).
 fn expiry_notary(what: &str) -> Vec<u8> {
     let fields = [
         &[ADDRESS_OF_RECIPIENT][..],

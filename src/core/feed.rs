@@ -1,5 +1,7 @@
-//! What an agent gets that says `#hungry`: the next jobs of its own thread, else another thread of its
-//! ring, else a place in the pool.
+//! What a hungry agent gets: jobs, another thread, or a pool place.
+//!
+//! An agent that says `#hungry` gets the next jobs of its own thread. If there are none, it gets
+//! another thread of its ring, else a place in the pool of its ring.
 
 use super::Scheduler;
 use super::action::{Action, Manner};
@@ -16,8 +18,10 @@ use zsched_config::MailPriority;
 use zsched_format::agent_protocol::Answer;
 use zsched_format::time::Timestamp;
 
-/// How long an agent works on one thread while others of its ring wait for an agent. A thread that never
-/// runs dry would starve them otherwise; less would waste connections.
+/// Maximum time on one thread while others of the ring wait.
+///
+/// Without it, a thread that never runs dry would starve the others. A shorter time would waste
+/// connections.
 const TURN: Duration = Duration::from_secs(10);
 
 impl Scheduler {
@@ -59,7 +63,7 @@ impl Scheduler {
             agent.last_words = Box::default();
         }
         let agent_ref = &self.agents[&agent];
-        // It is fed again when it has answered for everything it was given.
+        // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state {
                 State::Parking => self.park(now, agent),
@@ -68,7 +72,7 @@ impl Scheduler {
         }
     }
 
-    /// An agent has ended a job. What it has not finished waits for its next try.
+    /// Ends a job: what is not finished waits for its next try.
     fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         self.judge_delivery(now, agent, vertex);
         let found_nothing =
@@ -99,7 +103,7 @@ impl Scheduler {
         self.let_wait(now, vertex, Scheduler::wait_after_try);
     }
 
-    /// Lets the window of a thread learn from how a delivery has ended.
+    /// Reports the outcome of a delivery to the window of its thread.
     fn judge_delivery(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         let heard = std::mem::take(&mut agent_ref.heard);
@@ -113,8 +117,9 @@ impl Scheduler {
         }
     }
 
-    /// An agent has a job no more. If the vertex is finished, that was all that kept it, and perhaps the
-    /// message. Tells whether it has something left to do.
+    /// Takes a job from an agent. Returns true if recipients are left.
+    ///
+    /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
     pub(super) fn take_job_away(&mut self, vertex: VertexId) -> bool {
         let message = self.vertices[vertex].message;
         self.messages[message].jobs -= 1;
@@ -129,7 +134,7 @@ impl Scheduler {
         !is_finished
     }
 
-    /// Lets a vertex wait that no agent has any more, in the given way.
+    /// Makes a vertex wait that an agent has given back, by `wait`.
     pub(super) fn let_wait(
         &mut self,
         now: Timestamp,
@@ -146,8 +151,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives something to do to an agent that has nothing. This is where a hungry agent gets its next
-    /// job.
+    /// Gives work to a hungry agent: its next job is chosen here.
     fn give_work(&mut self, now: Timestamp, agent: AgentId) {
         if self.has_served(now, agent) || self.gives_way(now, agent) {
             self.detach(now, agent);
@@ -156,8 +160,8 @@ impl Scheduler {
         }
         let agent_ref = &self.agents[&agent];
         let ring = agent_ref.ring;
-        // Its own thread first: the connection is warm. A new agent has to show with one job that it
-        // works; then it gets bursts.
+        // Its own thread first: the connection is open. A new agent gets a single job, to show that
+        // it works; then it gets bursts.
         let burst = match (agent_ref.state, agent_ref.fed_at) {
             (State::Stuffing, Some(fed_at)) => {
                 let most = self.rings[ring].clause.overfeed as usize + 1;
@@ -189,7 +193,7 @@ impl Scheduler {
         }
     }
 
-    /// There is nothing to do for an agent.
+    /// Parks an agent for which there is no work.
     fn let_rest(&mut self, agent: AgentId) {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
         agent_ref.state = State::Parking;
@@ -197,7 +201,7 @@ impl Scheduler {
         self.act(Action::SayIdle(agent));
     }
 
-    /// Whether an agent gets no work any more.
+    /// Returns true if an agent gets no more work.
     fn has_served(&self, now: Timestamp, agent: AgentId) -> bool {
         let agent = &self.agents[&agent];
         let ring = &self.rings[agent.ring];
@@ -207,9 +211,11 @@ impl Scheduler {
         ring.is_retired || self.is_draining || is_old || is_kept
     }
 
-    /// Whether an agent may go on with the thread it works on. A new configuration may have moved the
-    /// thread to another ring, or an operator may hold it; or the agent has had its turn, while others of the
-    /// ring wait for one.
+    /// Returns true if an agent may continue with its thread.
+    ///
+    /// It may not if a new configuration has moved the thread to another ring, if an operator holds
+    /// the thread, if the thread is being put off, or if its window has more agents than it allows.
+    /// It also may not if its turn is over while other threads of the ring wait.
     fn may_stay(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
         let agent = &self.agents[&agent];
         let is_ours = self.threads[thread].ring == agent.ring;
@@ -224,7 +230,9 @@ impl Scheduler {
             && (now.since(agent.turn_began) < TURN || !others_wait())
     }
 
-    /// Gives an agent up to `burst` jobs of a thread. Tells whether there was any.
+    /// Gives an agent up to `burst` jobs of a thread.
+    ///
+    /// Returns true if there was at least one.
     fn feed(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
         let mut fed = 0;
         while fed < burst
@@ -258,7 +266,8 @@ impl Scheduler {
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
         let ring = &self.rings[agent_ref.ring];
-        // One that was queued before there were packets is given as a whole, and the other way round.
+        // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that is
+        // too large for a packet stays whole.
         let vertex = &mut self.vertices[vertex];
         let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
         vertex.is_part = has_packets;
@@ -276,7 +285,7 @@ impl Scheduler {
         self.act(Action::Feed { agent, job: job.into() });
     }
 
-    /// An agent has answered `#idle`.
+    /// Puts an agent that has answered `#idle` into the pool.
     fn park(&mut self, now: Timestamp, agent: AgentId) {
         if self.has_served(now, agent) {
             self.retire_agent(now, agent);
@@ -289,11 +298,11 @@ impl Scheduler {
         self.idle_agents += 1;
         self.arm_agent(agent);
         self.serve_later(ring);
-        // If its own ring has no use for it, it may have to make room for another ring's.
+        // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.serve_starved(now);
     }
 
-    /// Puts an agent to work that was idle.
+    /// Gives work to an idle agent.
     pub(super) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
         let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
         agent_ref.progress_at = now;
@@ -307,7 +316,9 @@ impl Scheduler {
         self.arm_agent(agent);
     }
 
-    /// Puts what is due in a thread in the order that its clause asks for, as it gets its first agent.
+    /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
+    ///
+    /// Called when the thread gets its first agent.
     pub(super) fn order_due(&mut self, thread: ThreadId) {
         let ring = &self.rings[self.threads[thread].ring];
         if !ring.clause.age_order || ring.jobs.is_some() {
@@ -324,7 +335,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells an agent to end: it has been idle for too long, or its place is needed.
+    /// Tells an agent to end when it has no jobs left.
     pub(super) fn retire_agent(&mut self, now: Timestamp, agent: AgentId) {
         self.stop_agent(now, agent, Manner::Retire);
     }

@@ -1,7 +1,7 @@
-//! How things end: a recipient, then its vertex, then its message.
+//! The end of recipients, then of vertices, then of messages.
 //!
-//! A message leaves the spool when each recipient is finished and each note about one is on disk. If
-//! the note or the removal fails (a full disk), it is tried again until it succeeds; the message
+//! A message leaves the spool when each recipient is finished and each note about one is on disk.
+//! If a note or the removal fails (a full disk), it is tried again until it succeeds. The message
 //! stays known meanwhile.
 
 use super::Scheduler;
@@ -17,7 +17,7 @@ use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
 impl Scheduler {
-    /// Ends a recipient that is pending in a vertex.
+    /// Finishes a pending recipient of a vertex.
     pub(super) fn finish_recipient(&mut self, vertex: VertexId, offset: u32, outcome: Final) {
         let message = self.vertices[vertex].message;
         self.write_statistics(vertex, outcome);
@@ -37,7 +37,7 @@ impl Scheduler {
         }));
     }
 
-    /// Forgets a recipient, and its vertex if it was the last one.
+    /// Drops a recipient, and its vertex with the last one.
     pub(super) fn drop_recipient(&mut self, vertex: VertexId, offset: u32) {
         let vertex_ref = &mut self.vertices[vertex];
         if !vertex_ref.recipients.finish(offset) {
@@ -56,8 +56,9 @@ impl Scheduler {
         }
     }
 
-    /// Takes a vertex out of its message and its thread. If an agent has it as a job, its number
-    /// stays taken until the agent has ended the job.
+    /// Takes a vertex out of its message and its thread.
+    ///
+    /// If an agent has it as a job, its number stays taken until that job is over.
     pub(super) fn end_vertex(&mut self, vertex: VertexId) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         let was_fed = self.vertices[vertex].place == Place::Fed;
@@ -70,7 +71,7 @@ impl Scheduler {
         self.drop_thread_if_unused(thread);
     }
 
-    /// Sees to it that a diagnostic gets into a message's control file.
+    /// Requests a note: a diagnostic in a message's control file.
     pub(super) fn note(
         &mut self,
         now: Timestamp,
@@ -131,7 +132,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a message out of the spool if there is nothing left to do for it.
+    /// Removes a message from the spool if nothing is left to do.
     pub(super) fn remove_if_complete(&mut self, message: MessageId) {
         let message_ref = &mut self.messages[message];
         if !message_ref.is_complete() || message_ref.removing {
@@ -176,8 +177,9 @@ impl Scheduler {
         }
     }
 
-    /// Logs that something could not be written, but not for each of many messages: a full disk has
-    /// enough to do.
+    /// Logs a write error, at most once in each interval of retries.
+    ///
+    /// Otherwise a full disk would fill the log, with a line for each message.
     fn log_write_trouble(&mut self, now: Timestamp, text: String) {
         let trouble = &mut self.write_trouble;
         if trouble
@@ -195,7 +197,9 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a message that is no longer in the spool, whatever it had left to do.
+    /// Forgets a message that is no longer in the spool.
+    ///
+    /// Its unfinished recipients are dropped.
     pub(super) fn forget(&mut self, message: MessageId) {
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             for offset in self.vertices[vertex].recipients.pending() {

@@ -1,4 +1,4 @@
-//! What an order would change, without giving it.
+//! Dry run: what an order would change.
 
 use super::Scheduler;
 use super::order::Effect;
@@ -6,19 +6,19 @@ use super::standing::Scope;
 use super::vertex::Place;
 use zsched_spool::SpoolId;
 
-/// A hold that would come or go.
+/// A change of holds that is to be tried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldChange {
-    /// One of destinations or of a ring.
+    /// A hold of destinations or of a ring.
     Hold(Scope),
-    /// The same.
+    /// The release of such a hold.
     Release(Scope),
-    /// All of destinations and rings.
+    /// The release of all holds of destinations and rings.
     ReleaseAll,
 }
 
 impl Scheduler {
-    /// What the hold of a message would change.
+    /// Returns what a hold of a message would change.
     pub fn foresee_hold(&self, id: SpoolId) -> Effect {
         let Some(message) = self.message_of(id).map(|message| &self.messages[message]) else {
             return Effect::default();
@@ -39,7 +39,7 @@ impl Scheduler {
         effect
     }
 
-    /// What its release would change.
+    /// Returns what a release of a message would change.
     pub fn foresee_release(&self, id: SpoolId) -> Effect {
         let message = self.message_of(id).map(|message| &self.messages[message]);
         let Some(message) = message.filter(|message| message.held) else {
@@ -51,7 +51,9 @@ impl Scheduler {
         Effect { messages: 1, recipients, ..Effect::default() }
     }
 
-    /// What a change would do to the next `count` threads. `next` is where to go on, `None` at the end.
+    /// Returns what a change would do to the next `count` threads.
+    ///
+    /// `next` is the slot at which to continue, `None` at the end.
     pub fn foresee_review(
         &self,
         change: &HoldChange,

@@ -1,11 +1,11 @@
-//! Holding mail until an operator releases it.
+//! Holds: mail that waits until an operator releases it.
 //!
-//! A thread that is held gets no agent, and agents at work on it get no more of it; otherwise it goes on
-//! as it would: what waits becomes due, and what is too old expires. A message that is held rests in the
-//! `held` lists of its threads, and does not expire, as it is kept to be looked at. What agents have when
-//! the order comes, they may finish.
+//! A thread that is held gets no agent, and agents at work on it get no more of its jobs. Otherwise
+//! it goes on as usual: what waits becomes due, and what is too old expires. The vertices of a
+//! message that is held are in the `held_back` lists of their threads. They do not expire, since
+//! the message is kept for inspection. Jobs that agents have when the order comes may be finished.
 //!
-//! What is released is tried at least once, whatever its age.
+//! A message that is released is tried at least once, whatever its age.
 
 use super::Scheduler;
 use super::change::Change;
@@ -44,8 +44,10 @@ impl Scheduler {
         Effect::default()
     }
 
-    /// Holds messages, as many as may be. Those that are held already stay as they are; but as they may not be
-    /// on disk yet, and this order is answered as stored, they are stored once more.
+    /// Holds messages, as many as the limit of holds allows.
+    ///
+    /// Messages that are held already do not change. They may not be on disk yet, but this order is
+    /// answered as stored, so they are stored with it.
     pub(super) fn hold_messages(
         &mut self,
         messages: &[SpoolId],
@@ -73,7 +75,7 @@ impl Scheduler {
         all
     }
 
-    /// Releases messages, those of them that are held.
+    /// Releases those of the messages that are held.
     pub(super) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
         let before = self.standing.messages.len();
         let mut all = Effect::default();
@@ -181,7 +183,7 @@ impl Scheduler {
         self.update_readiness(thread);
     }
 
-    /// Finds out whether a thread is held. Tells whether that has changed.
+    /// Updates the hold of a thread. Returns true if it has changed.
     pub(super) fn look_at_hold(&mut self, thread: ThreadId) -> bool {
         let thread_ref = &self.threads[thread];
         let ring = &self.rings[thread_ref.ring];
@@ -189,9 +191,10 @@ impl Scheduler {
         self.threads.set_held(thread, held)
     }
 
-    /// A message has arrived: the former scheduler may have held it, or been ordered to end it. What was
-    /// ordered for one that is not there stays until another message gets its number: its control file may be
-    /// unreadable for a while.
+    /// Applies the former scheduler's overrides to a message that arrives.
+    ///
+    /// An override for a missing message stays until another message gets its number: the control
+    /// file may be unreadable for a while.
     pub(super) fn recall_orders(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
         let is_held = self.standing.hold_of_message(id).is_some();
@@ -202,7 +205,7 @@ impl Scheduler {
         }
     }
 
-    /// A message leaves: what was ordered for it is of no use any more.
+    /// Drops the overrides of a message that leaves.
     pub(super) fn drop_orders(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
         let is_known =

@@ -1,4 +1,4 @@
-//! What those may see of one message who explain its life: values to be shown, nothing to be changed.
+//! Read-only view of one message, for `schedsim explain`.
 
 use super::Scheduler;
 use super::agent::AgentId;
@@ -10,50 +10,50 @@ use zsched_config::Clause;
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, SpoolId};
 
-/// A vertex of a message, as it stands.
+/// A vertex of a message, and its state.
 #[derive(Clone, Debug)]
 pub struct Inspected {
     /// Its channel.
     pub channel: Rc<[u8]>,
     /// Its host.
     pub host: Rc<[u8]>,
-    /// Offsets of the recipients to do.
+    /// Offsets of the unfinished recipients.
     pub offsets: Vec<u32>,
-    /// What applies to it.
+    /// The effective clause.
     pub clause: Rc<Clause>,
-    /// Reports about it so far, and agents that died over it.
+    /// Reports on it so far, plus agents that died over it.
     pub attempts: u32,
-    /// Where it is, and why.
+    /// Its state, and why.
     pub rest: Rest,
 }
 
-/// Where a vertex is, and what has to happen for it to go on.
+/// State of a vertex, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// An agent has it.
+    /// It is with an agent.
     Fed,
-    /// It waits for its time; `None` is until a request for the host.
+    /// It waits for its next try, or for a request.
     Waiting {
-        /// When it becomes due.
+        /// When it becomes due; `None` means on a request for the host.
         until: Option<Timestamp>,
         /// Its destination is known to be unreachable until then.
         blocked: bool,
     },
-    /// It is due, and agents of this process are at work for its thread.
+    /// It is due, and agents are at work on its thread.
     InLine {
-        /// The agent that was attached last.
+        /// Process of the agent that was attached last.
         pid: u32,
     },
-    /// It is due, and its ring may have no further agent, for this reason.
+    /// It is due, but its ring may not start an agent.
     Refused(&'static str),
     /// An operator holds it, or its thread.
     Held,
-    /// It is due, and nothing is known against it.
+    /// It is due, and nothing delays it.
     Due,
 }
 
 impl Scheduler {
-    /// The vertices of the message of a number. `None` if there is no such message.
+    /// The vertices of the message of a number, if there is one.
     pub fn inspect(&self, number: u64) -> Option<Vec<Inspected>> {
         let message = &self.messages[self.messages.find(number)?];
         let vertices = message.vertices.iter(&self.vertices).map(|id| {
@@ -81,8 +81,9 @@ impl Scheduler {
         self.agents.get(&agent)?.pid
     }
 
-    /// Channel and host of a job of an agent: the host is the one in the job line, or if there is none,
-    /// the one that the agent was started for.
+    /// Destination of a job of an agent.
+    ///
+    /// `host` is the host in the job line. If there is none, the agent was started for the host.
     pub fn destination_of_job(&self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
         let ring = &self.rings[self.agents.get(&agent)?.ring];
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
@@ -118,7 +119,7 @@ impl Scheduler {
         }
     }
 
-    /// All messages with what they have left to do, as if they arrived now.
+    /// All messages with their unfinished recipients, as new arrivals.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
         let queued = self.messages.iter().filter(|(_, message)| !message.forgotten);
         queued.map(|(_, message)| {

@@ -1,4 +1,4 @@
-//! What must hold between any two events. Checked in tests, and by whoever drives the core.
+//! Invariants between any two events, checked by tests and simulations.
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId, Owed, State};
@@ -9,8 +9,10 @@ use super::vertex::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Scheduler {
-    /// Panics if the queue contradicts itself: a count that is not the length of its list, a vertex
-    /// in no thread, a thread in no ring, something that waits for nothing.
+    /// Panics if the queue contradicts itself.
+    ///
+    /// Examples are a count that is not the length of its list, a vertex in no thread, a thread in
+    /// no ring, and something that waits for nothing.
     pub fn check_invariants(&self) {
         self.check_vertices();
         self.check_threads();
@@ -89,7 +91,7 @@ impl Scheduler {
         }
     }
 
-    /// Whatever waits has a time at which, or a condition under which, it ends waiting.
+    /// Checks that all that waits has a time or condition to end.
     fn check_wait(&self, id: super::thread::ThreadId) {
         let thread = &self.threads[id];
         let ring = &self.rings[thread.ring];
@@ -108,7 +110,7 @@ impl Scheduler {
                     > Some(self.told_at);
             assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
         }
-        // It may be too early, if what it was set for has gone.
+        // The timer may be too early, if what it was set for is gone.
         if let Some(wanted) = thread.wakeup().into_iter().chain(thread.expiry_check).min() {
             let is_in_time = thread.timer.is_some_and(|timer| timer <= wanted);
             assert!(is_in_time, "{}: timer", thread.destination);
@@ -124,8 +126,8 @@ impl Scheduler {
         let is_known = !is_old && !self.review.is_under_way();
         assert!(!is_known || thread.held == held, "{}: held or not", thread.destination);
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
-        // Something due that agents may be given, and nobody at it: it must be in line for an agent, excluded by
-        // -p, or held.
+        // If something is due and no agent is at work, the thread must be in line for an agent,
+        // waiting for its window, excluded by -p, or held.
         let idle = self.due_for_agents(id) > 0 && thread.agents.is_empty();
         let waits_for_window = self.waits_for_window(id);
         assert!(
@@ -169,7 +171,7 @@ impl Scheduler {
             );
             let (is_in_line, place) = (ring.line.is_some(), ring.place_in_line);
             assert!(!is_in_line || place.has_agents == (ring.agents > 0), "a place in line");
-            // They are asked anew.
+            // Rings are tried again while limits are reapplied.
             let waits_in_line = waits_in_line && !self.review.is_under_way();
             assert!(!waits_in_line || ring.line.is_some() || ring.ready.is_empty(), "not in line");
             let refused = ring.refusal.is_some();

@@ -1,6 +1,8 @@
-//! Entries that have yet to join their jobs: when very many vertices of a thread become due in a ring whose
-//! work goes by messages, because a new configuration moves it there, they join some with
-//! each turn, as each takes about a microsecond. Until then an entry is due, but no agent gets it.
+//! Backfill of the jobs of a ring.
+//!
+//! A new configuration may move a thread with very many due vertices to a ring whose work goes by
+//! messages. As each takes about a microsecond, some are added to their jobs in each turn. Until
+//! then such a vertex is due, but no agent gets it.
 
 use super::Scheduler;
 use super::thread::{Thread, ThreadId};
@@ -10,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
 
-/// So many vertices of a thread count as one in a step: it takes little to find that there is nothing to do.
+/// Number of skipped vertices that cost as much as one added.
+///
+/// Finding that there is nothing to do takes little.
 const PASSED_OVER: usize = 8;
 
-/// Threads of which some is due that is in no job yet.
+/// Threads with due vertices that are in no job yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Joining {
     threads: BTreeMap<ThreadId, Rest>,
@@ -22,26 +26,28 @@ pub struct Joining {
 /// What is left of a thread.
 #[derive(Default, Serialize, Deserialize)]
 struct Rest {
-    /// What became due. Some of it may have gone another way meanwhile.
+    /// Vertices that became due. Some may have changed their state since.
     vertices: VecDeque<VertexId>,
-    /// How many of the thread's due vertices are in no job.
+    /// Number of due vertices of the thread that are in no job.
     unjoined: usize,
 }
 
 impl Joining {
-    /// Whether there are none.
+    /// Returns true if no thread is left.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
 
-    /// How many of the due vertices of a thread are in no job yet.
+    /// Number of due vertices of a thread that are in no job.
     pub fn unjoined(&self, thread: ThreadId) -> usize {
         self.threads.get(&thread).map_or(0, |rest| rest.unjoined)
     }
 }
 
 impl Scheduler {
-    /// Whether a vertex that is due in a ring with jobs is in none yet; then it is not counted any more.
+    /// Returns true if a due vertex leaves before it has a job.
+    ///
+    /// It is then no longer counted as one without a job.
     pub(super) fn goes_before_it_has_joined(&mut self, vertex: VertexId) -> bool {
         if self.joining.threads.is_empty() || self.has_joined(vertex) {
             return false;
@@ -60,7 +66,9 @@ impl Scheduler {
         jobs.is_some_and(|jobs| jobs.contains(vertex_ref.message, (vertex_ref.thread, vertex)))
     }
 
-    /// A thread has come to its ring: so has what is due in it, at once if it is not much.
+    /// Adds the due vertices of a thread that comes to its ring.
+    ///
+    /// If there are few, all are added at once.
     pub(super) fn bring_entries(&mut self, now: Timestamp, thread: ThreadId) {
         if self.rings[self.threads[thread].ring].jobs.is_none() {
             return;
@@ -81,10 +89,10 @@ impl Scheduler {
         }
     }
 
-    /// A thread leaves its ring.
+    /// Drops the entries of a thread that leaves its ring.
     pub(super) fn take_entries(&mut self, thread: ThreadId) {
         self.joining.threads.remove(&thread);
-        // A thread that leaves one that goes on has nothing left.
+        // If the ring is not retired, the thread has no entries left.
         let ring = &mut self.rings[self.threads[thread].ring];
         if ring.is_retired
             && let Some(jobs) = &mut ring.jobs
@@ -93,7 +101,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets the next entries join.
+    /// Adds the next entries of all threads, as one turn allows.
     pub(super) fn join_on(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
@@ -104,13 +112,15 @@ impl Scheduler {
                 self.update_readiness(thread);
             }
         }
-        // The sweep, which has waited for this, goes on.
+        // The sweep has waited for this, and continues.
         if !self.joining.threads.is_empty() || self.swept.is_some() {
             self.timers.add(now, Timer::Sweep);
         }
     }
 
-    /// Lets up to so many entries of a thread join. Tells how many are left of that number.
+    /// Adds up to `most` entries of a thread.
+    ///
+    /// Returns how many of that number are left.
     fn join_some(&mut self, thread: ThreadId, most: usize) -> usize {
         let mut left = most * PASSED_OVER;
         while left > 0
@@ -121,7 +131,7 @@ impl Scheduler {
                 self.joining.threads.remove(&thread);
                 break;
             };
-            // Its number may have been given to another one.
+            // The number may belong to another vertex by now.
             let is_left = self.vertices.get(vertex).is_some_and(|vertex_ref| {
                 vertex_ref.thread == thread && vertex_ref.place == Place::Due
             });
@@ -136,7 +146,9 @@ impl Scheduler {
         left / PASSED_OVER
     }
 
-    /// Whether nothing of what is due in a thread may be given to an agent yet.
+    /// Returns true if a thread's due vertices are all without jobs.
+    ///
+    /// No agent can get any of them yet.
     pub(super) fn is_still_joining(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
         !thread.due.is_empty()
@@ -144,7 +156,7 @@ impl Scheduler {
             && id().is_some_and(|id| self.due_in_jobs(id) == 0)
     }
 
-    /// How many of the due vertices of a thread are in jobs, where its ring has any.
+    /// Number of due vertices of a thread that are in jobs.
     pub(super) fn due_in_jobs(&self, thread: ThreadId) -> usize {
         self.threads[thread].due.len() - self.joining.unjoined(thread)
     }

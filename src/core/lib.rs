@@ -1,42 +1,50 @@
-//! The scheduler's core: it is told facts and asked for decisions, and does nothing else.
+//! The scheduler's core, a state machine: events go in, actions come out.
 //!
-//! It opens no file, reads no clock, starts no process, and draws chance only from a seed. The daemon,
-//! the tests and the benchmarks all drive it the same way:
+//! It opens no file, reads no clock, starts no process, and takes random numbers only from a seed.
+//! The daemon, the tests and the benchmarks all drive it the same way:
 //!
 //! ```text
-//! scheduler.handle(now, event);                       // one fact
-//! while let Some(action) = scheduler.poll() { .. }    // what is to be done about it
-//! scheduler.next_wakeup();                            // when to send Event::Tick if nothing happens
+//! scheduler.handle(now, event);                       // one event
+//! while let Some(action) = scheduler.poll() { .. }    // the actions that follow from it
+//! scheduler.next_wakeup();                            // time of the next Event::Tick
 //! ```
 //!
-//! The words: a *message* is one control file; its recipients for one channel and host are a
-//! *vertex*; all vertices for one channel and host are a *thread*; all threads of a channel that
-//! matched one clause are a *ring*; an *agent* is a process of a ring that works on one thread at a
-//! time. Who does what:
+//! The words: a *message* is one control file. Its recipients for one channel and host are a
+//! *vertex*. All vertices for one channel and host are a *thread*. All threads of a channel that
+//! matched one clause are a *ring*. An *agent* is a process of a ring that works on one thread at a
+//! time.
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`arrive`] | what becomes of a control file that was read |
+//! | [`arrive`] | what happens with a control file that was read |
 //! | [`assign`] | which thread and ring recipients belong to |
 //! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
-//! | [`probe`] | when agents that cannot be started are tried again |
-//! | [`starved`], [`share`] | which ring gets the next agent where limits leave too few, and from which ring |
-//! | [`feed`] | what an agent that is hungry gets next |
-//! | [`jobs`], [`work`] | the same, where work is chosen by message and not by thread |
+//! | [`probe`] | when a ring whose agents cannot be started tries again |
+//! | [`starved`] | which ring gets the next agent when limits leave too few |
+//! | [`share`] | which ring gives an agent up for another one |
+//! | [`feed`] | what a hungry agent gets next |
+//! | [`jobs`], [`work`] | the same, in rings that choose work by message and not by thread |
 //! | [`outcome`] | what a report means |
 //! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
-//! | [`contact`] | whether a host answers, for all that its reports say |
-//! | [`retry`], [`expiry`] | when something is tried again, and when no more |
+//! | [`contact`] | whether a host answers, according to its reports |
+//! | [`retry`], [`expiry`] | when something is tried again, and when it expires |
 //! | [`finish`] | when a message leaves the spool |
-//! | [`order`], [`hold`], [`limit`], [`dispose`], [`ending`] | what operators order, and what comes of it |
-//! | [`agent_end`], [`resync`], [`turn`], [`reload`], [`joining`], [`put_off`], [`clock`] | the rarer events, one each |
-//! | [`batch`] | when more is read of a message that is in memory in part |
-//! | [`rest`] | what leaves memory while others wait for room |
-//! | [`learned`], [`standing`], [`change`] | nothing: what outlives the scheduler |
-//! | [`status`] | nothing: what the status log is told |
-//! | [`remark`] | how much of what agents do wrong is logged |
-//! | [`view`], [`records`], [`survey`], [`entries`], [`why`], [`rank`], [`select`], [`inspect`] | nothing: it is what MAILQ may see, what something waits for, which mail an operator means, and who explains a recording |
-//! | [`checkpoint`] | nothing: the state as a whole, to go on from later |
+//! | [`order`], [`hold`], [`limit`] | what the orders of operators change |
+//! | [`dispose`], [`ending`] | how operators remove mail from the queue |
+//! | [`agent_end`], [`resync`] | what the end of an agent changes, and its `#resync` |
+//! | [`turn`], [`clock`] | what ETRN changes, and a step of the clock |
+//! | [`reload`], [`joining`] | what a new configuration changes |
+//! | [`put_off`] | when due vertices of a destination are deferred together |
+//! | [`batch`] | when the next chunk of a partial message is read |
+//! | [`rest`] | which messages are paged out while others wait for room |
+//! | [`learned`], [`standing`], [`change`] | nothing: state that outlives the process |
+//! | [`status`] | nothing: records for the status log |
+//! | [`remark`] | how many log lines about one agent are written |
+//! | [`view`], [`records`], [`survey`], [`entries`] | nothing: read-only views of the queue |
+//! | [`why`], [`rank`] | nothing: the reasons for which mail waits |
+//! | [`select`] | nothing: the search for mail that an operator selects |
+//! | [`inspect`] | nothing: the views that replays of recordings use |
+//! | [`checkpoint`] | nothing: the complete state, to continue from later |
 #![deny(clippy::disallowed_methods)]
 
 mod action;
@@ -137,14 +145,14 @@ use vertex::Vertex;
 use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
-/// A part of some work on the whole queue, as much as one turn allows.
+/// One turn's part of work on the whole queue.
 type Step = fn(&mut Scheduler, Timestamp);
 
 /// The core. See the module's documentation.
 #[derive(Serialize, Deserialize)]
 pub struct Scheduler {
     settings: Settings,
-    // A recording has it as text.
+    // A recording stores it as text.
     #[serde(skip, default = "Config::none")]
     config: Rc<Config>,
     messages: Messages,
@@ -155,11 +163,13 @@ pub struct Scheduler {
     agents: Agents,
     /// Agents in the pools of all rings.
     idle_agents: usize,
-    /// How many agents there are, as limits count them.
+    /// Numbers of agents, as limits count them.
     census: share::Census,
     /// Rings in which a thread may be able to get an agent now.
     unserved: VecDeque<RingId>,
-    /// Rings that were refused an agent for the sake of others, in the order of their turn.
+    /// Waitlists of rings that need an agent, in order.
+    ///
+    /// Limits that they share with others leave too few.
     starved: Starved,
     fork_rate: ForkRate,
     /// Notes that are not on disk yet.
@@ -171,48 +181,57 @@ pub struct Scheduler {
     #[serde(with = "checkpoint::random")]
     random: fastrand::Rng,
     counters: Counters,
-    /// What operators have ordered until further notice.
+    /// Overrides of operators.
+    ///
+    /// They are holds and limits, and removals that are not complete.
     standing: standing::StandingOrders,
     pending_orders: order::PendingOrders,
-    /// When the log last said that something cannot be written, and how often it kept silent since.
+    /// Log limiter for failed writes.
+    ///
+    /// Time of the last log line, and number of lines suppressed since.
     write_trouble: Option<(Timestamp, u32)>,
-    /// What the former scheduler has left, until everything that was there is loaded.
+    /// State that the previous process left, until the initial scan is loaded.
     memory: Option<learned::Memory>,
     lessons: u64,
-    /// What rests on disk, because there is no room for it.
+    /// What the core keeps about messages that are paged out.
     rests: rest::Rests,
-    /// Messages that are in memory in part.
+    /// Partial messages: only some of their recipients are in memory.
     batches: batch::Batches,
-    /// Threads that are being compared with the orders in force.
+    /// Progress of reapplying the overrides to all threads.
     review: review::Review,
-    /// While threads are left that the present configuration is still to be applied to: where in their
-    /// pool the first of them may be.
+    /// Position of the sweep after a reload, in slots of threads.
+    ///
+    /// The present configuration is applied to all threads before it.
+    ///
+    /// `None` when it is applied to all threads.
     swept: Option<usize>,
-    /// Threads that have come to rings with jobs, and of which some has not joined these yet.
+    /// Threads whose due vertices are still to be enqueued in jobs.
     joining: joining::Joining,
     putting_off: put_off::PuttingOff,
     expiring: expiry::Expiring,
     last_step: clock::LastStep,
-    /// When it was told something last.
+    /// Time of the last event.
     told_at: Timestamp,
     next_agent: u64,
     next_ticket: NoteTicket,
-    /// The initial scan is not over, and `-S` was given.
+    /// The initial scan is not complete, and `-S` was given.
     is_holding: bool,
-    /// Agents are being told to end, no new ones are started.
+    /// The scheduler is ending.
+    ///
+    /// Agents are stopped and no new ones are started.
     is_draining: bool,
-    /// Somebody wants to know how attempts end.
+    /// The event feed has a subscriber that needs the results of attempts.
     is_watched: bool,
 }
 
-/// Totals since the start.
+/// Totals since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Control files taken in.
+    /// Control files that were loaded.
     pub messages_in: u64,
     /// Messages that left the spool.
     pub messages_out: u64,
-    /// Recipients taken in.
+    /// Recipients that were loaded.
     pub recipients_in: u64,
     /// Recipients that were finished.
     pub recipients_out: u64,
@@ -221,7 +240,7 @@ pub struct Counters {
 }
 
 impl Scheduler {
-    /// A scheduler with nothing in its queue.
+    /// Creates a scheduler with an empty queue.
     pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
         Scheduler {
             random: fastrand::Rng::with_seed(settings.seed),
@@ -264,7 +283,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells one fact.
+    /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         self.told_at = now;
         match event {
@@ -300,44 +319,47 @@ impl Scheduler {
         self.serve_all(now);
     }
 
-    /// One thing to do, in the order in which they were decided.
+    /// Returns the next action, in the order in which they were decided.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// What is to be done, and was not polled yet, in the order in which it was decided.
+    /// Actions that were not polled yet, in order.
     pub fn decided(&self) -> &VecDeque<Action> {
         &self.actions
     }
 
-    /// When to send [`Event::Tick`], if nothing else happens before.
+    /// Time at which to send [`Event::Tick`] if no other event comes before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.timers.next()
     }
 
-    /// Whether the message of a number is being taken out of the spool; `None` if there is none of
-    /// this number, so that its control file may be read.
+    /// Returns true if a message is being removed from the spool.
+    ///
+    /// `None` if there is no message of this number, so that its control file may be read.
     pub fn is_leaving(&self, number: u64) -> Option<bool> {
         Some(self.messages[self.messages.find(number)?].removing)
     }
 
-    /// Whether the core has asked for the control file of a message to be read again.
+    /// Returns true if a message's control file is to be read again.
     pub fn is_reading_again(&self, number: u64) -> bool {
         self.messages.find(number).is_some_and(|id| self.messages[id].rereading)
     }
 
-    /// Whether [`Event::ReadAgain`] may come unasked for a message: it is in memory as a whole, and stays.
+    /// Returns true if the message accepts an [`Event::ReadAgain`] that was not requested.
+    ///
+    /// Its recipients must all be in memory, and it must not be leaving the spool.
     pub fn may_be_read_again(&self, number: u64) -> bool {
         let message = self.messages.find(number).map(|id| &self.messages[id]);
         message.is_some_and(|m| !m.rereading && !m.removing && !m.partial)
     }
 
-    /// Whether agents are left, idle ones included.
+    /// Returns true if agents are left, idle ones included.
     pub fn has_agents(&self) -> bool {
         !self.agents.is_empty()
     }
 
-    /// Whether an agent has jobs that are not finished.
+    /// Returns true if an agent has jobs that are not finished.
     pub fn has_jobs(&self, agent: AgentId) -> bool {
         let agent = self.agents.get(&agent);
         agent.is_some_and(|agent| {
@@ -345,14 +367,16 @@ impl Scheduler {
         })
     }
 
-    /// Whether notes or removals are under way that should be on disk before the daemon ends.
+    /// Returns true if notes or removals are not on disk yet.
+    ///
+    /// The daemon waits for them before it ends.
     pub fn has_unwritten(&self) -> bool {
         !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.removing)
     }
 
     fn tick(&mut self, now: Timestamp) {
         let mut steps = Vec::new();
-        // A hundred thousand threads may wake up at the same time. What is left is due at once.
+        // A hundred thousand threads may wake up at the same time. What is left stays due at once.
         let mut left = self.settings.step();
         while left > 0
             && let Some(timer) = self.timers.pop_due(now)
@@ -381,7 +405,7 @@ impl Scheduler {
                 Timer::Window(window) => self.window_timer(window),
             }
         }
-        // These set their timers again, for the next turn.
+        // Each step sets its timer again for the next turn.
         let all: [(Timer, Step); 8] = [
             (Timer::Sweep, Scheduler::sweep),
             (Timer::Review, Scheduler::review_on),
@@ -415,7 +439,9 @@ impl Scheduler {
         }
     }
 
-    /// Sets the timer of a thread to what comes first: its wake-up, or the next expiry.
+    /// Sets the timer of a thread.
+    ///
+    /// It is set to the wake-up or the next expiry, whichever is earlier.
     fn set_thread_timer(&mut self, thread: thread::ThreadId) {
         let thread_ref = &mut self.threads[thread];
         let wanted = thread_ref.next_look();

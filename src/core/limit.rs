@@ -1,5 +1,6 @@
-//! Limits that operators set at run time: in force instead of those of the configuration, until a time,
-//! or until somebody says otherwise.
+//! Limits that operators set at run time.
+//!
+//! A limit replaces that of the configuration until a time, or until an operator resets it.
 
 use super::Scheduler;
 use super::change::Change;
@@ -12,9 +13,9 @@ use std::rc::Rc;
 use zsched_config::Clause;
 use zsched_format::time::Timestamp;
 
-/// The highest number of agents.
+/// Maximum value of a limit on agents.
 const MOST_AGENTS: u32 = 1_000_000;
-/// The highest `overfeed`, as in the configuration.
+/// Maximum value of `overfeed`, as in the configuration.
 const HIGHEST_OVERFEED: u32 = 10_000;
 
 impl Scheduler {
@@ -34,7 +35,7 @@ impl Scheduler {
             }
             _ => {}
         }
-        // No agent at all is a hold, and that has a name of its own.
+        // A limit of no agents would be a hold, which is an order of its own.
         let range = match limit {
             LimitName::Overfeed => 0..=HIGHEST_OVERFEED,
             _ => 1..=MOST_AGENTS,
@@ -74,7 +75,7 @@ impl Scheduler {
         Effect::default()
     }
 
-    /// The time of a limit may be over.
+    /// Resets the limits whose time is over.
     pub(super) fn limits_timer(&mut self, now: Timestamp) {
         let is_over = |set: &SetLimit| set.until.is_some_and(|until| until <= now);
         let over: Vec<SetLimit> =
@@ -92,15 +93,16 @@ impl Scheduler {
         self.look_at_limits(now);
     }
 
-    /// Begins to find out for all rings and threads which limits they have now. The lines of rings are as
-    /// the former limits made them: all rings are asked anew.
+    /// Starts to reapply the limits to all rings and threads.
+    ///
+    /// The agent waitlist reflects the former limits, so all rings are tried again.
     fn look_at_limits(&mut self, now: Timestamp) {
         self.review.limits_have_changed();
         self.forget_starved();
         self.review(now);
     }
 
-    /// Puts a ring under the limits that are in force.
+    /// Applies the limits in force to a ring.
     pub(super) fn look_at_limits_of_ring(&mut self, ring: RingId) {
         let ring_ref = &self.rings[ring];
         let limited = limited(&self.standing, ring_ref, &ring_ref.configured);
@@ -108,7 +110,7 @@ impl Scheduler {
         self.rings[ring].limits_seen = self.review.limits();
     }
 
-    /// The same, unless that was done since they have changed.
+    /// Applies the limits to a ring, if they have changed since.
     pub(super) fn review_ring(&mut self, ring: RingId) {
         if self.rings[ring].limits_seen != self.review.limits() {
             self.look_at_limits_of_ring(ring);
@@ -116,7 +118,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a thread under the limit that is in force. Tells whether it is another one than before.
+    /// Applies the limit in force to a thread. Returns true on change.
     pub(super) fn look_at_limits_of_thread(&mut self, thread: ThreadId) -> bool {
         let destination = &self.threads[thread].destination;
         let is_its = |set: &&SetLimit| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
@@ -124,14 +126,14 @@ impl Scheduler {
         std::mem::replace(&mut self.threads[thread].max_agents, max_agents) != max_agents
     }
 
-    /// How many agents may work on a thread.
+    /// Maximum number of agents that may work on a thread.
     pub(super) fn max_thread(&self, thread: &Thread) -> u32 {
         thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
     }
 }
 
 impl StandingOrders {
-    /// The limit of a ring that an operator has set.
+    /// Returns the limit of a ring that an operator has set.
     pub fn limit_of<'s>(
         &'s self,
         ring: &super::ring::Ring,
@@ -145,7 +147,7 @@ impl StandingOrders {
     }
 }
 
-/// The clause of a ring with the limits that are in force.
+/// Returns the clause of a ring with the limits in force.
 fn limited(
     standing: &StandingOrders,
     ring: &super::ring::Ring,

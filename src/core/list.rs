@@ -1,11 +1,13 @@
-//! Ordered lists of things in a [`Pool`], linked through the things themselves: adding and removing
-//! anywhere takes the same short time however long the list is, and costs eight bytes a thing.
+//! Ordered lists of items in a [`Pool`], linked through the items.
+//!
+//! To add or remove an item anywhere takes the same short time however long the list is. A list
+//! costs eight bytes per item.
 
 use super::pool::{Id, Pool};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
-/// A thing's neighbours in one list.
+/// Neighbours of an item in one list.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Links<T> {
@@ -13,7 +15,9 @@ pub struct Links<T> {
     next: Option<Id<T>>,
 }
 
-/// Which links of a thing a list goes through. A thing is in at most one list of each kind.
+/// Selects the links that one kind of list uses.
+///
+/// An item is in at most one list of each kind.
 pub trait Chain {
     type Item;
 
@@ -21,7 +25,7 @@ pub trait Chain {
     fn links_mut(item: &mut Self::Item) -> &mut Links<Self::Item>;
 }
 
-/// A list of things, first to last.
+/// A list of items, first to last.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct List<C: Chain> {
@@ -69,7 +73,7 @@ impl<C: Chain> List<C> {
         self.length += 1;
     }
 
-    /// Takes a thing out that is in this list.
+    /// Removes an item, which must be in this list.
     pub fn remove(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
         let Links { previous, next } = std::mem::take(C::links_mut(&mut pool[id]));
         match previous {
@@ -83,7 +87,7 @@ impl<C: Chain> List<C> {
         self.length -= 1;
     }
 
-    /// The things of the list in order. The list must not change meanwhile.
+    /// Iterates over the items in order. The list must not change meanwhile.
     pub fn iter<'p>(
         &self,
         pool: &'p Pool<C::Item>,
@@ -91,7 +95,7 @@ impl<C: Chain> List<C> {
         std::iter::successors(self.first, |id| C::links(&pool[*id]).next)
     }
 
-    /// A copy of the list's order, for when the list changes while it is gone through.
+    /// Copies the order, for a loop that changes the list.
     pub fn to_vec(&self, pool: &Pool<C::Item>) -> Vec<Id<C::Item>> {
         self.iter(pool).collect()
     }
@@ -126,9 +130,9 @@ mod tests {
         }
     }
 
-    /// The list must agree with a plain vector whatever is done to both.
+    /// Compares a list with a plain vector under random operations.
     #[test]
-    fn a_list_does_what_a_vector_does() {
+    fn list_random_operations_match_a_vector() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut pool = Pool::new();
         let mut list = List::<OnString>::new();

@@ -1,4 +1,4 @@
-//! Messages: one control file and its message file each.
+//! Messages: a control file and its message file.
 
 use super::list::List;
 use super::pool::{Id, Pool};
@@ -9,7 +9,9 @@ use std::collections::btree_map::Entry;
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, SpoolId, SpoolName};
 
-/// The number of a message in memory; not the number in its name.
+/// The number of a message in memory.
+///
+/// It is not the number in its file name.
 pub type MessageId = Id<Message>;
 
 /// A message that is not finished yet.
@@ -31,24 +33,27 @@ pub struct Message {
     pub failed: u32,
     /// Notes about it that are not on disk yet.
     pub notes: u32,
-    /// Jobs of it that agents have not ended. An agent may write to the control file until then, even if
-    /// it has reported about everybody.
+    /// Jobs of it that agents have not ended.
+    ///
+    /// An agent may write to the control file until then, even after its last report.
     pub jobs: u32,
-    /// How urgent it is, 0 to 9, 0 first.
+    /// Priority, 0 (most urgent) to 9.
     pub priority: u8,
-    /// Somebody is to get a report about it.
+    /// The sender or another address is to get a report about it.
     pub owes_report: bool,
-    /// There are lines in it that nobody can deliver.
+    /// Its control file has lines that cannot be delivered.
     pub leftovers: bool,
     /// An operator holds it.
     pub held: bool,
     /// Its control file is being read again.
     pub rereading: bool,
-    /// It is being taken out of the spool.
+    /// It is being removed from the spool.
     pub removing: bool,
-    /// It is in memory in part only: see [`super::batch`].
+    /// Only some of its recipients are in memory: see [`super::batch`].
     pub partial: bool,
-    /// It is in the spool no more; only its jobs keep it in memory.
+    /// It is no longer in the spool.
+    ///
+    /// Only its jobs keep it in memory.
     pub forgotten: bool,
 }
 
@@ -80,19 +85,22 @@ impl Message {
         SpoolId { number: self.name.number(), modified: self.modified }
     }
 
-    /// Whether there is nothing left to wait for before it leaves the spool.
+    /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
         self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading && !self.partial
     }
 }
 
-/// All messages, also by the number in their name, in ascending order.
+/// All messages, with an index by number.
+///
+/// The number is that in their name, and the order is ascending.
 #[derive(Serialize, Deserialize)]
 pub struct Messages {
     pool: Pool<Message>,
     by_number: BTreeMap<u64, MessageId>,
-    /// How many of those in `by_number` were modified in which second: who asks for the oldest does not
-    /// look at all of them.
+    /// Number of messages in `by_number` that were modified in each second.
+    ///
+    /// It gives the oldest message without a look at all of them.
     by_second: BTreeMap<i64, u32>,
 }
 
@@ -115,7 +123,7 @@ impl Messages {
         self.pool.remove(id);
     }
 
-    /// Lets another message have the number of this one.
+    /// Makes the number of this message available to another one.
     pub fn release_number(&mut self, id: MessageId) {
         let number = self.pool[id].name.number();
         if self.by_number.get(&number) == Some(&id) {
@@ -133,12 +141,12 @@ impl Messages {
         }
     }
 
-    /// The second in which the oldest was modified, in seconds since the epoch.
+    /// Time of the oldest message, in seconds since the epoch.
     pub fn oldest(&self) -> Option<i64> {
         self.by_second.keys().next().copied()
     }
 
-    /// How many were modified in which second.
+    /// Number of messages that were modified in each second.
     pub fn by_second(&self) -> &BTreeMap<i64, u32> {
         &self.by_second
     }
@@ -152,22 +160,22 @@ impl Messages {
         self.by_number.range(number..).next().map(|(_, id)| *id)
     }
 
-    /// How many there are, the forgotten ones left out.
+    /// Number of messages, without the forgotten ones.
     pub fn len(&self) -> usize {
         self.by_number.len()
     }
 
-    /// Whether a message is there.
+    /// Returns true if the message is in memory.
     pub fn exists(&self, id: MessageId) -> bool {
         self.pool.get(id).is_some()
     }
 
-    /// How many places there are, free ones included.
+    /// Number of slots, free ones included.
     pub fn slots(&self) -> usize {
         self.pool.slots()
     }
 
-    /// The message in a place; `None` if it is free.
+    /// The message in a slot; `None` if it is free.
     pub fn at(&self, slot: usize) -> Option<MessageId> {
         self.pool.at(slot)
     }

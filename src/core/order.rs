@@ -1,9 +1,10 @@
-//! Orders of operators: what they are, and when they are obeyed. What they do is in [`super::hold`],
-//! [`super::limit`] and [`super::dispose`].
+//! Orders of operators: what they are and when they are answered.
 //!
-//! An order is answered when what it changes is on disk: an operator's "+OK" means stored. One that is
-//! about much mail comes in parts, so that none takes long: whoever gives it looks for what is meant
-//! with [`super::select`], and orders some at a time.
+//! What they do is in [`super::hold`], [`super::limit`] and [`super::dispose`].
+//!
+//! An order is answered when its changes are on disk: an operator's "+OK" means stored. An order
+//! about much mail comes in parts, so that none takes long: the session selects messages with
+//! [`super::select`] and sends an order for some at a time.
 
 use super::Scheduler;
 use super::action::{Action, NoteTicket};
@@ -18,65 +19,69 @@ use std::io::ErrorKind;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
-/// Names an order until it is obeyed.
+/// Names an order until it is answered.
 pub type OrderTicket = u64;
 
-/// What an operator wants.
+/// What an operator orders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Give no agent to these any more. What agents have by now, they may finish.
+    /// Give these no agent. Agents finish the jobs they have.
     Hold {
-        /// What.
+        /// What to hold.
         scope: Scope,
-        /// Why; may be empty.
+        /// Reason; may be empty.
         reason: String,
     },
-    /// Undo the hold of exactly this.
+    /// Undo the hold with exactly this scope.
     Release(Scope),
     /// Undo all holds, those of single messages included.
     ReleaseAll,
     /// Hold each of these messages, unless it is held already.
     HoldMessages {
-        /// Which.
+        /// The messages.
         messages: Vec<SpoolId>,
-        /// Why; may be empty.
+        /// Reason; may be empty.
         reason: String,
     },
     /// Undo the holds of these messages.
     ReleaseMessages(Vec<SpoolId>),
-    /// Try everything queued for a host now (ETRN); in lower case.
+    /// Try everything queued for a host now (ETRN).
+    ///
+    /// The host is in lower case.
     Turn(#[serde(with = "zsched_format::serde_bytes")] Box<[u8]>),
     /// Try these threads now.
     RetryThreads(Vec<Destination>),
     /// Try these now.
     Retry(Vec<Target>),
-    /// Give these up: they fail, so that their senders are owed a report.
+    /// Give these up: they fail, and their senders get a report.
     Expire(Vec<Target>),
-    /// Forget these, without a report.
+    /// Remove these without a report.
     Delete(Vec<Target>),
-    /// Give these back to the router.
+    /// Return these to the router.
     Reroute(Vec<Target>),
-    /// Let a limit be this for a while.
+    /// Override a limit.
     Set {
-        /// Whose.
+        /// Where it applies.
         scope: Scope,
         /// Which.
         limit: LimitName,
-        /// What it is to be.
+        /// The new value.
         value: u32,
-        /// Until when; `None` is for good.
+        /// End of the override; `None` is until it is undone.
         until: Option<Timestamp>,
     },
-    /// Let a limit be what the configuration says.
+    /// Use the limit of the configuration again.
     Unset {
-        /// Whose.
+        /// Where the override applies.
         scope: Scope,
         /// Which.
         limit: LimitName,
     },
-    /// End the agent of this process, when it has finished its present job.
+    /// End the agent with this process id.
+    ///
+    /// It finishes its present job.
     RetireAgent(u32),
-    /// Log what becomes of each recipient and message, or do not.
+    /// Log the results of recipients and messages, or not.
     LogOutcomes(bool),
 }
 
@@ -85,15 +90,16 @@ pub enum Order {
 pub struct Target {
     /// Number of the message.
     pub number: u64,
-    /// Which; `None` is all.
+    /// The destination; `None` is all.
     pub destination: Option<Destination>,
-    /// They are a part of what is ordered for all of the message, and that of it which is not in memory is meant,
-    /// too.
+    /// Part of an order about the whole message.
+    ///
+    /// The order includes recipients that are not loaded.
     pub is_whole: bool,
 }
 
 impl Target {
-    /// A whole message.
+    /// Creates a target for a whole message.
     pub fn whole(number: u64) -> Target {
         Target { number, destination: None, is_whole: true }
     }
@@ -102,57 +108,66 @@ impl Target {
 /// What an order has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Threads that it was about.
+    /// Threads that it applied to.
     pub threads: u32,
-    /// Messages that it was about.
+    /// Messages that it applied to.
     pub messages: u32,
-    /// Recipients that it has changed.
+    /// Recipients that it changed.
     pub recipients: u32,
-    /// Recipients that agents have: for them it is carried out when the agent has ended the job, unless
-    /// that was their end.
+    /// Recipients that agents have.
+    ///
+    /// The order is carried out for them when the agent has ended the job, unless they were
+    /// finished in it.
     pub busy: u32,
-    /// Recipients and threads that are held, so that trying them has to wait.
+    /// Recipients and threads that are held.
+    ///
+    /// Their next try has to wait.
     pub held: u32,
-    /// Something has got an agent at once.
+    /// A thread got an agent at once.
     pub started: bool,
-    /// Agents told to end.
+    /// Agents that were told to end.
     pub agents: u32,
-    /// Why it could not be stored; it is in force all the same, and stored when that can be done.
+    /// Why it could not be stored.
+    ///
+    /// It is in force all the same, and the write is tried again.
     #[serde(with = "zsched_format::serde_error_kind::of_option")]
     pub unstored: Option<ErrorKind>,
     /// Why nothing was done.
     pub refusal: Option<OrderRefusal>,
 }
 
-/// Why an order is not obeyed.
+/// Why an order is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OrderRefusal {
-    /// There is no such thing.
+    /// The thing that it names does not exist.
     NotFound,
-    /// It is so already.
+    /// The state is already as ordered.
     Already,
-    /// There are as many as there may be.
+    /// The maximum number of overrides is reached.
     TooMany,
-    /// This limit is one of rings, not of threads.
+    /// This limit applies to rings, not to threads.
     OfRings,
     /// The value is out of range.
     BadValue,
 }
 
-/// Orders that are not on disk yet.
+/// Orders that are not stored on disk yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct PendingOrders {
     orders: BTreeMap<OrderTicket, (Effect, u32)>,
     notes: BTreeMap<NoteTicket, OrderTicket>,
-    /// The order that is being obeyed.
+    /// The order that is being carried out.
     pub(super) present: Option<OrderTicket>,
 }
 
 impl Scheduler {
-    /// Obeys an order of `by`. It is answered when all of it is stored.
+    /// Carries out an order of `by`.
+    ///
+    /// It is answered when all of it is stored.
     pub(super) fn obey(&mut self, now: Timestamp, ticket: OrderTicket, by: String, order: Order) {
         self.pending_orders.present = Some(ticket);
-        // One part more, so that it is not over before it has begun.
+        // One part more than there are writes, so that the order is not answered before this
+        // returns.
         self.pending_orders.orders.insert(ticket, (Effect::default(), 1));
         let by = Author { name: by, since: now };
         let mut turned = Vec::new();
@@ -205,7 +220,7 @@ impl Scheduler {
         destinations.iter().filter_map(find).collect()
     }
 
-    /// The present order is not stored before this note is.
+    /// Makes the answer to the present order wait for this note.
     pub(super) fn note_is_of_order(&mut self, note: NoteTicket) {
         let Some(ticket) = self.pending_orders.present else {
             return;
@@ -216,21 +231,25 @@ impl Scheduler {
         }
     }
 
-    /// A note is written, or never will be.
+    /// Counts a note that is written, or never will be.
     pub(super) fn note_is_over(&mut self, note: NoteTicket) {
         if let Some(ticket) = self.pending_orders.notes.remove(&note) {
             self.part_of_order_done(ticket, None);
         }
     }
 
-    /// A note cannot be written for now. Whoever ordered it is told; it is tried again all the same.
+    /// Answers the order of a note that cannot be written for now.
+    ///
+    /// The answer carries the error. The write is tried again.
     pub(super) fn note_has_failed(&mut self, note: NoteTicket, error: ErrorKind) {
         if let Some(ticket) = self.pending_orders.notes.remove(&note) {
             self.part_of_order_done(ticket, Some(error));
         }
     }
 
-    /// The present order has one part more. Returns it, if there is one.
+    /// Adds a part to the present order, if there is one.
+    ///
+    /// Returns the order.
     pub(super) fn add_part(&mut self) -> Option<OrderTicket> {
         let ticket = self.pending_orders.present?;
         let (_, left) = self.pending_orders.orders.get_mut(&ticket)?;
@@ -238,7 +257,7 @@ impl Scheduler {
         Some(ticket)
     }
 
-    /// An order has changed something more.
+    /// Adds to the effect of an order.
     pub(super) fn order_has_done(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
         let order = ticket.and_then(|ticket| self.pending_orders.orders.get_mut(&ticket));
         if let Some((sum, _)) = order {
@@ -246,7 +265,7 @@ impl Scheduler {
         }
     }
 
-    /// What is in force has changed: it is to be stored, before the present order counts as obeyed.
+    /// Stores the changed overrides; the present order is answered after that.
     pub(super) fn keep_standing_orders(&mut self) {
         let ticket = self.add_part();
         let changes = std::mem::take(&mut self.standing.changes);
@@ -279,7 +298,7 @@ impl Scheduler {
 }
 
 impl Effect {
-    /// Adds what another order, or another part of it, has changed.
+    /// Adds the effect of another order, or of another part of it.
     pub fn add(&mut self, other: &Effect) {
         self.threads += other.threads;
         self.messages += other.messages;
@@ -292,7 +311,7 @@ impl Effect {
         self.refusal = self.refusal.or(other.refusal);
     }
 
-    /// Nothing, for this reason.
+    /// The effect of an order that is refused.
     pub(super) fn refused(refusal: OrderRefusal) -> Effect {
         Effect { refusal: Some(refusal), ..Effect::default() }
     }

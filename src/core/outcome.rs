@@ -1,5 +1,6 @@
-//! What an agent's report about a recipient means (ZMailer `update.c`; the words are those of
-//! `man/transport-agent.7`).
+//! The meaning of an agent's report about a recipient (ZMailer `update.c`).
+//!
+//! The status words are those of `man/transport-agent.7`.
 
 use super::Scheduler;
 use super::agent::AgentId;
@@ -17,13 +18,17 @@ use zsched_format::agent_protocol::{Report, Status};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
-/// A `retryat` number above this is a time since the epoch, in seconds; below, a time from now.
+/// Largest `retryat` number that is relative to now.
+///
+/// A larger one is a time since the epoch. Both are in seconds.
 const LONGEST_RELATIVE_RETRY: i64 = 100_000;
 
-/// No agent can keep a host from being tried for longer than this, by mistake or otherwise.
+/// Maximum time for which a report can block a destination.
+///
+/// It also limits mistakes of agents.
 pub(super) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 
-/// The end of a recipient.
+/// The final state of a recipient.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Final {
     /// Word for the statistics log.
@@ -85,8 +90,9 @@ impl Scheduler {
         }
     }
 
-    /// Whether an agent has a job of a message that is forgotten: what it says of this number is not about
-    /// a message that has been given the number since.
+    /// Returns true if an agent's report is about a forgotten message.
+    ///
+    /// Its reports about the number are then not about a message that was given the number since.
     fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
         self.agents[&agent].jobs().any(|vertex| {
             let message = &self.messages[self.vertices[vertex].message];
@@ -94,8 +100,9 @@ impl Scheduler {
         })
     }
 
-    /// The vertex of the recipient at `offset`, if it is still pending: mostly it belongs to the
-    /// agent's present job, but agents may report about others, too.
+    /// The vertex of the pending recipient at `offset`.
+    ///
+    /// Usually it is the agent's present job, but agents may report about other recipients, too.
     fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
         let is_it = |vertex: &VertexId| {
             let vertex = &self.vertices[*vertex];
@@ -104,7 +111,8 @@ impl Scheduler {
                 && vertex.recipients.is_pending(offset)
         };
         if let Some(job) = self.job_of_absent(agent, message) {
-            // Who is not in memory is in no other vertex: there is no need to look at thousands.
+            // A recipient that is not loaded is in no other vertex, so thousands need not be
+            // searched.
             return Some(job).filter(is_it);
         }
         let present_job = self.agents[&agent].jobs().next().filter(is_it);
@@ -148,6 +156,8 @@ impl Scheduler {
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
+    /// Processes a deferral.
+    ///
     /// The vertex waits as soon as the agent has ended the job.
     fn deferred(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId, report: &Report<'_>) {
         let diagnosis = diagnosis_of(report);
@@ -175,14 +185,14 @@ impl Scheduler {
         }
     }
 
-    /// Keeps what was said of a recipient that is not finished.
+    /// Stores the diagnosis of a recipient that is not finished.
     pub(super) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
         let vertex = &mut self.vertices[vertex];
         vertex.diagnosis = Some(diagnosis);
         vertex.reported = true;
     }
 
-    /// The agent does not want to try this host again before a certain time.
+    /// Blocks the destination until the time that the agent has named.
     pub(super) fn retry_at(
         &mut self,
         now: Timestamp,
@@ -203,7 +213,7 @@ impl Scheduler {
         self.block_thread(now, thread, (until, Block::AgentAsked), Some(cause), Lesson::None);
     }
 
-    /// The host cannot be reached: what has been said of this recipient holds for all behind it.
+    /// Defers the whole thread with this diagnosis: the host cannot be reached.
     pub(super) fn defer_all(
         &mut self,
         now: Timestamp,
@@ -215,15 +225,16 @@ impl Scheduler {
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());
         if self.flow(thread).is_patient() {
-            // It is the window that decides whether that holds for the others.
+            // The window decides if that applies to the other recipients.
             return;
         }
         let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
         self.put_off(now, thread, (now + HOST_DOWN_WAIT, Block::HostDown), Some(cause));
     }
 
-    /// Lets a whole thread wait until at least a certain time. What is due in it counts as tried, and what
-    /// was said of one recipient as said of all.
+    /// Makes a whole thread wait until at least the given time.
+    ///
+    /// What is due in it counts as tried, with the diagnosis of the one recipient.
     pub(super) fn put_off(
         &mut self,
         now: Timestamp,
@@ -235,7 +246,7 @@ impl Scheduler {
         self.block_thread(now, thread, (until, block), cause, Lesson::Tried(diagnosis));
     }
 
-    /// An attempt, but nobody knows how it ended. What was said of the recipient before stays.
+    /// Counts an attempt with an unknown result; an earlier diagnosis stays.
     fn unknown_status(
         &mut self,
         now: Timestamp,

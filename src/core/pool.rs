@@ -1,4 +1,4 @@
-//! Storage for things that are known by small numbers instead of by reference.
+//! Storage for values that are identified by small numbers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -8,8 +8,10 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
-/// The number of a `T` in its [`Pool`]. It is given to another `T` once the first one is taken out,
-/// so whoever keeps one must be told; across the border of the core only lasting names travel.
+/// The number of a `T` in its [`Pool`].
+///
+/// It is used again for another `T` after the first one is removed. So holders of an id must drop
+/// it before then, and only lasting names cross the border of the core.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Id<T> {
@@ -18,10 +20,10 @@ pub struct Id<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// All things of one kind.
+/// All values of one kind.
 ///
-/// Which number is given away next depends on nothing but the order of insertions and removals, and is
-/// part of what a checkpoint keeps: numbers decide which of two things comes first.
+/// The next number depends only on the order of insertions and removals. A checkpoint keeps it,
+/// because numbers decide which of two values comes first.
 #[derive(Serialize, Deserialize)]
 pub struct Pool<T> {
     slots: Vec<Slot<T>>,
@@ -30,11 +32,11 @@ pub struct Pool<T> {
     length: u32,
 }
 
-/// A place for one thing.
+/// Storage for one value.
 #[derive(Serialize, Deserialize)]
 enum Slot<T> {
     Taken(T),
-    /// Empty. With the slot that was emptied before it, unless that is used again.
+    /// Empty, with the next slot of the list of free slots.
     Free(Option<Id<T>>),
 }
 
@@ -47,7 +49,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Why an id leads to a thing: whoever keeps one is told before the thing is taken out.
+/// Panic message: an id is dropped before its value is removed.
 const KEPT: &str = "an id is used only as long as its thing is there";
 
 impl<T> Pool<T> {
@@ -68,7 +70,7 @@ impl<T> Pool<T> {
         id
     }
 
-    /// Takes a thing out; its number is free again.
+    /// Removes a value and frees its number.
     pub fn remove(&mut self, id: Id<T>) -> T {
         match std::mem::replace(&mut self.slots[id.index()], Slot::Free(self.free)) {
             Slot::Taken(value) => {
@@ -88,12 +90,14 @@ impl<T> Pool<T> {
         self.length as usize
     }
 
-    /// How many places there are, free ones included.
+    /// Number of slots, free ones included.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// The id of the thing in a place; `None` if it is free, or no place.
+    /// The id of the value in a slot.
+    ///
+    /// `None` if it is free or out of range.
     pub fn at(&self, slot: usize) -> Option<Id<T>> {
         self.slots.get(slot)?.value().map(|_| Id::from_index(slot))
     }
@@ -129,7 +133,7 @@ impl<T> IndexMut<Id<T>> for Pool<T> {
 }
 
 impl<T> Id<T> {
-    /// The lowest number there is.
+    /// The lowest number.
     pub const FIRST: Id<T> = Id { number: NonZeroU32::MIN, of: PhantomData };
 
     pub(super) fn from_index(index: usize) -> Id<T> {
@@ -140,37 +144,40 @@ impl<T> Id<T> {
         }
     }
 
-    /// None is before this one.
+    /// The id of the first slot.
     pub fn first() -> Id<T> {
         Id::from_index(0)
     }
 
-    /// Which place it has: below [`Pool::slots`].
+    /// Index of its slot, below [`Pool::slots`].
     pub fn index(self) -> usize {
         self.number.get() as usize - 1
     }
 }
 
-/// A map by ids. Nobody outside chooses these, so they are not scattered as carefully as names that come
-/// from strangers are.
+/// A map by ids.
+///
+/// Ids cannot be chosen from outside, so a hash without a random key is enough.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Scatters ids in groups: those that are neighbours, as those of what came one after the other are, stay
-/// neighbours, so that they are in the cache of the processor together.
+/// Hashes ids so that groups of neighbours stay together.
+///
+/// Ids that were given one after the other are often used together. This way they share lines of
+/// the processor's cache.
 #[derive(Clone, Copy, Default)]
 pub struct IdHasher(u64);
 
-/// So many ids are a group: 2 to the power of this.
+/// Size of a group of neighbouring ids, as a power of two.
 const GROUP_BITS: u32 = 3;
 
 impl Hasher for IdHasher {
     fn write_u32(&mut self, number: u32) {
         let group = u64::from(number >> GROUP_BITS).wrapping_add(self.0);
-        // The steps of SplitMix64, by which each bit depends on each.
+        // The steps of SplitMix64, which make each bit depend on all bits.
         let group = (group ^ (group >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let group = (group ^ (group >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let group = group ^ (group >> 31);
-        // A map takes the place from the lowest bits, and tells neighbours apart by the highest.
+        // The map takes the bucket from the lowest bits, and compares the highest ones within it.
         let within = u64::from(number) & ((1 << GROUP_BITS) - 1);
         self.0 = ((group << GROUP_BITS) | within) ^ (within << (u64::BITS - GROUP_BITS));
     }
@@ -184,7 +191,7 @@ impl Hasher for IdHasher {
     }
 }
 
-// Derives would ask the same of `T`.
+// A derive would require the same of `T`.
 impl<T> Clone for Id<T> {
     fn clone(&self) -> Id<T> {
         *self

@@ -1,10 +1,11 @@
-//! Rings whose agents cannot be started: the program is missing, may not be executed, or ends before it first
-//! asks for work.
+//! Suspension of rings whose agents cannot be started.
 //!
-//! Such a ring is suspended as a whole, and one agent is started at a time to find out whether that has changed:
-//! after a second, and each time after twice as long as before, or at once when ETRN or an operator asks for mail of
-//! the ring. An agent that asks for work ends the suspension, and so does a new configuration. So one wrong path does
-//! not use up the starts that the fork rate allows to all rings.
+//! The program is missing, may not be executed, or ends before it first asks for work. Such a ring
+//! is suspended as a whole. One agent is started at a time to find out if that has changed: after a
+//! second, then each time after twice as long as before. When ETRN or an operator asks for mail of
+//! the ring, the next one is started at once. An agent that asks for work ends the suspension, and
+//! so does a new configuration. So one wrong path does not use up the starts that the fork rate
+//! allows to all rings.
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId};
@@ -16,19 +17,19 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// Maximum number of agents that a ring starts before any of its agents has asked for work.
+/// Maximum number of agents started before one has asked for work.
 const MAX_UNPROVEN: usize = 4;
 /// Time from the first failed start to the next one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time from one failed start to the next.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// What is known of starting a ring's agents.
+/// What is known about starting a ring's agents.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Starts {
     /// Number of its agents that have not asked for work yet.
     pub newborn: usize,
-    /// Some agent of the ring has asked for work.
+    /// An agent of the ring has asked for work.
     is_proven: bool,
     /// Why it is suspended, if it is.
     pub failure: Option<Box<StartFailure>>,
@@ -37,7 +38,7 @@ pub struct Starts {
 /// Why no agent of a ring can be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartFailure {
-    /// When the next one is started.
+    /// When the next agent is started.
     pub until: Timestamp,
     /// Number of failures in a row.
     pub count: u32,
@@ -46,7 +47,7 @@ pub struct StartFailure {
 }
 
 impl Starts {
-    /// Why no agent may be started now.
+    /// Why no agent may be started now; `None` if one may.
     pub fn refusal(&self, now: Timestamp) -> Option<Refusal> {
         match &self.failure {
             Some(failure) => {
@@ -69,7 +70,9 @@ impl Starts {
 }
 
 impl Scheduler {
-    /// An agent has asked for work for the first time.
+    /// Processes the first request for work of an agent.
+    ///
+    /// It ends the suspension of its ring.
     pub(super) fn has_started_well(&mut self, agent: AgentId) {
         let ring = self.agents[&agent].ring;
         let starts = &mut self.rings[ring].starts;
@@ -84,8 +87,9 @@ impl Scheduler {
         }
     }
 
-    /// An agent has ended before it asked for work. If that was its own doing, and no other agent of its ring
-    /// works, the ring is suspended.
+    /// Processes the end of an agent that never asked for work.
+    ///
+    /// This is done only if the agent itself is to blame, and no other agent of the ring works.
     pub(super) fn has_not_started(
         &mut self,
         now: Timestamp,
@@ -100,7 +104,7 @@ impl Scheduler {
         if !is_to_blame || others_work || ring_ref.is_retired {
             return;
         }
-        // Those that were started at the same time count once.
+        // Agents that were started at the same time count once.
         let former = ring_ref.starts.failure.as_ref();
         let count = match former {
             Some(former) if now < former.until => former.count,
@@ -122,7 +126,9 @@ impl Scheduler {
         self.rings[ring].starts.failure = Some(Box::new(failure));
     }
 
-    /// Starts the next agent of a suspended ring at once: its mail was asked for.
+    /// Starts the next agent of a suspended ring at once.
+    ///
+    /// Its mail was requested.
     pub(super) fn probe_now(&mut self, now: Timestamp, ring: RingId) {
         let Some(failure) = &mut self.rings[ring].starts.failure else {
             return;
@@ -133,7 +139,7 @@ impl Scheduler {
         self.serve_later(ring);
     }
 
-    /// Ends the suspension of a ring. Tells whether there was one.
+    /// Ends the suspension of a ring. Returns true if there was one.
     pub(super) fn end_suspension(&mut self, ring: RingId) -> bool {
         let failure = self.rings[ring].starts.failure.take();
         if let Some(failure) = &failure {

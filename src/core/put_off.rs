@@ -1,7 +1,8 @@
-//! What is due in a thread is put off, because its destination cannot be reached or agents die over it.
+//! Deferral of everything that is due in a thread.
 //!
-//! A thread may have a million due vertices, and delivery must not stop for as long as they take. So some of
-//! them are put off in each turn, and meanwhile no agent gets any of them.
+//! The reason is that its destination cannot be reached, or that agents die over it. A thread may
+//! have a million due vertices, and delivery must not stop while they are deferred. So some of them
+//! are deferred in each turn, and meanwhile agents get none of them.
 
 use super::Scheduler;
 use super::thread::{Thread, ThreadId};
@@ -13,76 +14,80 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// Threads in which something is still to be put off.
+/// Threads with due vertices that are still to be deferred.
 #[derive(Default, Serialize, Deserialize)]
 pub struct PuttingOff {
     threads: BTreeMap<ThreadId, Rest>,
 }
 
-/// What is left of a thread.
+/// What is left to do in a thread.
 #[derive(Clone, Serialize, Deserialize)]
 struct Rest {
-    /// Number of vertices, from the first of those that are due.
+    /// Number of vertices to defer, from the head of the due list.
     vertices: usize,
-    /// They wait until this time; `None` is on request.
+    /// They wait until this time; `None` is until a request.
     until: Option<Timestamp>,
     what: Lesson,
 }
 
-/// What is learned of a vertex that is put off.
+/// What is recorded about a vertex that is deferred.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Lesson {
     /// Nothing.
     None,
-    /// It counts as tried, with this result.
+    /// It counts as tried, with this diagnosis.
     Tried(Option<Rc<Diagnosis>>),
-    /// The agents of its thread do not live.
+    /// The agents of its thread die.
     AgentsDie(Rc<Diagnosis>),
 }
 
 impl PuttingOff {
-    /// Whether there are none.
+    /// Returns true if no thread is left.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
 
-    /// Whether something of a thread is still to be put off.
+    /// Returns true if due vertices of a thread are still to be deferred.
     pub fn contains(&self, thread: ThreadId) -> bool {
         self.threads.contains_key(&thread)
     }
 
-    /// What is still due in a thread is not put off.
+    /// Keeps due what is still due in a thread.
     pub fn cancel(&mut self, thread: ThreadId) {
         self.threads.remove(&thread);
     }
 
-    /// The clock was set.
+    /// Moves the times, because the clock was set.
     pub fn shift(&mut self, step: ClockStep) {
         for rest in self.threads.values_mut() {
             rest.until = rest.until.map(|until| until + step);
         }
     }
 
-    /// Those threads.
+    /// The threads.
     pub fn threads(&self) -> impl Iterator<Item = ThreadId> {
         self.threads.keys().copied()
     }
 }
 
 impl Scheduler {
-    /// How many of the due vertices of a thread an agent may be given.
+    /// Number of due vertices of a thread that agents may be given.
     pub(super) fn due_for_agents(&self, thread: ThreadId) -> usize {
         if self.putting_off.contains(thread) { 0 } else { self.due_in_jobs(thread) }
     }
 
-    /// Whether what is due in a thread is being put off.
+    /// Returns true if the due vertices of a thread are being deferred.
     pub(super) fn is_put_off(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
         !self.putting_off.is_empty() && id().is_some_and(|id| self.putting_off.contains(id))
     }
 
-    /// Lets what is due in a thread wait until a time: the first of it at once. What is past its expiry stays due,
-    /// or it would expire without an attempt; but if agents die, it waits, too.
+    /// Makes the due vertices of a thread wait until a time.
+    ///
+    /// The first of them wait at once.
+    ///
+    /// A vertex that is past its expiry stays due, because it would otherwise expire without an
+    /// attempt. If agents die it waits, too.
     pub(super) fn put_due_off(
         &mut self,
         now: Timestamp,
@@ -91,7 +96,7 @@ impl Scheduler {
         what: Lesson,
     ) {
         if let Some(rest) = self.putting_off.threads.get_mut(&thread) {
-            // Another agent, or one more recipient of the same job: the work goes on as it was planned.
+            // Another agent, or one more recipient of the same job: the work continues as planned.
             rest.until = until;
             return;
         }
@@ -101,7 +106,7 @@ impl Scheduler {
         self.plan_to_put_off(now);
     }
 
-    /// Goes on in all threads, as far as one turn allows.
+    /// Continues in all threads, as far as one turn allows.
     pub(super) fn put_off_on(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
@@ -118,7 +123,9 @@ impl Scheduler {
         }
     }
 
-    /// Puts off up to `count` vertices of a thread. Returns how many of that number are left.
+    /// Defers up to `count` vertices of a thread.
+    ///
+    /// Returns the unused part of `count`.
     fn put_some_off(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
         self.settle_clock(thread);
         let Some(rest) = self.putting_off.threads.get_mut(&thread) else {
@@ -160,7 +167,7 @@ impl Scheduler {
                 if let Some(diagnosis) = diagnosis {
                     self.record(vertex, diagnosis.clone());
                 }
-                // One that has been tried expires earlier.
+                // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
                 self.watch_expiry(now, vertex);
             }
             Lesson::AgentsDie(diagnosis) => {

@@ -1,4 +1,4 @@
-//! Why something that is due comes when it does, in a ring whose work goes by messages.
+//! Order of due vertices in a ring with jobs, for `mailq why`.
 
 use super::Scheduler;
 use super::jobs;
@@ -9,7 +9,7 @@ use zsched_spool::SpoolId;
 
 pub use jobs::{COUNTED, Current};
 
-/// How a message stands among the others of a ring.
+/// Position of a message among the others of a ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rank {
     /// The message.
@@ -18,15 +18,16 @@ pub struct Rank {
     pub priority: u8,
     /// `slot-cost` or `job-order`.
     pub keyword: &'static str,
-    /// Where that is set.
+    /// Where the keyword is set.
     pub line: Line,
-    /// How its job stands, and whose turn it is.
+    /// Position of its job, and the job that is served now.
     pub job: jobs::Rank<SpoolId>,
 }
 
 impl Scheduler {
-    /// How the message of a vertex stands in its ring; `None` if the vertex is not due, or the threads of
-    /// the ring take turns.
+    /// The position of a vertex's message in its ring.
+    ///
+    /// `None` if the vertex is not due, or the threads of the ring take turns.
     pub(super) fn rank_of(&self, vertex: VertexId) -> Option<Box<Rank>> {
         let vertex = &self.vertices[vertex];
         let ring = &self.rings[self.threads[vertex.thread].ring];

@@ -1,5 +1,4 @@
-//! What MAILQ version 2 shows of the single vertices of a thread: values to be shown, nothing to be
-//! changed.
+//! The vertices of a thread as MAILQ version 2 shows them (read-only).
 
 use super::Scheduler;
 use super::order::Target;
@@ -15,13 +14,15 @@ pub use super::vertex::VertexId;
 pub struct Record<'s> {
     /// Name of the message.
     pub name: &'s SpoolName,
-    /// Offsets of the recipients to do, in the order in which they are listed.
+    /// Offsets of the pending recipients, in the order of lists for people.
     pub offsets: Vec<u32>,
     /// When it expires.
     pub expiry: Option<Timestamp>,
-    /// When it is due, or was for its last try.
+    /// When it becomes due, or the time planned for its last try.
     pub wakeup: Option<Timestamp>,
-    /// When it was last given to an agent, in seconds since the epoch; 0 is never.
+    /// When it was last given to an agent.
+    ///
+    /// In seconds since the epoch; 0 is never.
     pub last_fed: u32,
     /// Reports about it so far, and agents that died over it.
     pub tries: u32,
@@ -32,7 +33,7 @@ pub struct Record<'s> {
 }
 
 impl Record<'_> {
-    /// The limit that keeps an agent away, if it is one.
+    /// The limit that keeps an agent away, if that is the reason.
     pub fn slot(&self) -> Option<Slot> {
         match self.standing {
             Standing::Slot(slot) => Some(slot),
@@ -47,13 +48,15 @@ impl Scheduler {
         self.threads.find_existing(channel, host)
     }
 
-    /// The vertices of a thread; none if it is gone.
+    /// The vertices of a thread; none if the thread is gone.
     pub fn vertices_of(&self, thread: ThreadId) -> Vec<VertexId> {
         let thread = self.threads.get(thread);
         thread.map_or(Vec::new(), |thread| thread.vertices(&self.vertices).collect())
     }
 
-    /// A vertex, unless it has left the thread since [`vertices_of`](Scheduler::vertices_of) told of it.
+    /// A vertex, if it is still in the thread.
+    ///
+    /// It may have left since [`vertices_of`](Scheduler::vertices_of) returned it.
     pub fn record_of(
         &self,
         now: Timestamp,
@@ -80,14 +83,18 @@ impl Scheduler {
         })
     }
 
-    /// What an order has to name to be about a vertex, on the same terms.
+    /// Target of an order about a vertex.
+    ///
+    /// `None` if the vertex has left the thread.
     pub fn target_of(&self, thread: ThreadId, vertex: VertexId) -> Option<Target> {
         let number = self.name_of(thread, vertex)?.number();
         let destination = self.threads.get(thread)?.destination.clone();
         Some(Target { number, destination: Some(destination), is_whole: false })
     }
 
-    /// The number of the message with this spool id, or whose files have this name, without folders.
+    /// Number of the message with this spool id or file name.
+    ///
+    /// The file name has no folders.
     pub fn message_called(&self, id: &str) -> Option<u64> {
         let digits = || id[..id.bytes().take_while(u8::is_ascii_digit).count()].parse().ok();
         let number = SpoolId::number_in(id).or_else(digits)?;
@@ -97,7 +104,9 @@ impl Scheduler {
         (name == id || message.spool_id().to_string() == id).then_some(number)
     }
 
-    /// The name of a vertex's message, on the same terms.
+    /// Name of a vertex's message.
+    ///
+    /// `None` if the vertex has left the thread.
     pub fn name_of(&self, thread: ThreadId, vertex: VertexId) -> Option<&SpoolName> {
         let vertex = self.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
         Some(&self.messages[vertex.message].name)

@@ -1,21 +1,23 @@
-//! A new configuration takes effect while the old one's agents are at work.
+//! Reload: the change to a new configuration.
+//!
+//! Agents of the old one may be at work.
 //!
 //! Each thread moves to the ring that the new configuration gives it. With many threads that takes
 //! longer than delivery may stop, so it is done in steps:
 //!
-//! 1. All rings are retired: none of their threads gets an agent any more.
-//! 2. The agents are looked at, of which there are never many. Those whose clause still runs the same
-//!    program the same way go on under it: they move to its new ring, and the threads they work on with
-//!    them. Of the others those that are idle end, and the rest as soon as they have finished what they
-//!    have.
-//! 3. The sweep: the threads move, some with each turn. One that something arrives for, or whose timer
-//!    goes off, moves at once.
+//! 1. All rings are retired: their threads get no agent.
+//! 2. The agents are examined, of which there are never many. If their clause still runs the same
+//!   program in the same way, they continue under it: they move to its new ring, and the threads
+//!   they work on move with them. Of the others, idle agents end at once, and the rest when they
+//!   have finished what they have.
+//! 3. The sweep: the threads move, some with each turn. A thread that something arrives for, or
+//!   whose timer expires, moves at once.
 //!
-//! A thread with very many due vertices brings them to a ring whose work goes by messages in several of
-//! these steps, too ([`super::joining`]); what they were in the old one is forgotten at once.
+//! The many due vertices of a large thread are enqueued in a ring with jobs in several of these
+//! steps ([`super::joining`]). They are removed from the jobs of the old ring at once.
 //!
-//! So a thread in a retired ring has not been looked at yet. It has no agent, and until it moves, it
-//! waits and expires as its old clause says.
+//! So a thread in a retired ring is one that has not moved yet. It has no agent, and until it
+//! moves, its retry and expiry follow its old clause.
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId, State};
@@ -28,15 +30,17 @@ use std::rc::Rc;
 use zsched_config::{Clause, Config};
 use zsched_format::time::Timestamp;
 
-/// So many threads of a ring are asked, besides those that agents work on, whether it still runs the
-/// same. If others would have, its agents are merely replaced.
+/// Maximum number of threads examined to find the successor of a ring.
+///
+/// Threads that agents work on are examined in addition. If only other threads would have led to a
+/// successor, the agents are merely replaced.
 const ASKED: usize = 8;
 
 impl Scheduler {
     pub(super) fn reconfigure(&mut self, now: Timestamp, config: Rc<Config>) {
         self.config = config;
         self.rings.retire_all();
-        // What was still to join jobs there will join those of its new ring.
+        // Vertices still to be enqueued there are enqueued in the new ring.
         self.joining = Joining::default();
         self.forget_starved();
         for (ring, agents) in self.agents_of_rings() {
@@ -55,14 +59,14 @@ impl Scheduler {
         agents
     }
 
-    /// Finds the ring in which the agents of a retired one can go on, if there is any.
+    /// Finds a new ring for the agents of a retired one.
     fn look_for_heir(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
         let served = agents.iter().filter_map(|agent| self.agents[agent].thread);
         let threads = served.chain(self.rings[old].threads.iter().copied().take(ASKED));
         let of_ring = |thread: &ThreadId| self.threads[*thread].ring == old;
         let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
         for thread in threads {
-            // It keeps the old ring, for as long as the agents are there.
+            // This does not remove the old ring, because it has agents.
             self.settle(now, thread);
             let new = self.threads[thread].ring;
             let is_free = self.rings[new].agents == 0;
@@ -72,7 +76,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets all agents of a ring go on in another, which has none.
+    /// Moves all agents of a ring to another one that has none.
     fn hand_down(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
         self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
         self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
@@ -81,7 +85,7 @@ impl Scheduler {
         self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
         for agent in agents {
             self.agents.get_mut(agent).expect("it was there above").ring = new;
-            // Its time may be shorter now.
+            // The timeout of the new clause may be shorter.
             self.arm_agent(*agent);
         }
         self.drop_ring_if_unused(old);
@@ -93,7 +97,7 @@ impl Scheduler {
         threads.into_iter().for_each(|thread| self.settle(now, thread));
     }
 
-    /// Ends the idle agents that the new configuration has no use for.
+    /// Ends the idle agents of retired rings.
     fn end_retired(&mut self, now: Timestamp) {
         let is_of_no_use = |agent: &Agent| {
             matches!(agent.state, State::Idle(_)) && self.rings[agent.ring].is_retired
@@ -105,7 +109,7 @@ impl Scheduler {
 
     /// Moves the next threads to their new rings.
     pub(super) fn sweep(&mut self, now: Timestamp) {
-        // What the last threads have brought comes first.
+        // First enqueue the vertices of the threads that moved last.
         if !self.joining.is_empty() {
             self.join_on(now);
         } else if let Some(next) = self.swept {
@@ -133,7 +137,9 @@ impl Scheduler {
         }
     }
 
-    /// Puts a thread under the present configuration and clock, unless it is there already.
+    /// Applies the present configuration and clock to a thread.
+    ///
+    /// Does nothing if that was done before.
     pub(super) fn settle(&mut self, now: Timestamp, thread: ThreadId) {
         self.settle_clock(thread);
         let old = self.threads[thread].ring;
@@ -170,7 +176,7 @@ fn runs_the_same(old: &Clause, new: &Clause) -> bool {
     (&old.command, old.user, old.group, old.nice) == (&new.command, new.user, new.group, new.nice)
 }
 
-/// Whether a recipient may be too old under a new clause that was not under the old one.
+/// Returns true if a recipient's expiry differs between the clauses.
 fn expires_otherwise(old: &Clause, new: &Clause) -> bool {
     (old.expiry, old.expiry2) != (new.expiry, new.expiry2)
 }

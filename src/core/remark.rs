@@ -1,5 +1,7 @@
-//! What an agent says beside the protocol, or against it, goes to the log; but an agent that does
-//! nothing else must not fill the disk.
+//! Limited log lines about agents.
+//!
+//! What an agent writes outside or against the protocol goes to the log. The number of lines is
+//! limited, so that one agent cannot fill the disk.
 
 use super::Scheduler;
 use super::agent::AgentId;
@@ -8,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
-/// How many remarks about one agent are logged in each [`PERIOD`].
+/// Maximum number of log lines about an agent in each [`PERIOD`].
 const REMARKS_LOGGED: u32 = 100;
-/// How long an agent that was cut off has to wait until it is heard again.
+/// Period of the limit on log lines about an agent.
 const PERIOD: Duration = Duration::from_secs(60);
-/// How much of a stray line is kept, in bytes.
+/// Maximum length of a stray line that is kept, in bytes.
 const LAST_WORDS: usize = 200;
 
-/// Counts the remarks about one agent.
+/// Counts the log lines about one agent.
 #[derive(Serialize, Deserialize)]
 pub struct Remarks {
     period_began: Timestamp,
@@ -23,12 +25,14 @@ pub struct Remarks {
 }
 
 impl Remarks {
-    /// None yet.
+    /// Starts with no lines.
     pub fn new(now: Timestamp) -> Remarks {
         Remarks { period_began: now, count: 0 }
     }
 
-    /// Begins a new period, if it is time to. Returns how many remarks of the last one were left out.
+    /// Begins a new period if it is time.
+    ///
+    /// Returns the number of lines left out in the last one.
     fn begin_period(&mut self, now: Timestamp) -> u32 {
         if now.since(self.period_began) < PERIOD {
             return 0;
@@ -36,14 +40,14 @@ impl Remarks {
         std::mem::replace(self, Remarks::new(now)).left_out()
     }
 
-    /// How many remarks of this period were left out.
+    /// Number of lines left out in this period.
     pub fn left_out(&self) -> u32 {
         self.count.saturating_sub(REMARKS_LOGGED)
     }
 }
 
 impl Scheduler {
-    /// Logs a remark about what an agent did, unless there were too many of late.
+    /// Logs a line about an agent, up to the limit.
     pub(super) fn remark(&mut self, now: Timestamp, agent: AgentId, level: Level, text: String) {
         let agent = self.agents.get_mut(&agent).expect("remarks are made about living agents");
         let pid = agent.pid.unwrap_or_default();
@@ -63,13 +67,15 @@ impl Scheduler {
         }
     }
 
-    /// Tells how many remarks the log does not have.
+    /// Logs the number of lines that were left out.
     pub(super) fn log_left_out(&mut self, pid: u32, count: u32) {
         self.log(Level::Warn, format!("agent {pid}: {count} remarks about it were left out"));
     }
 
-    /// A line that is no part of the protocol: an agent's comment, or anything its children print.
-    /// `missing` is what a report would have in it.
+    /// Logs a line that is no part of the protocol.
+    ///
+    /// It is an agent's comment, or output of its child processes. `missing` names what a valid
+    /// report would have.
     pub(super) fn stray_line(
         &mut self,
         now: Timestamp,
@@ -90,7 +96,7 @@ impl Scheduler {
         self.remark(now, agent, Level::Info, text);
     }
 
-    /// An agent wrote a line of which so many bytes were too much.
+    /// Logs that an agent wrote a line that was `bytes` too long.
     pub(super) fn line_passed_over(&mut self, now: Timestamp, agent: AgentId, bytes: usize) {
         let Some(agent_ref) = self.agents.get(&agent) else {
             return;

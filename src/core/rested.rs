@@ -1,95 +1,107 @@
-//! What is known of a message that rests on disk: little enough for a million of them.
+//! The record of a paged-out message.
+//!
+//! It is small enough for a million of them.
 
 use super::destination::Destination;
 use super::vertex::Vertex;
 use serde::{Deserialize, Serialize};
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// What the core has learned of a message before it left memory. Whoever keeps it gives it back when the
-/// message comes again ([`super::Event::Recalled`]).
+/// What the core knows about a message that is paged out.
+///
+/// The shell stores it and returns it when the message is loaded again
+/// ([`super::Event::Recalled`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rested {
-    /// When its message file was last modified: another message may have its number by then.
+    /// When its message file was last modified.
+    ///
+    /// Another message may have the same number by the time this one is loaded again.
     pub modified: Timestamp,
-    /// Recipients that it had to do.
+    /// Number of its pending recipients.
     pub recipients: u32,
-    /// Where they go, in ascending order of their [keys](RestedVertex::key).
+    /// Its vertices, in ascending order of their [keys](RestedVertex::key).
     pub vertices: Box<[RestedVertex]>,
 }
 
-/// What was learned of the recipients of one message for one destination.
+/// What is known about the recipients of one message for one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 2]", into = "[u64; 2]")]
 pub struct RestedVertex {
-    /// What stands for the destination.
+    /// Hash of the destination.
     destination: u32,
-    /// What was last said about it.
+    /// Its last diagnosis.
     text: TextNumber,
-    /// When its next try is due, in seconds since the epoch; 0 is as soon as the destination is tried.
+    /// When its next try is due, in seconds since the epoch.
+    ///
+    /// 0 is as soon as the destination is tried.
     due: u32,
-    /// Tries so far; no more are counted than fit.
+    /// Number of tries, at most 65,535.
     attempts: u16,
     /// Index of the next entry of `retries`.
     step: u8,
-    /// It was tried in this scheduler's life.
+    /// It was tried by this process.
     tried: bool,
 }
 
-/// The number of a text among those that are kept: 24 bits, 0 is none.
+/// The number of a stored text: 24 bits, 0 is none.
 pub type TextNumber = u32;
 
-/// The largest number of a text.
+/// Largest number of a text.
 pub const LAST_TEXT: TextNumber = (1 << 24) - 1;
 
 impl RestedVertex {
-    /// What is known of the recipients for a destination.
+    /// Creates a record for the recipients of a destination.
     pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> RestedVertex {
         let attempts = u16::try_from(attempts).unwrap_or(u16::MAX);
         RestedVertex { destination: hash_of(to), text, due: 0, attempts, step: 0, tried }
     }
 
-    /// The same with the time of its next try, and the index of the next entry of `retries`.
+    /// Sets the due time and the place in `retries`.
     pub fn due_at(self, due: Option<Timestamp>, step: u8) -> RestedVertex {
         RestedVertex { due: due.map_or(0, second_after), step, ..self }
     }
 
-    /// The same in the life of another scheduler, which has another number for its text.
+    /// Converts a record of another process, whose text has another number here.
     pub fn of_another_life(self, text: TextNumber) -> RestedVertex {
         RestedVertex { text, tried: false, ..self }
     }
 
-    /// Gives a vertex back what was learned of it, but for the text.
+    /// Restores a vertex from the record, except for the text.
     pub fn teach(self, vertex: &mut Vertex) {
         (vertex.attempts, vertex.tried) = (self.attempts.into(), self.tried);
         vertex.step = self.step;
     }
 
-    /// What stands for the destination.
+    /// Hash of the destination.
     pub fn key(self) -> u32 {
         self.destination
     }
 
-    /// What stands for a destination.
+    /// Hash of a destination.
     pub fn key_of(to: &Destination) -> u32 {
         hash_of(to)
     }
 
-    /// Whether it is about a destination. Another one may be taken for it once in thousands of millions.
+    /// Returns true if the record is about a destination.
+    ///
+    /// The hash has 32 bits: a wrong destination matches once in thousands of millions.
     pub fn goes_to(self, to: &Destination) -> bool {
         self.destination == hash_of(to)
     }
 
-    /// Tries so far.
+    /// Number of tries so far.
     pub fn attempts(self) -> u32 {
         self.attempts.into()
     }
 
-    /// When its next try is due. `None` is as soon as the destination is tried.
+    /// When its next try is due.
+    ///
+    /// `None` is as soon as the destination is tried.
     pub fn due(self) -> Option<Timestamp> {
         (self.due > 0).then(|| Timestamp::from_seconds(self.due.into()))
     }
 
-    /// What was last said about it.
+    /// Number of its last diagnosis.
     pub fn text(self) -> TextNumber {
         self.text
     }
@@ -122,34 +134,38 @@ impl From<[u64; 2]> for RestedVertex {
     }
 }
 
-/// The whole second at or after a time.
+/// Rounds a time up to the next whole second.
 fn second_after(time: Timestamp) -> u32 {
     let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
     u32::try_from(second.max(0)).unwrap_or(u32::MAX)
 }
 
-/// Which messages that rest are wanted before their time: those for a host. It may name a few others, too.
+/// Selects paged-out messages to be loaded early: those for a host.
+///
+/// It is a hash, so it may select a few others, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Wanted(u16);
 
 impl Wanted {
-    /// Those for a host, in lower case, on any channel.
+    /// Selects messages for a host in lower case, on any channel.
     pub fn of_host(host: &[u8]) -> Wanted {
         Wanted(hash_of_host(host))
     }
 
-    /// What is wanted where these recipients are.
+    /// Selects messages for the host of a record.
     pub fn of_vertex(vertex: RestedVertex) -> Wanted {
         Wanted((vertex.destination >> 16) as u16)
     }
 
-    /// Whether recipients are wanted.
+    /// Returns true if a record is selected.
     pub fn means(self, vertex: RestedVertex) -> bool {
         (vertex.destination >> 16) as u16 == self.0
     }
 }
 
-/// The upper half is the host's, so that it can be found without the channel.
+/// Hash of a destination.
+///
+/// The upper half is a hash of the host, to match it without the channel.
 fn hash_of(to: &Destination) -> u32 {
     u32::from(hash_of_host(to.host())) << 16 | fnv(to.as_bytes()) & 0xffff
 }
@@ -159,7 +175,7 @@ fn hash_of_host(host: &[u8]) -> u16 {
     (hash ^ hash >> 16) as u16
 }
 
-/// The hash of Fowler, Noll and Vo (FNV-1a).
+/// The FNV-1a hash (Fowler, Noll, Vo).
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
@@ -171,7 +187,7 @@ mod tests {
     use crate::thread::ThreadId;
 
     #[test]
-    fn rested_vertex_gives_back_what_it_was_given() {
+    fn rested_vertex_round_trip_keeps_retry_state() {
         let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
         let due = Timestamp::from_parts(1_795_255_200, 1);
         let rested = RestedVertex::new(&here, 100_000, true, LAST_TEXT).due_at(Some(due), 7);

@@ -1,7 +1,7 @@
-//! A message's control file was read again: what we have in memory must agree with it.
+//! Resync: comparison of the state in memory with a control file.
 //!
-//! Agents and tools mark recipients on disk without asking. Whoever is finished there is finished
-//! here; whoever is new there stays unknown, since routers do not add recipients.
+//! Agents and tools mark recipients on disk. Recipients that are finished there become finished
+//! here. New recipients are ignored, since routers do not add any.
 
 use super::Scheduler;
 use super::action::{Action, Verdict};
@@ -16,8 +16,9 @@ use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 impl Scheduler {
-    /// A message's control file is to be read again, because an agent found something else in it than
-    /// we thought.
+    /// Requests another read of a message's control file.
+    ///
+    /// An agent has found something else in it.
     pub(super) fn read_message_again(&mut self, message: MessageId) {
         if self.read_anew(message) {
             return;
@@ -30,8 +31,10 @@ impl Scheduler {
         }
     }
 
-    /// An agent says `#resync`. If it means its present job, the file is read when the job is over;
-    /// until then its reports count.
+    /// Processes `#resync` of an agent.
+    ///
+    /// If it is about the present job, the file is read when the job is over. Until then the
+    /// agent's reports count.
     pub(super) fn agent_found_nothing(&mut self, agent: AgentId, path: &[u8]) {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -67,15 +70,18 @@ impl Scheduler {
         }
     }
 
-    /// What was read of a message's control file once more, or why it cannot be read for now. `None` if the
-    /// message is there no more: then it is forgotten.
+    /// Returns the new content of a message's control file.
+    ///
+    /// The error is why it cannot be read for now.
+    ///
+    /// If the message no longer exists, forgets it and returns `None`.
     pub(super) fn same_message(
         &mut self,
         message: MessageId,
         outcome: Reread,
     ) -> Option<Result<Arrival, io::ErrorKind>> {
         let (level, text) = match outcome {
-            // Somebody has deleted the files, and a router has given the number away again.
+            // The files were deleted, and a router has used the number again.
             Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
                 let text = "another message has its number now; forgotten, the other will be found";
                 (Level::Warn, text.to_string())
@@ -101,7 +107,7 @@ impl Scheduler {
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
         let mut finished = 0;
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            // An agent at work tells us itself.
+            // The agent that has it will report.
             if self.vertices[vertex].place == Place::Fed {
                 continue;
             }

@@ -1,9 +1,10 @@
-//! When something is tried again.
+//! The times of the next tries.
 //!
-//! A recipient that is deferred waits `retries[i] * interval`, and steps its own `i`. A destination that is
-//! known to be unreachable has an `i` of its own, which goes back to the first when it answers. Behind the end
-//! of the list both go on at a random entry (ZMailer `scheduler(8)`, `retries`). `skew` pulls the times towards
-//! whole multiples of the interval, so that threads of one clause come to be tried together.
+//! A recipient that is deferred waits `retries[i] * interval`, and increments its own `i`. A
+//! destination that is known to be unreachable has an `i` of its own, which returns to the first
+//! entry when the host answers. At the end of the list both continue at a random entry (ZMailer
+//! `scheduler(8)`, `retries`). `skew` moves the times towards whole multiples of the interval, so
+//! that threads of one clause are tried together.
 
 use super::Scheduler;
 use super::contact::Fault;
@@ -17,23 +18,31 @@ use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// The shortest time between two tries, whatever `retries` and `interval` say.
+/// Minimum time between two tries, whatever `retries` and `interval` say.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// How long a host is left alone after `deferall`, at least (ZMailer `retryat` with 60 seconds).
+/// Minimum time without a try after `deferall`.
+///
+/// ZMailer has the same: `retryat` with 60 seconds.
 pub const HOST_DOWN_WAIT: Duration = Duration::from_secs(60);
-/// What is deferred at nearly the same time is tried again together: within this part of the wait.
+/// Divisor of a wait, for the tolerance of a common retry.
 const TOGETHER: u32 = 8;
 
-/// Where a random jump behind the end of `retries` went: what was tried together stays together.
+/// Target of a random jump at the end of `retries`.
+///
+/// Vertices that were tried together jump to the same entry, and so stay together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Jump {
-    /// The former time of what jumped, in seconds.
+    /// Planned time of the vertices that jumped.
+    ///
+    /// In seconds since the epoch.
     from: u32,
     to: u8,
 }
 
 impl Scheduler {
-    /// Lets a vertex wait that was tried: for its own next try, or with its destination if that is unreachable.
+    /// Makes a vertex wait after a try.
+    ///
+    /// It waits for its own next try, or for its destination if that is unreachable.
     pub(super) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
         self.settle_clock(thread);
@@ -42,15 +51,18 @@ impl Scheduler {
         let (due, tolerance) = self.next_due(now, vertex, fault);
         self.wait_until(vertex, due, tolerance);
         if tolerance > Duration::ZERO {
-            // What waits together goes on together.
+            // Vertices of one wave also have the same planned time.
             let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
             self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
         }
         self.set_thread_timer(thread);
     }
 
-    /// When a vertex is due that was deferred, and how much earlier it may be tried with others. Steps its own
-    /// count if that is what it waits for.
+    /// Due time of a deferred vertex, and the tolerance.
+    ///
+    /// It may be tried earlier with others, within the tolerance.
+    ///
+    /// Advances the vertex's own place in `retries`, if that decides.
     pub(super) fn next_due(
         &mut self,
         now: Timestamp,
@@ -71,7 +83,9 @@ impl Scheduler {
         (Some(own.max(not_before)), own.since(now) / TOGETHER)
     }
 
-    /// Lets a vertex wait that is not tried because its destination is unreachable, or only on request.
+    /// Makes a vertex wait that was not tried.
+    ///
+    /// Its destination is unreachable, or is tried only on request.
     pub(super) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
         self.settle_clock(thread);
@@ -89,12 +103,12 @@ impl Scheduler {
         self.set_thread_timer(thread);
     }
 
-    /// Lets a vertex wait on that waited before until a time.
+    /// Makes a vertex wait until a time from before.
     pub(super) fn wait_on(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
         let thread = self.vertices[vertex].thread;
         self.settle_clock(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
-        // The clock may have been wrong when it was written, or the clause another one.
+        // The clock may have been wrong when the time was stored, or the clause different.
         let due = due.min(now + max_wait(clause));
         let known = self.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
@@ -104,7 +118,9 @@ impl Scheduler {
         self.set_thread_timer(thread);
     }
 
-    /// Lets a vertex wait until a time, or at most `tolerance` less; `None` is for a request.
+    /// Makes a vertex wait until a time, or up to `tolerance` less.
+    ///
+    /// `None` is until a request.
     pub(super) fn wait_until(
         &mut self,
         vertex: VertexId,
@@ -117,7 +133,9 @@ impl Scheduler {
         self.put(vertex, Place::Waiting);
     }
 
-    /// When a vertex is to be tried again by its own count; steps that. `None` is on request only.
+    /// Time of a vertex's own next try, whose place in `retries` advances.
+    ///
+    /// `None` is only on request.
     fn next_try_of(&mut self, now: Timestamp, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &mut self.vertices[vertex];
         let thread_ref = &mut self.threads[vertex_ref.thread];
@@ -131,7 +149,9 @@ impl Scheduler {
         Some(time)
     }
 
-    /// When a destination that is unreachable is to be tried again. It takes one step in that time.
+    /// Time of the next try of an unreachable destination.
+    ///
+    /// Its place in `retries` advances once, and not again before that time.
     pub(super) fn next_try_of_host(&mut self, now: Timestamp, thread: ThreadId) -> Timestamp {
         let thread_ref = &mut self.threads[thread];
         let clause = &self.rings[thread_ref.ring].clause;
@@ -142,8 +162,10 @@ impl Scheduler {
         }
     }
 
-    /// Lets a whole thread wait until at least the given time: what is due, what waits, and what arrives.
-    /// `lesson` is what is learned of what is due.
+    /// Makes a whole thread wait until at least the given time.
+    ///
+    /// This applies to due and waiting vertices and to those that arrive. `lesson` is recorded
+    /// about the due ones.
     pub(super) fn block_thread(
         &mut self,
         now: Timestamp,
@@ -161,13 +183,15 @@ impl Scheduler {
         self.put_due_off(now, thread, Some(until), lesson);
     }
 
-    /// A request for the mail of a thread: it becomes due, and if agents of its ring cannot be started, one is tried.
+    /// Processes a request for the mail of a thread, which becomes due.
+    ///
+    /// If agents of its ring cannot be started, one is tried now.
     pub(super) fn wake_on_request(&mut self, now: Timestamp, thread: ThreadId) {
         self.probe_now(now, self.threads[thread].ring);
         self.wake_thread(now, thread);
     }
 
-    /// Ends the wait of a thread: everything that waits becomes due.
+    /// Ends the wait of a thread: all waiting vertices become due.
     pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.settle(now, thread);
         self.threads[thread].waiting.wake(now);
@@ -175,7 +199,7 @@ impl Scheduler {
         self.wake_waves(now, thread);
     }
 
-    /// The time of something that waits in a thread has come, or that of the thread itself.
+    /// Processes a wake-up of a thread or its destination.
     pub(super) fn wake_waves(&mut self, now: Timestamp, thread: ThreadId) {
         self.lessons += 1;
         let known = self.threads[thread].retry.unreachable.as_deref();
@@ -193,10 +217,12 @@ impl Scheduler {
         self.putting_off.cancel(thread);
     }
 
-    /// Makes due what has its time, as far as one turn allows. The timer of the thread sees to the rest.
+    /// Makes waiting vertices due, as far as one turn allows.
+    ///
+    /// The thread's timer continues.
     pub(super) fn make_some_due(&mut self, now: Timestamp, thread: ThreadId) {
         let thread_ref = &self.threads[thread];
-        // What is put in order of age has to be there as a whole; jobs have an order of their own.
+        // `ageorder` sorts the complete due list. Jobs have an order of their own.
         let ring = &self.rings[thread_ref.ring];
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
         let count = if is_ordered { usize::MAX } else { self.settings.step() };
@@ -206,12 +232,14 @@ impl Scheduler {
     }
 }
 
-/// How far something is in `retries`.
+/// A place in `retries`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Steps {
     /// Index of the next entry.
     pub index: u8,
-    /// The last time that was planned, past or future, in seconds since the epoch; 0 is none.
+    /// Time last planned, past or future, in seconds since the epoch.
+    ///
+    /// 0 is none.
     pub planned: u32,
 }
 
@@ -223,7 +251,7 @@ impl Steps {
         }
     }
 
-    /// Plans the next try.
+    /// Plans the next try and returns its time.
     fn advance(
         &mut self,
         now: Timestamp,
@@ -241,7 +269,7 @@ impl Steps {
         }
         let factor = list.get(usize::from(self.index)).copied().unwrap_or(1);
         let step = clause.interval * factor;
-        // Counting from the last time keeps the rhythm; one long past has none.
+        // Tries are spaced from the last planned time, unless that is longer ago than one wait.
         let planned = (self.planned > 0).then(|| Timestamp::from_seconds(self.planned.into()));
         let recent = planned.filter(|planned| *planned <= now && now.since(*planned) < step);
         let wakeup = skewed(recent.unwrap_or(now), clause) + step;
@@ -252,20 +280,24 @@ impl Steps {
     }
 }
 
-/// The longest time that something of a clause may have to wait.
+/// Maximum time that a vertex may have to wait under a clause.
 pub(super) fn max_wait(clause: &Clause) -> Duration {
     let factor = clause.retries.iter().max().copied().unwrap_or(1);
-    // The skew moves it by one interval at most.
+    // The skew moves the time by one interval at most.
     let step = clause.interval.saturating_mul(factor.saturating_add(1));
     step.max(MAX_BLOCK)
 }
 
-/// A time in the seconds that are kept of it.
+/// Converts a time to the seconds since the epoch that are stored.
 pub(super) fn seconds_of(time: Timestamp) -> u32 {
     u32::try_from(time.seconds().max(0)).unwrap_or(u32::MAX)
 }
 
-/// Moves a time by a part of its distance to the next whole multiple of the interval.
+/// Moves a time by the skew.
+///
+/// It is `1/skew` of the time since the last whole multiple of the interval.
+///
+/// It moves back in the first half of an interval and forward in the second.
 fn skewed(time: Timestamp, clause: &Clause) -> Timestamp {
     let interval = clause.interval.as_secs().max(1) as i64;
     let skew = i64::from(clause.skew.max(1));
@@ -280,7 +312,7 @@ mod tests {
     use super::*;
     use crate::tests::clause;
 
-    /// Wake-ups relative to the first feed, each try made at the wake-up before.
+    /// Wake-ups in seconds after the first feed, with each try at the wake-up before.
     fn wakeups(config: &str, feed_past_boundary: i64, tries: usize) -> Vec<i64> {
         let clause = clause(config);
         let mut random = fastrand::Rng::with_seed(1);
@@ -296,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spacing_is_that_of_the_list() {
+    fn retries_list_sets_spacing_of_tries() {
         let on_boundary = wakeups("interval=5s retries=\"1 2 3 4\" skew=5", 0, 4);
         assert_eq!(on_boundary, [5, 15, 30, 50]);
         assert_eq!(wakeups("interval=5s retries=3 skew=5", 1, 4), [14, 29, 44, 59]);
@@ -304,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn skew_pulls_towards_whole_intervals() {
+    fn skew_moves_wakeup_towards_whole_interval() {
         // 10 s past a boundary of 60 s, skew 5: 2 s earlier, as recorded.
         assert_eq!(wakeups("interval=60s retries=3 skew=5", 10, 1), [178]);
         assert_eq!(wakeups("interval=60s retries=3 skew=5", 40, 1), [188]);
@@ -312,24 +344,24 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_end_it_goes_on_anywhere_in_the_list() {
+    fn end_of_retries_continues_at_random_entry() {
         let all = wakeups("interval=5s retries=\"1 2 3 4\" skew=5", 0, 400);
         let steps: Vec<i64> = all.windows(2).map(|pair| pair[1] - pair[0]).collect();
         for step in [5, 10, 15, 20] {
             assert!(steps[4..].contains(&step), "{step}");
         }
         assert!(steps.iter().all(|step| [5, 10, 15, 20].contains(step)));
-        // It continues from the entry it jumped to.
+        // After the jump it continues with the following entries.
         assert!(steps.windows(2).all(|pair| pair[0] == 20 || pair[1] == pair[0] + 5));
     }
 
     #[test]
-    fn a_list_of_zeros_does_not_spin() {
+    fn zero_retries_wait_minimum_time() {
         assert_eq!(wakeups("interval=5s retries=0", 0, 3), [1, 2, 3]);
     }
 
     #[test]
-    fn a_wakeup_long_past_starts_a_new_rhythm() {
+    fn old_wakeup_spaces_next_try_from_now() {
         let clause = clause("interval=10s retries=1 skew=1");
         let (planned, mut random) = (1_000_000_000, fastrand::Rng::with_seed(1));
         let now = Timestamp::from_seconds(1_795_255_200);

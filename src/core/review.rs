@@ -1,8 +1,8 @@
-//! The review: when orders in force have changed, every thread is compared with them again.
+//! Reapplying the overrides to every thread when they change.
 //!
-//! With many threads that takes longer than delivery may stop, so some are looked at with each turn, and the
-//! order is answered when all were. One that comes meanwhile joins in, and has its own round: it is over
-//! where it began. A thread that has not been looked at yet is served as before.
+//! With many threads that takes longer than delivery may stop, so some are compared in each turn.
+//! The order is answered when all were. An order that comes meanwhile has a round of its own, which
+//! is over where it began. A thread that was not compared yet is served as before.
 
 use super::Scheduler;
 use super::order::{Effect, OrderTicket};
@@ -12,48 +12,52 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use zsched_format::time::Timestamp;
 
-/// So many orders in force, with which a thread is compared, count as one thread more.
+/// Number of overrides that cost as much as a thread.
 const ORDERS_PER_THREAD: usize = 10;
 
-/// How far a review is.
+/// Progress of the comparison.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Review {
-    /// The place in the pool of threads that comes next.
+    /// Slot in the pool of threads that comes next.
     next: usize,
-    /// For whom, the oldest first.
+    /// The rounds, the oldest first.
     rounds: VecDeque<Round>,
-    /// How often limits have changed.
+    /// Number of the present version of the limits.
     limits: u32,
 }
 
-/// A whole look at all threads, for one order.
+/// A pass over all threads for one order.
 #[derive(Serialize, Deserialize)]
 struct Round {
-    /// It is told what has changed; `None` where nobody ordered it.
+    /// The order that waits for it.
+    ///
+    /// `None` if it was not ordered by an operator.
     ticket: Option<OrderTicket>,
-    /// Where it began.
+    /// Slot at which it began.
     start: usize,
-    /// It has come to the end of the pool, and goes on at its beginning.
+    /// It has passed the end of the pool and continues at the beginning.
     has_turned: bool,
 }
 
 impl Review {
-    /// Whether there may be threads that were not looked at yet.
+    /// Returns true if some threads may not be compared yet.
     pub fn is_under_way(&self) -> bool {
         !self.rounds.is_empty()
     }
 
-    /// Limits have changed: rings are to be looked at, too.
+    /// Starts a new version of the limits.
+    ///
+    /// Rings are then compared, too.
     pub fn limits_have_changed(&mut self) {
         self.limits = self.limits.wrapping_add(1);
     }
 
-    /// Names the limits of now, in contrast to former ones.
+    /// Number of the present version of the limits.
     pub fn limits(&self) -> u32 {
         self.limits
     }
 
-    /// The oldest round, if it is over where the review is now.
+    /// Removes and returns the oldest round if it ends at the present slot.
     fn end_round(&mut self) -> Option<Round> {
         let next = self.next;
         let is_over = |round: &Round| round.has_turned && next >= round.start;
@@ -62,8 +66,10 @@ impl Review {
 }
 
 impl Scheduler {
-    /// Every thread is to be compared with the orders in force. What changes is added to the present order,
-    /// which is not answered before.
+    /// Compares every thread with the overrides.
+    ///
+    /// Changes are added to the effect of the present order, which is answered after the last
+    /// thread.
     pub(super) fn review(&mut self, now: Timestamp) {
         let ticket = self.add_part();
         let start = self.review.next;
@@ -73,7 +79,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks at the next threads.
+    /// Compares the next threads.
     pub(super) fn review_on(&mut self, now: Timestamp) {
         let cost = 1 + self.standing.reviewed() / ORDERS_PER_THREAD;
         let mut left = self.settings.reload_step.max(cost);
@@ -106,7 +112,7 @@ impl Scheduler {
         if self.look_at_limits_of_thread(thread) {
             effect.threads = 1;
         }
-        // The ring may have another limit, too.
+        // The limit of the ring may have changed, too.
         self.update_readiness(thread);
         if self.look_at_hold(thread) {
             let thread_ref = &self.threads[thread];
@@ -114,7 +120,7 @@ impl Scheduler {
             effect.recipients = thread_ref.recipients;
             let fed = thread_ref.fed.iter(&self.vertices);
             effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
-            // One that is in a ring that has more to do is served at once.
+            // A thread that was released is served at once, even with `wakeup-restart-only`.
             self.update_readiness_at_wakeup(thread);
         }
         effect

@@ -1,5 +1,6 @@
-//! Rings: all threads of one channel that matched the same clause. A ring owns its agents, which
-//! move between its threads, and decides in which order threads get one.
+//! Rings: all threads of one channel that matched the same clause.
+//!
+//! A ring owns its agents, which move between its threads, and the order in which threads get one.
 
 use super::agent::AgentId;
 use super::jobs::{Jobs, Rules};
@@ -17,47 +18,50 @@ use zsched_format::time::Timestamp;
 /// The number of a ring in memory.
 pub type RingId = Id<Ring>;
 
-/// The threads that share agents.
+/// Threads that share agents.
 #[derive(Serialize, Deserialize)]
 pub struct Ring {
-    /// The clause that their destinations matched, with the limits that operators have set.
+    /// The clause that their destinations matched, with the limit overrides of operators.
     pub clause: Rc<Clause>,
-    /// The same, as the configuration has it.
+    /// The clause without overrides, as the configuration has it.
     pub configured: Rc<Clause>,
     /// Their channel.
     pub channel: Rc<[u8]>,
-    /// Their host, where the clause's command names it (`$host`): then its agents serve that host only.
+    /// Host of its threads, if the clause's command contains `$host`.
+    ///
+    /// Its agents then serve that host only.
     pub host: Option<Rc<[u8]>>,
-    /// Its threads, in no order that means anything.
+    /// Its threads, in arbitrary order.
     pub threads: Vec<ThreadId>,
-    /// Threads that want an agent, or one more, in the order in which they get it.
+    /// Threads that are ready for an agent, in order.
     pub ready: List<InReady>,
-    /// The order of its work, where that goes by messages and not by threads.
+    /// The order of its jobs, if it chooses by message.
     pub jobs: Option<Box<Jobs>>,
-    /// Agents that have nothing to do, the one that has had work last at the end.
+    /// Idle agents, the one that was busy last at the end.
     pub idle: Vec<AgentId>,
     /// Its agents, idle ones included.
     pub agents: usize,
-    /// What is known of starting its agents.
+    /// What is known about starting its agents.
     pub starts: Starts,
     /// Recipients in its threads.
     pub recipients: u64,
-    /// Why the first of its ready threads has no agent.
+    /// Why the first of its ready threads gets no agent.
     pub refusal: Option<Refusal>,
-    /// The log says that its clause has no command.
+    /// The missing command of its clause has been logged.
     pub complained: bool,
-    /// It is in the line of rings to be served.
+    /// It is in the queue of rings to be served.
     pub is_unserved: bool,
-    /// The line it is in for the next agent that may be started.
+    /// The waitlist it is on: the resource that its next agent needs.
     pub line: Option<Scarcity>,
-    /// Its place in that line.
+    /// Its place on that waitlist.
     pub place_in_line: PlaceInLine,
-    /// Since when it has been in lines without getting an agent.
+    /// Time since which it has been on waitlists without getting an agent.
     pub starved_since: Option<Timestamp>,
-    /// Its clause is no longer in force. It ends with its last agent, and when the sweep of a reload has
-    /// moved its last thread.
+    /// Its clause is no longer in force.
+    ///
+    /// It is removed with its last agent, once the sweep of a reload has moved its last thread.
     pub is_retired: bool,
-    /// The limits that its clause goes by ([`super::review::Review::limits`]).
+    /// Version of the limits in its clause ([`super::review::Review::limits`]).
     pub limits_seen: u32,
 }
 
@@ -76,26 +80,30 @@ pub enum Refusal {
     ForkRate,
     /// `-F`.
     Frozen,
-    /// `-S`: what was there at the start is not loaded yet.
+    /// `-S`: mail found at the start is not loaded yet.
     Loading,
     /// The scheduler is about to end.
     Ending,
-    /// `-p`: another thread was selected.
+    /// `-p`: another destination was selected.
     NotSelected,
-    /// Its agents could not be started, and the next attempt is later or under way.
+    /// Its agents cannot be started.
+    ///
+    /// The next attempt is planned or under way.
     Suspended,
-    /// None of its agents has asked for work yet, and enough of them are being started.
+    /// None of its agents has asked for work yet.
+    ///
+    /// Enough of them are being started.
     Unproven,
     /// The clause has no command.
     NoCommand,
     /// `mail-priority=z`.
     Kept,
-    /// The ring is retired, and the thread has not moved to its new one yet.
+    /// The thread has not moved from its retired ring yet.
     Reloading,
 }
 
 impl Refusal {
-    /// The word by which programs know it.
+    /// The keyword in the formats that programs read.
     pub fn word(self) -> &'static str {
         match self {
             Refusal::MaxAgents => "maxta",
@@ -142,16 +150,16 @@ impl Ring {
     }
 }
 
-/// All rings, also by what makes them one.
+/// All rings, with an index by key.
 #[derive(Serialize, Deserialize)]
 pub struct Rings {
     pool: Pool<Ring>,
     by_key: HashMap<RingKey, RingId>,
-    /// How many have jobs.
+    /// Number of rings with jobs.
     with_jobs: usize,
 }
 
-/// What makes a ring one: clause, channel, and host if the command names it.
+/// Key of a ring: clause, channel, and host if the command contains `$host`.
 type RingKey = (zsched_config::ClauseId, Rc<[u8]>, Option<Rc<[u8]>>);
 
 impl Rings {
@@ -159,8 +167,9 @@ impl Rings {
         Rings { pool: Pool::new(), by_key: HashMap::new(), with_jobs: 0 }
     }
 
-    /// The ring for a destination whose clause is known; it is made if there is none, and whether it
-    /// was.
+    /// Finds or creates the ring for a destination whose clause is known.
+    ///
+    /// Returns true with a ring that is new.
     pub fn find_or_insert(
         &mut self,
         clause: &Rc<Clause>,
@@ -181,8 +190,10 @@ impl Rings {
         (ring, is_new)
     }
 
-    /// Forgets what rings are found by, so that new ones are made for the clauses of a new
-    /// configuration. The old ones stay as long as they have threads or agents, but are not served.
+    /// Clears the index and retires all rings.
+    ///
+    /// New rings are created for the clauses of a new configuration. The old ones stay while they
+    /// have threads or agents, but are not served.
     pub fn retire_all(&mut self) {
         self.by_key.clear();
         for ring in self.pool.iter_mut() {
@@ -202,7 +213,7 @@ impl Rings {
         }
     }
 
-    /// Whether there is any in which work is chosen by message.
+    /// Returns true if any ring chooses work by message.
     pub fn have_jobs(&self) -> bool {
         self.with_jobs > 0
     }

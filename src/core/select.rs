@@ -1,4 +1,6 @@
-//! Finding out which mail an operator means: some at a time, while the queue goes on changing.
+//! Search for the mail that an operator selects.
+//!
+//! It proceeds in steps, while the queue changes.
 
 use super::Scheduler;
 use super::message::MessageId;
@@ -8,16 +10,16 @@ use super::vertex::{Place, VertexId};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
-/// Which mail is meant: what fits all that is given.
+/// Conditions on mail, all of which must match.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
-    /// Where it goes.
+    /// Its destination.
     pub destinations: Option<Destinations>,
-    /// The message with this number.
+    /// The number of its message.
     pub number: Option<u64>,
     /// Its message file was modified before this.
     pub older_than: Option<Timestamp>,
-    /// Only messages that are held, one by one.
+    /// Only messages that are held individually.
     pub held: bool,
 }
 
@@ -27,18 +29,20 @@ impl Selector {
     }
 }
 
-/// Some of what is meant.
+/// A part of the mail that was found.
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// The message.
     pub id: SpoolId,
     /// The name of its files.
     pub name: SpoolName,
-    /// The vertex, as long as nothing changes; `None` where nothing of a message is in memory yet.
+    /// The vertex, valid until something changes.
+    ///
+    /// `None` if no recipient of the message is in memory yet.
     pub vertex: Option<VertexId>,
-    /// Whose recipients.
+    /// The recipients, as the target of an order.
     pub target: Target,
-    /// How many.
+    /// Number of recipients.
     pub recipients: u32,
     /// An agent has them.
     pub is_busy: bool,
@@ -46,16 +50,18 @@ pub struct Selected {
     pub is_waiting: bool,
     /// The message is held.
     pub is_held: bool,
-    /// They are not tried before something is released: the message, or where they go.
+    /// They are not tried before a release of the message or its destination.
     pub is_held_back: bool,
 }
 
-/// Where a search goes on.
+/// Position of a search.
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    /// The number of the present message, or the lowest that the next one may have.
+    /// Number of the present message, or the minimum for the next.
     number: Option<u64>,
-    /// What of the present message was not looked at, in reverse: it may have very many destinations.
+    /// Vertices of the present message still to be examined, in reverse.
+    ///
+    /// There may be very many destinations.
     rest: Vec<VertexId>,
 }
 
@@ -66,14 +72,14 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// Whether everything was looked at.
+    /// Returns true if everything was examined.
     pub fn is_over(&self) -> bool {
         self.number.is_none()
     }
 }
 
 impl Scheduler {
-    /// Looks at the next `count` vertices for such as are meant.
+    /// Examines the next `count` vertices and returns those that match.
     pub fn select(&self, selector: &Selector, cursor: &mut Cursor, count: usize) -> Vec<Selected> {
         let mut selected = Vec::new();
         let mut left = count;
@@ -102,12 +108,12 @@ impl Scheduler {
         selected
     }
 
-    /// Whether a message is there, and is not leaving.
+    /// Returns true if a message is queued and not being removed.
     pub fn has_message(&self, id: SpoolId) -> bool {
         self.message_of(id).is_some_and(|message| !self.messages[message].removing)
     }
 
-    /// The first message at or behind a number that may be meant.
+    /// The first message with this number or a higher one that may match.
     fn next_message(&self, selector: &Selector, number: u64) -> Option<MessageId> {
         if let Some(wanted) = selector.number {
             return self.messages.find(wanted).filter(|_| number <= wanted);
@@ -119,14 +125,14 @@ impl Scheduler {
         self.messages.at_or_after(number)
     }
 
-    /// Whether a message is meant, as far as it does not matter where its recipients go.
+    /// Returns true if a message matches all conditions but the destination.
     fn is_meant(&self, selector: &Selector, message: MessageId) -> bool {
         let message = &self.messages[message];
         let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
         !message.removing && !is_young && (message.held || !selector.held)
     }
 
-    /// What is to be looked at of a message, in reverse.
+    /// Vertices of a message to be examined, in reverse.
     fn vertices_meant(&self, selector: &Selector, message: MessageId) -> Vec<VertexId> {
         if !self.is_meant(selector, message) {
             return Vec::new();
@@ -136,7 +142,7 @@ impl Scheduler {
         vertices
     }
 
-    /// A message that is meant, but of which nothing is in memory at the moment.
+    /// A matching message of which no recipient is in memory.
     fn unread_message(&self, selector: &Selector, message: MessageId) -> Option<Selected> {
         let is_meant = selector.means_whole_messages() && self.is_meant(selector, message);
         let message = &self.messages[message];
@@ -157,7 +163,7 @@ impl Scheduler {
     }
 
     fn selected(&self, selector: &Selector, message: MessageId, id: VertexId) -> Option<Selected> {
-        // It may have gone since it was found.
+        // It may have been removed since it was found.
         let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
         let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
         let is_meant = |wanted: &Destinations| wanted.matches(&thread.destination);

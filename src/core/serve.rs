@@ -1,4 +1,6 @@
-//! Getting agents to threads: an idle agent of the ring, else a new one, else a reason why not.
+//! Assignment of agents to threads.
+//!
+//! A thread gets an idle agent of its ring, a new one, or a refusal with the reason.
 
 use super::Scheduler;
 use super::action::Action;
@@ -13,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use zsched_config::MailPriority;
 use zsched_format::time::Timestamp;
 
-/// So many idle agents, the newest, are asked whether they know the host.
+/// Maximum number of idle agents examined for a known host.
 const IDLE_LOOKED_AT: usize = 64;
 
-/// How many agents were started in the present second.
+/// Number of agents started in the present second.
 #[derive(Default, Serialize, Deserialize)]
 pub struct ForkRate {
     second: i64,
@@ -24,10 +26,10 @@ pub struct ForkRate {
 }
 
 impl Scheduler {
-    /// Puts a thread among those of its ring that want an agent, or takes it away from them.
+    /// Adds a thread to the ready threads of its ring, or removes it.
     pub(super) fn update_readiness(&mut self, thread: ThreadId) {
         let clause = &self.rings[self.threads[thread].ring].clause;
-        // Then only a wake-up asks for a second agent.
+        // A second agent is then added only at a wake-up.
         let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
         let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
         if restart_only && !has_asked {
@@ -45,14 +47,15 @@ impl Scheduler {
         }
     }
 
-    /// Whether a thread could use an agent, or one more.
+    /// Returns true if a thread could use an agent, or one more.
     pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
         let due = self.due_for_agents(thread);
         let thread = &self.threads[thread];
         let maximum = self.max_thread(thread) as usize;
         let has_jobs = self.rings[thread.ring].jobs.is_some();
-        // One that is being ended takes no more work, but it still counts. Where work is chosen by message,
-        // only one that was started for the thread, and has not asked yet, is sure to come for more of it.
+        // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
+        // only an agent that was started for the thread and has not asked for work yet is sure to
+        // take more of it.
         let comes = |agent: &&AgentId| match self.agents[agent].state {
             State::Larva => true,
             _ => !has_jobs && self.agents[agent].is_alive(),
@@ -65,7 +68,7 @@ impl Scheduler {
             && self.is_selected(thread.destination.channel(), thread.destination.host())
     }
 
-    /// Whether `-p` lets a destination be served.
+    /// Returns true if `-p` selects a destination.
     pub(super) fn is_selected(&self, channel: &[u8], host: &[u8]) -> bool {
         let selection = self.settings.selection.as_ref();
         selection.is_none_or(|selection| selection.matches(channel, host))
@@ -105,11 +108,11 @@ impl Scheduler {
         change(&mut self.rings[ring].ready, self.threads.pool_mut());
     }
 
-    /// The thread of a ring whose turn it is.
+    /// The thread of a ring that gets the next agent.
     pub(super) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
         let ring = &self.rings[ring];
         match &ring.jobs {
-            // What arrives joins its jobs a little later.
+            // An arrival is enqueued in the jobs a little later.
             Some(jobs) => jobs.peek().or(ring.ready.first()),
             None => ring.ready.first(),
         }
@@ -126,9 +129,9 @@ impl Scheduler {
         all.into_iter().for_each(|ring| self.serve_later(ring));
     }
 
-    /// Gives agents to the threads that want one, as far as the limits allow.
+    /// Assigns agents to the ready threads, as far as the limits allow.
     pub(super) fn serve_all(&mut self, now: Timestamp) {
-        // In a new second those come first that had to wait for it.
+        // In a new second, rings that had to wait for it come first.
         let waits = self.starved.has_line(&Scarcity::ForkRate);
         if waits && !self.unserved.is_empty() && self.fork_rate.is_over(now) {
             self.serve_starved(now);
@@ -165,8 +168,9 @@ impl Scheduler {
         }
     }
 
-    /// Takes an agent out of the ring's pool: the one that served this thread last, if it is there,
-    /// else the one that was busy last.
+    /// Takes an agent out of the ring's pool.
+    ///
+    /// It is the one that served this thread last, if it is there, else the one that was busy last.
     fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
         let idle = &self.rings[ring].idle;
         let newest = idle.len().checked_sub(1)?;
@@ -208,7 +212,8 @@ impl Scheduler {
         agent_ref.thread = Some(thread);
         agent_ref.turn_began = now;
         agent_ref.last_destination = Some(self.threads[thread].destination.clone());
-        // If it could use yet another agent, the others come first; jobs have an order of their own.
+        // The other threads come first before it gets another agent. Jobs have an order of their
+        // own.
         let ring = self.threads[thread].ring;
         if self.rings[ring].jobs.is_none() || self.threads[thread].window.is_some() {
             self.unready(thread);
@@ -217,7 +222,7 @@ impl Scheduler {
         self.update_readiness_at_wakeup(thread);
     }
 
-    /// Takes an agent away from the thread it is bound to, if there is one.
+    /// Takes an agent away from its thread, if it has one.
     pub(super) fn detach(&mut self, now: Timestamp, agent: AgentId) {
         let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
         let may_start = std::mem::take(&mut agent_ref.may_start);
@@ -230,7 +235,7 @@ impl Scheduler {
         self.drop_thread_if_unused(thread);
     }
 
-    /// Whether an agent may be started in a ring now.
+    /// Checks all limits on starting an agent in a ring now.
     fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
@@ -260,18 +265,20 @@ impl Scheduler {
         }
     }
 
-    /// Notes why a ring gets no agent, and sees to it that it is asked again when that may change.
+    /// Records why a ring gets no agent.
+    ///
+    /// Ensures that the ring tries again when that may change.
     fn refuse(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
         self.rings[ring].refusal = Some(refusal);
         match refusal {
-            // Its own agents come to serve the thread.
+            // The ring's own agents come to serve the thread.
             Refusal::MaxRing => {}
-            // Somebody must change the configuration or the mode first.
+            // The configuration or the mode must change first.
             Refusal::NoCommand => self.complain_of_command(ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
-            // A timer, or an agent that is being started.
+            // A timer, or an agent that is being started, triggers the next try.
             Refusal::Suspended | Refusal::Unproven => {}
-            // Retired rings do not get as far as this.
+            // These rings are not served.
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
                 let line = Scarcity::Agents(self.rings[ring].clause.max_agents);
@@ -297,7 +304,7 @@ impl Scheduler {
         }
     }
 
-    /// Mail that nobody can deliver must not wait unnoticed.
+    /// Logs once that a ring has mail that cannot be delivered.
     fn complain_of_command(&mut self, ring: RingId) {
         if std::mem::replace(&mut self.rings[ring].complained, true) {
             return;
@@ -315,7 +322,7 @@ impl Scheduler {
 }
 
 impl ForkRate {
-    /// Whether another second has begun than the one that was counted.
+    /// Returns true if the counted second is over.
     fn is_over(&self, now: Timestamp) -> bool {
         now.seconds() != self.second
     }

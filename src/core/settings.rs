@@ -1,10 +1,10 @@
-//! What the scheduler is told once, when it starts.
+//! Settings that are fixed when the scheduler starts.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::selection::Selection;
 
-/// Settings that no configuration file changes: command line and limits of the process.
+/// Settings from the command line and limits of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Load and show the queue, but start no agent (`-F`).
@@ -15,23 +15,29 @@ pub struct Settings {
     pub selection: Option<Selection>,
     /// Agents that may be started in one second (`-R`, default 30).
     pub fork_rate: u32,
-    /// Agents that the process has descriptors for; the default and the upper bound of `maxta`.
+    /// Agents that the process has descriptors for.
+    ///
+    /// The default and the upper bound of `maxta`.
     pub max_agents: usize,
-    /// Log what becomes of each recipient and message.
+    /// Log the results of recipients and messages.
     pub log_outcomes: bool,
-    /// Tell of each attempt, for the status log.
+    /// Produce a record of each attempt for the status log.
     pub status_log: bool,
-    /// Threads that are dealt with in one turn, where all or many of them are to be: for a new configuration, for
-    /// their wake-ups, or for a destination that they share. A thousand take a few milliseconds.
+    /// Maximum number of threads processed in one turn.
+    ///
+    /// It applies where all or many of them must be.
+    ///
+    /// This is so for a new configuration, for wake-ups, and for a destination that threads share.
+    /// A thousand take a few milliseconds.
     pub reload_step: usize,
-    /// Wait after a note, a removal or an order could not be written to the spool.
+    /// Wait after a failed write of a note, removal or order.
     pub failed_write: Duration,
-    /// Seed of everything that is left to chance.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Settings {
-    /// How many threads are dealt with in one turn, at least one.
+    /// Maximum number of threads processed in one turn, at least one.
     pub fn step(&self) -> usize {
         self.reload_step.max(1)
     }

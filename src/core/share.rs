@@ -1,11 +1,14 @@
-//! Sharing of agents between rings, where `maxta` or `maxchannel` leaves too few for all of them.
+//! Sharing of agents between rings under `maxta` and `maxchannel`.
 //!
-//! Idle agents go first ([`Scheduler::make_room`]). Where all are busy, an agent that has worked for
-//! [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for its place, or a ring with
-//! fewer agents than its own. An agent that is at work is never interrupted, so what a ring waits at most is a
-//! turn and the longest job for each ring before it, divided by the number of agents (`docs/scheduling.md`).
-//! Where that ring has a lower limit than others, they start no further agents until it has one.
-//! The turn also bounds the number of processes that are started for it: one for each agent in each turn.
+//! It applies when the limits leave too few agents for all.
+//!
+//! Idle agents end first ([`Scheduler::make_room`]). If all are busy, an agent that has worked for
+//! [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for its place, or
+//! a ring with fewer agents than its own. An agent is never interrupted in its work. So a ring
+//! waits at most for a turn and the longest job for each ring before it, divided by the number of
+//! agents (`docs/scheduling.md`). If the limit of the waiting ring is lower than that of others,
+//! they start no further agents until it has one. The turn also bounds the number of processes that
+//! are started: one for each agent in each turn.
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId, State};
@@ -18,23 +21,24 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
-/// How long an agent works before it gives its place to a ring that waits for one. It is also what a burst of
-/// jobs should take: an agent is asked for its place only when it has ended all that it has.
+/// Time that an agent works before it ends for a ring that waits.
+///
+/// A burst of jobs should take as long: an agent ends only when it has finished all jobs it has.
 pub const RING_TURN: Duration = Duration::from_secs(5);
 
-/// An agent that was told to end and has not after this time may take much longer.
+/// Time after which a stopping agent counts as slow to end.
 const SLOW_TO_END: Duration = Duration::from_secs(10);
 
-/// Agents under one limit.
+/// Agents that count for one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Population {
     /// Number of agents, idle ones included.
     pub agents: usize,
-    /// Number of rings that have any of them.
+    /// Number of rings that have any of the agents.
     pub rings: usize,
 }
 
-/// All agents, as limits count them.
+/// Numbers of agents, as limits count them.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Census {
     pub all: Population,
@@ -49,12 +53,12 @@ impl Census {
         self.channels.get(channel).copied().unwrap_or_default()
     }
 
-    /// Populations of all channels that have agents.
+    /// Numbers for all channels that have agents.
     pub fn channels(&self) -> &HashMap<Rc<[u8]>, Population> {
         &self.channels
     }
 
-    /// Counts an agent of a ring that is started.
+    /// Counts an agent that a ring starts.
     pub fn add(&mut self, ring: &mut Ring) {
         let is_first = ring.agents == 0;
         ring.agents += 1;
@@ -80,7 +84,7 @@ impl Census {
 }
 
 impl Scarcity {
-    /// Whether an agent of a ring counts for the limit.
+    /// Returns true if an agent of a ring counts for the limit.
     fn counts(&self, ring: &Ring) -> bool {
         match self {
             Scarcity::ForkRate => false,
@@ -91,7 +95,7 @@ impl Scarcity {
 }
 
 impl Scheduler {
-    /// The limit of a line, and what counts for it.
+    /// The limit of a waitlist, and the agents that count for it.
     fn limit_of_line(&self, line: &Scarcity) -> (usize, Population) {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         match line {
@@ -101,7 +105,7 @@ impl Scheduler {
         }
     }
 
-    /// Number of agents under a limit that were told to end, and should soon.
+    /// Number of agents under a limit that should end soon.
     fn ending_soon(&self, now: Timestamp, line: &Scarcity) -> usize {
         let ends_soon = |agent: &Agent| match agent.state {
             State::Stopping(since) => now.since(since) < SLOW_TO_END,
@@ -111,7 +115,9 @@ impl Scheduler {
         agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
     }
 
-    /// Whether an agent that asks for work ends instead, so that a ring that waits gets its place.
+    /// Returns true if an agent ends for a waiting ring.
+    ///
+    /// It has asked for work.
     pub(super) fn gives_way(&self, now: Timestamp, agent: AgentId) -> bool {
         if self.starved.is_empty() {
             return false;
@@ -122,7 +128,7 @@ impl Scheduler {
         has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
     }
 
-    /// Whether the rings of a line need a place from this ring.
+    /// Returns true if a waitlist needs a place from this ring.
     fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Scarcity, waiting: &Line) -> bool {
         let ring_ref = &self.rings[ring];
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
@@ -135,14 +141,15 @@ impl Scheduler {
         let (limit, population) = self.limit_of_line(line);
         let staying = population.agents.saturating_sub(self.ending_soon(now, line));
         if place.has_agents {
-            // It is balanced, as long as that takes nothing from what is more urgent.
+            // The numbers of agents are balanced, unless that takes one from a more urgent ring.
             let (mine, other) = (ring_ref, &self.rings[*first]);
             let level = |ring: &Ring| ring.clause.mail_priority.level();
             let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
             return has_less && staying == limit;
         }
         if ring_ref.agents == 1 {
-            // As long as some ring has two, none loses its only one; nor if it came first again.
+            // While some ring has two agents, no ring loses its only one. The same holds if it
+            // would come first again.
             let some_have_two = population.agents > population.rings;
             if some_have_two || turn_of(ring_ref, now) < place.turn {
                 return false;
@@ -150,20 +157,25 @@ impl Scheduler {
         }
         let without = waiting.keys().take_while(|place| !place.has_agents);
         match limit.checked_sub(staying) {
-            // So many places are about to be free.
+            // The number of places that become free soon.
             Some(coming) => without.take(limit).nth(coming).is_some(),
-            // Others may have more agents than the ring's own limit: it leaves them to them for a while.
+            // Other rings may have more agents than this limit: it waits a while before taking a
+            // place from them.
             None => self.has_waited(now, *first),
         }
     }
 
-    /// Whether a ring has waited for an agent for as long as a turn.
+    /// Returns true if a ring has waited for an agent for a turn.
     fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
         self.rings[ring].starved_since.is_some_and(|since| now.since(since) >= RING_TURN)
     }
 
-    /// The line of a ring without agents that has waited for a turn until there are fewer agents, if it comes before
-    /// this ring, which may have more of them: then that ring would wait for ever.
+    /// Waitlist of a ring that keeps `ring` from starting an agent.
+    ///
+    /// It would otherwise wait indefinitely.
+    ///
+    /// That ring has no agents, has waited for a turn for the number of agents to drop, and comes
+    /// before `ring`, whose limit may be higher.
     pub(super) fn claimed_by(&self, now: Timestamp, ring: RingId) -> Option<Scarcity> {
         let ring_ref = &self.rings[ring];
         let own = self.place_of(now, ring);
@@ -179,14 +191,16 @@ impl Scheduler {
         self.starved.lines().find(comes_first).map(|(line, _)| line.clone())
     }
 
-    /// Gives up the agent that has been idle longest among those that count for a limit, so that another
-    /// ring gets its place; but no more of them than rings are in line.
+    /// Ends the agent that is idle longest under a limit.
+    ///
+    /// Another ring gets its place. No more agents end than rings are on waitlists.
     pub(super) fn make_room(&mut self, now: Timestamp, line: &Scarcity) {
         if self.idle_agents == 0 {
             return;
         }
-        // One that is slow to end must not keep all who wait from getting the place of another: then it is
-        // asked again. Whole seconds, so that all requests of a second are one.
+        // An agent that is slow to end must not keep the waiting rings from the place of another
+        // one, so this is repeated. The time is a whole second, so that all requests of a second
+        // use one timer.
         let again = Timestamp::from_seconds((now + SLOW_TO_END).seconds() + 1);
         self.timers.add(again, Timer::ForkRate);
         if self.ending_soon(now, line) >= self.starved.len() {
@@ -204,8 +218,11 @@ impl Scheduler {
     }
 }
 
-/// How many jobs an agent is given at a time, if it has ended a burst of `jobs` in the time `taken`: as many as it
-/// should end in a turn, at least one and at most `most`.
+/// Number of jobs in an agent's next burst.
+///
+/// The agent has ended `jobs` in the time `taken`.
+///
+/// It is what the agent should end in a turn, at least one and at most `most`.
 pub fn next_burst(jobs: u32, taken: Duration, most: usize) -> usize {
     if most <= 1 {
         return 1;
@@ -219,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_fits_into_a_turn() {
+    fn next_burst_fits_into_ring_turn() {
         for (jobs, millis, expected) in
             [(1, 0, 151), (1, 200, 25), (25, 5_000, 25), (10, 100_000, 1), (1, 1, 151), (0, 9, 1)]
         {

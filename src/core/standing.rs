@@ -1,6 +1,7 @@
-//! What operators have ordered until further notice: what is held, and limits that are not those of the
-//! configuration. It outlives the scheduler: the shell keeps it in a file (`daemon/orders/`), and
-//! tells it before the first message.
+//! Overrides: holds, limits and removals that operators have ordered.
+//!
+//! They outlive the process: the shell keeps them in a file (`daemon/orders/`), and passes them to
+//! the core before the first message.
 
 use super::Scheduler;
 use super::action::Action;
@@ -16,72 +17,81 @@ use zsched_config::{Name, Pattern};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
-/// How many messages may be held one by one. Whoever wants more means a destination.
+/// Maximum number of messages that are held individually.
+///
+/// An operator who wants more can hold a destination.
 pub const MOST_HELD_MESSAGES: usize = 50_000;
-/// How many holds of destinations and rings, and how many limits, there may be. Each new destination is
-/// compared with all of them.
+/// Maximum number of holds of destinations and rings, and of limits.
+///
+/// Each new destination is compared with all of them.
 pub const MOST_STANDING: usize = 1000;
 
-/// One order in force.
+/// One override.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
-    /// Something is held.
+    /// A hold.
     Hold(Hold),
-    /// A limit is another one than the configuration says.
+    /// A limit that differs from the configuration.
     Limit(SetLimit),
-    /// A message ends as soon as that can be done.
+    /// Removal of a message as soon as that is possible.
     Ending(Ending),
 }
 
-/// Something gets no agent until it is released.
+/// A scope that gets no agent until it is released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// What is held.
     pub scope: Scope,
-    /// Who ordered it, and when.
+    /// Operator and time of the order.
     pub author: Author,
-    /// What the operator said about it; may be empty.
+    /// Reason that the operator gave; may be empty.
     pub reason: String,
 }
 
-/// Who gave an order, and when.
+/// Operator and time of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Author {
-    /// The user, as the session knows it.
+    /// User name in the session.
     pub name: String,
-    /// When.
+    /// Time of the order.
     pub since: Timestamp,
 }
 
-/// A limit at run time.
+/// A limit that was set at run time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetLimit {
-    /// Whose.
+    /// Where it applies.
     pub scope: Scope,
     /// Which.
     pub limit: LimitName,
-    /// What it is now.
+    /// The present value.
     pub value: u32,
-    /// When it is again what the configuration says; `None` is when somebody says so.
+    /// When the limit of the configuration applies again.
+    ///
+    /// `None` is when an operator undoes it.
     pub until: Option<Timestamp>,
-    /// Who ordered it.
+    /// Operator and time of the order.
     pub author: Author,
 }
 
-/// The end of a whole message of which something is with agents, or not in memory.
+/// Removal of a whole message.
+///
+/// Parts of it are with agents or not loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
-    /// Which message.
+    /// The message.
     #[serde(with = "spool_id")]
     pub message: SpoolId,
-    /// How it ends.
+    /// How it is removed.
     pub fate: Fate,
-    /// Who ordered it.
+    /// Operator and time of the order.
     pub author: Author,
 }
 
-/// A limit that can be set at run time, by the keyword that sets it in `scheduler.cf`.
+/// A limit that can be set at run time.
+///
+/// Its name is the keyword in `scheduler.cf`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitName {
@@ -124,14 +134,13 @@ impl LimitName {
     }
 }
 
-/// What an order is about.
+/// What an order applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// All threads whose channel and host match, those to come included.
+    /// All threads whose channel and host match, future ones included.
     Destinations(Destinations),
-    /// All threads that the clause with this pattern serves: `channel/host`, as it stands in
-    /// `scheduler.cf`.
+    /// All threads of the clause with this pattern: `channel/host`, as in `scheduler.cf`.
     Ring(String),
     /// One message.
     #[serde(with = "spool_id")]
@@ -148,7 +157,9 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A pattern of destinations, `channel/host` in the language of `scheduler.cf`, in lower case.
+/// A pattern of destinations: `channel/host`, in lower case.
+///
+/// The language is that of `scheduler.cf`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Destinations {
@@ -157,7 +168,7 @@ pub struct Destinations {
 }
 
 impl Destinations {
-    /// Reads a pattern. `Err` says what is wrong with it.
+    /// Parses a pattern. The error is a text for the operator.
     pub fn parse(text: &str) -> Result<Destinations, String> {
         let text = text.to_lowercase();
         match Pattern::parse(&text, &mut Vec::new()) {
@@ -166,17 +177,17 @@ impl Destinations {
         }
     }
 
-    /// The pattern, as it was given.
+    /// The pattern as text, in lower case.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether every destination is one of these.
+    /// Returns true if the pattern is `*/*`, which matches every destination.
     pub fn are_all(&self) -> bool {
         self.text == "*/*"
     }
 
-    /// Whether a destination is one of these.
+    /// Returns true if a destination matches.
     pub fn matches(&self, destination: &Destination) -> bool {
         let (channel, host) = (destination.channel(), destination.host());
         self.pattern.matches(&Name::new(channel), &Name::new(host))
@@ -205,16 +216,16 @@ impl From<Destinations> for String {
     }
 }
 
-/// All orders in force.
+/// All overrides.
 #[derive(Default, Serialize, Deserialize)]
 pub struct StandingOrders {
-    /// Holds of destinations and rings, in the order in which they were given.
+    /// Holds of destinations and rings, in the order in which they were ordered.
     pub holds: Vec<Hold>,
     /// Held messages, by their number.
     pub messages: BTreeMap<u64, Hold>,
     /// Limits, the newest last.
     pub limits: Vec<SetLimit>,
-    /// Messages that are to end, by their number.
+    /// Messages to be removed, by their number.
     pub endings: BTreeMap<u64, Ending>,
     // Empty between two events.
     #[serde(skip)]
@@ -222,7 +233,7 @@ pub struct StandingOrders {
 }
 
 impl StandingOrders {
-    /// The hold that keeps a thread of a ring from getting agents.
+    /// The hold that applies to a thread of a ring.
     pub fn hold_of(&self, destination: &Destination, ring: &Ring) -> Option<&Hold> {
         if self.holds.is_empty() {
             return None;
@@ -236,12 +247,12 @@ impl StandingOrders {
         self.messages.get(&id.number).filter(|hold| hold.scope == Scope::Message(id))
     }
 
-    /// The end that was ordered for a message.
+    /// The removal that was ordered for a message.
     pub fn ending_of(&self, id: SpoolId) -> Option<&Ending> {
         self.endings.get(&id.number).filter(|ending| ending.message == id)
     }
 
-    /// Makes room for another end.
+    /// Drops the oldest removal, to make room for another one.
     pub(super) fn forget_oldest_ending(&mut self) {
         let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
         if let Some(number) = oldest.map(|(number, _)| *number) {
@@ -249,8 +260,9 @@ impl StandingOrders {
         }
     }
 
-    /// Forgets what was ordered for a message, and for any other that had its number. Tells whether there was
-    /// anything.
+    /// Drops the overrides with a message's number.
+    ///
+    /// Returns true if there were any.
     pub(super) fn drop_message(&mut self, number: u64) -> bool {
         let is_known = self.messages.contains_key(&number) || self.endings.contains_key(&number);
         if is_known {
@@ -259,31 +271,31 @@ impl StandingOrders {
         is_known
     }
 
-    /// All of them.
+    /// All overrides.
     pub fn iter(&self) -> impl Iterator<Item = Standing> {
         let holds = self.holds.iter().chain(self.messages.values()).cloned().map(Standing::Hold);
         let limits = self.limits.iter().cloned().map(Standing::Limit);
         holds.chain(limits).chain(self.endings.values().cloned().map(Standing::Ending))
     }
 
-    /// How many there are.
+    /// Number of overrides.
     pub fn len(&self) -> usize {
         self.holds.len() + self.messages.len() + self.limits.len() + self.endings.len()
     }
 
-    /// How many a thread is compared with.
+    /// Number of overrides that each thread is compared with.
     pub(super) fn reviewed(&self) -> usize {
         self.holds.len() + self.limits.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Scope {
-    /// Whether a thread of a ring is meant.
+    /// Returns true if a thread of a ring is in the scope.
     pub fn contains(&self, destination: &Destination, ring: &Ring) -> bool {
         let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));
         self.contains_named(&channel, &host, ring)
@@ -299,7 +311,9 @@ impl Scope {
 }
 
 impl Ring {
-    /// Whether its clause has this pattern, `channel/host`; only `channel` is `channel/*`.
+    /// Returns true if its clause has this pattern.
+    ///
+    /// The form is `channel/host`; `channel` alone is `channel/*`.
     pub fn is_called(&self, pattern: &str) -> bool {
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
         self.clause.channel_pattern == channel && self.clause.host_pattern == host
@@ -307,17 +321,17 @@ impl Ring {
 }
 
 impl Scheduler {
-    /// Whether a clause of the configuration has this pattern, `channel/host`.
+    /// Returns true if a clause of the configuration has this pattern, `channel/host`.
     pub fn has_clause(&self, pattern: &str) -> bool {
         self.config.has_pattern(pattern)
     }
 
-    /// The orders in force.
+    /// The overrides.
     pub fn standing_orders(&self) -> &StandingOrders {
         &self.standing
     }
 
-    /// Takes in an order that the former scheduler was given. Told before anything arrives.
+    /// Adds an override from before the start. This comes before any arrival.
     pub(super) fn remember_order(&mut self, order: Standing) {
         if let Standing::Limit(SetLimit { until: Some(until), .. }) = order {
             self.timers.add(until, Timer::Limits);
@@ -325,12 +339,12 @@ impl Scheduler {
         self.standing.apply(order.into());
     }
 
-    /// What could not be stored is to be tried again.
+    /// Tries again to store what could not be stored.
     pub(super) fn store_again(&mut self) {
         self.act(Action::KeepStanding { ticket: None, changes: Vec::new() });
     }
 
-    /// The shell has stored the orders in force, or could not.
+    /// Processes the result of storing the overrides.
     pub(super) fn standing_kept(
         &mut self,
         now: Timestamp,
@@ -346,7 +360,7 @@ impl Scheduler {
     }
 }
 
-/// A spool id as people write it.
+/// Serializes a spool id as the pair of number and modification time.
 mod spool_id {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use zsched_format::time::Timestamp;
@@ -367,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_those_of_the_configuration() {
+    fn destinations_match_like_configuration_patterns() {
         let destinations = Destinations::parse("SMTP/*.Test").expect("a pattern");
         let matches = |channel: &str, host: &str| {
             destinations.matches(&Destination::new(channel.as_bytes(), host.as_bytes()))
@@ -380,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_survive_as_json() {
+    fn standing_json_round_trip_keeps_orders() {
         let author = Author { name: "root".to_string(), since: Timestamp::from_seconds(5) };
         let id = SpoolId { number: 7, modified: Timestamp::from_parts(8, 9) };
         for scope in [

@@ -1,10 +1,13 @@
-//! Rings that were refused an agent for the sake of others: they stand in lines, one for each thing that
-//! is scarce, and are asked again in their turn.
+//! Waitlists of rings that were refused an agent.
 //!
-//! A ring without any agent comes before all rings that have one and want another. Otherwise a ring's place is
-//! the time at which it was first refused, moved by a turn ([`RING_TURN`]) for each step that its priority is away
-//! from the usual one; it keeps that place in every line until it gets an agent. So a ring is overtaken only by
-//! rings that were refused less than nine turns after it.
+//! Limits that they share with others leave too few.
+//!
+//! There is a waitlist for each scarce resource, and its rings try again in turn.
+//!
+//! A ring without any agent comes before all rings that have one and could use another. Otherwise a
+//! ring's place is the time at which it was first refused, moved by a turn ([`RING_TURN`]) for each
+//! step between its priority and the usual one. It keeps that place on every waitlist until it gets
+//! an agent. So a ring is overtaken only by rings that were refused less than nine turns after it.
 
 use super::Scheduler;
 use super::ring::{Ring, RingId};
@@ -18,36 +21,39 @@ use std::time::Duration;
 use zsched_format::priority;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// So many rings are asked at a time whether they can be served again. It takes more only if rings move
-/// from line to line.
+/// Maximum number of rings that try again in one call.
+///
+/// More are needed only if rings move from one waitlist to another.
 const ASKED_AT_A_TIME: usize = 1000;
 
-/// What a line of rings waits for; whatever the first of them gets, the others would get, too.
+/// The resource that the rings of a waitlist need.
+///
+/// If the first ring is served with it, the others could be served with it, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scarcity {
-    /// The next second, in which agents may be started again.
+    /// Agent starts, which are possible again in the next second.
     ForkRate,
-    /// An agent less in all than this `maxta`.
+    /// A place for an agent under this `maxta`.
     Agents(Option<u32>),
-    /// An agent less of a channel than this `maxchannel`.
+    /// A place for an agent of a channel under this `maxchannel`.
     Channel(Rc<[u8]>, Option<u32>),
 }
 
-/// A ring's place in its line. The smallest is the first.
+/// A ring's place on its waitlist; the smallest is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PlaceInLine {
-    /// Whether the ring has agents already.
+    /// The ring has agents already.
     pub has_agents: bool,
-    /// When its turn is.
+    /// Its turn.
     pub turn: Timestamp,
-    /// Tells rings with the same turn apart.
+    /// Orders rings with the same turn.
     sequence: u64,
 }
 
-/// One line, the first ring first.
+/// One waitlist, in order.
 pub type Line = BTreeMap<PlaceInLine, RingId>;
 
-/// The lines.
+/// All waitlists.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Starved {
     lines: BTreeMap<Scarcity, Line>,
@@ -55,34 +61,35 @@ pub struct Starved {
 }
 
 impl Starved {
-    /// Number of rings in lines.
+    /// Number of rings on waitlists.
     pub fn len(&self) -> usize {
         self.lines.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether no ring is in a line.
+    /// Returns true if no ring is on a waitlist.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Whether a ring stands in a line.
+    /// Returns true if a ring is on this waitlist.
     pub fn has_line(&self, line: &Scarcity) -> bool {
         self.lines.contains_key(line)
     }
 
-    /// All lines that are not empty.
+    /// All waitlists that are not empty.
     pub fn lines(&self) -> impl Iterator<Item = (&Scarcity, &Line)> {
         self.lines.iter()
     }
 
-    /// How often a ring is in a line.
+    /// Number of entries of a ring on a waitlist.
     pub fn times_in_line(&self, ring: RingId, line: Option<&Scarcity>) -> usize {
         let rings = line.and_then(|line| self.lines.get(line));
         rings.map_or(0, |rings| rings.values().filter(|other| **other == ring).count())
     }
 
-    /// Takes the first ring out of the line whose first ring comes before those of all other lines. Lines that
-    /// are `passed_over` do not count.
+    /// Takes the first ring of all waitlists.
+    ///
+    /// Waitlists in `passed_over` are ignored.
     fn pop(&mut self, passed_over: &[Scarcity]) -> Option<(Scarcity, RingId)> {
         let counts = |(line, _): &(&Scarcity, &Line)| !passed_over.contains(line);
         let first =
@@ -106,15 +113,16 @@ impl Starved {
     }
 }
 
-/// The turn of a ring that has waited for an agent since some time.
+/// The turn of a ring that has waited since `since`.
 pub(super) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
     priority::turn_in_steps(since, ring.clause.mail_priority.level(), RING_TURN)
 }
 
 impl Scheduler {
-    /// Puts a ring into a line, unless it is in it already.
+    /// Adds a ring to a waitlist, unless it is on it already.
     pub(super) fn starve(&mut self, now: Timestamp, ring: RingId, line: Scarcity) {
-        // If it waited for something else until now, it would hide behind those that still do.
+        // It must leave the waitlist of another resource, where it would stay behind rings that
+        // still need that.
         if self.rings[ring].line.as_ref() == Some(&line) {
             return;
         }
@@ -128,7 +136,9 @@ impl Scheduler {
         self.starved.lines.entry(line).or_default().insert(place, ring);
     }
 
-    /// The place that a ring has in its line, or would have in any.
+    /// The place of a ring on its waitlist.
+    ///
+    /// If it is on none, the place it would get.
     pub(super) fn place_of(&self, now: Timestamp, ring: RingId) -> PlaceInLine {
         let ring = &self.rings[ring];
         if ring.line.is_some() {
@@ -139,8 +149,9 @@ impl Scheduler {
         PlaceInLine { has_agents: ring.agents > 0, turn, sequence: self.starved.next }
     }
 
-    /// Lets the rings that were refused an agent try again, each in its turn: of each line as many as
-    /// are not refused for the same reason.
+    /// Tries again to serve rings on waitlists, in turn.
+    ///
+    /// Each list continues until one of its rings is refused again.
     pub(super) fn serve_starved(&mut self, now: Timestamp) {
         let mut left = ASKED_AT_A_TIME;
         let mut refused = Vec::new();
@@ -159,7 +170,7 @@ impl Scheduler {
         }
     }
 
-    /// A ring has lost its last agent: if it waits for one, its wait begins now.
+    /// Restarts the wait of a ring that has lost its last agent.
     pub(super) fn has_no_agents(&mut self, now: Timestamp, ring: RingId) {
         self.rings[ring].starved_since = None;
         if let Some(line) = self.rings[ring].line.clone() {
@@ -168,13 +179,13 @@ impl Scheduler {
         }
     }
 
-    /// A ring gets an agent, and leaves its line.
+    /// Takes a ring off its waitlist, because it gets an agent.
     pub(super) fn gets_agent(&mut self, ring: RingId) {
         self.rings[ring].starved_since = None;
         self.unstarve(ring);
     }
 
-    /// The clock was set: places are times.
+    /// Moves the places, which are times, because the clock was set.
     pub(super) fn shift_starved(&mut self, step: ClockStep) {
         for ring in self.rings.iter_mut() {
             ring.starts.shift(step);
@@ -187,7 +198,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a ring out of its line.
+    /// Takes a ring off its waitlist.
     pub(super) fn unstarve(&mut self, ring: RingId) {
         let place = self.rings[ring].place_in_line;
         if let Some(line) = self.rings[ring].line.take() {
@@ -195,13 +206,13 @@ impl Scheduler {
         }
     }
 
-    /// Number of rings before a ring in its line, up to [`COUNTED`].
+    /// Number of rings before a ring on its waitlist, up to [`COUNTED`].
     pub(super) fn rings_before(&self, ring: &Ring) -> Option<usize> {
         let line = self.starved.lines.get(ring.line.as_ref()?)?;
         Some(line.range(..ring.place_in_line).take(COUNTED).count())
     }
 
-    /// Empties all lines, for when everybody is asked anew.
+    /// Empties all waitlists, before all rings try again.
     pub(super) fn forget_starved(&mut self) {
         let lines = std::mem::take(&mut self.starved).lines;
         for ring in lines.into_values().flat_map(BTreeMap::into_values) {

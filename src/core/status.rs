@@ -1,7 +1,10 @@
-//! What is told to the status log: how each attempt ended, and what ended without one.
+//! Records for the status log.
 //!
-//! Told before anything is done about it: the addresses are in the control file, so it must still be
-//! there when the line is composed. Where nobody wants a status log, nothing of this is put together.
+//! They have the result of each attempt, and recipients that end without one.
+//!
+//! A record is emitted before the actions that follow from the result. The addresses are in the
+//! control file, so it must still be there when the line is composed. No records are made if there
+//! is neither a status log nor a subscriber.
 
 use super::Scheduler;
 use super::action::{Action, Attempt, StatusRecord, Verdict};
@@ -10,16 +13,16 @@ use super::vertex::VertexId;
 use zsched_format::agent_protocol::{Report, Status};
 use zsched_format::time::Timestamp;
 
-/// How much of a text the status log gets, in bytes.
+/// Maximum length of a text in the status log, in bytes.
 pub const LONGEST_TEXT: usize = 2048;
 
 impl Scheduler {
-    /// Whether anybody wants to know how attempts end.
+    /// Returns true if records are needed.
     fn tells_status(&self) -> bool {
         self.settings.status_log || self.is_watched
     }
 
-    /// An agent has reported about a recipient.
+    /// Emits a record of an agent's report about a recipient.
     pub(super) fn status_of_report(
         &mut self,
         now: Timestamp,
@@ -50,7 +53,7 @@ impl Scheduler {
         self.act(Action::Status(Box::new(record)));
     }
 
-    /// A job is over, and the agent has not said what became of its recipients.
+    /// Emits a record of a job without a report.
     pub(super) fn status_of_silence(
         &mut self,
         now: Timestamp,
@@ -70,7 +73,7 @@ impl Scheduler {
         self.act(Action::Status(Box::new(record)));
     }
 
-    /// Recipients end without an attempt.
+    /// Emits a record of recipients that end without an attempt.
     pub(super) fn status_of_end(
         &mut self,
         now: Timestamp,
@@ -116,8 +119,9 @@ impl Scheduler {
     }
 }
 
-/// An agent's attempt at its present job: it has come to that when it was given it, or when it had ended
-/// the one before.
+/// An agent's attempt at its present job.
+///
+/// It begins when the agent was given the job, or had ended the one before, whichever is later.
 pub(super) fn present_attempt(agent: &Agent) -> Attempt {
     let began = agent.fed_at.map_or(agent.hungry_at, |fed_at| fed_at.max(agent.hungry_at));
     Attempt { pid: agent.pid, began }

@@ -1,8 +1,9 @@
-//! What programs may see of the queue as a whole: sums, the threads that matter most, rings and agents.
-//! Values to be shown, nothing to be changed.
+//! Queries about the queue as a whole (read-only).
 //!
-//! Sums are kept up to date or small to count. What takes a look at everything is done some at a time, while
-//! the queue goes on changing: whoever asks goes on with it in each turn.
+//! They return sums, the busiest threads, rings and agents.
+//!
+//! Sums are kept up to date or quick to count. A query that examines everything does so in steps,
+//! while the queue changes: its caller continues it in each turn.
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId};
@@ -18,26 +19,30 @@ use std::collections::BinaryHeap;
 use zsched_config::Clause;
 use zsched_format::time::Timestamp;
 
-/// So many messages of a thread are looked at for the oldest: the others have come later, as a rule.
+/// Maximum number of messages of a thread examined for the oldest.
+///
+/// The others have usually come later.
 pub(super) const LOOKED_AT: usize = 10_000;
 
-/// The queue in numbers.
+/// Sums over the queue.
 pub struct Summary {
     /// Sums, and totals since the start.
     pub totals: Totals,
     /// Threads that are held.
     pub held_threads: usize,
-    /// Messages that are held one by one.
+    /// Messages that are held individually.
     pub held_messages: usize,
     /// When the message file of the oldest message was modified, to the second.
     pub oldest: Option<Timestamp>,
-    /// Agents are being told to end, no new ones are started.
+    /// The scheduler is ending.
+    ///
+    /// Agents are stopped and no new ones are started.
     pub is_draining: bool,
     /// No agents are started (`-F`).
     pub is_frozen: bool,
 }
 
-/// A thread, as programs are shown it.
+/// A thread, as shown to programs.
 pub struct ThreadRow<'s> {
     /// Channel and host.
     pub destination: &'s Destination,
@@ -65,23 +70,23 @@ pub struct ThreadRow<'s> {
     pub oldest: Option<Timestamp>,
     /// An operator holds it.
     pub is_held: bool,
-    /// How many agents may work on it.
+    /// Maximum number of agents that may work on it.
     pub max_agents: u32,
-    /// How many may now, by what was learned of its host.
+    /// Maximum number of agents now, by what is known about its host.
     pub window: usize,
-    /// The name of its window, if it may share it with other threads.
+    /// Name of its window, if that may be shared with other threads.
     pub window_name: Option<&'s [u8]>,
-    /// What it waits for: what agents have comes first, then what is due.
+    /// What it waits for; vertices with agents come first, then due ones.
     pub wait: Option<Wait<'s>>,
 }
 
-/// A ring, as programs are shown it.
+/// A ring, as shown to programs.
 pub struct RingRow<'s> {
-    /// The clause that serves it, with the limits that operators have set.
+    /// Its clause, with the limit overrides of operators.
     pub clause: &'s Clause,
     /// Its channel.
     pub channel: &'s [u8],
-    /// Its host, where the clause's command names it.
+    /// Its host, if the clause's command contains `$host`.
     pub host: Option<&'s [u8]>,
     /// Its threads.
     pub threads: usize,
@@ -89,13 +94,13 @@ pub struct RingRow<'s> {
     pub agents: usize,
     /// Its agents without work.
     pub idle: usize,
-    /// How many agents it may have.
+    /// Maximum number of its agents.
     pub max_ring: usize,
 }
 
-/// An agent, as programs are shown it.
+/// An agent, as shown to programs.
 pub struct AgentRow<'s> {
-    /// Its process, 0 as long as it has none.
+    /// Its process id; 0 before it has one.
     pub pid: u32,
     /// Channel of its ring.
     pub channel: &'s [u8],
@@ -103,7 +108,7 @@ pub struct AgentRow<'s> {
     pub ring: (&'s str, &'s str),
     /// The thread it works on.
     pub thread: Option<&'s Destination>,
-    /// The word for its state.
+    /// The keyword of its state.
     pub state: &'static str,
     /// Jobs that it has not ended.
     pub jobs: usize,
@@ -115,7 +120,7 @@ pub struct AgentRow<'s> {
     pub fed: Option<Timestamp>,
 }
 
-/// What makes a thread matter.
+/// Order of threads in a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     /// Most recipients.
@@ -126,24 +131,28 @@ pub enum Rank {
     Oldest,
 }
 
-/// A search for the threads that matter most.
+/// A search for the first threads in such an order.
 pub struct Survey {
     rank: Rank,
     most: usize,
     destinations: Option<Destinations>,
-    /// For the oldest: where in the pool of vertices to go on, and what was found of each thread, by place.
+    /// Number of vertex slots examined for the oldest messages.
+    ///
+    /// The result is the oldest time of each thread, by slot.
     vertices_seen: usize,
     oldest: Vec<Timestamp>,
     threads_seen: usize,
-    /// The best so far, the last one of them on top.
+    /// The best so far, with the last one of them on top.
     best: BinaryHeap<Reverse<(i64, ThreadId)>>,
 }
 
-/// No message is as young.
+/// Later than the time of any message.
 const NEVER: Timestamp = Timestamp::from_nanoseconds(i64::MAX);
 
 impl Survey {
-    /// Looks for at most so many threads; with a pattern, among those that it fits.
+    /// Creates a survey that finds at most `most` threads.
+    ///
+    /// With a pattern it finds only matching ones.
     pub fn new(rank: Rank, most: usize, destinations: Option<Destinations>) -> Survey {
         Survey {
             rank,
@@ -156,7 +165,9 @@ impl Survey {
         }
     }
 
-    /// Looks at the next so many vertices or threads. Tells whether that was all.
+    /// Examines the next `count` vertices or threads.
+    ///
+    /// Returns true if that was all.
     pub fn go_on(&mut self, scheduler: &Scheduler, count: usize) -> bool {
         if self.rank == Rank::Oldest && self.vertices_seen < scheduler.vertices.slots() {
             self.look_at_vertices(scheduler, count);
@@ -211,14 +222,14 @@ impl Survey {
         self.best.push(Reverse((value, id)));
     }
 
-    /// What was found, the first first.
+    /// The threads that were found, in order.
     pub fn found(self) -> Vec<ThreadId> {
         self.best.into_sorted_vec().into_iter().map(|Reverse((_, thread))| thread).collect()
     }
 }
 
 impl Scheduler {
-    /// The queue in numbers.
+    /// Returns sums over the queue.
     pub fn summary(&self) -> Summary {
         Summary {
             totals: self.totals(),
@@ -230,8 +241,11 @@ impl Scheduler {
         }
     }
 
-    /// The first thread whose place is at `place` or behind it, and its place; `None` behind the last. No more
-    /// than `count` places are looked at: where these have none, the answer has no thread.
+    /// The first thread in a slot at or after `place`.
+    ///
+    /// It comes with its slot; `None` is at the end.
+    ///
+    /// At most `count` slots are examined. If they are all free, the answer has no thread.
     pub fn thread_from(&self, place: usize, count: usize) -> Option<(usize, Option<ThreadId>)> {
         let pool = self.threads.pool();
         let end = place.saturating_add(count).min(pool.slots());
@@ -239,12 +253,14 @@ impl Scheduler {
         found.next().or((end > place).then(|| (end - 1, None)))
     }
 
-    /// Channel and host of a thread, unless it is gone.
+    /// Channel and host of a thread; `None` if it is gone.
     pub fn destination_of(&self, thread: ThreadId) -> Option<&Destination> {
         self.threads.get(thread).map(|thread| &thread.destination)
     }
 
-    /// A thread, unless it is gone; and how many of its messages were looked at.
+    /// A thread and the number of its messages that were examined.
+    ///
+    /// `None` if it is gone.
     pub fn thread_row(&self, id: ThreadId) -> Option<(ThreadRow<'_>, usize)> {
         let thread = self.threads.get(id)?;
         let ring = &self.rings[thread.ring];
@@ -271,8 +287,9 @@ impl Scheduler {
         Some((row, thread.len().min(LOOKED_AT)))
     }
 
-    /// When the oldest message of a thread was modified. Where there are many, some in front are looked at of
-    /// each kind.
+    /// When the oldest message of a thread was modified.
+    ///
+    /// In a large thread only the first vertices of each list are examined.
     pub(super) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
         let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
         let lists = [&thread.fed, &thread.due, &thread.held_back];
@@ -282,7 +299,7 @@ impl Scheduler {
         others.chain(waiting).map(arrived).min()
     }
 
-    /// A ring, unless it is gone.
+    /// A ring; `None` if it is gone.
     pub fn ring_row(&self, ring: RingId) -> Option<RingRow<'_>> {
         let ring = self.rings.get(ring)?;
         Some(RingRow {
@@ -296,8 +313,11 @@ impl Scheduler {
         })
     }
 
-    /// Some threads of a ring, from the one at `from`, `count` at most: how many there are, and how many vertices
-    /// they have. `None` behind the last, and if the ring is gone.
+    /// Numbers of threads and vertices in a part of a ring.
+    ///
+    /// The part has up to `count` threads, from `from`.
+    ///
+    /// `None` after the last thread, and if the ring is gone.
     pub fn vertices_in_ring(
         &self,
         ring: RingId,
@@ -310,7 +330,7 @@ impl Scheduler {
         (!some.is_empty()).then_some((some.len(), vertices))
     }
 
-    /// The agents with a higher number than this, in order.
+    /// The agents with an id after `after`, in order.
     pub fn agents_after(
         &self,
         after: Option<AgentId>,
@@ -319,7 +339,7 @@ impl Scheduler {
         self.agents.range(from..).map(|(id, agent)| (*id, self.agent_row(agent)))
     }
 
-    /// An agent, unless it is gone.
+    /// An agent; `None` if it is gone.
     pub fn agent(&self, id: AgentId) -> Option<AgentRow<'_>> {
         self.agents.get(&id).map(|agent| self.agent_row(agent))
     }
@@ -341,7 +361,7 @@ impl Scheduler {
 }
 
 impl Ring {
-    /// The patterns of its clause: channel and host.
+    /// Patterns of its clause: channel and host.
     pub fn patterns(&self) -> (&str, &str) {
         (&self.clause.channel_pattern, &self.clause.host_pattern)
     }

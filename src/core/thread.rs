@@ -1,5 +1,6 @@
-//! Threads: everything queued for one channel and host. A thread owns the retry state of its
-//! destination and at most `maxthr` agents work on it.
+//! Threads: everything queued for one channel and host.
+//!
+//! A thread owns the retry state of its destination. At most `maxthr` agents work on it.
 
 use super::agent::AgentId;
 use super::contact::Deferrals;
@@ -19,7 +20,9 @@ use std::hash::BuildHasher;
 use std::ops::Bound;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// So many vertices count as one thread more, where threads are dealt with in steps.
+/// Number of vertices that cost as much as one thread.
+///
+/// It applies to work that is done in steps.
 const VERTICES_PER_THREAD: usize = 10;
 
 /// The number of a thread in memory.
@@ -34,13 +37,13 @@ pub struct Thread {
     pub ring: RingId,
     /// Its place in the ring's list of threads.
     pub ring_slot: usize,
-    /// Vertices to be given to an agent, in this order.
+    /// Vertices to be given to an agent, in order.
     pub due: List<InThread>,
-    /// Vertices that agents have.
+    /// Vertices that are with agents.
     pub fed: List<InThread>,
     /// Vertices that wait for a time.
     pub waiting: Waves,
-    /// Vertices of messages that are held.
+    /// Vertices of held messages.
     pub held_back: List<InThread>,
     /// Agents working on it, the newest last.
     pub agents: Vec<AgentId>,
@@ -48,36 +51,38 @@ pub struct Thread {
     pub recipients: u32,
     /// Reports about its recipients.
     pub attempts: u32,
-    /// What is known of the destination as a whole.
+    /// What is known about the destination as a whole.
     pub retry: Retry,
     /// No vertex of it expires before this time.
     pub expiry_check: Option<Timestamp>,
     /// The time its timer is set to.
     pub timer: Option<Timestamp>,
-    /// The number of the last step of the clock that it knows of.
+    /// Number of the last clock step that was applied to it.
     pub last_step: u8,
-    /// It is in the ring's list of threads that want an agent.
+    /// It is in the ring's list of ready threads.
     pub is_ready: bool,
     /// Neighbours in that list.
     pub in_ready: Links<Thread>,
     /// Agents that died in a row over it, with no report in between.
     pub deaths: u8,
-    /// An operator holds it: it gets no agent.
+    /// An operator holds it, so it gets no agent.
     pub held: bool,
-    /// How many agents may work on it, if an operator has set that.
+    /// Maximum number of agents that an operator has set.
     pub max_agents: Option<u32>,
-    /// Its window, if its clause asks for more than a fixed `maxthr`.
+    /// Its window, if its clause needs more than a fixed `maxthr`.
     pub window: Option<WindowId>,
 }
 
-/// What is known of a destination as a whole.
+/// What is known about a destination as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// It is known to be unreachable.
+    /// Set while the destination is known to be unreachable.
     pub unreachable: Option<Box<Unreachable>>,
-    /// How far it is in the clause's `retries`; it begins anew when the host answers.
+    /// Its place in the clause's `retries`.
+    ///
+    /// The first entry again when the host answers.
     pub steps: Steps,
-    /// What its last jobs were deferred for.
+    /// Why its last jobs were deferred.
     pub deferrals: Deferrals,
     /// Where the last random jump in `retries` went.
     pub jump: Jump,
@@ -93,7 +98,7 @@ impl Retry {
     }
 }
 
-/// The links of a ring's list of threads that want an agent.
+/// The links of a ring's list of ready threads.
 pub enum InReady {}
 
 impl Chain for InReady {
@@ -134,23 +139,24 @@ impl Thread {
         }
     }
 
-    /// How many vertices it has.
+    /// Number of vertices.
     pub fn len(&self) -> usize {
         self.due.len() + self.fed.len() + self.waiting.len() + self.held_back.len()
     }
 
-    /// As how many threads it counts where many are dealt with, some in each turn: its vertices may have to be
-    /// looked through.
+    /// Number of threads that it counts as in stepwise work.
+    ///
+    /// Its vertices may have to be searched, so they count, too.
     pub fn step_cost(&self) -> usize {
         1 + self.len() / VERTICES_PER_THREAD
     }
 
-    /// What comes first: its wake-up, or the next expiry.
+    /// Its wake-up or next expiry, whichever is earlier.
     pub fn next_look(&self) -> Option<Timestamp> {
         self.wakeup().into_iter().chain(self.expiry_check).min()
     }
 
-    /// Whether nothing is queued for it.
+    /// Returns true if nothing is queued for it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -161,14 +167,19 @@ impl Thread {
         self.fed.iter(pool).chain(self.due.iter(pool)).chain(waiting)
     }
 
-    /// When something in it becomes due, or the destination is tried again.
+    /// Next time at which it or a vertex of it is due.
+    ///
+    /// The destination itself is due when it is unreachable and tried again.
     pub fn wakeup(&self) -> Option<Timestamp> {
         let until = self.retry.unreachable.as_ref().map(|known| known.until);
         self.waiting.next().into_iter().chain(until).min()
     }
 
-    /// Takes a vertex of this thread out of the list it is in, and puts it at the end of another. One that
-    /// is to wait names its wave.
+    /// Moves a vertex to another list of its thread, or none.
+    ///
+    /// It comes to the end of the list.
+    ///
+    /// The wave of a vertex that is to wait must be set before.
     pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: Place) {
         self.take_out(pool, vertex);
         pool[vertex].place = to;
@@ -181,7 +192,7 @@ impl Thread {
         }
     }
 
-    /// The same, but puts it at the head of what is due.
+    /// Moves a vertex to the head of the due list.
     pub fn move_vertex_to_head(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
         self.take_out(pool, vertex);
         pool[vertex].place = Place::Due;
@@ -199,15 +210,15 @@ impl Thread {
     }
 }
 
-/// All threads, also by destination.
+/// All threads, with indexes by destination and by host.
 #[derive(Serialize, Deserialize)]
 pub struct Threads {
     pool: Pool<Thread>,
     by_destination: HashMap<Destination, ThreadId>,
-    // A checkpoint has it not: it follows from the rest.
+    // A checkpoint does not contain it, because it follows from the rest.
     #[serde(skip)]
     by_host: ByHost,
-    /// How many are held.
+    /// Number of threads that are held.
     held: usize,
     #[serde(skip)]
     key: Vec<u8>,
@@ -229,7 +240,7 @@ impl Threads {
         self.by_destination.get(key).copied()
     }
 
-    /// The same, for whoever must not change anything.
+    /// Like [`find`](Threads::find), for callers that have no mutable access.
     pub fn find_existing(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
         self.by_destination.get(Destination::key(channel, host, &mut Vec::new())).copied()
     }
@@ -255,13 +266,15 @@ impl Threads {
         thread
     }
 
-    /// All threads of a host, on any channel, in the order of their ids.
+    /// All threads of a host, in the order of their ids.
+    ///
+    /// They are of any channel.
     pub fn of_host(&self, host: &[u8]) -> impl Iterator<Item = ThreadId> {
         let candidates = self.by_host.candidates(host);
         candidates.filter(move |id| self.pool[*id].destination.host() == host)
     }
 
-    /// How many threads [`of_host`](Threads::of_host) looks at.
+    /// Number of threads that [`of_host`](Threads::of_host) looks at.
     #[cfg(test)]
     pub fn looked_at_for(&self, host: &[u8]) -> usize {
         self.by_host.candidates(host).count()
@@ -275,14 +288,16 @@ impl Threads {
         }
     }
 
-    /// Says whether one is held. Tells whether that has changed.
+    /// Sets or clears the hold of a thread.
+    ///
+    /// Returns true if that changes it.
     pub fn set_held(&mut self, id: ThreadId, held: bool) -> bool {
         let was_held = std::mem::replace(&mut self.pool[id].held, held);
         self.held = self.held + usize::from(held) - usize::from(was_held);
         was_held != held
     }
 
-    /// How many are held.
+    /// Number of threads that are held.
     pub fn held(&self) -> usize {
         self.held
     }
@@ -299,20 +314,21 @@ impl Threads {
         self.pool.iter()
     }
 
-    /// The pool itself, for lists that go through it.
+    /// The pool itself, for lists that traverse it.
     pub fn pool(&self) -> &Pool<Thread> {
         &self.pool
     }
 
-    /// The same, for lists that change.
+    /// The pool itself, for lists that change.
     pub fn pool_mut(&mut self) -> &mut Pool<Thread> {
         &mut self.pool
     }
 }
 
-/// Index of threads by host: a set of hashes, as the names are in the threads already.
+/// Index of threads by host.
 ///
-/// The hash has a random key, so hosts with equal hashes cannot be made up. No decision depends on it.
+/// It is a set of hashes, since the names are in the threads already. The hash has a random key, so
+/// a sender cannot construct hosts with equal hashes. No decision depends on it.
 #[derive(Default)]
 struct ByHost {
     hasher: RandomState,
@@ -332,7 +348,7 @@ impl ByHost {
         self.threads.remove(&(self.hash(host), thread));
     }
 
-    /// Threads whose host has the hash of this one.
+    /// Threads whose host has the same hash as `host`.
     fn candidates(&self, host: &[u8]) -> impl Iterator<Item = ThreadId> {
         let hash = self.hash(host);
         let first = Bound::Included((hash, ThreadId::FIRST));

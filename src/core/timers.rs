@@ -1,4 +1,4 @@
-//! What is to be looked at when, if nothing happens before.
+//! Timers of the core.
 
 use super::action::NoteTicket;
 use super::agent::AgentId;
@@ -10,60 +10,62 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// Whom a timer wakes.
+/// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Timer {
     /// A thread: its wake-up, or the expiry of one of its vertices.
     Thread(ThreadId),
-    /// An agent: idle, silent or slow to end for too long.
+    /// An agent that is idle, silent or ending for too long.
     Agent(AgentId),
-    /// Rings that wait for the next second in which agents may be started.
+    /// Rings that wait for the fork rate of the next second.
     ForkRate,
     /// A ring whose agents could not be started: one is tried again.
     Ring(RingId),
     /// A note that could not be written.
     Note(NoteTicket),
-    /// What the former scheduler has left is not needed any more.
+    /// State that the previous process left, which is no longer needed.
     Memory,
-    /// A message that could not be taken out of the spool.
+    /// A message that could not be removed from the spool.
     Removal(MessageId),
-    /// Limits that operators have set for a while.
+    /// Limit overrides with an end.
     Limits,
-    /// Orders in force that could not be stored.
+    /// Overrides that could not be stored.
     KeepOrders,
-    /// Threads that a new configuration is still to be applied to.
+    /// Threads that a new configuration is not applied to yet.
     Sweep,
-    /// Threads that are still to be compared with the orders in force.
+    /// Threads that are still to be compared with the overrides.
     Review,
-    /// Messages that can be unloaded, while others wait for room.
+    /// Messages that can be paged out while others wait for room.
     Rest,
-    /// Large messages of which more can be read.
+    /// Partial messages of which more can be read.
     Batches,
-    /// Windows to all of whose members something is being done.
+    /// Windows with an action for all members that is not complete.
     Members,
-    /// Threads that are still to be told that the clock was set.
+    /// Threads that a clock step is not applied to yet.
     Clock,
-    /// Vertices that are still to be looked at for expiry.
+    /// Vertices that are still to be examined for expiry.
     Expiry,
-    /// Vertices that are still to be put off.
+    /// Vertices that are still to be deferred.
     PutOff,
     /// A window in which the next delivery may start.
     Window(WindowId),
 }
 
-/// All timers, soonest first.
+/// All timers, the soonest first.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Timers {
     threads: BTreeSet<(Timestamp, ThreadId)>,
-    /// Those of threads that do not know yet that the clock was set: by the times of the clock as it was.
+    /// Timers of threads without the last clock step.
+    ///
+    /// Their times are those before the step.
     threads_before: BTreeSet<(Timestamp, ThreadId)>,
-    /// How the clock was set.
+    /// The last clock step.
     step: Option<ClockStep>,
     others: BTreeSet<(Timestamp, Timer)>,
 }
 
 impl Timers {
-    /// Adds a timer of anything but a thread; see [`change_thread`](Timers::change_thread).
+    /// Adds a timer, except for a thread; see [`change_thread`](Timers::change_thread).
     pub fn add(&mut self, time: Timestamp, timer: Timer) {
         self.others.insert((time, timer));
     }
@@ -72,7 +74,10 @@ impl Timers {
         self.others.remove(&(time, timer));
     }
 
-    /// Changes the timer of a thread, which knows of the last step of the clock or has the times from before it.
+    /// Changes the timer of a thread.
+    ///
+    /// `knows_step` is true if the times are after the last clock step, and false if they are
+    /// before it.
     pub fn change_thread(
         &mut self,
         thread: ThreadId,
@@ -86,7 +91,9 @@ impl Timers {
         timers.extend(wanted.map(|wanted| (wanted, thread)));
     }
 
-    /// Whether the timer of a thread is set to a time, by the clock that the thread knows.
+    /// Returns true if the timer of a thread is set to a time.
+    ///
+    /// The time is in the thread's own clock.
     pub fn has_thread(&self, thread: ThreadId, knows_step: bool, time: Timestamp) -> bool {
         let timers = if knows_step { &self.threads } else { &self.threads_before };
         timers.contains(&(time, thread))
@@ -106,7 +113,7 @@ impl Timers {
         ]
     }
 
-    /// Takes out the soonest timer whose time has come.
+    /// Removes and returns the soonest timer that has expired.
     pub fn pop_due(&mut self, now: Timestamp) -> Option<Timer> {
         let next = self.next().filter(|next| *next <= now);
         match self.firsts().iter().position(|first| next.is_some() && *first == next)? {
@@ -116,8 +123,10 @@ impl Timers {
         }
     }
 
-    /// Moves all timers, because the clock was set. Those of threads keep their times until their thread is told;
-    /// all threads must know of the last step.
+    /// Moves all timers, because the clock was set.
+    ///
+    /// Timers of threads keep their times until the step is applied to their thread. The former
+    /// step must be applied to all threads.
     pub fn shift(&mut self, step: ClockStep) {
         debug_assert!(self.threads_before.is_empty(), "two steps of the clock at once");
         let others = std::mem::take(&mut self.others).into_iter();

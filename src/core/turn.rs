@@ -1,4 +1,6 @@
-//! Somebody asks for a host's mail now: ETRN, and the `T` lines of control files.
+//! ETRN: requests for a host's mail.
+//!
+//! They come from clients and from `T` lines of control files.
 
 use super::Scheduler;
 use super::thread::ThreadId;
@@ -6,8 +8,10 @@ use std::collections::BTreeSet;
 use zsched_format::time::Timestamp;
 
 impl Scheduler {
-    /// Makes everything due that is queued for some hosts, on any channel, `queueonly` included. Its cost is
-    /// that of the threads of these hosts. Returns those of them that no agent was at work on.
+    /// Makes everything due that is queued for some hosts, on any channel.
+    ///
+    /// This includes `queueonly`. The cost is that of the threads of these hosts. Returns those
+    /// threads that had no agent at work.
     pub(super) fn turn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
         let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
         let of_hosts = hosts.iter().flat_map(|host| self.threads.of_host(host));

@@ -1,4 +1,6 @@
-//! Destinations that are known to be unreachable, and the reports by which they are.
+//! Destinations that are known to be unreachable.
+//!
+//! The reports that are the reason are kept.
 //!
 //! New mail is tried at once unless its destination is known to be unreachable
 //! (`docs/architecture.md`, "What waits for a retry").
@@ -18,18 +20,18 @@ use zsched_spool::SpoolId;
 pub struct Unreachable {
     /// When it is tried again.
     pub until: Timestamp,
-    /// How it is known.
+    /// The reason.
     pub block: Block,
-    /// The report that said so, as far as it is known.
+    /// The report that is the reason, if it is known.
     pub cause: Option<Rc<Cause>>,
 }
 
-/// How a destination is known to be unreachable.
+/// Reason for which a destination is known to be unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Block {
-    /// An agent said that it cannot be reached (`deferall`).
+    /// An agent reported that it cannot be reached (`deferall`).
     HostDown,
-    /// An agent said when to try it again (`retryat`).
+    /// An agent reported when to try it again (`retryat`).
     AgentAsked,
     /// Agents die over it.
     AgentsDie,
@@ -37,32 +39,36 @@ pub enum Block {
     Dead,
     /// The last report blames the host by its status code.
     Blamed,
-    /// The last jobs, of three messages or more, were all deferred without a status code.
+    /// The last jobs were all deferred without a status code.
+    ///
+    /// They were of three messages or more.
     AllDeferred,
 }
 
 impl Block {
-    /// Whether nothing at all is tried before the time, and no other report changes that.
+    /// Returns true if nothing is tried before the time.
+    ///
+    /// Other reports do not change that.
     pub fn is_firm(self) -> bool {
         !matches!(self, Block::Blamed | Block::AllDeferred)
     }
 }
 
-/// What was said of a destination, by which agent, about which message.
+/// A report that made a destination unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    /// The process of the agent.
+    /// Process id of the agent.
     pub pid: Option<u32>,
-    /// The message that it had.
+    /// The message that it was about.
     pub id: Option<SpoolId>,
-    /// When it said so.
+    /// Time of the report.
     pub at: Timestamp,
-    /// What it said.
+    /// Its text.
     pub diagnosis: Option<Rc<Diagnosis>>,
 }
 
 impl Scheduler {
-    /// The report of an agent about a vertex, as the cause of a wait.
+    /// Creates a cause from the report of an agent about a vertex.
     pub(super) fn cause(
         &self,
         now: Timestamp,
@@ -75,8 +81,11 @@ impl Scheduler {
         Rc::new(Cause { pid, id, at: now, diagnosis: diagnosis.cloned() })
     }
 
-    /// Notes that a destination is unreachable, until `at_least` or its next try, whichever is later. Returns that
-    /// time. The clause must not be `queueonly`.
+    /// Marks a destination as unreachable, at least until `at_least`.
+    ///
+    /// If its next try is later, until that.
+    ///
+    /// Returns that time. The clause must not be `queueonly`.
     pub(super) fn mark_unreachable(
         &mut self,
         now: Timestamp,
@@ -91,10 +100,10 @@ impl Scheduler {
         let until = planned.unwrap_or_else(|| self.next_try_of_host(now, thread)).max(at_least);
         self.lessons += 1;
         let Retry { unreachable, steps, .. } = &mut self.threads[thread].retry;
-        // The try after the next one counts from the next one.
+        // The try after the next one is spaced from the next one.
         steps.planned = seconds_of(until);
         match unreachable {
-            // What is known for certain stays known.
+            // A firm reason is not replaced by one that is not.
             Some(former) if is_firm && !block.is_firm() => former.until = until,
             _ => *unreachable = Some(Box::new(Unreachable { until, block, cause })),
         }
@@ -102,7 +111,11 @@ impl Scheduler {
         until
     }
 
-    /// The destination answers, or at least the last report does not say otherwise: new mail waits no more.
+    /// Ends a wait for the destination that is not firm.
+    ///
+    /// New mail for it is tried.
+    ///
+    /// The destination has answered, or its last report does not blame it.
     pub(super) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
         self.settle_clock(thread);
         let retry = &mut self.threads[thread].retry;

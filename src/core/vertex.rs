@@ -1,5 +1,6 @@
-//! Vertices: the recipients of one message that go the same way. The unit of work: an agent is fed
-//! one vertex as one job.
+//! Vertices: the recipients of one message for one destination.
+//!
+//! A vertex is the unit of work: an agent is fed one vertex as one job.
 
 use super::list::{Chain, Links};
 use super::message::MessageId;
@@ -15,9 +16,9 @@ pub type VertexId = Id<Vertex>;
 /// The recipients of one message for one channel and host.
 #[derive(Serialize, Deserialize)]
 pub struct Vertex {
-    /// Whose recipients they are.
+    /// The message of the recipients.
     pub message: MessageId,
-    /// Where they go.
+    /// The thread of their destination.
     pub thread: ThreadId,
     /// Neighbours among the vertices of the message.
     pub in_message: Links<Vertex>,
@@ -29,30 +30,40 @@ pub struct Vertex {
     pub pending: u32,
     /// Reports about its recipients, plus agents that died over it.
     pub attempts: u32,
-    /// When it was last given to an agent, in seconds since the epoch; 0 is never.
+    /// When it was last given to an agent.
+    ///
+    /// In seconds since the epoch; 0 is never.
     pub last_fed: u32,
-    /// The last time that was planned for its own next try, past or future, in such seconds; 0 is none.
+    /// Time last planned for its own next try.
+    ///
+    /// In seconds since the epoch; 0 is none.
+    ///
+    /// The time may be past.
     pub planned: u32,
-    /// Index of the next entry of `retries`, for its own next try.
+    /// Index of the next entry of `retries` for its own next try.
     pub step: u8,
-    /// While it waits: its number among the waves of the thread.
+    /// Number of its wave in the thread, while it waits.
     pub wave: u8,
-    /// Where it is.
+    /// Its state.
     pub place: Place,
-    /// The agent has reported about a recipient since it was fed.
+    /// The agent has reported about a recipient since the vertex was fed.
     pub reported: bool,
-    /// It was tried in this scheduler's life.
+    /// It was tried by this process.
     pub tried: bool,
-    /// The message has other vertices for the same thread: an agent must be told which recipients are meant.
+    /// The message has other vertices for the same thread.
+    ///
+    /// Agents therefore need a list of its recipients.
     pub is_part: bool,
-    /// What an operator has ordered for when it is in no agent's hands.
+    /// What an operator has ordered for the time after its present job.
     pub fate: Fate,
-    /// What was last said about one of its recipients. Shared by many, so a checkpoint has it once.
+    /// Last diagnosis of one of its recipients.
+    ///
+    /// It is shared by many vertices, so a checkpoint stores it once.
     #[serde(skip)]
     pub diagnosis: Option<Rc<Diagnosis>>,
 }
 
-/// Where a vertex is: in one of the lists of its thread, or in none.
+/// The state of a vertex: its list in the thread, if any.
 ///
 /// ```text
 ///          fed            job over, recipients left
@@ -69,35 +80,37 @@ pub enum Place {
     Due,
     /// With an agent.
     Fed,
-    /// For its next try, or for its destination.
+    /// It waits for its next try, or for its destination.
     Waiting,
-    /// For an operator to release its message.
+    /// It waits until an operator releases its message.
     Held,
-    /// Finished, but an agent still has the job: the number must not be given away yet.
+    /// It is finished, but an agent still has the job.
+    ///
+    /// Its number must not be used again yet.
     Spent,
 }
 
-/// What is to become of a vertex when its agent has ended the job, and recipients are left.
+/// What happens to a vertex whose agent ends the job with recipients left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// It waits for the next try, or expires.
     #[default]
     Usual,
-    /// It was released, and is to be tried once more, whatever its age.
+    /// It was released, and is tried once more, whatever its age.
     OneMoreTry,
     /// It is given up.
     Expire,
-    /// It is forgotten.
+    /// It is removed without a report.
     Delete,
-    /// It goes back to the router.
+    /// It returns to the router.
     Reroute,
 }
 
-/// How much of a text is kept in memory, in bytes.
+/// Maximum length of a diagnosis text in memory, in bytes.
 const LONGEST_TEXT: usize = 2048;
 
-/// What an agent said about a recipient, or what the scheduler has to say of the agent.
+/// A diagnosis of a recipient, by an agent or the scheduler.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// Notary data of the report, may be empty.
@@ -109,14 +122,15 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// What somebody has said. Very long texts are kept in part only: there may be one for each vertex,
-    /// and MAILQ shows them all.
+    /// Creates a diagnosis, with each text cut to [`LONGEST_TEXT`].
+    ///
+    /// There may be one for each vertex, and MAILQ shows them all.
     pub fn new(notary: &[u8], message: &[u8]) -> Rc<Diagnosis> {
         let kept = |text: &[u8]| Box::from(&text[..text.len().min(LONGEST_TEXT)]);
         Rc::new(Diagnosis { notary: kept(notary), message: kept(message) })
     }
 
-    /// A number that is the same for the same texts.
+    /// A hash that is the same for the same texts.
     pub fn hash(&self) -> u64 {
         let bytes = self.notary.iter().chain(&[0]).chain(&self.message[..]);
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -124,7 +138,7 @@ impl Diagnosis {
         })
     }
 
-    /// A diagnosis of the scheduler's own.
+    /// A diagnosis that the scheduler itself makes.
     pub fn of_scheduler(message: &str) -> Rc<Diagnosis> {
         Diagnosis::new(b"", message.as_bytes())
     }
@@ -160,8 +174,10 @@ impl Chain for InThread {
     }
 }
 
-/// The recipients of a vertex. Nearly all have one, so one needs no memory of its own; each further
-/// one needs eight bytes.
+/// The recipients of a vertex.
+///
+/// Nearly all vertices have one recipient, which needs no memory of its own. Each further one needs
+/// eight bytes.
 #[derive(Serialize, Deserialize)]
 pub enum Recipients {
     One(Recipient),
@@ -174,7 +190,9 @@ pub enum Recipients {
 pub struct Recipient {
     /// Offset of its line in the control file.
     pub offset: u32,
-    /// Its place when they are listed for people; the highest bit tells that it is finished.
+    /// Its position in lists for people.
+    ///
+    /// The highest bit marks it as finished.
     rank_and_finished: u32,
 }
 
@@ -195,7 +213,9 @@ impl Recipient {
 }
 
 impl Recipients {
-    /// The recipients of the lines at `offsets`, given in the order in which they are listed.
+    /// Creates recipients for the lines at `offsets`.
+    ///
+    /// They are given in the order of lists for people.
     pub fn new(offsets: &[u32]) -> Recipients {
         if let [offset] = offsets {
             return Recipients::One(Recipient::new(*offset, 0));
@@ -226,15 +246,16 @@ impl Recipients {
         }
     }
 
-    /// Whether the recipient at `offset` is one of these, and not finished.
+    /// Returns true if the recipient at `offset` is pending here.
     pub fn is_pending(&self, offset: u32) -> bool {
         let all = self.all();
         let index = all.binary_search_by_key(&offset, |recipient| recipient.offset);
         index.is_ok_and(|index| !all[index].is_finished())
     }
 
-    /// Adds the recipients at `offsets`, those that are there already and finished ones left out. Tells how
-    /// many.
+    /// Adds the recipients at `offsets` and drops the finished ones.
+    ///
+    /// Offsets that are there already are left out. Returns the number of added ones.
     pub fn extend(&mut self, offsets: &[u32]) -> u32 {
         let mut all: Vec<Recipient> = self.all().to_vec();
         all.retain(|recipient| !recipient.is_finished());
@@ -250,7 +271,9 @@ impl Recipients {
         added as u32
     }
 
-    /// Whether the recipient at `offset` is one of these, finished or not.
+    /// Returns true if the recipient at `offset` is here.
+    ///
+    /// It may be finished.
     pub fn has(&self, offset: u32) -> bool {
         self.position(offset).is_some()
     }
@@ -259,7 +282,9 @@ impl Recipients {
         self.all().binary_search_by_key(&offset, |recipient| recipient.offset).ok()
     }
 
-    /// Marks the recipient at `offset` as finished. Tells whether it was pending until now.
+    /// Marks the recipient at `offset` as finished.
+    ///
+    /// Returns true if it was pending.
     pub fn finish(&mut self, offset: u32) -> bool {
         match self.find(offset) {
             Some(recipient) if !recipient.is_finished() => {
@@ -270,7 +295,7 @@ impl Recipients {
         }
     }
 
-    /// Offsets of those that are not finished, in the order in which they are listed.
+    /// Offsets of the pending recipients, in the order of lists for people.
     pub fn pending(&self) -> Vec<u32> {
         let mut pending: Vec<Recipient> =
             self.all().iter().copied().filter(|recipient| !recipient.is_finished()).collect();
@@ -302,7 +327,7 @@ impl Vertex {
         }
     }
 
-    /// Notes when it was given to an agent.
+    /// Sets the time at which it was given to an agent.
     pub fn fed_at(&mut self, now: Timestamp) {
         self.last_fed = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
         self.reported = false;
@@ -314,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recipients_finish_once_and_keep_their_order() {
+    fn recipients_finish_reports_first_time_and_keeps_order() {
         let mut recipients = Recipients::new(&[472, 421, 523]);
         assert_eq!(recipients.pending(), [472, 421, 523]);
         assert!(recipients.is_pending(421));
@@ -326,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_queued_recipient_is_small() {
+    fn vertex_and_recipient_sizes_stay_small() {
         assert!(size_of::<Vertex>() <= 72);
         assert_eq!(size_of::<Recipient>(), 8);
         assert!(size_of::<super::super::message::Message>() <= 80);

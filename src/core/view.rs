@@ -1,4 +1,4 @@
-//! What others may see of the queue: values to be shown, nothing to be changed.
+//! Views of the queue for MAILQ version 1 (read-only).
 
 use super::Scheduler;
 use super::action::Note;
@@ -21,15 +21,15 @@ pub use super::thread::ThreadId;
 pub struct VertexView<'s> {
     /// Name of the message.
     pub name: &'s SpoolName,
-    /// Offsets of the recipients to do.
+    /// Offsets of its pending recipients.
     pub offsets: Vec<u32>,
     /// Where its recipients go.
     pub destination: &'s Destination,
-    /// What was last said about it.
+    /// Its last diagnosis.
     pub text: Option<&'s [u8]>,
     /// What it is waiting for.
     pub standing: Standing,
-    /// Seconds until it expires; negative if it should have by now.
+    /// Seconds until it expires; negative if that time is past.
     pub expires_in: Option<i64>,
     /// Reports about it so far, and agents that died over it.
     pub tries: u32,
@@ -40,7 +40,7 @@ pub struct VertexView<'s> {
 pub enum Standing {
     /// The wake-up of its thread, in this many seconds.
     Retry(i64),
-    /// An agent, which a limit does not allow.
+    /// An agent, which a limit prevents.
     Slot(Slot),
     /// Nothing: an agent of this process works on its thread.
     Running {
@@ -49,11 +49,11 @@ pub enum Standing {
         /// It is the next to be given to an agent.
         next: bool,
     },
-    /// Somebody's request, or the next turn of the scheduler.
+    /// A request, or the next turn of the scheduler.
     Inactive,
 }
 
-/// The kind of limit that keeps an agent away.
+/// A kind of limit on agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// All agents together.
@@ -70,7 +70,7 @@ pub struct RingView<'s> {
     pub channel_pattern: &'s str,
     /// Host pattern of its clause.
     pub host_pattern: &'s str,
-    /// Its command names the host.
+    /// Its command contains `$host`.
     pub with_host: bool,
     /// Its threads.
     pub threads: Vec<ThreadId>,
@@ -92,11 +92,11 @@ pub struct RingView<'s> {
 pub struct ThreadView<'s> {
     /// Where its recipients go.
     pub destination: &'s Destination,
-    /// The command of its clause names the host.
+    /// The command of its clause contains `$host`.
     pub with_host: bool,
-    /// How many vertices it has.
+    /// Number of its vertices.
     pub vertices: usize,
-    /// How many recipients these have.
+    /// Number of their recipients.
     pub recipients: u32,
     /// Reports about its recipients so far.
     pub attempts: u32,
@@ -104,40 +104,44 @@ pub struct ThreadView<'s> {
     pub agents: Vec<AgentView>,
     /// Vertices to be given to an agent.
     pub unfed: usize,
-    /// Seconds until the first of what waits is due, if it is in the future and no agent is at work.
+    /// Seconds until the first waiting vertex is due.
+    ///
+    /// `None` if that is past, or an agent is at work.
     pub wakeup_in: Option<i64>,
-    /// Why it has no agent although something is due.
+    /// Why it has no agent although a vertex is due.
     pub refusal: Option<Refused>,
-    /// Seconds since its oldest message came in, of those that were looked at; -1 if it has none.
+    /// Age of its oldest examined message in seconds; -1 if it has none.
     pub oldest: i64,
-    /// Messages that were looked at for that: of very many, some in front.
+    /// Number of messages examined for that.
+    ///
+    /// Only the first ones of a large thread.
     pub looked_at: usize,
 }
 
-/// Why a thread has no agent, in the words of MAILQ.
+/// Why a thread has no agent, in terms of MAILQ version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The text behind `pend=`, if the original shows one.
+    /// The text after `pend=`, if the original shows one.
     pub pending: Option<&'static str>,
-    /// The limit, if it is one.
+    /// The limit, if that is the reason.
     pub slot: Option<Slot>,
 }
 
 /// An agent at work, as MAILQ shows it.
 pub struct AgentView {
-    /// Its process, 0 as long as it has none.
+    /// Its process id; 0 before it has one.
     pub pid: u32,
-    /// Seconds since it last said `#hungry`, or was started.
+    /// Seconds since it last reported `#hungry`, or was started.
     pub hungry: i64,
     /// Seconds since it was last given a job.
     pub fed: Option<i64>,
-    /// What it still has to answer.
+    /// Number of jobs that it has not answered yet.
     pub owed: usize,
-    /// The word for its state.
+    /// The keyword of its state.
     pub state: &'static str,
 }
 
-/// Totals of the moment.
+/// Present totals.
 pub struct Totals {
     /// Agents, idle ones included.
     pub agents: usize,
@@ -149,18 +153,19 @@ pub struct Totals {
     pub threads: usize,
     /// Vertices.
     pub vertices: usize,
-    /// Recipients to do.
+    /// Pending recipients.
     pub recipients: u64,
-    /// Totals since the start.
+    /// Totals since the start of the process.
     pub counters: Counters,
 }
 
-/// What `pend=` says of threads that are held. The original has nothing of the kind.
+/// Text after `pend=` for held threads, which the original does not have.
 const HELD: &str = "Held";
 
 impl Scheduler {
-    /// The message whose number is `number` or the next higher one there is: its number, and its
-    /// vertices.
+    /// The first message with this number or a higher one.
+    ///
+    /// Returns its number and its vertices.
     pub fn message_at_or_after(
         &self,
         now: Timestamp,
@@ -210,7 +215,7 @@ impl Scheduler {
         }
     }
 
-    /// Why a thread has no agent. The reason is the one that was found when it was refused.
+    /// Recorded reason for which a thread has no agent.
     fn refusal(&self, thread: &Thread) -> Option<Refused> {
         let has_work = thread.agents.is_empty() && !thread.due.is_empty();
         if has_work && thread.held {
@@ -227,19 +232,19 @@ impl Scheduler {
             return Some(Refusal::Reloading.shown());
         }
         if has_work && let Some(why) = self.why_window(thread) {
-            // The original has none of it, and no words.
+            // The original has neither, and no text for them.
             let pending = if matches!(why, Why::Pace { .. }) { "Rate" } else { "Window" };
             return Some(Refused { pending: Some(pending), slot: None });
         }
         self.rings[thread.ring].refusal.filter(|_| has_work && thread.is_ready).map(Refusal::shown)
     }
 
-    /// All rings, oldest first.
+    /// All rings, in the order of their ids.
     pub fn ring_ids(&self) -> Vec<RingId> {
         self.rings.iter().map(|(ring, _)| ring).collect()
     }
 
-    /// A ring, unless it is gone.
+    /// A ring; `None` if it is gone.
     pub fn ring_view(&self, ring: RingId) -> Option<RingView<'_>> {
         let ring: &Ring = self.rings.get(ring)?;
         let clause = &ring.clause;
@@ -258,7 +263,7 @@ impl Scheduler {
         })
     }
 
-    /// A thread, unless it is gone.
+    /// A thread; `None` if it is gone.
     pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
         let thread: &Thread = self.threads.get(thread)?;
         let oldest = self.oldest_of(thread);
@@ -279,7 +284,9 @@ impl Scheduler {
         })
     }
 
-    /// Totals of the moment. However much is queued, only agents and their jobs are looked at.
+    /// Present totals.
+    ///
+    /// The cost depends on agents and their jobs only, not on the queue.
     pub fn totals(&self) -> Totals {
         let is_idle = |agent: &&Agent| matches!(agent.state, State::Idle(_));
         let jobs = self.agents.values().flat_map(Agent::jobs);
@@ -295,13 +302,13 @@ impl Scheduler {
         }
     }
 
-    /// Recipients to do, of messages in memory.
+    /// Pending recipients of messages in memory.
     pub fn recipients(&self) -> u64 {
         let all = self.counters.recipients_in - self.counters.recipients_out;
         all - self.resting_recipients()
     }
 
-    /// The settings it was made with.
+    /// The settings of this scheduler.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -325,7 +332,7 @@ impl Agent {
 }
 
 impl State {
-    /// The word for it in reports.
+    /// The keyword of the state in reports.
     pub fn word(self) -> &'static str {
         match self {
             State::Larva => "LARVA",
@@ -343,10 +350,10 @@ impl Refusal {
             Refusal::MaxAgents => (Some(">MaxTA"), Some(Slot::General)),
             Refusal::MaxChannel => (Some(">MaxChannel"), Some(Slot::Channel)),
             Refusal::MaxRing => (Some(">MaxRing"), Some(Slot::Ring)),
-            // The original knows no such thing. These are its words for what is nearest.
+            // The original does not have these. The texts are its texts for the nearest reason.
             Refusal::Claimed => (Some(">MaxTA"), None),
             Refusal::ForkRate => (Some("ForkRateLimit"), None),
-            // The original means to show it, but an earlier test hides it.
+            // The original has texts for these, but an earlier test hides them.
             Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),
             Refusal::Reloading | Refusal::Kept => (None, None),
             Refusal::Suspended => (Some("AgentsCannotStart"), None),

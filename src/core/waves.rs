@@ -1,8 +1,8 @@
-//! The vertices of a thread that wait, in waves: those of a wave become due together.
+//! Waves: groups of waiting vertices of a thread that become due together.
 //!
-//! A vertex waits for its own next try, so the times differ. Times that are close together share a
-//! wave, so that what was deferred together is tried together, and the number of waves stays small
-//! however many vertices wait. A vertex knows the number of its wave, so a wave's time can change
+//! A vertex waits for its own next try, so the times differ. Vertices with close times share a
+//! wave, so that those deferred together are tried together. So the number of waves stays small
+//! however many vertices wait. A vertex stores the number of its wave, so a wave's time can change
 //! without a look at its vertices.
 
 use super::list::List;
@@ -18,15 +18,17 @@ const MAX_WAVES: usize = 100;
 /// Vertices that become due together.
 #[derive(Serialize, Deserialize)]
 struct Wave {
-    /// When that is; `None` is on request.
+    /// When they become due; `None` is on request.
     wakeup: Option<Timestamp>,
-    /// They wait for nothing but the destination, and are due as soon as it can be reached.
+    /// They wait only for the destination.
+    ///
+    /// They are due as soon as it can be reached.
     is_for_destination: bool,
     vertices: List<InThread>,
 }
 
 impl Wave {
-    /// What comes sooner has less.
+    /// Sort key: the sooner wave has the smaller one.
     fn order(&self) -> i64 {
         self.wakeup.map_or(i64::MAX, Timestamp::nanoseconds)
     }
@@ -35,7 +37,7 @@ impl Wave {
 /// The waiting vertices of a thread.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Waves {
-    /// By number. An empty one is free.
+    /// Waves by number. An empty one is free.
     waves: Vec<Wave>,
 }
 
@@ -53,13 +55,13 @@ impl Waves {
         self.used().next().is_none()
     }
 
-    /// The vertices, those of the next wave first.
+    /// The vertices, with those of the next wave first.
     pub fn iter<'p>(&self, pool: &'p Pool<Vertex>) -> impl Iterator<Item = VertexId> + use<'p> {
         let lists: Vec<_> = self.in_order().map(|wave| wave.vertices.iter(pool)).collect();
         lists.into_iter().flatten()
     }
 
-    /// Number, length and first vertex of each wave, the next one first.
+    /// Number, length and first vertex of each wave, with the next wave first.
     pub fn waves(&self) -> impl Iterator<Item = (u8, usize, VertexId)> + use<'_> {
         let mut all: Vec<(usize, &Wave)> = self.waves.iter().enumerate().collect();
         all.sort_by_key(|(_, wave)| wave.order());
@@ -68,23 +70,26 @@ impl Waves {
         })
     }
 
-    /// When the next wave becomes due. `None` is on request only.
+    /// When the next wave becomes due; `None` is only on request.
     pub fn next(&self) -> Option<Timestamp> {
         self.used().filter_map(|wave| wave.wakeup).min()
     }
 
-    /// When a wave becomes due. `None` is on request only.
+    /// When a wave becomes due; `None` is only on request.
     pub fn wakeup(&self, wave: u8) -> Option<Timestamp> {
         self.waves.get(usize::from(wave)).and_then(|wave| wave.wakeup)
     }
 
-    /// Whether a wave waits for nothing but the destination.
+    /// Returns true if a wave waits only for the destination.
     pub fn is_for_destination(&self, wave: u8) -> bool {
         self.waves.get(usize::from(wave)).is_some_and(|wave| wave.is_for_destination)
     }
 
-    /// The number of the wave for what is due at `wakeup`, or at most `tolerance` before. If there are too many waves
-    /// it is the nearest one.
+    /// Finds or creates a wave that is due at `wakeup`.
+    ///
+    /// It may be due up to `tolerance` before.
+    ///
+    /// With [`MAX_WAVES`] waves it is the nearest one. Returns its number.
     pub fn place(
         &mut self,
         wakeup: Option<Timestamp>,
@@ -113,7 +118,7 @@ impl Waves {
         match self.waves.get_mut(number) {
             Some(free) => *free = wave,
             None => {
-                // Most threads have one or two.
+                // Most threads have one or two waves.
                 self.waves.reserve_exact(1 + number / 2);
                 self.waves.push(wave);
             }
@@ -136,28 +141,30 @@ impl Waves {
         }
     }
 
-    /// At most `count` vertices whose time has come, in the order in which it has.
+    /// Up to `count` vertices that are due, in the order of their times.
     pub fn due(&self, now: Timestamp, count: usize, pool: &Pool<Vertex>) -> Vec<VertexId> {
         let is_due = |wave: &&Wave| wave.wakeup.is_some_and(|wakeup| wakeup <= now);
         let due = self.in_order().take_while(is_due);
         due.flat_map(|wave| wave.vertices.iter(pool)).take(count).collect()
     }
 
-    /// Lets nothing become due before a time.
+    /// Moves all times to at least `until`.
     pub fn put_off(&mut self, until: Timestamp) {
         for wakeup in self.waves.iter_mut().filter_map(|wave| wave.wakeup.as_mut()) {
             *wakeup = until.max(*wakeup);
         }
     }
 
-    /// Makes everything due now.
+    /// Makes all waves due now.
     pub fn wake(&mut self, now: Timestamp) {
         for wave in &mut self.waves {
             wave.wakeup = Some(wave.wakeup.map_or(now, |wakeup| wakeup.min(now)));
         }
     }
 
-    /// Makes due now what waits for nothing but the destination. Tells whether anything does.
+    /// Makes waves due that wait only for the destination.
+    ///
+    /// Returns true if any have vertices.
     pub fn wake_for_destination(&mut self, now: Timestamp) -> bool {
         let mut is_any = false;
         for wave in self.waves.iter_mut().filter(|wave| wave.is_for_destination) {
@@ -167,7 +174,11 @@ impl Waves {
         is_any
     }
 
-    /// Gives a time to what waits for a request, or takes away all times.
+    /// Sets the time of waves that wait for a request.
+    ///
+    /// `None` clears the times of all waves.
+    ///
+    /// `None` clears all times.
     pub fn set_all(&mut self, wakeup: Option<Timestamp>) {
         for wave in &mut self.waves {
             wave.wakeup = wakeup.and_then(|time| wave.wakeup.or(Some(time)));

@@ -1,7 +1,7 @@
-//! Why something waits: what was decided about it, and by which setting.
+//! Reasons for which mail waits, with the deciding settings.
 //!
-//! Nothing is found out here that did not lead to the decision: a vertex waits where [`Place`] says, a
-//! thread until the wake-up of its retry state, a ring for the reason that it was refused an agent.
+//! Each reason is what led to the decision: a vertex waits where [`Place`] says, a thread until the
+//! wake-up of its retry state, a ring for the reason of its refusal.
 
 use super::Scheduler;
 use super::agent::{AgentId, State};
@@ -18,141 +18,151 @@ use std::rc::Rc;
 use zsched_config::Place as Line;
 use zsched_format::time::Timestamp;
 
-/// Maximum number of vertices or rings before one that are counted: to count all would take too long.
+/// Maximum number of vertices or rings counted before one.
+///
+/// To count all would take too long.
 pub(super) const COUNTED: usize = 1000;
 
-/// What a vertex, or all vertices of a thread that share one, wait for.
+/// What a vertex or a list of vertices waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// An agent has it.
     AtWork {
-        /// The agent's process.
+        /// Process id of the agent.
         pid: u32,
-        /// When it was given to the agent; for a whole thread, when the agent was last given a job.
+        /// When it was given to the agent.
+        ///
+        /// For a whole thread, when the agent was last given a job.
         since: Option<Timestamp>,
         /// Jobs that the agent has.
         jobs: usize,
     },
-    /// An agent was started for its thread, and has not asked for work yet.
+    /// A new agent of its thread has not asked for work yet.
     AgentStarting {
-        /// The agent's process.
+        /// Process id of the agent.
         pid: u32,
     },
-    /// Agents are at work on its thread, and others come first.
+    /// Agents are at work on its thread, and other vertices come first.
     InLine {
-        /// How many agents are at work on the thread.
+        /// Number of agents at work on the thread.
         agents: usize,
         /// The limit: `maxthr`.
         most: usize,
-        /// What sets it.
+        /// The source of the limit.
         origin: Origin,
-        /// How many vertices come first, up to a bound; `None` for a whole thread, and where work goes by
-        /// messages.
+        /// Number of vertices that come first, up to [`COUNTED`].
+        ///
+        /// `None` for a whole thread, and in rings that choose work by message.
         before: Option<usize>,
     },
     /// Its next try.
     Retry {
-        /// When that is.
+        /// Time of the try.
         at: Timestamp,
-        /// What is known of the destination, if that is what it waits for.
+        /// What is known about the destination, if that is what it waits for.
         unreachable: Option<Box<Unreachable>>,
         /// Where `retries` is set.
         line: Line,
     },
-    /// Somebody's request: `queueonly`.
+    /// A request for the host: `queueonly`.
     Request {
-        /// Where that is set.
+        /// Where `queueonly` is set.
         line: Line,
     },
     /// An agent, which may not be started.
     Refused {
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
-        /// The limit, where there is one.
+        /// The limit, if there is one.
         limit: Option<Limit>,
-        /// What sets the limit, or else the clause.
+        /// The source of the limit, or else the clause.
         origin: Origin,
-        /// Number of rings that come first, if its ring has no agent and gets the place of another's.
+        /// Number of rings that come first on the waitlist.
+        ///
+        /// Only if its ring has no agent and gets the place of another ring's agent.
         before: Option<usize>,
     },
     /// An agent of its ring, of which none can be started.
     Suspended {
-        /// Why not, and when the next attempt is.
+        /// The reason, and the time of the next attempt.
         failure: Box<StartFailure>,
         /// Where the command is set.
         line: Line,
     },
-    /// An operator, who holds the thread or the message.
+    /// An operator, who holds the destination or the message.
     Held {
-        /// What exactly is held, by whom, and why.
+        /// The hold, with operator and reason.
         hold: Hold,
     },
-    /// Its window, in which there is no room for one agent more.
+    /// Its window, which has no room for another agent.
     Window {
-        /// How many agents are at work in it.
+        /// Number of agents at work in it.
         used: usize,
-        /// How many there may be now.
+        /// Maximum number of agents now.
         most: usize,
         /// Its name, if it may be shared with other threads.
         name: Option<Rc<[u8]>>,
-        /// What has made it as small as it is.
+        /// The keyword that determined its size.
         keyword: &'static str,
-        /// Where that is set.
+        /// Where the keyword is set.
         line: Line,
     },
     /// The time at which its next delivery may start.
     Pace {
-        /// When that is; `None` if it is some time after the present delivery.
+        /// The time.
+        ///
+        /// `None` if it depends on the end of the present delivery.
         at: Option<Timestamp>,
         /// `rate` or `delivery-delay`.
         keyword: &'static str,
-        /// Where that is set.
+        /// Where the keyword is set.
         line: Line,
     },
     /// The next turn of the scheduler.
     Turn,
 }
 
-/// What a limit comes from.
+/// Source of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A line of the configuration.
     Line(Line),
-    /// An operator has set it.
+    /// An override of an operator.
     Order(Box<SetLimit>),
 }
 
-/// A number of agents that is used up.
+/// A limit on agents that is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// How many there may be.
+    /// Maximum number.
     pub most: usize,
-    /// How many there are.
+    /// Present number.
     pub used: usize,
-    /// No setting says so: the process has no more descriptors.
+    /// It is not a setting: the process has no more descriptors.
     pub is_of_process: bool,
 }
 
-/// Why some vertices of a thread wait.
+/// The reason for which some vertices of a thread wait.
 #[derive(Debug)]
 pub struct Wait<'s> {
     /// Where they go.
     pub destination: &'s Destination,
-    /// How many vertices.
+    /// Number of vertices.
     pub vertices: usize,
     /// What they wait for.
     pub why: Why,
     /// Tries so far; for a whole thread, those of the first vertex.
     pub tries: u32,
-    /// What was last said of the first of them.
+    /// Last diagnosis of the first of them.
     pub text: Option<&'s [u8]>,
-    /// How its message stands among the others of its ring; only of one vertex that is due where work
-    /// goes by messages.
+    /// Position of its message among the others of its ring.
+    ///
+    /// Only for one vertex that is due, in rings that choose work by message.
     pub rank: Option<Box<Rank>>,
 }
 
 impl Why {
-    /// The word by which programs know it.
+    /// The keyword in the formats that programs read.
     pub fn word(&self) -> &'static str {
         match self {
             Why::AtWork { .. } => "at-work",
@@ -169,7 +179,7 @@ impl Why {
         }
     }
 
-    /// The line that sets what is waited for, if one does.
+    /// The configuration line that sets the reason, if there is one.
     pub fn line(&self) -> Option<&Line> {
         match self {
             Why::InLine { origin, .. } | Why::Refused { origin, .. } => match origin {
@@ -187,14 +197,15 @@ impl Why {
 }
 
 impl Scheduler {
-    /// Why the vertices of a thread wait, those with agents first; `None` if nothing is queued for it.
-    /// Channel and host are in lower case.
+    /// Reasons for the vertices of a thread, those with agents first.
+    ///
+    /// `None` if nothing is queued for it. Channel and host are in lower case.
     pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
         let thread = self.threads.find_existing(channel, host)?;
         Some(self.waits_of(thread).collect())
     }
 
-    /// The same of a thread that is there, one after the other.
+    /// The reasons for a thread in memory, one by one.
     pub(super) fn waits_of(&self, thread: ThreadId) -> impl Iterator<Item = Wait<'_>> {
         let thread = &self.threads[thread];
         let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
@@ -211,7 +222,9 @@ impl Scheduler {
         with_agents.chain(due).chain(waiting).chain(held_back)
     }
 
-    /// Why the waiting vertices of a thread wait, the next ones first. Those that wait for the same are one.
+    /// Reasons for the waiting vertices of a thread, the next ones first.
+    ///
+    /// Waves with the same reason are combined.
     fn waits_of_waves<'s>(&'s self, thread: &'s Thread) -> Vec<Wait<'s>> {
         let mut waits: Vec<Wait<'_>> = Vec::new();
         for (wave, vertices, first) in thread.waiting.waves() {
@@ -224,14 +237,18 @@ impl Scheduler {
         waits
     }
 
-    /// Why each vertex of a message waits; `None` if it is not queued.
+    /// Reasons for each vertex of a message.
+    ///
+    /// `None` if it is not queued.
     pub fn why_message(&self, number: u64) -> Option<Vec<Wait<'_>>> {
         let message = &self.messages[self.messages.find(number)?];
         let vertices = message.vertices.iter(&self.vertices);
         Some(vertices.map(|vertex| self.why_vertex(vertex)).collect())
     }
 
-    /// Why a vertex of a message waits, unless it is gone.
+    /// The reason for a vertex of a message.
+    ///
+    /// `None` if it is gone.
     pub fn why_in_message(&self, number: u64, vertex: VertexId) -> Option<Wait<'_>> {
         self.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
     }
@@ -267,7 +284,9 @@ impl Scheduler {
         }
     }
 
-    /// What an agent has of its thread; `None` if it has nothing yet.
+    /// The jobs of an agent in its thread.
+    ///
+    /// `None` if it has none yet.
     fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
         let agent_ref = &self.agents[&agent];
         let jobs = agent_ref.jobs().filter(|job| self.vertices[*job].place == Place::Fed).count();
@@ -280,7 +299,7 @@ impl Scheduler {
     fn why_fed(&self, vertex: VertexId) -> Why {
         let mut agents = self.threads[self.vertices[vertex].thread].agents.iter();
         let has_it = |agent: &&AgentId| self.agents[agent].jobs().any(|job| job == vertex);
-        // An agent that was told to end may be bound to no thread any more.
+        // An agent that was told to end may no longer have a thread.
         let Some(agent) = agents.find(has_it).map(|agent| &self.agents[agent]) else {
             return Why::Turn;
         };
@@ -297,7 +316,7 @@ impl Scheduler {
 
     fn why_held(&self, thread: &Thread) -> Option<Why> {
         let hold = self.standing.hold_of(&thread.destination, &self.rings[thread.ring]);
-        // It may be about to be released: that goes from thread to thread.
+        // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
     }
@@ -309,7 +328,7 @@ impl Scheduler {
         self.why_until(thread, thread.waiting.wakeup(wave))
     }
 
-    /// Why something in a thread waits until a time, or for a request.
+    /// The reason for a wait until a time, or for a request.
     fn why_until(&self, thread: &Thread, until: Option<Timestamp>) -> Why {
         let clause = &self.rings[thread.ring].clause;
         match until {
@@ -338,15 +357,16 @@ impl Scheduler {
             return self.refused(ring, Refusal::Reloading);
         }
         let why_window = self.why_window(thread);
-        // What is in line behind others of its thread is told so, unless it is the window that is small.
+        // Vertices behind others of their thread have that as their reason, unless the window is
+        // small.
         let is_classic_limit = |why: &Why| matches!(why, Why::Window { keyword: "maxthr", .. });
         if let Some(why) =
             why_window.filter(|why| thread.agents.is_empty() || !is_classic_limit(why))
         {
             return why;
         }
-        // Where work goes by messages, a thread with room for an agent waits for the next of its ring, and
-        // has no line of its own.
+        // In rings that choose work by message, a thread with room for an agent waits for the
+        // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
             let agent_ref = &self.agents[agent];
@@ -397,7 +417,7 @@ impl Scheduler {
             let most = limit.map_or(of_process, |limit| limit as usize);
             Some(Limit { most, used, is_of_process: limit.is_none() })
         };
-        // A limit that is not given is that of all agents.
+        // The default of a limit is the limit on all agents.
         let origin_of = |limit: LimitName| match clause.lines.contains_key(limit.keyword()) {
             _ if self.standing.limit_of(ring, limit).is_some() => self.origin(ring, limit),
             true => self.origin(ring, limit),

@@ -1,8 +1,8 @@
-//! Rings in which work is chosen by message ([`super::jobs`]): what keeps their jobs true to the rest of
-//! the core, and how agents get work there.
+//! Assignment of work in rings that choose by message ([`super::jobs`]).
 //!
-//! In such a ring an agent that is hungry belongs to no thread: it gets the next entry of the ring, and
-//! belongs to its thread until it is hungry again. It is not given several at once, unless those are the
+//! This keeps their jobs consistent with the lists of the threads, and feeds their agents. In such
+//! a ring a hungry agent belongs to no thread: it gets the next entry of the ring, and belongs to
+//! that thread until it is hungry again. It gets several entries at once only if they are the
 //! ring's next anyway.
 
 use super::Scheduler;
@@ -17,7 +17,9 @@ use zsched_format::priority;
 use zsched_format::time::Timestamp;
 
 impl Scheduler {
-    /// Puts a vertex at the end of another list of its thread, or of none.
+    /// Moves a vertex to another list of its thread, or none.
+    ///
+    /// It comes to the end of the list.
     pub(super) fn put(&mut self, vertex: VertexId, to: Place) {
         self.leave_jobs(vertex);
         let thread = self.vertices[vertex].thread;
@@ -25,7 +27,7 @@ impl Scheduler {
         self.join_job(vertex);
     }
 
-    /// Puts a vertex at the head of what is due in its thread.
+    /// Moves a vertex to the head of its thread's due list.
     pub(super) fn put_first(&mut self, vertex: VertexId) {
         self.leave_jobs(vertex);
         let thread = self.vertices[vertex].thread;
@@ -38,7 +40,7 @@ impl Scheduler {
         self.rings[ring].jobs.as_deref_mut()
     }
 
-    /// A vertex that may be due is so no more.
+    /// Removes a vertex from its job, if it is due.
     fn leave_jobs(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
@@ -51,7 +53,7 @@ impl Scheduler {
         }
     }
 
-    /// A vertex may have become due.
+    /// Adds a vertex to a job, if it is due.
     pub(super) fn join_job(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
         if vertex_ref.place == Place::Due && self.rings.have_jobs() {
@@ -69,7 +71,9 @@ impl Scheduler {
         }
     }
 
-    /// A message has arrived: what is due of it becomes one job in each ring.
+    /// Adds the due vertices of a message that has arrived.
+    ///
+    /// They are one job in each ring.
     pub(super) fn join_jobs(&mut self, message: MessageId) {
         if !self.rings.have_jobs() {
             return;
@@ -87,8 +91,12 @@ impl Scheduler {
         }
     }
 
-    /// What decides about the place of a message: when its entries arrived, and its number. What was tried
-    /// before gets in line again now, or old mail for hosts that do not answer would come before all new mail.
+    /// The sort key of a message.
+    ///
+    /// It is the time when its entries arrived, and its number.
+    ///
+    /// Vertices that were tried before count as arriving now. Otherwise old mail for hosts that do
+    /// not answer would come before all new mail.
     fn newcomer(
         &self,
         message: MessageId,
@@ -107,9 +115,13 @@ impl Scheduler {
         Newcomer { arrival, sequence: message.name.number(), unread }
     }
 
-    /// Gives an agent that belongs to no thread the next work of its ring: one entry, and up to `burst`
-    /// if those that come next are in the same thread. An entry in the `former` thread comes first where
-    /// the job has one: the connection is warm. Tells whether there was any.
+    /// Feeds an agent without a thread the next entry of its ring.
+    ///
+    /// Returns true if there was one.
+    ///
+    /// It gets up to `burst` entries if the following ones are in the same thread. An entry in the
+    /// `former` thread is preferred if the job has one, because the agent's connection may still be
+    /// open.
     pub(super) fn give_next(
         &mut self,
         now: Timestamp,
@@ -146,8 +158,9 @@ impl Scheduler {
         true
     }
 
-    /// The next entry of a ring, which counts as given to an agent; but not if it is in another thread
-    /// than the one it `must` be in.
+    /// Takes the next entry of a ring.
+    ///
+    /// If `must` names a thread, the entry must be in it.
     fn select_next(
         &mut self,
         now: Timestamp,
@@ -169,13 +182,13 @@ impl Scheduler {
         Some((thread, vertex))
     }
 
-    /// Panics if the jobs of a ring are not what is due in its threads.
+    /// Panics if a ring's jobs differ from its due lists.
     pub(super) fn check_jobs(&self, ring: RingId) {
         let ring = &self.rings[ring];
         let Some(jobs) = &ring.jobs else {
             return;
         };
-        // Threads that have left a retired ring have left their entries behind.
+        // Threads that left a retired ring did not remove their entries.
         if ring.is_retired {
             return;
         }

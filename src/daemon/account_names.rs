@@ -1,8 +1,8 @@
-//! Users and groups that the configuration names, as the system's databases had them last.
+//! Ids of the users and groups named in the configuration, cached.
 //!
-//! Such a look-up may ask a server that does not answer, so the loop makes none: what looks a name up anew is
-//! the reading of the configuration at the start and in the worker of a reload; whatever reads the same text
-//! again finds the answers here.
+//! A lookup may ask a server that does not answer, so the loop makes none. Names are looked up by
+//! the first reading of the configuration at the start and by the worker of a reload. Later
+//! readings of the same text find the answers here.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ type Ids = HashMap<String, Option<u32>>;
 static USERS: Mutex<Option<Ids>> = Mutex::new(None);
 static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
 
-/// The context of this process, for the loop: names that were looked up before are not looked up again.
+/// Context of this process for the loop: names looked up before are not looked up again.
 pub fn known(zenv: Zenv) -> Context {
     Context {
         zenv,
@@ -28,7 +28,7 @@ pub fn known(zenv: Zenv) -> Context {
     }
 }
 
-/// The context of what may wait: each name is looked up.
+/// Context for a worker, which may wait: looks up each name.
 pub fn looked_up(context: &Context) -> Context {
     let user_id = |name: &str| find(&USERS, name, users::user_id, true);
     let group_id = |name: &str| find(&GROUPS, name, users::group_id, true);
@@ -41,7 +41,8 @@ fn find(
     look_up: FindId,
     is_anew: bool,
 ) -> io::Result<Option<u32>> {
-    // No lock is held during a look-up, and a map of answers is good whatever has become of its last user.
+    // No lock is held during a lookup. A poisoned map is still valid: each insertion is complete or
+    // absent.
     let lock = || known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let answer = lock().as_ref().and_then(|ids| ids.get(name).copied());
     if let Some(id) = answer.filter(|_| !is_anew) {
@@ -58,7 +59,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn name_is_looked_up_once_until_it_is_to_be_looked_up_anew() {
+    fn name_is_looked_up_once_until_requested_anew() {
         static NAMES: Mutex<Option<Ids>> = Mutex::new(None);
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let look_up = |_: &str| Ok(Some(COUNT.fetch_add(1, Ordering::Relaxed)));

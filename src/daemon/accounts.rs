@@ -1,8 +1,8 @@
-//! The accounts of MAILQ version 2, as their file is at the moment.
+//! Accounts of MAILQ version 2, as their file is now.
 //!
-//! The file is looked at whenever somebody connects or logs in, so that a change needs no signal; it is read
-//! only if something about it has changed. It is small, and on the disk of the configuration, so that the
-//! loop reads it itself.
+//! The file is examined at each connection and login, so that a change needs no signal. It is read
+//! only if its version has changed. The file is small and on the disk of the configuration, so the
+//! loop reads it.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -14,41 +14,42 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_server::auth_file::{AuthFile, LARGEST};
 use zsched_sys::users;
 
-/// Modes that let everybody read, or change, the passwords.
+/// Mode bits that allow all users to read or change the passwords.
 const OPEN_TO_ALL: u32 = 0o006;
-/// Modes that let a group do so.
+/// Mode bits that allow a group to do so.
 const OPEN_TO_GROUP: u32 = 0o060;
-/// A file that was changed so short a time ago, in seconds, is read again each time: a further change may
-/// not be told by its times.
+/// Minimum age of a change whose version is trusted, in seconds.
+///
+/// A file changed more recently is read again each time, since its times may hide a further change.
 const SETTLED_AFTER: i64 = 2;
-/// So many complaints about one version of the file are logged.
+/// Maximum number of warnings logged about one version of the file.
 const MOST_COMPLAINTS: usize = 20;
 
-/// The accounts, and where they come from.
+/// Accounts, and the location of their file.
 pub struct Accounts {
     path: Option<PathBuf>,
-    /// Other hosts may use what is not safe on the way.
+    /// True if other hosts may use methods that are unsafe over a network.
     trusts_network: bool,
     known: Option<(Version, Rc<AuthFile>)>,
 }
 
-/// What tells one version of a file from another.
+/// Identity of a version of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
-    /// There is one: device and inode, size, times of the last change of contents and of anything.
+    /// File that exists: device and inode, size, mtime and ctime.
     There([u64; 2], u64, [i64; 4]),
-    /// There is none that could be used, for this reason.
+    /// Unusable file, with the reason.
     Unusable(String),
 }
 
 impl Accounts {
-    /// Those that the configuration says.
+    /// Creates the accounts for a configuration.
     pub fn new(parameters: &Parameters) -> Accounts {
         let trusts_network = parameters.mailq_trust_network;
         Accounts { path: parameters.auth_file.clone(), trusts_network, known: None }
     }
 
-    /// The configuration is another one from now on.
+    /// Applies a new configuration.
     pub fn change(&mut self, parameters: &Parameters) {
         let (path, trusts) = (&parameters.auth_file, parameters.mailq_trust_network);
         if (path, trusts) != (&self.path, self.trusts_network) {
@@ -56,13 +57,14 @@ impl Accounts {
         }
     }
 
-    /// Whether other hosts may use what is not safe on the way: passwords that stand in the file, and
-    /// version 1.
+    /// Returns true if other hosts may use methods that are unsafe over a network.
+    ///
+    /// These are plain-text passwords in the file, and MAILQ version 1.
     pub fn trusts_network(&self) -> bool {
         self.trusts_network
     }
 
-    /// All accounts; none if the file cannot be used. What is wrong is logged once for each version.
+    /// Returns all accounts, or none if the file cannot be used. Logs its faults once per version.
     pub fn current(&mut self) -> Rc<AuthFile> {
         let version = self.version();
         let is_new = match &self.known {
@@ -87,7 +89,7 @@ impl Accounts {
         }
     }
 
-    /// Reads a version of the file. What is wrong with one that `is_new` is logged.
+    /// Reads a version of the file. Logs its faults if `is_new`.
     fn read(&self, version: &Version, is_new: bool) -> AuthFile {
         let path = self.path.as_deref().unwrap_or(Path::new("auth file"));
         let read = match version {
@@ -112,7 +114,7 @@ impl Accounts {
 }
 
 impl Version {
-    /// Whether any further change will be told by the times.
+    /// Returns true if the times of the file would reveal any further change.
     fn is_settled(&self) -> bool {
         let now = Timestamp::now().seconds();
         match self {
@@ -129,24 +131,26 @@ fn version(metadata: &Metadata) -> Version {
     Version::There([metadata.dev(), metadata.ino()], metadata.len(), times)
 }
 
-/// What follows from a file that cannot be used.
+/// Warning for a file that cannot be used.
 fn no_login(why: &io::Error) -> String {
     format!("{why}; nobody can log in to MAILQ version 2")
 }
 
-/// What is wrong with the file as it is: one line, if there is anything.
+/// Faults of the file in its present state, in one line.
 pub fn fault(path: &Path) -> Option<String> {
     let faults = match contents(path) {
         Ok((_, warnings)) => warnings,
-        // MAILQ version 1 is spoken then; the start says so.
+        // Then MAILQ version 1 is spoken, and the start logs that.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => vec![no_login(&error)],
     };
     faults.first().map(|_| format!("{}: warning: {}", path.display(), faults.join("; ")))
 }
 
-/// Whether version 2 is to be spoken: where the command line says so, or where there is a file that can be
-/// opened for reading. The original decides so, once for each reading of the configuration.
+/// Returns true if MAILQ version 2 is to be spoken.
+///
+/// That is so if the command line requests it, or if the auth file can be opened for reading.
+/// ZMailer's scheduler decides this in the same way, once per reading of the configuration.
 pub fn demand_login(path: Option<&Path>, asked_for: Option<u8>) -> bool {
     match path.map(open) {
         Some(Ok(_)) => true,
@@ -162,11 +166,11 @@ pub fn demand_login(path: Option<&Path>, asked_for: Option<u8>) -> bool {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // A pipe is not waited for.
+    // `O_NONBLOCK`: opening a pipe must not wait for a writer.
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// The text of the file, if it may be used; and what is strange about who may read it.
+/// Text of the file, and warnings about its permissions. Fails if all users can read or change it.
 fn contents(path: &Path) -> io::Result<(Vec<u8>, Vec<String>)> {
     let file = open(path)?;
     let metadata = file.metadata()?;
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_work_at_once() {
+    fn auth_file_edited_takes_effect_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
         let mut accounts = Accounts::new(&parameters(Some(&path)));
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_everybody_can_read_admits_nobody() {
+    fn auth_file_open_to_all_admits_no_login() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
         fs::write(&path, "root:x:ALL:\n").expect("written");
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_is_not_read() {
+    fn auth_file_too_large_is_not_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
         let mut text = b"root:x:ALL:\n".to_vec();

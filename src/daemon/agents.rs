@@ -1,4 +1,4 @@
-//! Agent processes: starting them, hearing and telling them things, and their end.
+//! Agent processes: their start, the bytes exchanged with them, and their end.
 
 use super::outbox::Outbox;
 use super::timeouts::Timeouts;
@@ -17,25 +17,25 @@ use zsched_format::agent_protocol as protocol;
 use zsched_format::line_buffer::Lines;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
-/// What one agent may say in one turn of the loop, in bytes, before others are listened to.
+/// Maximum number of bytes read from one agent per turn.
 const SHARE_OF_TURN: usize = 64 * 1024;
-/// What is read after an agent's death, in bytes. Its children may write on.
+/// Maximum number of bytes read after an agent's death. Its child processes may keep writing.
 const LAST_WILL: usize = 4 * 1024 * 1024;
 
-/// What all agents have in common.
+/// Settings common to all agents.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
-    /// Where programs are looked for that are named without a path, in this order.
+    /// Folders searched, in this order, for programs named without a path.
     pub programs: Vec<PathBuf>,
-    /// Their working folder: `transport/`.
+    /// Working folder: `transport/`.
     pub folder: PathBuf,
     /// Variables for commands and for the agents' environment.
     pub zenv: Zenv,
-    /// How many descriptors each may have (`-N`).
+    /// Maximum number of descriptors of each agent (`-N`).
     pub file_limit: u64,
-    /// They are to ignore SIGHUP, because the scheduler does.
+    /// True if agents ignore SIGHUP, because the scheduler does.
     pub ignore_hangup: bool,
-    /// How long agents and their children may take to end.
+    /// Timeouts for the end of agents and of their child processes.
     pub timeouts: Timeouts,
 }
 
@@ -45,11 +45,11 @@ pub struct AgentProcesses {
     launcher: Launcher,
     processes: BTreeMap<AgentId, Process>,
     by_pid: BTreeMap<u32, AgentId>,
-    /// Those that have something to be told.
+    /// Agents with unsent output; may name an agent more than once.
     addressed: Vec<AgentId>,
-    /// Those that have closed their end, but whose process is not known to have ended.
+    /// Agents with a closed socket whose process is not known to have ended.
     closing: Vec<AgentId>,
-    /// Those whose process has ended, while programs that it has started hold their socket.
+    /// Ended agents whose child processes still hold the socket.
     lingering: Vec<Lingering>,
     chunk: Vec<u8>,
 }
@@ -60,13 +60,13 @@ struct Process {
     socket: UnixStream,
     lines: Lines,
     outbox: Outbox,
-    /// What to do when the outbox is empty.
+    /// How to end the agent once the outbox is empty.
     farewell: Option<Manner>,
-    /// When it is to be killed, having closed its end.
+    /// Time to kill the process, set once it has closed its socket.
     kill_at: Option<Instant>,
 }
 
-/// An agent that has ended, but not all that it has started.
+/// Agent whose process has ended while its child processes may go on.
 #[derive(Clone, Copy)]
 struct Lingering {
     agent: AgentId,
@@ -75,16 +75,16 @@ struct Lingering {
     until: Instant,
 }
 
-/// Something an agent did.
+/// Output of an agent.
 pub enum Heard<'a> {
-    /// It wrote a line.
+    /// A line.
     Line(&'a [u8]),
-    /// So many bytes of a line were passed over.
+    /// An overlong line was skipped; this many bytes of it.
     TooLong(usize),
 }
 
 impl AgentProcesses {
-    /// No agents yet.
+    /// Creates the table, without agents.
     pub fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
         Ok(AgentProcesses {
             settings,
@@ -98,14 +98,15 @@ impl AgentProcesses {
         })
     }
 
-    /// Where programs are looked for that are named without a path.
+    /// Folders searched for programs named without a path.
     pub fn programs(&self) -> &[PathBuf] {
         &self.settings.programs
     }
 
-    /// Starts an agent, and has its socket watched under `token`. Returns its pid; the error says
-    /// what failed with which program. That the program cannot be run shows in its
-    /// [`end`](AgentProcesses::ended).
+    /// Starts an agent, registers its socket under `token`, and returns its pid.
+    ///
+    /// The error names the program and the step that failed. A program that cannot be run is
+    /// reported later, by [`ended`](AgentProcesses::ended).
     pub fn start(
         &mut self,
         agent: AgentId,
@@ -137,7 +138,7 @@ impl AgentProcesses {
         };
         let failed = |error: io::Error| cannot_be_run(&program, &error);
         let pid = self.launcher.start(child).map_err(failed)?;
-        // From here on the process is ours to reap, whatever fails.
+        // From here on the scheduler must reap the process, whatever fails.
         self.by_pid.insert(pid, agent);
         let socket = watch(ours, registry, token).map_err(failed)?;
         let process = Process {
@@ -153,7 +154,7 @@ impl AgentProcesses {
         Ok(pid)
     }
 
-    /// Reads what an agent has written, up to its share of a turn. Tells whether there may be more.
+    /// Reads an agent's output, up to its share of a turn. Returns true if there may be more.
     pub fn listen(&mut self, agent: AgentId, heard: impl FnMut(Heard<'_>)) -> bool {
         self.read(agent, SHARE_OF_TURN, heard)
     }
@@ -168,7 +169,7 @@ impl AgentProcesses {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // Its end was closed with something unread in it.
+                // The agent closed its socket with unread data in it.
                 Err(_) => 0,
             };
             if count == 0 {
@@ -188,7 +189,7 @@ impl AgentProcesses {
         true
     }
 
-    /// Tells an agent something. It is sent at the end of the turn.
+    /// Queues text for an agent. It is sent at the end of the turn.
     pub fn tell(&mut self, agent: AgentId, text: &[u8]) {
         if let Some(process) = self.processes.get_mut(&agent) {
             process.outbox.push(text);
@@ -196,19 +197,19 @@ impl AgentProcesses {
         }
     }
 
-    /// Tells an agent `#idle`.
+    /// Queues `#idle` for an agent.
     pub fn tell_idle(&mut self, agent: AgentId) {
         self.tell(agent, format!("{}\n", protocol::IDLE).as_bytes());
     }
 
-    /// Tells an agent to end.
+    /// Ends an agent: at once by a signal, or once its outbox is sent.
     pub fn stop(&mut self, agent: AgentId, manner: Manner) -> io::Result<()> {
         let is_gone = self.is_lingering(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
         };
         match manner {
-            // Its number may be that of another process by now.
+            // The pid may belong to another process by now.
             Manner::Kill if is_gone => return Ok(()),
             Manner::Kill => return send_signal(process.pid, libc::SIGKILL),
             Manner::Retire => process.outbox.push(b"\n"),
@@ -219,28 +220,28 @@ impl AgentProcesses {
         Ok(())
     }
 
-    /// Sends what agents have been told in this turn, as far as they take it.
+    /// Sends queued bytes to agents, as far as their sockets accept them.
     pub fn send_all(&mut self) {
         for agent in std::mem::take(&mut self.addressed) {
             self.send(agent);
         }
     }
 
-    /// Sends what an agent has been told, as far as it takes it.
+    /// Sends queued bytes to an agent, as far as its socket accepts them.
     pub fn send(&mut self, agent: AgentId) {
         let is_gone = self.is_lingering(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return;
         };
         if process.outbox.flush(&mut process.socket).is_err() {
-            // Nobody listens any more; its end will tell what became of its jobs.
+            // The agent no longer reads. Its end will decide what becomes of its jobs.
             process.outbox = Outbox::default();
         }
         if !process.outbox.is_empty() {
             return;
         }
         if let Some(manner) = process.farewell.take() {
-            // An agent that has gone already needs no farewell.
+            // The agent may have ended already; then the shutdown fails, and no signal is sent.
             let closed = process.socket.shutdown(Shutdown::Write);
             if closed.is_ok() && manner == Manner::Quit && !is_gone {
                 drop(send_signal(process.pid, libc::SIGQUIT));
@@ -248,27 +249,30 @@ impl AgentProcesses {
         }
     }
 
-    /// The agent that runs, or ran, as a process.
+    /// Agent that runs, or ran, under a pid.
     pub fn of_process(&self, pid: u32) -> Option<AgentId> {
         self.by_pid.get(&pid).copied()
     }
 
-    /// Whether somebody can still write to the scheduler in the name of an agent. Reads what there is.
+    /// Reads all output of an agent. Returns true if its socket is still open at the other end.
     pub fn can_speak(&mut self, agent: AgentId, heard: impl FnMut(Heard<'_>)) -> bool {
         self.read(agent, LAST_WILL, heard);
         self.processes.get(&agent).is_some_and(|process| process.kill_at.is_none())
     }
 
-    /// An agent's process has ended in the middle of a job, but programs that it has started go on and may
-    /// be about to end it. They are waited for, for a while.
+    /// Keeps an agent whose process ended mid-job, while its child processes run.
+    ///
+    /// The child processes may be about to finish the job. They get `timeouts.agent_children`.
     pub fn linger(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
         self.by_pid.remove(&pid);
         let until = Instant::now() + self.settings.timeouts.agent_children;
         self.lingering.push(Lingering { agent, pid, end, until });
     }
 
-    /// One whose programs have ended as well, or have been waited for long enough.
-    /// `has_jobs` tells whether an agent has anything left to be ended.
+    /// Takes an agent whose child processes have ended or timed out.
+    ///
+    /// `has_jobs` returns true if an agent still has a job to report on. An agent without one is
+    /// not waited for.
     pub fn next_lingered(
         &mut self,
         has_jobs: impl Fn(AgentId) -> bool,
@@ -289,8 +293,9 @@ impl AgentProcesses {
         self.lingering.iter().any(|one| one.agent == agent)
     }
 
-    /// An agent's process has ended: reads what it wrote last. Returns how it ended, and how many bytes
-    /// of a last line without line end are lost.
+    /// Removes an agent whose process has ended, after reading its last output.
+    ///
+    /// Returns how it ended, and how many bytes of an unterminated last line are lost.
     pub fn ended(
         &mut self,
         agent: AgentId,
@@ -298,7 +303,8 @@ impl AgentProcesses {
         end: ChildEnd,
         heard: impl FnMut(Heard<'_>),
     ) -> (AgentEnd, usize) {
-        // The number may be that of another agent by now, if this one had left something behind.
+        // The pid may be that of another agent by now, if this one was kept for its child
+        // processes.
         let is_its_number = self.by_pid.get(&pid) == Some(&agent);
         let failure = if is_its_number { self.launcher.failure(pid) } else { None };
         self.by_pid.retain(|_, other| *other != agent);
@@ -316,8 +322,10 @@ impl AgentProcesses {
         (end, lost)
     }
 
-    /// Kills agents that have closed their end long ago, but go on: nobody can hear them. One that cannot
-    /// die, as it waits for a disk that is gone, is not killed more often than another one.
+    /// Kills agents that closed their socket `timeouts.agent_exit` ago and still run.
+    ///
+    /// They can no longer report anything. A process that cannot die, as it waits for a failed
+    /// disk, is signalled again only after the same time.
     pub fn kill_the_silent(&mut self) {
         let now = Instant::now();
         for agent in &self.closing {
@@ -325,13 +333,13 @@ impl AgentProcesses {
                 && process.kill_at.is_some_and(|at| at <= now)
             {
                 process.kill_at = Some(now + self.settings.timeouts.agent_exit);
-                // It may have ended by itself just now.
+                // The process may have ended by itself just now.
                 drop(send_signal(process.pid, libc::SIGKILL));
             }
         }
     }
 
-    /// How long until [`kill_the_silent`](Self::kill_the_silent) or
+    /// Time until [`kill_the_silent`](Self::kill_the_silent) or
     /// [`next_lingered`](Self::next_lingered) may have something to do.
     pub fn until_silent(&self) -> Option<Duration> {
         let closing = self.closing.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
@@ -355,15 +363,16 @@ fn cannot_be_run(program: &Path, error: &io::Error) -> String {
     format!("{}: {error}", program.display())
 }
 
-/// The program of a command: one named without a path is one of our agents. Where there is none of its
-/// name, where it was looked for last.
+/// Path of the program of a command; a name without a path is searched in `folders`.
+///
+/// A name not found anywhere gets the path in the last folder, for the error message.
 pub fn find_program(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
     let word = Path::new(word);
     if word.is_absolute() {
         return word.to_path_buf();
     }
     let in_folder = |folder: &PathBuf| folder.join(word);
-    // One that cannot be examined is there: another program shall not be taken for it.
+    // A file that cannot be examined counts as found, so that no other program runs in its place.
     let is_there = |path: &PathBuf| match path.metadata() {
         Ok(found) => found.is_file(),
         Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
@@ -384,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_that_cannot_die_is_killed_now_and_then() {
+    fn agent_closed_but_alive_is_killed_repeatedly() {
         let settings = AgentSettings {
             programs: Vec::new(),
             folder: PathBuf::new(),
@@ -395,7 +404,7 @@ mod tests {
         };
         let mut agents = AgentProcesses::new(settings).expect("a pipe");
         let process = Process {
-            // There is no such process, so it does not die.
+            // No process has this pid, so it does not die.
             pid: u32::MAX,
             program: PathBuf::new(),
             socket: UnixStream::pair().expect("a socket pair").0,

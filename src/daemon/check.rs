@@ -1,4 +1,4 @@
-//! What the configuration alone does not tell: whether there is what it names.
+//! Checks that the files named in a configuration exist.
 
 use super::accounts;
 use super::agents::find_program;
@@ -7,8 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use zsched_config::{Config, Zenv};
 
-/// What the author of a configuration should look at, each in one line. `programs` are the folders in
-/// which agents are looked for that are named without a path.
+/// Warnings for the author of a configuration, one per line.
+///
+/// `programs` are the folders searched for agents named without a path.
 pub fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
     let mut warnings: Vec<String> =
         config.parameters.auth_file.as_deref().and_then(accounts::fault).into_iter().collect();
@@ -28,7 +29,7 @@ pub fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<Strin
     warnings
 }
 
-/// Why a program cannot be started.
+/// Reason why a program cannot be started.
 fn fault(program: &Path) -> Option<String> {
     match fs::metadata(program) {
         Err(error) => Some(error.to_string()),

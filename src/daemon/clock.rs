@@ -1,61 +1,60 @@
-//! The time, as the core is told it.
+//! Time of the core.
 //!
-//! The system's clock may be wrong for a moment: by 400 days, which would expire the queue. So it is compared with
-//! the time since the machine was started (`CLOCK_BOOTTIME`), which nobody can set. Small differences are followed at
-//! once. A large one is believed only after it has lasted; until then time goes on as if the clock had not been set.
-//! The core only hears of steps that are believed.
+//! The system's clock may be wrong for a moment: a step of 400 days would expire the queue. So it
+//! is compared with the time since boot (`CLOCK_BOOTTIME`), which cannot be set. Small differences
+//! are followed at once. A large step is believed only after it has lasted; until then time goes on
+//! as if the clock had not been set. The core is notified only of steps that are believed.
 //!
-//! What the clock showed when the machine was started, as far as the former scheduler believed it, is in the lock
-//! file of the spool. So a new scheduler doubts a large step, too. Nothing is known about the time before the machine
-//! was started: then the clock is believed at once.
+//! The lock file of the spool holds the time of boot as the former scheduler believed it. So a new
+//! scheduler doubts a large step, too. After a reboot there is no such time, and the clock is
+//! believed at once.
 
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_sys as sys;
 
-/// A clock that goes wrong by less between two questions is only being adjusted.
+/// Minimum length of a step. A smaller change between two readings is an adjustment.
 const MIN_STEP: Duration = Duration::from_secs(2);
 /// Minimum length of a step that is doubted.
 const MIN_DOUBTED: Duration = Duration::from_secs(300);
-/// How long a step is doubted.
+/// Time for which a step must last to be believed.
 const TIME_OF_DOUBT: Duration = Duration::from_secs(600);
 
-/// Tells the time.
+/// Clock that doubts large steps.
 pub struct Clock {
-    /// What the clock showed when the machine was started, as far as it is believed.
+    /// Believed clock time of boot.
     started: Timestamp,
     doubt: Option<Doubt>,
 }
 
-/// A step that is not believed yet.
+/// Step that is not believed yet.
 #[derive(Clone, Copy)]
 struct Doubt {
-    /// What the clock showed when the machine was started, if it is right.
+    /// Clock time of boot if the step is right.
     started: Timestamp,
-    /// When it was noticed, as time since the machine was started.
+    /// Time since boot at which the step was noticed.
     since: Duration,
 }
 
-/// What is to be said about the clock.
+/// Change of the clock to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remark {
-    /// A step was noticed, and is not believed.
+    /// A step was noticed and is not believed.
     Doubted(ClockStep),
-    /// The clock is again as it was before.
+    /// The clock is as it was before the doubted step.
     Unfounded,
     /// A step is believed.
     Believed(ClockStep),
 }
 
 impl Clock {
-    /// Begins to watch the clock. `former` is what it showed when the machine was started, as a former scheduler has
-    /// believed it.
+    /// Creates the clock. `former` is the clock time of boot that a former scheduler believed.
     pub fn new(former: Option<Timestamp>) -> Clock {
         let (shown, running) = (Timestamp::now(), sys::time_since_boot());
         Clock { started: former.unwrap_or(shown - running), doubt: None }
     }
 
-    /// The time now; and the step that is believed from now on, if there is one. What was noticed is logged.
+    /// Returns the time, and a step that is believed from now on. Logs what it notices.
     pub fn now(&mut self) -> (Timestamp, Option<ClockStep>) {
         let (now, remark) = self.tell(Timestamp::now(), sys::time_since_boot());
         let minutes = TIME_OF_DOUBT.as_secs() / 60;
@@ -78,12 +77,12 @@ impl Clock {
         }
     }
 
-    /// The time now, as it was last believed to be. Nothing is noticed.
+    /// Returns the time as last believed, without looking for steps.
     pub fn estimate(&self) -> Timestamp {
         self.started + sys::time_since_boot()
     }
 
-    /// What the clock showed when the machine was started, as far as it is believed.
+    /// Believed clock time of boot.
     pub fn started(&self) -> Timestamp {
         self.started
     }
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_step_is_followed_at_once() {
+    fn clock_step_small_is_followed_at_once() {
         let mut clock = clock();
         assert_eq!(clock.tell(BOOT + 100 * SECOND, 100 * SECOND), (BOOT + 100 * SECOND, None));
         assert_eq!(clock.tell(BOOT + 102 * SECOND, 101 * SECOND), (BOOT + 102 * SECOND, None));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_step_that_does_not_last_is_never_told() {
+    fn clock_step_large_and_short_lived_is_not_believed() {
         let mut clock = clock();
         for (step, told) in
             [(ClockStep::Forward(400 * DAY), "forward"), (ClockStep::Back(400 * DAY), "back")]
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_step_that_lasts_is_believed() {
+    fn clock_step_large_and_lasting_is_believed() {
         let mut clock = clock();
         let step = ClockStep::Forward(400 * DAY);
         let wrong = |second: u32| BOOT + second * SECOND + 400 * DAY;
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn another_large_step_is_doubted_anew() {
+    fn clock_step_different_from_doubted_one_is_doubted_anew() {
         let mut clock = clock();
         let forward = |days: u32, second: u32| BOOT + days * DAY + second * SECOND;
         assert!(clock.tell(forward(400, 20), 20 * SECOND).1.is_some());
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_with_a_clock_far_off_doubts_it() {
+    fn clock_far_off_at_start_is_doubted() {
         let mut clock = Clock::new(Some(Timestamp::now() - sys::time_since_boot() - 400 * DAY));
         let now = Timestamp::now();
         assert!(clock.now().0 < now - 399 * DAY && clock.estimate() < now - 399 * DAY);

@@ -1,5 +1,5 @@
-//! Listening to each source of readiness. Each has its share of a turn; whoever has more to give is
-//! heard again in the next one.
+//! Reads each source of readiness. Each source has a share of a turn; what exceeds it is read in
+//! the next turn.
 
 use super::Daemon;
 use super::agents::Heard;
@@ -17,29 +17,29 @@ use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 use zsched_spool::read::Found;
 
-/// So many results of the helper threads are looked at in one turn.
+/// Maximum number of results of helper workers handled per turn.
 const RESULTS_A_TURN: usize = 512;
-/// So many notices of routers are looked at in one turn.
+/// Maximum number of notices of routers handled per turn.
 const NOTICES_A_TURN: usize = 256;
-/// So many connections are accepted in one turn.
+/// Maximum number of connections accepted per turn.
 const CONNECTIONS_A_TURN: usize = 64;
-/// Why something in `transport/` is no control file.
+/// Reason why a name in `transport/` is not that of a control file.
 const NO_NAME: &str = "names of control files begin with a number below 2^64, have no blanks, and are at \
                        most 48 bytes long; folders are at most two letters deep";
-/// What is said of control files while there is nothing in `queue/`.
+/// Error text for control files found while `queue/` is empty.
 const NO_QUEUE: &str = "there are control files, but queue/ is empty: is it mounted? They stay, and are \
                         looked at again every minute";
 
 impl Daemon {
-    /// Listens to a source. Tells whether it has more to give.
+    /// Reads a source. Returns true if it may have more.
     pub(super) fn hear(&mut self, now: Timestamp, source: Source) -> bool {
         match source {
-            // The loop looks for them in each turn, however it has come to that.
+            // Nothing to do: the loop checks for signals in each turn.
             Source::Signals => {}
             Source::Files => return self.take_results(now),
             Source::Notify => return self.take_notices(),
             Source::Listener(number) => return self.take_connections(number),
-            // Its reports would become more to write.
+            // Reports of agents would add to what the writer has to do.
             Source::Agent(agent) if self.files.are_behind() => {
                 self.unheard.insert(agent);
             }
@@ -49,7 +49,7 @@ impl Daemon {
         false
     }
 
-    /// Once the writer has caught up: hears of what was held back meanwhile.
+    /// Resumes reading of agents once the writer has caught up.
     pub(super) fn hear_those_held_back(&mut self, now: Timestamp) {
         if self.files.are_behind() {
             return;
@@ -120,7 +120,7 @@ impl Daemon {
         }
     }
 
-    /// Picks out what is new among the names that a scan has come upon.
+    /// Picks the names that are new from those found by a scan.
     fn sort_names(&mut self, names: Vec<SpoolName>) {
         let mut new = 0;
         for name in names {
@@ -183,7 +183,9 @@ impl Daemon {
         }
     }
 
-    /// Agents of an earlier scheduler have changed control files, or one of them has ended.
+    /// Handles changes of control files by agents of an earlier scheduler.
+    ///
+    /// It also handles the end of such an agent.
     fn take_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
         let numbers = names.iter().map(SpoolName::number).collect();
         self.intake.look_at_locked((!an_agent_ended).then_some(&numbers));
@@ -195,7 +197,8 @@ impl Daemon {
     fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
         let is_usable = matches!(found, Found::Arrival(_) | Found::Malformed { .. });
         let number = name.number();
-        // What the core has not asked for was changed by an earlier scheduler's agent, and may be gone by now.
+        // A change the core did not request comes from an earlier scheduler's agent. The message
+        // may be gone by now.
         let is_news = is_usable && self.core.may_be_read_again(number);
         if !is_news && !self.core.is_reading_again(number) {
             return;
@@ -264,7 +267,8 @@ impl Daemon {
                 }
                 Err(error) if listen::concerns_one_client(&error) => continue,
                 Err(error) => {
-                    // Out of descriptors, most likely: the client waits in line.
+                    // The usual cause is a lack of descriptors. The client stays in the listen
+                    // queue.
                     log::error!("no MAILQ client can be taken in: {error}");
                     self.open_again = Some(Instant::now() + self.timeouts.failed_open);
                     return false;
@@ -280,7 +284,7 @@ impl Daemon {
     }
 }
 
-/// Tells the core what an agent wrote.
+/// Passes what an agent wrote to the core.
 pub fn tell_core(core: &mut Watched, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
     match heard {
         Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),

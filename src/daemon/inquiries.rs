@@ -1,7 +1,9 @@
-//! A helper thread for MAILQ clients: it looks up what they ask for that is not in memory. It has nothing to
-//! do with delivery, so that a slow disk holds up nobody but those who ask. Each client has one inquiry under
-//! way, of so many files at the most; they are answered in the order in which they come, so that one who asks
-//! about a million files, some at a time, does not hold up the others.
+//! Lookup worker for MAILQ clients: finds on disk what is not in memory.
+//!
+//! It has no part in delivery, so that a slow disk delays only the clients with lookups. Each
+//! client has at most one lookup under way, with a limited number of files. Lookups are answered in
+//! order of arrival. So a client with a lookup of a million files makes it in parts and does not
+//! delay the others.
 
 use super::worker;
 use mio::Waker;
@@ -16,20 +18,20 @@ use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, Findings, HostFac
 use zsched_spool::{Spool, SpoolName, error_address};
 use zsched_sys as sys;
 
-/// The loop's end of the thread. Each client has one inquiry under way at the most.
+/// The loop's end of the worker. Each client has at most one lookup under way.
 pub struct Inquiries {
     requests: Sender<(usize, Inquiry)>,
     results: Receiver<(usize, Option<Findings>)>,
 }
 
-/// What the thread has to know.
+/// Paths the worker needs.
 struct Places {
     spool: Spool,
     log: Option<PathBuf>,
 }
 
 impl Inquiries {
-    /// Starts the thread. It wakes the loop through `waker`.
+    /// Starts the worker, which wakes the loop through `waker`.
     pub fn start(spool: Spool, log: Option<PathBuf>, waker: Arc<Waker>) -> io::Result<Inquiries> {
         let (requests, asked) = channel::<(usize, Inquiry)>();
         let (found, results) = channel();
@@ -40,18 +42,20 @@ impl Inquiries {
         Ok(Inquiries { requests, results })
     }
 
-    /// Has something found out for a client.
+    /// Starts a lookup for a client.
     pub fn ask(&self, client: usize, inquiry: Inquiry) {
         self.requests.send((client, inquiry)).expect("the thread lives as long as the loop");
     }
 
-    /// What was found out next, and for whom; nothing if that has failed and the client is to be given up.
+    /// Removes and returns the next result and its client.
+    ///
+    /// The result is `None` if the lookup has panicked and the client is to be disconnected.
     pub fn next_result(&self) -> Option<(usize, Option<Findings>)> {
         self.results.try_recv().ok()
     }
 }
 
-/// Answers inquiries as they come, until nobody takes the answers.
+/// Answers lookups in order until the loop is gone.
 fn answer_all(
     asked: &Receiver<(usize, Inquiry)>,
     found: &Sender<(usize, Option<Findings>)>,
@@ -62,7 +66,7 @@ fn answer_all(
         if found.send((client, worker::attempt(|| find(&inquiry)))).is_err() {
             return;
         }
-        // It fails only if the loop is gone, and then nobody needs to know.
+        // Waking fails only if the loop is gone. Then the result is not needed.
         drop(waker.wake());
     }
 }
@@ -71,7 +75,7 @@ impl Places {
     fn find(&self, inquiry: &Inquiry) -> Findings {
         match inquiry {
             Inquiry::ErrorAddresses(names) => {
-                // A message may have left the spool meanwhile.
+                // The message may have left the spool meanwhile.
                 let address = |name| error_address(&self.spool, name).ok().flatten();
                 Findings::ErrorAddresses(names.iter().map(address).collect())
             }
@@ -94,8 +98,9 @@ impl Places {
 }
 
 impl Places {
-    /// Which of the candidates of one message fit. None does if its control file cannot be read, or makes no
-    /// sense: then nobody knows whose it is.
+    /// Returns for each candidate of one message whether it matches.
+    ///
+    /// None matches if the control file cannot be read or parsed.
     fn fitting(&self, addresses: &Addresses, candidates: &[Candidate]) -> Vec<bool> {
         let file = candidates.first().and_then(|first| self.read(&first.name).ok());
         let Some(file) = file.and_then(|text| parse(text).ok()) else {
@@ -131,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_over_one_inquiry_costs_that_client_only() {
+    fn lookup_that_panics_affects_only_its_client() {
         let poll = mio::Poll::new().expect("a poll");
         let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
         let ((requests, asked), (found, results)) = (channel(), channel());

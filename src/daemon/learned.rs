@@ -1,16 +1,16 @@
-//! The file of what was learned: `.scheduler.learned` in POSTOFFICE, one JSON object a line.
+//! File of learned state: `.scheduler.learned` in POSTOFFICE, one JSON object per line.
 //!
 //! ```text
 //! {"zsched-learned":1}
 //! {"thread":{"channel":"smtp","host":"mx.test","index":2,"wakeup":1795259643000000000,...}}
-//! {"vertex":{"number":4711,"modified":1795255200123456789,"channel":"smtp",...,"attempts":3,"text":"..."}}
+//! {"vertex":{"number":4711,"modified":1795255200123456789,...,"attempts":3,"text":"..."}}
 //! {"text":{"number":7,"text":"..."}}
 //! {"rest":{"number":4712,"modified":1795255200123456789,"vertices":[...]}}
 //! {"end":2}
 //! ```
 //!
-//! It is written anew as a whole, under another name first, and synced before it takes its place. So there is
-//! a whole file at any time; a line that is damaged all the same is passed over.
+//! The file is written as a whole under another name, synced and renamed. So there is a complete
+//! file at any time. Damaged lines are skipped all the same.
 
 use super::pieces::{PIECE, Pieces, ToWrite};
 use mio::Waker;
@@ -26,16 +26,16 @@ use zsched_core::Scheduler;
 use zsched_core::learned::{Learned, Lessons, Resting};
 use zsched_spool::replace::replace;
 
-/// The version of the format.
+/// Version of the format.
 const FORMAT: u64 = 1;
 /// Number of lines that add a second to the interval between two writes.
 const LINES_PER_SECOND: u64 = 10_000;
-/// So many threads or messages are asked at a time.
+/// Maximum number of threads or messages exported per step.
 const ASKED_AT_A_TIME: usize = 200;
-/// The longest line that is read, in bytes.
+/// Maximum length of a line, in bytes.
 const LONGEST_LINE: u64 = 64 * 1024;
 
-/// The file, and when it is to be written.
+/// File of learned state, and its schedule of writes.
 pub struct LearnedFile {
     path: PathBuf,
     /// Minimum time between two writes.
@@ -43,14 +43,14 @@ pub struct LearnedFile {
     waker: Arc<Waker>,
     writing: Option<Writing>,
     writer: Option<JoinHandle<()>>,
-    /// It could not be written: it must be tried again even if nothing more is learned.
+    /// True if the last write failed and must be repeated even without new state.
     has_failed: Arc<AtomicBool>,
     next: Instant,
-    /// What [`Scheduler::lessons`] was when it was last written.
+    /// Value of [`Scheduler::lessons`] at the last write.
     written: u64,
 }
 
-/// What is being put together.
+/// Export under way.
 struct Writing {
     lessons: Lessons,
     pieces: Pieces,
@@ -59,7 +59,9 @@ struct Writing {
 }
 
 impl LearnedFile {
-    /// Nothing is written yet. `interval` is the minimum time between two writes; `waker` wakes the loop.
+    /// Creates the state without writing.
+    ///
+    /// `interval` is the minimum time between two writes. `waker` wakes the loop.
     pub fn new(path: PathBuf, interval: Duration, waker: Arc<Waker>) -> LearnedFile {
         let next = Instant::now() + interval;
         LearnedFile {
@@ -74,7 +76,7 @@ impl LearnedFile {
         }
     }
 
-    /// Reads what the former scheduler has left. What cannot be used is passed over, and logged.
+    /// Reads the state of the former scheduler. Unusable lines are skipped, counted and logged.
     pub fn read(&self, tell: impl FnMut(Learned)) {
         match read(&self.path, tell) {
             Ok(0) => {}
@@ -84,19 +86,19 @@ impl LearnedFile {
         }
     }
 
-    /// Whether something can be done at once.
+    /// Returns true if the export can continue at once.
     pub fn is_busy(&self) -> bool {
         self.writing.as_ref().is_some_and(|writing| writing.pieces.have_room())
     }
 
-    /// How long until it may be time to write again.
+    /// Time until the next write may be due.
     pub fn until_next(&self, core: &Scheduler) -> Option<Duration> {
         let has_news = core.lessons() != self.written || self.has_failed.load(Ordering::Acquire);
         let is_due = self.writing.is_none() && has_news;
         is_due.then(|| self.next.saturating_duration_since(Instant::now()))
     }
 
-    /// Begins to write if it is time to, and goes on with it.
+    /// Starts a write if one is due, and continues it.
     pub fn write_on(&mut self, core: &Scheduler, resting: &dyn Resting) {
         if self.until_next(core).is_some_and(|left| left.is_zero()) {
             self.begin(core);
@@ -120,7 +122,7 @@ impl LearnedFile {
         let write = move |to_write: ToWrite| {
             match replace(&path, |out| to_write.write_all(out)) {
                 Ok(()) => {}
-                // The scheduler ends, and writes it itself.
+                // The scheduler is ending and writes the file itself.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     log::error!("{}: cannot be written: {error}", path.display());
@@ -140,11 +142,11 @@ impl LearnedFile {
         }
     }
 
-    /// Writes everything now, because the scheduler ends.
+    /// Writes the whole file at the end of the scheduler.
     pub fn finish(&mut self, core: &Scheduler, resting: &dyn Resting) {
         self.writing = None;
         if let Some(writer) = self.writer.take() {
-            // It has logged what went wrong, if anything did.
+            // The worker has logged any error.
             drop(writer.join());
         }
         if core.lessons() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
@@ -167,7 +169,7 @@ impl LearnedFile {
 }
 
 impl Writing {
-    /// Gives the thread more to write. Tells whether that was all.
+    /// Passes more text to the worker. Returns true once all is passed.
     fn write_on(&mut self, core: &Scheduler, resting: &dyn Resting) -> bool {
         let Writing { lessons, pieces, lines, is_ended } = self;
         pieces.give(|| {
@@ -195,7 +197,7 @@ fn end_text(lines: u64) -> Vec<u8> {
     format!("{}\n", json!({ "end": lines })).into_bytes()
 }
 
-/// Adds lines about some more threads or messages. Returns how many.
+/// Adds lines about more threads or messages. Returns their number.
 fn add_lines(
     core: &Scheduler,
     resting: &dyn Resting,
@@ -204,7 +206,7 @@ fn add_lines(
 ) -> u64 {
     let mut lines = 0;
     lessons.tell(core, resting, ASKED_AT_A_TIME, |learned| {
-        // Strings and numbers can always be written.
+        // Strings and numbers can always be serialized.
         if let Ok(line) = serde_json::to_string(&learned) {
             text.extend_from_slice(line.as_bytes());
             text.push(b'\n');
@@ -214,7 +216,7 @@ fn add_lines(
     lines
 }
 
-/// Reads a file. Returns how many lines could not be used.
+/// Reads a file. Returns the number of unusable lines.
 fn read(path: &Path, mut tell: impl FnMut(Learned)) -> io::Result<u64> {
     let mut input = BufReader::new(File::open(path)?);
     let mut damaged = 0;
@@ -233,7 +235,7 @@ fn read(path: &Path, mut tell: impl FnMut(Learned)) -> io::Result<u64> {
     }
 }
 
-/// Whether a line is the first or the last one.
+/// Returns true for the first and the last line.
 fn is_frame(line: &[u8]) -> bool {
     let value: Option<serde_json::Value> = serde_json::from_slice(line).ok();
     value.is_some_and(|value| value["zsched-learned"] == FORMAT || value["end"].is_u64())
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_are_passed_over() {
+    fn learned_file_with_damaged_lines_is_read_without_them() {
         let whole = format!("{{\"zsched-learned\":1}}\n{GOOD}{{\"end\":2}}\n");
         assert_eq!(told(whole.as_bytes()), (2, 0));
         for cut in 0..whole.len() {

@@ -1,27 +1,29 @@
-//! The shell around the core: it turns readiness into events, and actions into system calls.
+//! The shell around the core: turns readiness into events, and actions into system calls.
 //!
-//! One OS thread runs the loop in this file; a few helper threads ([`files`]) do what may block on a
-//! disk. No decision is made here.
+//! The event loop in this file runs in one worker. Helper workers ([`files`]) do what may block on
+//! a disk. The shell makes no scheduling decision.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`start`], [`quick_start`] | from the command line to a running loop |
 //! | this one | the loop |
-//! | [`hear`], [`signals`] | each source of readiness, listened to |
-//! | [`reload`], [`account_names`] | the configuration, read again by a worker; the users and groups it names |
-//! | [`perform`] | each action, carried out |
+//! | [`hear`], [`signals`] | reading each source of readiness |
+//! | [`reload`], [`account_names`] | reading the configuration again, with users and groups |
+//! | [`perform`] | carrying out actions of the core |
 //! | [`agents`], [`lines`], [`outbox`] | agent processes and the bytes exchanged with them |
-//! | [`files`], [`intake`] | the helper threads, and which control files they are to read |
-//! | [`clients`], [`accounts`], [`inquiries`] | MAILQ clients; who may log in; what they ask for that is on a disk |
+//! | [`files`], [`intake`] | helper workers for the spool, and which control files they read |
+//! | [`clients`], [`accounts`] | MAILQ clients, and their logins |
+//! | [`inquiries`] | lookups on disk for MAILQ clients |
 //! | [`listen`], [`rendezvous`] | all sockets; the dump on SIGUSR2 |
-//! | [`status_log`] | the lines of the status log, and who writes them |
-//! | [`watched`] | the core, and those who want to know what happens |
-//! | [`worker`] | helper threads: their start, and a panic in one |
-//! | [`seldom`] | log lines that would come too often |
-//! | [`spool_lock`] | which scheduler runs on the spool, and the pid file |
-//! | [`rotation`] | logs that were renamed |
-//! | [`timeouts`] | when the shell gives up waiting, or tries again |
-//! | [`options`], [`logs`], [`tokens`] | what their names say |
+//! | [`status_log`] | composing and appending the lines of the status log |
+//! | [`watched`] | the core, with its event feed for subscribers |
+//! | [`worker`] | start of workers, and panics in them |
+//! | [`seldom`] | limiter for repeated log lines |
+//! | [`spool_lock`] | lock of one scheduler on the spool, and the pid file |
+//! | [`rotation`] | reopening logs that were renamed |
+//! | [`timeouts`] | timeouts and retry intervals of the shell |
+//! | [`learned`], [`orders`] | files with learned state, and with overrides of operators |
+//! | [`options`], [`logs`], [`tokens`] | command line, log files, mio tokens |
 
 mod account_names;
 mod accounts;
@@ -90,7 +92,7 @@ use zsched_spool::SpoolName;
 use zsched_spool::scan::ScanLimits;
 use zsched_sys::Signals;
 
-/// So many files that waited for room are asked for in one turn.
+/// Maximum number of backlog files requested from the reader per turn.
 const READ_A_TURN: usize = 256;
 
 /// A running scheduler.
@@ -107,52 +109,52 @@ pub struct Daemon {
     clients: Clients,
     inquiries: Inquiries,
     listeners: Vec<(Audience, Listener)>,
-    /// Where MAILQ is still to be served; `None` before the first try.
+    /// MAILQ addresses not bound yet; `None` before the first attempt.
     mailq_missing: Option<Vec<MailqPlace>>,
     notify: Option<NotifySocket>,
     notify_path: PathBuf,
     control_path: PathBuf,
-    /// When to try again to open what could not be opened.
+    /// Next attempt to open sockets that could not be opened.
     open_again: Option<Instant>,
-    /// Readings of the configuration.
+    /// Readings of the configuration that are requested or under way.
     reloads: Reloads,
-    /// Sources that had more to give than their share of the last turn.
+    /// Sources with more input than their share of the last turn.
     again: Vec<Source>,
-    /// Agents that are heard when the writer has caught up.
+    /// Agents with unread output, read once the writer has caught up.
     unheard: BTreeSet<AgentId>,
-    /// Ends of agents are looked for then, too.
+    /// True if ended processes wait until the writer has caught up.
     has_ends: bool,
-    /// Names of new control files that the present scan has come upon.
+    /// Names of new control files found by the current scan.
     new_names: Vec<SpoolName>,
     scan_limits: ScanLimits,
     timeouts: Timeouts,
-    /// What was there at the start is not loaded yet.
+    /// True until the mail found at the start is loaded.
     is_loading: bool,
-    /// How much is logged once it is.
+    /// Log level to set when loading is complete.
     level_after_load: log::LevelFilter,
     config_path: PathBuf,
     context: Context,
     config: Rc<Config>,
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
-    /// When to look whether their names lead elsewhere.
+    /// Time of the next check for renamed log files.
     look_at_logs: Instant,
     rendezvous: Rendezvous,
     learned: LearnedFile,
     orders: OrdersFile,
-    /// Clients that were turned away.
+    /// Limiter for log lines about rejected clients.
     turned_away: Seldom,
     is_foreground: bool,
-    /// A signal has asked for the end.
+    /// True once a signal has requested an immediate end.
     is_ending: bool,
-    /// The end is to come when the last agent has ended.
+    /// True if the scheduler ends once its last agent has ended.
     is_draining: bool,
-    // It gives the spool back when it is dropped.
+    // Dropping it releases the spool.
     spool_lock: SpoolLock,
 }
 
 impl Daemon {
-    /// Runs until a signal ends it.
+    /// Runs the event loop until a signal ends it.
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Events::with_capacity(1024);
         while !self.is_over() {
@@ -184,7 +186,7 @@ impl Daemon {
         self.end()
     }
 
-    /// How long to wait, if nothing happens.
+    /// Maximum time to wait for readiness, `None` without limit.
     fn timeout(&self) -> Option<Duration> {
         if !self.again.is_empty()
             || self.signals.are_pending()
@@ -194,7 +196,7 @@ impl Daemon {
             return Some(Duration::ZERO);
         }
         let now = self.clock.estimate();
-        // While the writer is behind, no time passes in the core; the writer wakes the loop.
+        // While the writer is behind, no time passes in the core. The writer wakes the loop.
         let is_behind = self.files.are_behind();
         let of_core = self.core.next_wakeup().filter(|_| !is_behind);
         let planned = [of_core, self.intake.next_wakeup(&self.room())];
@@ -208,12 +210,13 @@ impl Daemon {
             self.learned.until_next(&self.core),
             Some(self.until_look()),
         ];
-        // The poll counts in milliseconds; it shall not wake up just before the time has come.
+        // The poll counts in milliseconds. Rounding up avoids a wake-up just before the time is
+        // reached.
         let round_up = |wait: Duration| wait.saturating_add(Duration::from_millis(1));
         planned.chain(others.into_iter().flatten()).min().map(round_up)
     }
 
-    /// What is not announced by an event, but by time.
+    /// Runs the work that time triggers rather than an event.
     fn look_around(&mut self, now: Timestamp) {
         while let Some(name) = self.intake.next_held(now) {
             self.files.read_soon(name, None);
@@ -238,7 +241,7 @@ impl Daemon {
         self.learned.write_on(&self.core, &self.intake);
     }
 
-    /// Has files read that wait for room in memory, as far as there is room now.
+    /// Requests backlog files to be read, as far as memory limits allow.
     fn fill_up(&mut self, now: Timestamp) {
         let (mut names, capacity) = (Vec::new(), self.core.capacity());
         while names.len() < READ_A_TURN
@@ -261,7 +264,9 @@ impl Daemon {
         Room::of(&self.core, self.core.capacity(), &self.intake)
     }
 
-    /// Tells the core what the former scheduler has learned, and what it was ordered. Before anything else.
+    /// Passes overrides and learned state of the former scheduler to the core.
+    ///
+    /// Must come before any other event.
     fn recall(&mut self, now: Timestamp, orders: Vec<Standing>) {
         for order in orders {
             self.core.handle(now, Event::Standing(order));
@@ -270,7 +275,7 @@ impl Daemon {
         self.learned.read(|learned| core.handle(now, Event::Learned(learned)));
     }
 
-    /// Whether more of something long can be put together.
+    /// True if a long output has more to be composed.
     fn is_writing(&self) -> bool {
         self.rendezvous.is_busy() || self.learned.is_busy()
     }
@@ -279,8 +284,10 @@ impl Daemon {
         self.is_ending || (self.is_draining && !self.core.has_agents())
     }
 
-    /// Ends, with everything written that was decided. Agents are left to themselves: they finish the
-    /// jobs they have, and the locks in the control files keep a new scheduler off these.
+    /// Ends the scheduler after writing everything that was decided.
+    ///
+    /// Running agents finish the jobs they have. The locks in the control files keep a new
+    /// scheduler from giving these jobs to other agents.
     fn end(mut self) -> io::Result<()> {
         let now = self.clock.estimate();
         self.perform_all(now);

@@ -1,4 +1,4 @@
-//! The sockets that others reach the scheduler by: MAILQ, and the notices of routers.
+//! Sockets for MAILQ clients and for notices of routers.
 
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -14,14 +14,15 @@ use zsched_mailq_server::acl::Peer;
 use zsched_spool::SpoolName;
 use zsched_sys as sys;
 
-/// The mode of a MAILQ socket: anybody may ask.
+/// Mode of a MAILQ socket: all users may connect.
 const ASKED_BY_ALL: u32 = 0o666;
-/// The mode of the control socket: only we and root may ask.
+/// Mode of the control socket: only the scheduler's user and root may connect.
 const ASKED_BY_OWNER: u32 = 0o600;
-/// The mode of the notify socket: only we and root may send.
+/// Mode of the notify socket: only the scheduler's user and root may send.
 const SENT_BY_OWNER: u32 = 0o200;
-/// Errors of `accept` that are of the connection it would have returned (accept(2)): the next one may be
-/// good.
+/// Errors of `accept` that concern only one connection (accept(2)).
+///
+/// The next connection may be good.
 const OF_ONE_CONNECTION: [i32; 9] = [
     libc::ECONNABORTED,
     libc::EINTR,
@@ -33,19 +34,19 @@ const OF_ONE_CONNECTION: [i32; 9] = [
     libc::EHOSTUNREACH,
     libc::ENOPROTOOPT,
 ];
-/// The longest datagram that is looked at, in bytes.
+/// Maximum length of a notice, in bytes. The rest of a longer datagram is cut off.
 const LONGEST_NOTICE: usize = 1000;
 
-/// Whom a listener is for.
+/// Kind of clients that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Everybody who may see the queue: MAILQ.
+    /// MAILQ clients, who may see the queue.
     Mailq,
-    /// The scheduler's own user, and root.
+    /// Control socket clients: the scheduler's own user, and root.
     Control,
 }
 
-/// A socket that clients connect to.
+/// Socket that clients connect to.
 pub enum Listener {
     /// On a TCP port.
     Tcp(TcpListener),
@@ -53,7 +54,7 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-/// A connection of a MAILQ client.
+/// Connection of a client.
 pub enum Stream {
     /// Over TCP.
     Tcp(TcpStream),
@@ -61,12 +62,12 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// Where MAILQ clients connect.
+/// Address of MAILQ: where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MailqPlace {
-    /// A path.
+    /// Path of a UNIX socket.
     Unix(PathBuf),
-    /// An address and a port.
+    /// Address and TCP port.
     Tcp(SocketAddr),
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for MailqPlace {
 }
 
 impl MailqPlace {
-    /// All places that a configuration asks for.
+    /// Returns all addresses of a configuration.
     pub fn all(socket: Option<&MailqSocket>) -> Vec<MailqPlace> {
         let default = MailqSocket::Tcp {
             port: TcpPort::Service("mailq".to_string()),
@@ -95,7 +96,7 @@ impl MailqPlace {
         addresses.into_iter().map(place).collect()
     }
 
-    /// Opens it. If the system is to choose the port, the place knows afterwards which it is.
+    /// Opens the socket. A port chosen by the system is stored in the address.
     pub fn open(&mut self) -> io::Result<Listener> {
         match self {
             MailqPlace::Unix(path) => open_unix(path, ASKED_BY_ALL),
@@ -107,7 +108,7 @@ impl MailqPlace {
         }
     }
 
-    /// Lets it have the same port as another place, if the system is to choose it.
+    /// Takes over the port of another address, if the system is to choose this one's.
     pub fn follow(&mut self, other: &MailqPlace) {
         if let (MailqPlace::Tcp(address), MailqPlace::Tcp(other)) = (self, other)
             && address.port() == 0
@@ -116,13 +117,14 @@ impl MailqPlace {
         }
     }
 
-    /// Whether other hosts can connect.
+    /// Returns true if other hosts can connect.
     pub fn is_for_others(&self) -> bool {
         matches!(self, MailqPlace::Tcp(address) if !address.ip().is_loopback())
     }
 
-    /// Whether the host can do without this place, although it was asked for: it has no IPv6, or its
-    /// IPv6 socket serves IPv4, too.
+    /// Returns true if the error is no reason to warn or retry.
+    ///
+    /// That is so if the host has no IPv6, or if the IPv6 socket serves IPv4, too.
     pub fn can_be_missing(&self, error: &io::Error) -> bool {
         let MailqPlace::Tcp(address) = self else {
             return false;
@@ -154,9 +156,11 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     Ok(Listener::Unix(listener))
 }
 
-/// Says who may use a socket that was made just now. Until then nobody but we and root could: our umask
-/// (022) leaves no others the right to write. It is not changed for a moment instead, since the helper
-/// threads may be making files and folders.
+/// Sets the mode of a new socket.
+///
+/// Until then only the scheduler's user and root can use it: the umask (022) denies write
+/// permission to others. The umask is not changed instead, since helper workers may be creating
+/// files and folders at the same time.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
@@ -176,7 +180,7 @@ fn port_number(port: &TcpPort) -> u16 {
     }
 }
 
-/// Takes away a socket that a former scheduler has left. Anything else stays.
+/// Removes a socket left by a former scheduler. A file of another type is an error.
 fn remove_socket(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     match fs::symlink_metadata(path) {
@@ -188,7 +192,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
 }
 
 impl Listener {
-    /// Has it watched.
+    /// Registers the socket for readiness events.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
@@ -196,7 +200,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, if there is one.
+    /// Accepts the next connection, if there is one.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self {
             Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
@@ -211,7 +215,7 @@ impl Listener {
 }
 
 impl Stream {
-    /// Has it watched.
+    /// Registers the socket for readiness events.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
@@ -220,7 +224,7 @@ impl Stream {
         }
     }
 
-    /// Who is at the other end.
+    /// Returns the address or user of the client.
     pub fn peer(&self) -> io::Result<Peer> {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().map(|address| Peer::at(address.ip())),
@@ -228,8 +232,12 @@ impl Stream {
         }
     }
 
-    /// Whether nobody is there any more, given whether the other end has closed its sending direction. Over TCP
-    /// there is no telling that from a client that has gone; nobody has reason to do it amid a session.
+    /// Returns true if the client is gone.
+    ///
+    /// `has_ended` is true if it has closed its sending direction.
+    ///
+    /// Over TCP a half-closed connection cannot be told from a closed one. It counts as closed: no
+    /// client has a reason to half-close during a session.
     pub fn is_abandoned(&self, has_ended: bool) -> bool {
         match self {
             Stream::Tcp(stream) => has_ended || sys::has_hung_up(stream),
@@ -237,7 +245,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending direction.
     pub fn close_sending(&self) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
@@ -268,13 +276,13 @@ impl Write for Stream {
     }
 }
 
-/// The socket on which routers tell of new control files: `NEW <path>` in a datagram.
+/// Socket for notices of new control files from routers: `NEW <path>` in a datagram.
 pub struct NotifySocket {
     socket: UnixDatagram,
 }
 
 impl NotifySocket {
-    /// Opens it, and has it watched.
+    /// Opens the socket and registers it for readiness events.
     pub fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
         remove_socket(path)?;
         let mut socket = UnixDatagram::bind(path)?;
@@ -283,7 +291,7 @@ impl NotifySocket {
         Ok(NotifySocket { socket })
     }
 
-    /// The next notice: `Some(None)` for one that names no control file.
+    /// Receives the next notice: `Some(None)` for one that names no control file.
     pub fn receive(&self) -> Option<Option<SpoolName>> {
         let mut buffer = [0; LONGEST_NOTICE];
         let count = self.socket.recv(&mut buffer).ok()?;
@@ -291,7 +299,7 @@ impl NotifySocket {
     }
 }
 
-/// Whether an error of [`Listener::accept`] concerns nobody but the client it would have returned.
+/// Returns true if an error of [`Listener::accept`] concerns only one client.
 pub fn concerns_one_client(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| OF_ONE_CONNECTION.contains(&number))
 }
@@ -305,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_name_files_or_nothing() {
+    fn notice_names_control_file_or_nothing() {
         let name = |notice: &[u8]| parse_notice(notice).map(|name| name.path());
         assert_eq!(name(b"NEW 10101267").as_deref(), Some("10101267"));
         assert_eq!(name(b"NEW B/I/777").as_deref(), Some("B/I/777"));
@@ -316,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_the_system_s_choice_is_the_same_for_both_families() {
+    fn mailq_port_chosen_by_system_is_same_for_both_families() {
         let socket = MailqSocket::Tcp { port: TcpPort::Number(0), address: BindAddress::Loopback };
         let mut places = MailqPlace::all(Some(&socket));
         let _first = places[0].open().expect("a port");
@@ -330,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn one_client_that_has_gone_is_no_reason_to_keep_others_waiting() {
+    fn accept_error_of_one_connection_does_not_stop_accepting() {
         let concerns = |number| concerns_one_client(&io::Error::from_raw_os_error(number));
         assert!(concerns(libc::ECONNABORTED));
         assert!(!concerns(libc::EMFILE) && !concerns(libc::ENFILE) && !concerns(libc::EBADF));
     }
 
     #[test]
-    fn nothing_but_a_socket_is_taken_away() {
+    fn control_socket_open_replaces_only_sockets() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("mailq");
         fs::write(&path, "precious").expect("written");

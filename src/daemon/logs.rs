@@ -15,11 +15,13 @@ use zsched_format::printable;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// Begins to log to standard error, line by line: time stamp, level where it is not the usual one,
-/// printable text. `verbosity` is how often `-v` was given.
+/// Starts logging to standard error.
+///
+/// A line has a time stamp, the level of errors and warnings, and printable text. `verbosity` is
+/// the number of `-v` options.
 pub fn start(verbosity: u8) {
     env_logger::Builder::new()
-        // How much it is can change at any time, so it is not for the logger to say.
+        // The logger must not filter, since the level can change at any time.
         .filter_module("zsched", LevelFilter::Trace)
         .format(|out, record| {
             let now = jiff::Zoned::now().strftime("%Y%m%d%H%M%S");
@@ -37,7 +39,7 @@ pub fn start(verbosity: u8) {
     worker::log_panics();
 }
 
-/// The level of detail that so many `-v` ask for.
+/// Log level for a number of `-v` options.
 pub fn level(verbosity: u8) -> LevelFilter {
     match verbosity {
         0 => LevelFilter::Info,
@@ -46,26 +48,27 @@ pub fn level(verbosity: u8) -> LevelFilter {
     }
 }
 
-/// Where standard output and error go, if that is a file: it is opened anew on request, so that log
-/// rotation works.
+/// File that standard output and error are redirected to.
+///
+/// It is reopened on request, so that log rotation works.
 pub struct LogFile {
     path: PathBuf,
     rotation: Rotation,
 }
 
 impl LogFile {
-    /// Sends standard output and error to a file from now on.
+    /// Redirects standard output and error to a file.
     pub fn open(path: &Path) -> io::Result<LogFile> {
         sys::redirect_output(path)?;
         Ok(LogFile { path: path.to_path_buf(), rotation: Rotation::default() })
     }
 
-    /// Opens the file anew under its name.
+    /// Reopens the file under its name.
     pub fn reopen(&self) -> io::Result<()> {
         sys::redirect_output(&self.path)
     }
 
-    /// Opens the file anew if its name leads elsewhere. Tells whether it does.
+    /// Reopens the file if it was renamed. Returns true if so.
     pub fn follow_name(&mut self) -> io::Result<bool> {
         let open = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let has_moved = self.rotation.has_happened(&self.path, &open);
@@ -73,7 +76,7 @@ impl LogFile {
     }
 }
 
-/// The statistics log: one line for each recipient that is finished.
+/// Statistics log: one line for each finished recipient.
 ///
 /// ```text
 /// <spoolid> <routed - received> <finished - routed> <state> <channel>/<host>     times in seconds
@@ -82,17 +85,17 @@ pub struct StatisticsLog {
     path: PathBuf,
     file: File,
     lines: Vec<u8>,
-    /// The last write ended in the middle of a line.
+    /// True if the last write ended in the middle of a line.
     is_torn: bool,
-    /// Lines that could not be written, and are not told of as missing yet.
+    /// Lost lines that the log has not reported as missing yet.
     lost: usize,
-    /// Failures to write.
+    /// Limiter for log lines about failed writes.
     failed: Seldom,
     rotation: Rotation,
 }
 
 impl StatisticsLog {
-    /// Opens it for appending.
+    /// Opens the file for appending.
     pub fn open(path: &Path) -> io::Result<StatisticsLog> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(StatisticsLog {
@@ -106,20 +109,20 @@ impl StatisticsLog {
         })
     }
 
-    /// Opens the file anew under its name.
+    /// Reopens the file under its name.
     pub fn reopen(&mut self) -> io::Result<()> {
         self.file = StatisticsLog::open(&self.path)?.file;
         self.is_torn = false;
         Ok(())
     }
 
-    /// Opens the file anew if its name leads elsewhere. Tells whether it does.
+    /// Reopens the file if it was renamed. Returns true if so.
     pub fn follow_name(&mut self) -> io::Result<bool> {
         let has_moved = self.rotation.has_happened(&self.path, &self.file);
         if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
     }
 
-    /// Adds a line. It is in the file after the next [`flush`](StatisticsLog::flush).
+    /// Adds a line. The next [`flush`](StatisticsLog::flush) writes it.
     pub fn add(&mut self, now: Timestamp, record: &Statistics) {
         let Statistics { spool_id, created, state, destination } = record;
         let before = created.seconds_since(spool_id.modified);
@@ -130,7 +133,7 @@ impl StatisticsLog {
         self.lines.extend_from_slice(line.as_bytes());
     }
 
-    /// Writes all lines that were added. Those that cannot be written are lost, counted and logged.
+    /// Writes all added lines. Lines that cannot be written are lost, counted and logged.
     pub fn flush(&mut self) {
         if self.lines.is_empty() {
             return;
@@ -144,7 +147,7 @@ impl StatisticsLog {
         }
         let path = self.path.display();
         if let Some(error) = error {
-            // The rest of a torn line is in it, too.
+            // This counts a torn line, too: its end is in the rest.
             self.lost += memchr_iter(b'\n', &self.lines[written..]).count();
             if let Some(more) = self.failed.occasion(Instant::now()) {
                 let lost = self.lost;
@@ -159,13 +162,15 @@ impl StatisticsLog {
         self.lines.clear();
     }
 
-    /// Its name.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Writes as much as can be written: one system call, mostly. Returns how many bytes, and why not all.
+/// Writes as much as possible, usually with one system call.
+///
+/// Returns the number of bytes written, and the error if that is not all.
 pub fn write_some(mut file: &File, text: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while written < text.len() {
@@ -185,7 +190,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn statistics_that_a_full_disk_refuses_are_counted() {
+    fn statistics_lines_lost_on_full_disk_are_counted() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("statistics");
         let mut log = StatisticsLog::open(&path).expect("opened");
@@ -202,7 +207,7 @@ mod tests {
         assert_eq!(log.lost, 2);
         log.flush();
         assert_eq!(log.lost, 2, "nothing to write");
-        // As if the last write had ended in the middle of a line.
+        // Simulates a last write that ended in the middle of a line.
         (log.file, log.is_torn) = (good, true);
         log.lines.extend_from_slice(b"4\n");
         log.flush();

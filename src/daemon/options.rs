@@ -136,13 +136,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether to go into the background.
+    /// Returns true if the scheduler runs in the background.
     pub fn is_daemon(&self) -> bool {
         let wants_foreground = self.interactive || self.verbose > 0 || self.quick_start.is_some();
         self.daemon || !wants_foreground
     }
 
-    /// The hash level of the command line.
+    /// Hash level from the command line.
     pub fn hash_level(&self) -> HashLevel {
         match self.hash {
             0 => HashLevel::Flat,
@@ -151,12 +151,12 @@ impl Options {
         }
     }
 
-    /// Descriptors for each agent.
+    /// Maximum number of descriptors of each agent.
     pub fn agent_file_limit(&self) -> u64 {
         if self.agent_files < 10 { 32 } else { self.agent_files }
     }
 
-    /// How much one scan may bring.
+    /// Limits of one scan.
     pub fn scan_limits(&self) -> ScanLimits {
         let default = ScanLimits { new_names: 40_000, time: Duration::from_secs(5) };
         self.scan_limits.unwrap_or(default)
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         use clap::CommandFactory;
         Options::command().debug_assert();
     }
 
     #[test]
-    fn bundled_flags_are_counted() {
+    fn options_repeated_are_counted() {
         assert_eq!(options("").hash_level(), HashLevel::Flat);
         assert_eq!(options("-H").hash_level(), HashLevel::Once);
         assert_eq!(options("-HH").hash_level(), HashLevel::Twice);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn foreground_and_background() {
+    fn daemon_mode_follows_from_options() {
         assert!(options("").is_daemon());
         assert!(!options("-i").is_daemon());
         assert!(!options("-v").is_daemon());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_clamped() {
+    fn option_values_out_of_range_are_clamped() {
         let limits = |text: &str| {
             let limits = options(text).scan_limits();
             (limits.new_names, limits.time.as_secs())

@@ -1,8 +1,8 @@
-//! Bytes on their way to somebody who may be slow to take them.
+//! Output buffer for a receiver that may be slow.
 
 use std::io::{self, ErrorKind, Write};
 
-/// What has not been taken yet.
+/// Bytes not sent yet.
 #[derive(Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -10,27 +10,27 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Adds bytes at the end.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Where to add bytes.
+    /// Buffer to append bytes to.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// How many bytes wait.
+    /// Number of bytes not sent yet.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Whether nothing waits.
+    /// Returns true if all is sent.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes as much as `peer` takes without waiting. Returns how many bytes it took.
+    /// Writes as much as `peer` accepts without waiting. Returns the number of bytes.
     pub fn flush(&mut self, peer: &mut impl Write) -> io::Result<usize> {
         let before = self.sent;
         while !self.is_empty() {
@@ -55,7 +55,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Takes five bytes at a time, and every other time none.
+    /// Accepts five bytes at a time, and none every other time.
     struct Slow {
         taken: Vec<u8>,
         busy: bool,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_arrives_in_order() {
+    fn output_to_slow_receiver_arrives_in_order() {
         let mut outbox = Outbox::default();
         let mut peer = Slow { taken: Vec::new(), busy: false };
         let mut expected = Vec::new();

@@ -1,4 +1,4 @@
-//! Carrying out what the core has decided.
+//! Carries out the actions of the core.
 
 use super::Daemon;
 use super::files::WriteRequest;
@@ -11,7 +11,7 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::{Chore, Demand};
 
 impl Daemon {
-    /// Carries out everything the core wants done. What it is told meanwhile may bring more.
+    /// Carries out all actions of the core, and those that follow.
     pub(super) fn perform_all(&mut self, now: Timestamp) {
         while let Some(action) = self.core.poll(now) {
             self.perform(now, action);
@@ -61,7 +61,7 @@ impl Daemon {
         }
     }
 
-    /// Tells clients what was found out and done for them, writes on for all, and sees to what they want.
+    /// Passes lookup results to clients, continues answers, and starts requests.
     pub(super) fn serve_clients(&mut self, now: Timestamp) {
         while let Some((client, findings)) = self.inquiries.next_result() {
             match findings {
@@ -107,8 +107,10 @@ impl Daemon {
         self.core.handle(now, Event::AgentEnded { agent, end });
     }
 
-    /// Opens the sockets that are not open yet. What fails is tried again later, for ever: something
-    /// else may hold the port, or the folder may not be there yet.
+    /// Opens the sockets that are not open yet.
+    ///
+    /// Failures are retried indefinitely: another program may hold the port, or the folder may not
+    /// exist yet.
     pub(super) fn open_missing_sockets(&mut self) {
         if self.open_again.is_none_or(|at| at > Instant::now()) {
             return;
@@ -118,7 +120,7 @@ impl Daemon {
         if !opened {
             self.open_again = Some(Instant::now() + self.timeouts.failed_open);
         }
-        // Clients may be waiting from a time when there were no descriptors for them.
+        // Clients may be waiting since a time when no descriptors were free for them.
         let all = 0..self.listeners.len();
         self.again.extend(all.map(Source::Listener));
     }

@@ -1,6 +1,7 @@
-//! A text that is put together on the loop, a piece at a time, and written by a thread of its own, which may
-//! have to wait for a disk or for the reader of a pipe. A few pieces at most wait for the thread; when it
-//! has taken one, it wakes the loop.
+//! Writes a text in the background that the loop composes in pieces.
+//!
+//! A worker writes the text, since a disk or the reader of a pipe may be slow. The number of pieces
+//! that wait for it is limited. It wakes the loop whenever it has taken one.
 
 use super::worker;
 use mio::Waker;
@@ -9,34 +10,34 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// The size of a piece, in bytes: one is put together in a turn of the loop.
+/// Size of a piece, in bytes. The loop composes one per turn.
 pub const PIECE: usize = 64 * 1024;
-/// So many pieces may wait for the thread.
+/// Maximum number of pieces waiting for the worker.
 const WAITING: usize = 4;
 
-/// What the thread is given.
+/// Message to the worker.
 enum Piece {
-    /// To be written.
+    /// Text to be written.
     Text(Vec<u8>),
-    /// That was all.
+    /// End of the text.
     End,
 }
 
 /// The loop's end.
 pub struct Pieces {
     sender: SyncSender<Piece>,
-    /// One that the thread had no room for.
+    /// Piece for which the channel had no room.
     refused: Option<Piece>,
 }
 
-/// The thread's end.
+/// The worker's end.
 pub struct ToWrite {
     pieces: Receiver<Piece>,
     waker: Arc<Waker>,
 }
 
 impl Pieces {
-    /// Starts the thread, under a name. It wakes the loop through `waker`.
+    /// Starts a worker with a name. It wakes the loop through `waker`.
     pub fn start(
         name: &str,
         waker: Arc<Waker>,
@@ -51,13 +52,14 @@ impl Pieces {
         Ok((Pieces { sender, refused: None }, writer))
     }
 
-    /// Whether the next piece can be put together.
+    /// Returns true if the next piece can be composed.
     pub fn have_room(&self) -> bool {
         self.refused.is_none()
     }
 
-    /// Gives the thread one more piece, if it has room for it: `next` puts it together, or tells that
-    /// there is none. Tells whether that was the end.
+    /// Sends the worker one more piece, if it has room. Returns true once the end is sent.
+    ///
+    /// `next` composes the piece, or returns `None` at the end.
     pub fn give(&mut self, next: impl FnOnce() -> Option<Vec<u8>>) -> bool {
         let next = || next().map_or(Piece::End, Piece::Text);
         let piece = self.refused.take().unwrap_or_else(next);
@@ -68,14 +70,14 @@ impl Pieces {
                 self.refused = Some(piece);
                 false
             }
-            // The thread has failed, and has said why.
+            // The worker has failed and has logged why.
             Err(TrySendError::Disconnected(_)) => true,
         }
     }
 }
 
 impl ToWrite {
-    /// Writes all pieces, as they come. An error means that there will be no end.
+    /// Writes all pieces as they come. Fails if the loop drops its end before the last piece.
     pub fn write_all(&self, out: &mut impl io::Write) -> io::Result<()> {
         loop {
             let piece = self.pieces.recv();
@@ -92,6 +94,6 @@ impl ToWrite {
 }
 
 fn wake(waker: &Waker) {
-    // It fails only if the loop is gone, and then nobody needs to know.
+    // Waking fails only if the loop is gone. Then waking is not needed.
     drop(waker.wake());
 }

@@ -1,4 +1,4 @@
-//! A place to try everything in: a spool, mailboxes and a configuration, made where there are none.
+//! Trial installation: creates a spool, mailboxes and a configuration where missing.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use zsched_config as config;
 use zsched_spool::{Spool, folder};
 
-/// The MAILQ port of a new place; one that needs no privilege.
+/// MAILQ port of a trial installation; it needs no privilege.
 const MAILQ_PORT: u16 = 10174;
 
-/// Where a place's own files are.
+/// Paths of the files of a trial installation.
 pub struct Places {
-    /// Its ZENV file.
+    /// ZENV file.
     pub zenv: PathBuf,
-    /// Its configuration.
+    /// Configuration.
     pub config: PathBuf,
 }
 
-/// Makes what is missing under `folder`. What is there stays as it is.
+/// Creates what is missing under `folder`. Existing files stay unchanged.
 pub fn prepare(folder: &Path) -> io::Result<Places> {
     folder::make_all(folder)?;
     let folder = folder.canonicalize()?;

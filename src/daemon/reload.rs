@@ -1,8 +1,9 @@
-//! The configuration is read again, on SIGUSR1 and RELOAD.
+//! Reads the configuration again, on SIGUSR1 and RELOAD.
 //!
-//! A worker reads the file, looks up the users and groups it names, and looks for the programs of its agents:
-//! a disk, LDAP or NIS may take long over that, and delivery goes on meanwhile. The loop reads the same text
-//! with the worker's answers, and puts it in force as a whole, or not at all.
+//! A worker reads the file, looks up the users and groups in it, and looks for the programs of its
+//! agents. A disk, LDAP or NIS may take long, and delivery continues meanwhile. The loop then
+//! parses the same text with the worker's answers. The new configuration comes into force as a
+//! whole or not at all.
 
 use super::{Daemon, account_names, accounts, check};
 use mio::Waker;
@@ -16,30 +17,33 @@ use zsched_core::Event;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 
-/// So many errors of a configuration are told to whoever has asked for it; the log has all.
+/// Maximum number of errors of a configuration sent to a client. The log has all.
 const MOST_TOLD: usize = 20;
 
-/// A configuration that may be put in force.
+/// Configuration that may come into force.
 struct Candidate {
     text: Vec<u8>,
-    /// Agents that cannot be started, one a line.
+    /// Warnings about the auth file and programs of agents, one per line.
     missing: Vec<String>,
 }
 
-/// What a worker has found: a configuration, or all that is wrong with it, one a line.
+/// Result of a worker: a configuration, or all its errors, one per line.
 type Found = Result<Candidate, Vec<String>>;
 
-/// The readings of the configuration.
+/// State of the readings of the configuration.
 #[derive(Default)]
 pub struct Reloads {
     worker: Option<Receiver<Found>>,
-    /// Clients that asked for the reading under way.
+    /// Clients waiting for the current reading.
     asked: Vec<usize>,
-    /// Another one was asked for since it began: the file may have changed.
+    /// Clients waiting for the next reading.
+    ///
+    /// `Some` if another reading was requested since the current one began: the file may have
+    /// changed.
     next: Option<Vec<usize>>,
 }
 
-/// The worker's end: what it finds, or that it has ended without, wakes the loop.
+/// The worker's end of the channel. Sending, or dropping it on a panic, wakes the loop.
 struct Reply {
     sender: Option<Sender<Found>>,
     waker: Arc<Waker>,
@@ -47,21 +51,21 @@ struct Reply {
 
 impl Reply {
     fn send(mut self, found: Found) {
-        // It fails only if the loop is gone, and then nothing needs to be known.
+        // Sending fails only if the loop is gone. Then the result is not needed.
         drop(self.sender.take().map(|sender| sender.send(found)));
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // The loop must see the end when it wakes up.
+        // The channel must be closed before the loop wakes up.
         drop(self.sender.take());
         drop(self.waker.wake());
     }
 }
 
 impl Daemon {
-    /// Begins to read the configuration again, for a client if one has asked for it.
+    /// Starts reading the configuration, or queues another reading if one is under way.
     pub(super) fn begin_reload(&mut self, client: Option<usize>) {
         if self.reloads.worker.is_some() {
             self.reloads.next.get_or_insert_default().extend(client);
@@ -79,7 +83,7 @@ impl Daemon {
         }
     }
 
-    /// Puts in force what a worker has read, if one is through.
+    /// Puts in force what the worker has read, if it has finished.
     pub(super) fn end_reload(&mut self, now: Timestamp) {
         let found = match self.reloads.worker.as_ref().map(Receiver::try_recv) {
             None | Some(Err(TryRecvError::Empty)) => return,
@@ -102,7 +106,7 @@ impl Daemon {
         }
     }
 
-    /// Takes a configuration that a worker has found to be good.
+    /// Puts a configuration in force that the worker has found to be valid.
     fn put_in_force(&mut self, now: Timestamp, candidate: &Candidate) -> Result<(), Vec<String>> {
         let loaded = Config::parse(&self.config_path, &candidate.text, &self.context);
         let loaded = loaded.map_err(|errors| in_lines(&errors))?;
@@ -117,8 +121,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Leaves the configuration as it is. The log has all errors; clients get those that are worth a look at
-    /// once, with TABs between them.
+    /// Rejects the new configuration and keeps the current one.
+    ///
+    /// The log gets all errors. Clients get the first ones, separated by TABs.
     fn refuse(&mut self, errors: &[String]) {
         errors.iter().for_each(|error| log::error!("{error}"));
         let path = self.config_path.display();
@@ -128,13 +133,13 @@ impl Daemon {
         }
     }
 
-    /// As many messages as the configuration says may be in memory.
+    /// Sets the maximum number of messages in memory from the configuration.
     pub(super) fn limit_memory(&mut self) {
         let limits = self.config.parameters.memory();
         self.intake.set_limit(limits.map(|limits| limits.messages));
     }
 
-    /// The accounts may be in another file now. A login that was demanded once is demanded for ever.
+    /// Updates the location of the accounts. Once required, a login stays required.
     fn change_accounts(&mut self, new: &Config) {
         let path = &new.parameters.auth_file;
         if !self.clients.speaks_version_2() && accounts::demand_login(path.as_deref(), None) {
@@ -144,7 +149,7 @@ impl Daemon {
         self.clients.accounts().change(&new.parameters);
     }
 
-    /// Sockets stay where they are for as long as the scheduler runs.
+    /// Warns about changes of sockets, which take effect only at a restart.
     fn report_unchangeable(&self, new: &Config) {
         let (old, new) = (&self.config.parameters, &new.parameters);
         let sockets = |parameters: &zsched_config::Parameters| {
@@ -159,7 +164,7 @@ impl Daemon {
     }
 }
 
-/// Reads and checks a configuration, with everything that may take long.
+/// Reads and checks a configuration. Does all lookups that may take long.
 fn read(path: &Path, context: &Context, programs: &[PathBuf]) -> Found {
     let text = config::read(path).map_err(|error| in_lines(&[error]))?;
     let loaded = Config::parse(path, &text, &account_names::looked_up(context));
@@ -172,7 +177,7 @@ fn in_lines(errors: &[Diagnostic]) -> Vec<String> {
     errors.iter().map(Diagnostic::in_one_line).collect()
 }
 
-/// The first errors in printable form, with TABs between them.
+/// The first errors in printable form, separated by TABs.
 fn told(errors: &[String]) -> String {
     let first = errors.iter().take(MOST_TOLD);
     let one_line = |error: &String| printable::line(error).replace('\t', " ");

@@ -1,7 +1,7 @@
-//! The rendezvous file: a dump of the queue for those who cannot connect, made on SIGUSR2.
+//! Rendezvous file: a dump of the queue on SIGUSR2, for clients that cannot connect.
 //!
-//! When all is written, the file's modification time is set one second back: a client that finds it before
-//! the change time knows that it has everything.
+//! When the dump is complete, the modification time of the file is set back by one second. A client
+//! that finds it before the change time knows that the dump is complete.
 
 use super::pieces::{PIECE, Pieces, ToWrite};
 use mio::Waker;
@@ -18,7 +18,7 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_server::v1::Dump;
 use zsched_sys as sys;
 
-/// The rendezvous file, and a dump that is on its way to it.
+/// Rendezvous file, and the dump under way.
 pub struct Rendezvous {
     path: PathBuf,
     started: Timestamp,
@@ -28,14 +28,14 @@ pub struct Rendezvous {
     writer: Option<JoinHandle<()>>,
 }
 
-/// A dump that is being put together.
+/// Dump under way.
 struct Dumping {
     dump: Dump,
     pieces: Pieces,
 }
 
 impl Rendezvous {
-    /// Nothing is written yet. `waker` wakes the loop.
+    /// Creates the state without writing. `waker` wakes the loop.
     pub fn new(
         path: PathBuf,
         started: Timestamp,
@@ -45,7 +45,7 @@ impl Rendezvous {
         Rendezvous { path, started, with_vertices, waker, dumping: None, writer: None }
     }
 
-    /// Begins a dump, unless one is under way.
+    /// Starts a dump, unless one is under way.
     pub fn begin(&mut self) {
         let is_busy = self.writer.as_ref().is_some_and(|writer| !writer.is_finished());
         if is_busy || self.dumping.is_some() {
@@ -64,12 +64,12 @@ impl Rendezvous {
         }
     }
 
-    /// Whether the next piece can be put together.
+    /// Returns true if the next piece can be composed.
     pub fn is_busy(&self) -> bool {
         self.dumping.as_ref().is_some_and(|dumping| dumping.pieces.have_room())
     }
 
-    /// Goes on with the dump, if there is one.
+    /// Continues the dump, if there is one.
     pub fn write_on(&mut self, scheduler: &Scheduler, now: Timestamp) {
         if self.dumping.as_mut().is_some_and(|dumping| dumping.write_on(scheduler, now)) {
             self.dumping = None;
@@ -78,7 +78,7 @@ impl Rendezvous {
 }
 
 impl Dumping {
-    /// Gives the thread one more piece, if it has room for it. Tells whether that was the last one.
+    /// Sends the worker one more piece, if it has room. Returns true once the last one is sent.
     fn write_on(&mut self, scheduler: &Scheduler, now: Timestamp) -> bool {
         let Dumping { dump, pieces } = self;
         pieces.give(|| {
@@ -100,8 +100,8 @@ fn write_and_report(path: &Path, pieces: &ToWrite) {
 }
 
 fn write(path: &Path, pieces: &ToWrite) -> io::Result<()> {
-    // Not through a symbolic link: the default is in a folder that anybody may write to. A pipe that
-    // nobody reads is refused at once; one that somebody reads is waited for.
+    // `O_NOFOLLOW`, because the default is in a folder that all users may write to. `O_NONBLOCK`,
+    // so that opening a pipe without a reader fails at once. Writes wait for a reader.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)

@@ -1,4 +1,4 @@
-//! Rotation of logs without a signal: a log is renamed, and a new one may be put in its place.
+//! Rotation of logs without a signal: finds logs that were renamed or replaced.
 
 use super::Daemon;
 use std::fs::File;
@@ -7,29 +7,31 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use zsched_sys as sys;
 
-/// How often the names of logs are looked at. A log that is renamed and not made anew is noticed at the second look.
+/// Interval of checks for renamed logs.
+///
+/// A log that is renamed without a new one in its place is noticed at the second check.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Notices that the name of an open file leads elsewhere.
+/// Detects that the path of an open file names another file.
 #[derive(Default)]
 pub struct Rotation {
-    /// The last look found no file of that name.
+    /// True if the last check found no file at the path.
     was_missing: bool,
 }
 
 impl Rotation {
-    /// Whether the file that is open is no longer the one of this name.
+    /// Returns true if the open file is no longer the one at `path`.
     pub fn has_happened(&mut self, path: &Path, open: &File) -> bool {
         let leads_there = sys::leads_to(path, open);
         let is_missing = matches!(&leads_there, Err(error) if error.kind() == ErrorKind::NotFound);
-        // A rotation may be about to make it, with an owner and a mode of its own.
+        // A rotation may be about to create the file, with its own choice of owner and mode.
         let is_still_missing = std::mem::replace(&mut self.was_missing, is_missing) && is_missing;
         is_still_missing || leads_there.is_ok_and(|leads_there| !leads_there)
     }
 }
 
 impl Daemon {
-    /// Opens logs anew whose names lead elsewhere, if it is time to look.
+    /// Reopens logs that were renamed, if a check is due.
     pub(super) fn look_at_logs(&mut self) {
         if !self.until_look().is_zero() {
             return;
@@ -55,7 +57,7 @@ impl Daemon {
         self.files.look_at_status_log();
     }
 
-    /// The time until the logs are looked at.
+    /// Time until the next check of the logs.
     pub(super) fn until_look(&self) -> Duration {
         self.look_at_logs.saturating_duration_since(Instant::now())
     }
@@ -67,7 +69,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_noticed() {
+    fn log_renamed_or_replaced_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, aside) = (folder.path().join("log"), folder.path().join("log.0"));
         let file = File::create(&path).expect("made");

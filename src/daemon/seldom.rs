@@ -1,11 +1,11 @@
-//! Log lines that may come as often as somebody outside likes.
+//! Limiter for log lines that outside events could repeat at any rate.
 
 use std::time::{Duration, Instant};
 
-/// The time between two lines of a kind.
+/// Minimum time between two lines of a kind.
 const BETWEEN: Duration = Duration::from_secs(10);
 
-/// Lines of a kind that are written now and then, with the number of those that were not.
+/// Limiter for lines of one kind. Counts the lines left out.
 #[derive(Default)]
 pub struct Seldom {
     last: Option<Instant>,
@@ -13,7 +13,9 @@ pub struct Seldom {
 }
 
 impl Seldom {
-    /// There is a line to be written. Returns what is to be put at its end, if it is time for one.
+    /// Returns the suffix of a line to log now, `None` to skip it.
+    ///
+    /// The suffix has the number of lines skipped before.
     pub fn occasion(&mut self, now: Instant) -> Option<String> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < BETWEEN) {
             self.left_out += 1;
@@ -32,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_now_and_then_and_none_is_forgotten() {
+    fn log_lines_repeated_are_limited_and_counted() {
         let start = Instant::now();
         let mut lines = Seldom::default();
         let mut said = Vec::new();

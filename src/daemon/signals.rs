@@ -1,4 +1,4 @@
-//! What signals ask for.
+//! Handles signals.
 
 use super::Daemon;
 use super::hear::tell_core;
@@ -9,7 +9,7 @@ use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_sys::{self as sys, ChildEnd};
 
-/// The signals that are listened to.
+/// Signals that the scheduler catches.
 pub const ALL: [i32; 8] = [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 impl Daemon {
@@ -24,14 +24,15 @@ impl Daemon {
                 SIGQUIT => self.drain(now),
                 SIGUSR1 => self.begin_reload(None),
                 SIGUSR2 => self.rendezvous.begin(),
-                // "Check pending work": look into the spool now instead of at the next scan.
+                // ZMailer: "check pending work". Scans the spool now instead of at the next
+                // interval.
                 SIGALRM => self.intake.scan_now(),
                 _ => {}
             }
         }
     }
 
-    /// Children of ours have ended.
+    /// Collects child processes that have ended.
     pub(super) fn take_ends(&mut self, now: Timestamp) {
         while let Some((pid, end)) = sys::reap() {
             let Some(agent) = self.agents.of_process(pid) else {
@@ -52,7 +53,7 @@ impl Daemon {
         }
     }
 
-    /// Agents that had left something behind which has ended by now.
+    /// Ends agents whose child processes have ended by now or have timed out.
     pub(super) fn take_late_ends(&mut self, now: Timestamp) {
         loop {
             let core = &self.core;
@@ -102,7 +103,7 @@ impl Daemon {
         log::info!("logs reopened");
     }
 
-    /// What was there at the start is loaded.
+    /// Ends loading: all mail found at the start is in memory or in the backlog.
     pub(super) fn end_loading(&mut self, now: Timestamp) {
         self.is_loading = false;
         log::set_max_level(self.level_after_load);

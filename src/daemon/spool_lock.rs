@@ -1,15 +1,17 @@
-//! Which scheduler runs on a spool.
+//! Lock of one scheduler on a spool, and the pid file.
 //!
-//! A running scheduler holds a lock on `.scheduler.lock`, which ends with the process however it ends. The file is for
-//! its owner alone, so that nobody else can hold the lock. It says what the holder is up to:
+//! A running scheduler holds a lock on `.scheduler.lock`. The lock ends with the process in every
+//! case. Only the owner may open the file, so that no other user can hold the lock. The file
+//! describes the state of the holder:
 //!
 //! ```text
 //! 4711 ending                       pid, and `ending` once a signal has asked for the end
-//! clock 3f0c…9a 1795255200123456789 which start of the machine, and what the clock showed then, in nanoseconds, as
-//!                                   far as it was believed (see `clock.rs`)
+//! clock 3f0c…9a 1795255200123456789 boot id, and clock time of boot in nanoseconds, as far as it
+//!                                   was believed (see `clock.rs`)
 //! ```
 //!
-//! `.pid.scheduler` has the pid for everybody who wants to signal the scheduler. It is not locked: all may read it.
+//! `.pid.scheduler` has the pid for users who send signals to the scheduler. It is not locked, and
+//! all users may read it.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -19,12 +21,12 @@ use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// What the lock file says behind the pid of a scheduler that was told to end.
+/// Word after the pid in the lock file of a scheduler that is ending.
 const ENDING: &str = "ending";
-/// The longest text of a lock file, in bytes.
+/// Maximum length of the lock file's text, in bytes.
 const MAX_TEXT: usize = 256;
 
-/// The lock on a spool. The pid file is removed when this is dropped.
+/// Lock on a spool. Dropping it removes the pid file.
 pub struct SpoolLock {
     pid_file: PathBuf,
     lock: File,
@@ -32,16 +34,16 @@ pub struct SpoolLock {
     clock: Option<Timestamp>,
 }
 
-/// Why the spool cannot be taken.
+/// Reason why the spool cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolLockError {
-    /// Another scheduler runs on it.
+    /// Another scheduler runs on the spool.
     #[error("a scheduler is running on this spool already: pid {0}")]
     Running(String),
-    /// Another scheduler was told to end, and goes on.
+    /// Another scheduler is ending and has not ended in time.
     #[error("the former scheduler, pid {0}, has not ended within {1:?}; start again when it has")]
     StillEnding(String, Duration),
-    /// A file cannot be made.
+    /// A file cannot be created or written.
     #[error("{0}: {1}")]
     Failed(PathBuf, io::Error),
 }
@@ -49,12 +51,14 @@ pub enum SpoolLockError {
 /// Maximum waiting times for a former scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For one that was told to end, and for one of another make, which does not show whether it was.
+    /// For one that is ending, and for a foreign one, which does not show its state.
     pub with_ending: Duration,
-    /// For one that has not said that it ends: it may be about to hear of the signal.
+    /// For one that is running: it may be about to receive the signal.
     pub with_running: Duration,
-    /// For one that is gone. If it was killed just when it started an agent, a child has the lock until it becomes
-    /// the agent.
+    /// For one that has ended while its lock is still held.
+    ///
+    /// If it was killed while it started an agent, the child process holds the lock until it
+    /// becomes the agent.
     pub with_gone: Duration,
 }
 
@@ -68,20 +72,21 @@ impl Default for Patience {
     }
 }
 
-/// The time between two attempts to take a spool.
+/// Interval of attempts to lock a spool.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A scheduler that is in the way.
+/// Scheduler that holds the spool.
 struct Former {
     pid: String,
-    /// It was told to end, or may have been.
+    /// True if it is ending, or may be.
     is_ending: bool,
     patience: Duration,
 }
 
 impl SpoolLock {
-    /// Takes the spool, and writes the pid of this process. Waits for a former scheduler that is about to end;
-    /// `tell` is given one line about that as soon as it is known.
+    /// Locks the spool, and writes the pid of this process.
+    ///
+    /// Waits for a former scheduler that is ending; `tell` gets one line about that at once.
     pub fn take(
         lock_file: &Path,
         pid_file: &Path,
@@ -120,12 +125,12 @@ impl SpoolLock {
         Ok(taken)
     }
 
-    /// What the clock showed when the machine was started, as a former scheduler has believed it since then.
+    /// Clock time of boot, as believed by a former scheduler since then.
     pub fn former_clock(&self) -> Option<Timestamp> {
         self.clock
     }
 
-    /// Tells the next scheduler what the clock showed when the machine was started.
+    /// Stores the believed clock time of boot for the next scheduler.
     pub fn keep_clock(&mut self, started: Timestamp) {
         self.clock = Some(started);
         if let Err(error) = self.write() {
@@ -143,7 +148,7 @@ impl SpoolLock {
         rewrite(&self.lock, &text)
     }
 
-    /// Lets a scheduler that starts from now on wait for the end of this one.
+    /// Announces the end, so that a scheduler started from now on waits.
     pub fn mark_ending(&mut self) {
         self.is_ending = true;
         if let Err(error) = self.write() {
@@ -152,13 +157,13 @@ impl SpoolLock {
     }
 }
 
-/// The name of the present start of the machine.
+/// Id of the present boot.
 fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_string()).filter(|id| !id.is_empty())
 }
 
-/// What a lock file says about the clock, if it is about this start of the machine.
+/// Clock time in a lock file, if it is from the present boot.
 fn clock_of(text: &str, boot_id: &str) -> Option<Timestamp> {
     let line = text.lines().find_map(|line| line.strip_prefix("clock "))?;
     let (id, started) = line.split_once(' ')?;
@@ -167,14 +172,15 @@ fn clock_of(text: &str, boot_id: &str) -> Option<Timestamp> {
 
 impl Drop for SpoolLock {
     fn drop(&mut self) {
-        // The lock is held until after this.
+        // The lock is still held while the pid file is removed.
         if let Err(error) = fs::remove_file(&self.pid_file) {
             log::warn!("{}: {error}", self.pid_file.display());
         }
     }
 }
 
-/// Opens the lock file; makes it if it is not there. Nobody else may open it: a lock needs no more than that.
+/// Opens or creates the lock file. Other users may not open it, since that would allow them to lock
+/// it.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -189,7 +195,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Takes the lock. Returns the scheduler that is in the way, if there is one.
+/// Takes the lock. Returns the scheduler that holds the spool, if there is one.
 fn former(lock: &File, pid_file: &Path, patience: Patience) -> io::Result<Option<Former>> {
     match lock.try_lock() {
         Ok(()) => {}
@@ -209,7 +215,7 @@ fn former(lock: &File, pid_file: &Path, patience: Patience) -> io::Result<Option
     let pid = match fs::read_to_string(pid_file) {
         Ok(text) => text.trim().to_string(),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // It is no pid, then.
+        // The text is not a pid then.
         Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -224,13 +230,14 @@ fn read(lock: &File) -> io::Result<String> {
 }
 
 fn rewrite(lock: &File, text: &str) -> io::Result<()> {
-    // Shorter texts follow longer ones only where nobody reads: at the start.
+    // A text shorter than the previous one is written only at the start, when there are no readers.
     lock.write_all_at(text.as_bytes(), 0)?;
     lock.set_len(text.len() as u64)
 }
 
-/// Writes the pid file under another name first, so that whoever reads it finds a whole number. On a full disk there is
-/// still room in the file that a killed scheduler has left.
+/// Replaces the pid file, so that readers find a complete number.
+///
+/// On a full disk it overwrites the file that a killed scheduler left, which has room.
 fn write_pid_file(path: &Path, pid: u32) -> io::Result<()> {
     let new = path.with_extension("scheduler.new");
     let replaced = create_new(&new, pid).and_then(|()| fs::rename(&new, path));
@@ -250,13 +257,14 @@ fn create_new(path: &Path, pid: u32) -> io::Result<()> {
     writeln!(file, "{pid}")
 }
 
-/// Whether a pid is that of nobody.
+/// Returns true if no process has the pid.
 fn is_gone(pid: &str) -> bool {
     pid.parse().is_ok_and(|pid| !sys::process_exists(pid))
 }
 
-/// Whether a pid belongs to a scheduler of another make, which does not take our lock: going by the
-/// name of its program, and by its working folder, which is that of the control files.
+/// Returns true if a pid belongs to a scheduler without our lock.
+///
+/// It is recognized by its program name, and by its working folder, which is `transport/`.
 fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
     let Ok(pid) = pid.parse::<u32>() else {
         return false;
@@ -264,7 +272,7 @@ fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
     let program = fs::read_to_string(format!("/proc/{pid}/comm"));
     let is_scheduler = match program {
         Ok(name) => name.trim() == "scheduler",
-        // One whose name cannot be told may be one. ESRCH: it has ended meanwhile.
+        // A process whose name cannot be read may be a scheduler. ESRCH: it has ended meanwhile.
         Err(error) => {
             error.kind() != ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
         }
@@ -275,7 +283,7 @@ fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
     let transport = pid_file.with_file_name("transport").canonicalize();
     match (fs::read_link(format!("/proc/{pid}/cwd")), transport) {
         (Ok(folder), Ok(transport)) => folder == transport,
-        // It has ended, but its parent has not taken notice.
+        // The process is a zombie.
         (Err(error), _) => error.kind() != ErrorKind::NotFound,
         (Ok(_), Err(_)) => true,
     }
@@ -286,7 +294,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// Little patience, since nobody ends here.
+    /// Short waiting times, since no scheduler ends in these tests.
     const LITTLE: Patience = Patience {
         with_ending: Duration::from_millis(50),
         with_running: Duration::from_millis(20),
@@ -301,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spool_is_taken_once_and_given_back() {
+    fn spool_lock_is_exclusive_and_released_on_drop() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(".pid.scheduler");
         let taken = take(&folder).0.expect("free");
@@ -318,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ending_scheduler_is_waited_for_and_then_named() {
+    fn ending_scheduler_is_waited_for_then_reported() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut taken = take(&folder).0.expect("free");
         taken.mark_ending();
@@ -331,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_handed_on_within_one_start_of_the_machine() {
+    fn clock_in_lock_file_is_valid_for_same_boot_only() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut taken = take(&folder).0.expect("free");
         assert_eq!(taken.former_clock(), None);
@@ -348,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_pid_file_is_no_obstacle() {
+    fn pid_file_locked_by_other_user_does_not_prevent_start() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         drop(take(&folder).0.expect("free"));
         let path = folder.path().join(".pid.scheduler");
@@ -361,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_dead_scheduler_is_no_obstacle() {
+    fn files_of_dead_scheduler_do_not_prevent_start() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for left_over in ["", "1\n", "no number", "99999999\n"] {
             fs::write(folder.path().join(".pid.scheduler"), left_over).expect("written");

@@ -39,24 +39,24 @@ use zsched_spool::scan::ScanLimits;
 use zsched_spool::{HashLevel, Spool};
 use zsched_sys::{self as sys, ProcessPriority, Signals};
 
-/// Where the ZENV file is looked for that nobody names.
+/// Default path of the ZENV file.
 const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
-/// `POSTOFFICE` where nobody says.
+/// Default `POSTOFFICE`.
 const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
-/// `MAILSHARE` where nobody says.
+/// Default `MAILSHARE`.
 const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
-/// `LOGDIR` where nobody says.
+/// Default `LOGDIR`.
 const DEFAULT_LOGDIR: &str = "/var/log/mail";
-/// Descriptors that the scheduler wants for itself at the most, agents included.
+/// Maximum number of descriptors the scheduler requests, including those for agents.
 const MOST_DESCRIPTORS: u64 = 65_536;
-/// Descriptors that are not for agents: logs, sockets, files, MAILQ clients.
+/// Number of descriptors not for agents: logs, sockets, files, MAILQ clients.
 const OWN_DESCRIPTORS: u64 = 300;
-/// Minimum number of agents that may run at a time, however few descriptors there are.
+/// Minimum number of agents at a time, whatever the descriptor limit.
 const MIN_AGENTS: u64 = 10;
-/// Minimum number of descriptors the scheduler starts with: its own files and sockets, and ten agents.
+/// Minimum number of descriptors: the scheduler's own files and sockets, and ten agents.
 const MIN_DESCRIPTORS: u64 = 64;
 
-/// A reason not to start, in one or more lines.
+/// Reason not to start, in one or more lines.
 struct Refusal(String);
 
 impl Refusal {
@@ -65,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// Runs the scheduler that the options describe. Returns the exit status.
+/// Runs the scheduler described by the options and returns its exit status.
 pub fn main(options: Options) -> i32 {
     if options.version {
         say(format_args!("zsched scheduler {}", env!("CARGO_PKG_VERSION")));
@@ -102,7 +102,7 @@ fn run(mut options: Options) -> Result<(), Refusal> {
     plan.carry_out()
 }
 
-/// The variables of the ZENV file, and what must be said if one of them is missed.
+/// Variables of the ZENV file, and a hint for missing variables.
 fn read_zenv(named: Option<&Path>) -> Result<(Zenv, String), Refusal> {
     let path = named.unwrap_or(Path::new(DEFAULT_ZENV));
     match Zenv::read(path) {
@@ -115,14 +115,16 @@ fn read_zenv(named: Option<&Path>) -> Result<(Zenv, String), Refusal> {
     }
 }
 
-/// `scheduler.cf` is what the manual says; the original's program looks for `scheduler.conf`.
+/// Path of the configuration file.
+///
+/// The manual names `scheduler.cf`; ZMailer's program reads `scheduler.conf`.
 fn config_path(options: &Options, zenv: &Zenv) -> PathBuf {
     if let Some(path) = &options.config {
         return path.clone();
     }
     let folder = PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE));
     let (documented, original) = (folder.join("scheduler.cf"), folder.join("scheduler.conf"));
-    // One that cannot be examined is there, and reading it will tell what is wrong.
+    // A file that cannot be examined counts as present: reading it reports the error.
     let is_missing = documented.try_exists().is_ok_and(|there| !there);
     if is_missing && original.exists() { original } else { documented }
 }
@@ -153,7 +155,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
     std::path::absolute(path).map_err(|error| Refusal::because(path.display(), error))
 }
 
-/// Everything that must be known before anything is started.
+/// Settings and paths that must be known before anything is started.
 struct Plan {
     options: Options,
     config_path: PathBuf,
@@ -170,7 +172,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Finds out where everything is, and whether what must be there is.
+    /// Determines all paths and checks that the spool folders can be read.
     fn new(
         options: Options,
         config_path: PathBuf,
@@ -375,7 +377,7 @@ impl Plan {
     }
 }
 
-/// Logs that are open.
+/// Open log files.
 struct Logs {
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
@@ -390,10 +392,10 @@ impl Plan {
     }
 }
 
-/// What the process may use, when all limits are as far up as they can be.
+/// Resource limits of the process, raised as far as possible.
 struct ProcessLimits {
     descriptors: u64,
-    /// What is left of limits that the scheduler should not have.
+    /// Warnings about limits that remain too low.
     complaints: Vec<String>,
 }
 
@@ -445,7 +447,7 @@ fn core_settings(options: &Options, descriptors: u64) -> Settings {
         fork_rate: options.fork_rate,
         max_agents: max_agents(descriptors) as usize,
         log_outcomes: options.verbose > 0,
-        // Which entry of `retries` comes next shall differ from start to start.
+        // The choice among the entries of `retries` must differ from start to start.
         seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
         ..Settings::default()
     }
@@ -458,7 +460,7 @@ fn priority(niceness: Niceness) -> ProcessPriority {
     }
 }
 
-/// Where agents are: in `$MAILBIN/ta`; where nobody says, beside the scheduler's own program.
+/// Folders with programs of agents: `$MAILBIN/ta`, or the folder of the scheduler's own program.
 fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
     if let Some(folder) = zenv.get("MAILBIN") {
         return vec![Path::new(folder).join("ta")];
@@ -467,7 +469,7 @@ fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
     own.map_or(Vec::new(), |own| vec![own.join("ta"), own])
 }
 
-/// The notify socket: of the configuration, of ZENV, or in POSTOFFICE.
+/// Path of the notify socket: from the configuration, from ZENV, or in POSTOFFICE.
 fn notify_path(config: &Config, zenv: &Zenv, spool: &Spool) -> PathBuf {
     let of_zenv = || {
         let value = zenv.get("SCHEDULERNOTIFY")?;

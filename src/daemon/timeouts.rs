@@ -1,39 +1,39 @@
-//! Times after which the shell gives up waiting, or tries again.
+//! Timeouts and retry intervals of the shell.
 //!
-//! They are in one place so that tests can shorten all of them together: `--timeouts-scale 0.1` makes each a
-//! tenth. Intervals of the configuration are not scaled.
+//! They are in one place so that tests can shorten all of them together: `--timeouts-scale 0.1`
+//! makes each a tenth. Intervals of the configuration are not scaled.
 
 use std::time::Duration;
 use zsched_core::intake::Delays;
 
-/// Times after which the shell gives up waiting, or tries again.
+/// Timeouts and retry intervals of the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// A client that takes nothing of its answer loses its connection.
+    /// Maximum time for which a client may accept nothing of its answer.
     pub stalled_client: Duration,
-    /// The same while other clients wait in line.
+    /// The same while other clients wait.
     pub stalled_client_in_demand: Duration,
-    /// A client does not close its end after its last answer.
+    /// Maximum time for a client to close its end after its last answer.
     pub client_close: Duration,
-    /// A client has connected and not logged in.
+    /// Maximum time for a client to log in.
     pub login: Duration,
-    /// A client has logged in and sends no request.
+    /// Maximum time between requests of a client with a login.
     pub request: Duration,
     /// Maximum time for a whole dump or answer.
     pub answer: Duration,
     /// Maximum time for a session.
     pub session: Duration,
-    /// An agent has closed its socket and does not exit.
+    /// Maximum time for an agent to exit after it has closed its socket.
     pub agent_exit: Duration,
-    /// Programs that a dead agent has started hold its socket open.
+    /// Maximum time for which child processes of a dead agent are waited for.
     pub agent_children: Duration,
-    /// Times between looks at the spool and at its files.
+    /// Times between scans of the spool and between attempts to read a file.
     pub intake: Delays,
-    /// Wait after a write to the spool has failed.
+    /// Wait after a failed write to the spool.
     pub failed_write: Duration,
-    /// Wait before a socket or a log that could not be opened is tried again.
+    /// Wait before a socket or log that could not be opened is tried again.
     pub failed_open: Duration,
-    /// Minimum time between two writes of the file of what was learned.
+    /// Minimum time between two writes of the file of learned state.
     pub learned_interval: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// The times of normal operation, in seconds, each multiplied by `scale`.
+    /// Creates the timeouts of normal operation, each multiplied by `scale`.
     pub fn new(Scale(scale): Scale) -> Timeouts {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds * scale);
         Timeouts {

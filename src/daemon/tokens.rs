@@ -1,30 +1,30 @@
-//! Which source a readiness event belongs to.
+//! Mapping between sources of readiness and mio tokens.
 
 use mio::Token;
 use zsched_core::AgentId;
 
-/// A source of readiness events.
+/// Source of readiness events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A signal has come.
+    /// Signals.
     Signals,
-    /// A helper thread has done something, or the one that writes the rendezvous file.
+    /// Results of a worker, which wakes the loop through the waker.
     Files,
-    /// A router has sent a notice.
+    /// Notices of routers.
     Notify,
-    /// A MAILQ client wants to connect to the listener of this number.
+    /// New connections at the listener of this number.
     Listener(usize),
-    /// An agent.
+    /// Socket of an agent.
     Agent(AgentId),
-    /// A MAILQ client.
+    /// Socket of a client.
     Client(usize),
 }
 
-/// The low bits of a token tell the kind of the source, the others its number.
+/// Number of kinds a token can distinguish: its low bits are the kind, the others the number.
 const KINDS: usize = 8;
 
 impl Source {
-    /// The token of this source.
+    /// Token of this source.
     pub fn token(self) -> Token {
         let (kind, number) = match self {
             Source::Signals => (0, 0),
@@ -37,7 +37,7 @@ impl Source {
         Token(number * KINDS + kind)
     }
 
-    /// The source of a token that [`token`](Source::token) has made.
+    /// Source of a token created by [`token`](Source::token).
     pub fn of(token: Token) -> Source {
         let number = token.0 / KINDS;
         match token.0 % KINDS {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_come_back_from_their_tokens() {
+    fn source_token_converts_back_to_source() {
         for source in [
             Source::Signals,
             Source::Files,

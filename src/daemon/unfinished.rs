@@ -1,4 +1,4 @@
-//! What the former scheduler has left unfinished in the spool: removals, and submissions to the router.
+//! Completes what the former scheduler left in the spool: removals, and submissions to the router.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use zsched_spool::outbox::{self, Recovered};
 use zsched_spool::processes;
 use zsched_spool::{HashLevel, Spool, removals};
 
-/// How long to wait after submissions could not be published.
+/// Wait after submissions could not be published.
 const PUBLISH_AGAIN: Duration = Duration::from_secs(30);
 
-/// Makes note of the scheduler that ran on the spool before, by the pid file that it has left.
+/// Records the pid of the former scheduler from the pid file that it left.
 pub fn remember_former_scheduler(spool: &Spool) {
     let text = fs::read_to_string(spool.pid_file()).unwrap_or_default();
     if let Ok(pid) = text.trim().parse() {
@@ -32,7 +32,9 @@ pub fn finish_removals(spool: &Spool) {
     }
 }
 
-/// Finishes what the former scheduler was giving back to the router. Before that no mail may be read.
+/// Completes submissions of the former scheduler to the router.
+///
+/// Must come before any mail is read.
 pub fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
     let recovered = outbox::recover_folder(spool, level)?;
     let Recovered { published, discarded, aside, ready } = recovered;
@@ -49,7 +51,7 @@ pub fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
     Ok(())
 }
 
-/// Publishes what is ready, which may take until somebody has mended `router/`.
+/// Publishes what is ready, and retries until `router/` works again.
 fn publish_later(spool: &Spool) {
     loop {
         match outbox::publish_ready(spool) {
@@ -67,7 +69,8 @@ fn publish_later(spool: &Spool) {
     }
 }
 
-/// Tells at the end whether something is left: the original does not know the outbox.
+/// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
+/// outbox.
 pub fn tell_what_is_left(spool: &Spool) {
     match outbox::waiting(spool) {
         Ok(0) => {}

@@ -1,5 +1,7 @@
-//! The core, and those who want to know what happens: what it is told and what it decides comes by here. As long
-//! as nobody wants to know, that is all.
+//! The core, with its event feed for MAILQ subscribers.
+//!
+//! Publishes the core's events and actions. Costs one comparison each while there are no
+//! subscribers.
 
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
@@ -16,21 +18,21 @@ use zsched_mailq_server::v2::json::seconds;
 use zsched_recorder::Recorded;
 use zsched_spool::{Arrival, SpoolId};
 
-/// The core, and who watches it.
+/// The core, and the subscribers.
 pub struct Watched {
     core: Recorded,
     watch: Rc<Watch>,
-    /// What the core was told last about who watches.
+    /// Value of the last `Event::Watched` passed to the core.
     is_watched: bool,
 }
 
 impl Watched {
-    /// Nobody watches yet.
+    /// Wraps a core. There are no subscribers yet.
     pub fn new(core: Recorded, watch: Rc<Watch>) -> Watched {
         Watched { core, watch, is_watched: false }
     }
 
-    /// Subscribers come and go.
+    /// Notifies the core of the first subscriber and of the last one leaving.
     pub fn look_around(&mut self, now: Timestamp) {
         self.watch.look_around();
         let is_watched = self.watch.is_wanted();
@@ -40,7 +42,7 @@ impl Watched {
         }
     }
 
-    /// Tells the core one fact.
+    /// Publishes an event and passes it to the core.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         if self.watch.is_wanted() {
             Witness { core: &self.core, watch: &self.watch, time: seconds(now) }.hear(&event);
@@ -48,7 +50,7 @@ impl Watched {
         self.core.handle(now, event);
     }
 
-    /// One thing to do, in the order in which they were decided.
+    /// Removes, publishes and returns the next action of the core.
     pub fn poll(&mut self, now: Timestamp) -> Option<Action> {
         let action = self.core.poll()?;
         if self.watch.is_wanted() {
@@ -72,7 +74,7 @@ impl DerefMut for Watched {
     }
 }
 
-/// Tells the others what happens, before it does.
+/// Publishes events and actions. An event is published before the core handles it.
 struct Witness<'a> {
     core: &'a Scheduler,
     watch: &'a Watch,
@@ -210,7 +212,7 @@ impl Witness<'_> {
     }
 }
 
-/// What has become of recipients, in the words of the status log, and whether that is the end.
+/// Result for recipients in the words of the event feed, and true if it is final.
 fn outcome(verdict: Verdict) -> (&'static str, bool) {
     match verdict {
         Verdict::Report(Status::Ok | Status::Ok2 | Status::Ok3) => ("delivered", true),

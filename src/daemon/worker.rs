@@ -1,18 +1,18 @@
-//! Helper OS threads, and what a panic in one of them means.
+//! Helper workers, and the consequences of a panic in one.
 //!
-//! A scheduler that has lost a helper would look healthy, and yet read no mail, or write nothing. So it ends at
-//! once, as after a kill: nothing is lost, and who watches the process starts it again. What is only looked up for
-//! a client concerns nobody else: that is given up alone.
+//! A scheduler without one of its workers would look healthy, and yet read no mail or write
+//! nothing. So a panic ends the process at once, as a kill does: nothing is lost, and a supervisor
+//! can restart it. A lookup for a client concerns only that client: a panic ends only the lookup.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::thread::{self, JoinHandle};
 
-/// The exit status after a panic in a helper thread (`EX_SOFTWARE`).
+/// Exit status after a panic in a worker (`EX_SOFTWARE` of `sysexits.h`).
 const PANICKED: i32 = 70;
 
-/// Starts a helper thread. A panic in it ends the process.
+/// Starts a worker. A panic in it ends the process.
 pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let own_name = name.to_string();
     thread::Builder::new().name(name.to_string()).spawn(move || {
@@ -23,13 +23,13 @@ pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Joi
     })
 }
 
-/// Does something that concerns one client only. A panic in it is logged, and there is no result.
+/// Runs work that concerns one client only. A panic is logged and gives `None`.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Option<T> {
-    // What `work` has left half done must be of no further use; the callers see to that.
+    // Callers must not use what `work` has left half done.
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Has panics logged like all else: as an error, in one line.
+/// Makes panics log an error of one line.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let thread = thread::current();
@@ -46,29 +46,29 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn an_attempt_that_panics_has_no_result_and_ends_nothing() {
+    fn attempt_with_panic_returns_none() {
         assert_eq!(attempt(|| 7), Some(7));
         let panics: Option<u32> = attempt(|| panic!("as planned"));
         assert_eq!(panics, None);
     }
 
-    /// Which helper is to panic in the process that the test below starts.
+    /// Variable with the name of the worker that panics in the process started by the test below.
     const HELPER: &str = "ZSCHED_TEST_PANICKING_HELPER";
 
-    /// Does nothing unless the test below has started it.
+    /// Does nothing unless started by the test below.
     #[test]
     fn helper_that_panics() {
         if let Some(name) = std::env::var_os(HELPER) {
             let name = name.into_string().expect("UTF-8");
             let started = start(&name, || panic!("as planned"));
             drop(started.expect("a thread"));
-            // The loop goes on meanwhile.
+            // Stands for the loop, which goes on meanwhile.
             thread::sleep(Duration::from_secs(60));
         }
     }
 
     #[test]
-    fn a_panic_in_a_helper_ends_the_process_with_a_status() {
+    fn panic_in_worker_ends_process_with_status() {
         let own = std::env::current_exe().expect("this program");
         let mut child = Command::new(own);
         child.args(["--exact", "worker::tests::helper_that_panics", "--nocapture"]);

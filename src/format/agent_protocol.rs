@@ -1,5 +1,6 @@
-//! The lines that scheduler and transport agent exchange (ZMailer `scheduler(8)`, TRANSPORT AGENT
-//! INTERFACE). One codec, used by both ends.
+//! The line protocol between scheduler and transport agents, for both sides.
+//!
+//! Source: ZMailer `scheduler(8)`, TRANSPORT AGENT INTERFACE.
 //!
 //! ```text
 //! agent:     #hungry
@@ -17,33 +18,33 @@ use nom::combinator::{map_opt, rest};
 use nom::sequence::{preceded, terminated};
 use nom::{IResult, Parser};
 
-/// The line that asks for work, without its line end.
+/// The line that requests work, without its line end.
 pub const HUNGRY: &str = "#hungry";
-/// The line that tells an agent it is about to be parked, without its line end.
+/// The line that announces parking to an agent, without its line end.
 pub const IDLE: &str = "#idle";
-/// The word before the path of a control file in which an agent found nothing to do.
+/// The word before the path of a control file without pending recipients.
 pub const RESYNC: &str = "#resync";
 
-/// What the scheduler says to an agent.
+/// A line from the scheduler to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order<'a> {
-    /// Deliver what this control file has for your channel and, if given, for this host.
+    /// Deliver the recipients of this control file for your channel and, if given, this host.
     Job {
         /// Path of the control file below `transport/`.
         path: &'a [u8],
-        /// Next host, in lower case. Absent where the agent was started for one host only.
+        /// Next host, in lower case. `None` if the agent was started for one host only.
         host: Option<&'a [u8]>,
-        /// Only these recipients, by the offsets of their lines (`packet=`). Absent where it is all.
+        /// Offsets of the recipients to deliver (`packet=`). `None` for all of them.
         only: Option<Offsets<'a>>,
     },
-    /// There is no more work for now; answer `#hungry`.
+    /// There is no more work for now; answer with `#hungry`.
     Idle,
-    /// End.
+    /// Exit.
     Exit,
 }
 
 impl<'a> Order<'a> {
-    /// Reads a line, given without its line end.
+    /// Parses a line, given without its line end.
     pub fn parse(line: &'a [u8]) -> Order<'a> {
         if line.is_empty() {
             return Order::Exit;
@@ -57,8 +58,9 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The recipients of a job, where it is not for all: `107,160`. Anything else in their place is reserved,
-/// and means nothing.
+/// The recipients of a job that is not for all: `107,160`.
+///
+/// Any other text in this field is reserved, and has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets<'a>(&'a str);
 
@@ -69,69 +71,69 @@ impl<'a> Offsets<'a> {
         text.split(',').all(is_offset).then_some(Offsets(text))
     }
 
-    /// Whether a recipient is one of them.
+    /// Returns true if a recipient is one of them.
     pub fn contains(self, offset: u32) -> bool {
         self.iter().any(|other| other == offset)
     }
 
-    /// All of them, in the order of the line.
+    /// All offsets, in the order of the line.
     pub fn iter(self) -> impl Iterator<Item = u32> + 'a {
         self.0.split(',').filter_map(|word| word.parse().ok())
     }
 }
 
-/// What an agent says to the scheduler, one line of it.
+/// A line from an agent to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// Ready for the next job: sent once at start, once behind each job, once behind `#idle`.
+    /// Ready for the next job. Sent once at the start, after each job, and after `#idle`.
     Hungry,
-    /// The control file of this path has nothing left for the agent to do.
+    /// The control file with this path has nothing left to do for the agent.
     Resync(&'a [u8]),
-    /// What became of one recipient.
+    /// The outcome of one recipient.
     Report(Report<'a>),
-    /// Any other line that begins with `#`: for the log.
+    /// Any other line that begins with `#`, which is logged.
     Comment(&'a [u8]),
-    /// A line that is nothing of the above, and what is missing from it: for the log.
+    /// A malformed line, and what it lacks, which is logged.
     Misformed(&'static str, &'a [u8]),
 }
 
-/// What became of one recipient.
+/// The outcome of one recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
     /// Number that the name of the control file begins with.
     pub number: u64,
-    /// Offset of the recipient's line in it.
+    /// Offset of the recipient's line in the control file.
     pub offset: u32,
-    /// Notary data (`control_file::diagnostic`), may be empty.
+    /// Notary data (`control_file::diagnostic`), which may be empty.
     pub notary: &'a [u8],
-    /// The outcome.
+    /// The status.
     pub status: Status,
-    /// Text behind the status word, may be empty.
+    /// Text after the status word, which may be empty.
     pub message: &'a [u8],
 }
 
 /// The status word of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Delivered; the scheduler notes it in the control file if the sender wants to know.
+    /// Delivered. The scheduler writes the `d` line if the sender requested a success report.
     Ok,
-    /// Delivered; the agent has noted it in the control file for the sender.
+    /// Delivered. The agent has written the `d` line for the sender.
     Ok2,
-    /// Delivered, and nothing is owed to anybody.
+    /// Delivered. No report is due.
     Ok3,
-    /// Failed; the scheduler notes it in the control file.
+    /// Failed. The scheduler writes the `d` line.
     Error,
-    /// Failed; the agent has noted it in the control file.
+    /// Failed. The agent has written the `d` line.
     Error2,
-    /// Try this recipient again later.
+    /// Deferred: try this recipient again later.
     Deferred,
-    /// The same; the original meant to move the recipient to the tail of its thread.
+    /// The same. The original meant to move the recipient to the tail of its thread.
     DeferBack,
-    /// Try the host again at a time that the message text begins with.
+    /// Try the host again at the time that the message text begins with.
     RetryAt,
-    /// The host cannot be reached: try everything for it again later.
+    /// The host cannot be reached: defer everything for it.
     DeferAll,
-    /// A word we do not know.
+    /// An unknown word.
     Unknown,
 }
 
@@ -148,13 +150,13 @@ impl Status {
         ("deferall", Status::DeferAll),
     ];
 
-    /// The status that a word stands for.
+    /// The status for a word.
     pub fn from_word(word: &[u8]) -> Status {
         let known = Status::WORDS.iter().find(|(name, _)| name.as_bytes() == word);
         known.map_or(Status::Unknown, |(_, status)| *status)
     }
 
-    /// The word that stands for this status.
+    /// The word for this status.
     pub fn word(self) -> &'static str {
         let known = Status::WORDS.iter().find(|(_, status)| *status == self);
         known.map_or("?", |(word, _)| word)
@@ -162,7 +164,7 @@ impl Status {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads a line, given without its line end. Every line is something.
+    /// Parses a line, given without its line end. Any line is accepted.
     pub fn parse(line: &'a [u8]) -> Answer<'a> {
         if line.starts_with(b"#") || line.is_empty() {
             return parse_comment(line);
@@ -196,7 +198,7 @@ fn parse_comment(line: &[u8]) -> Answer<'_> {
 /// `<number>[-rest]/<offset>TAB<notary>TAB<status>[blank<message>]`
 fn report(line: &[u8]) -> IResult<&[u8], Report<'_>> {
     let (input, number) = decimal(line)?;
-    // The name may go on behind the number; only the number counts.
+    // The name may continue after the number, which alone is used.
     let (input, _) = nom::bytes::complete::take_while(|byte| byte != b'/' && byte != b'\t')(input)?;
     let (input, offset) = preceded(char('/'), decimal).parse(input)?;
     let (input, notary) = preceded(tag("\t"), terminated(field, tag("\t"))).parse(input)?;
@@ -222,14 +224,16 @@ fn decimal<N: std::str::FromStr>(input: &[u8]) -> IResult<&[u8], N> {
 }
 
 impl Report<'_> {
-    /// The time that a `retryat` message begins with, in seconds: how long from now, or if it is
-    /// more than 100,000, the time itself. The sign has no meaning (as the original reads it).
+    /// The time at the beginning of a `retryat` message, in seconds.
+    ///
+    /// It is relative to now, or absolute if it is more than 100,000. The sign is ignored, as by
+    /// the original.
     pub fn retry_seconds(&self) -> Option<i64> {
         let text = self.message.strip_prefix(b"+").unwrap_or(self.message);
         decimal(text).ok().map(|(_, seconds)| seconds)
     }
 
-    /// The message without the time that a `retryat` has in front of it.
+    /// The message without the time at the beginning of a `retryat`.
     pub fn text(&self) -> &[u8] {
         if self.status != Status::RetryAt || self.retry_seconds().is_none() {
             return self.message;
@@ -239,8 +243,9 @@ impl Report<'_> {
         self.message.get(end + 1..).unwrap_or_default()
     }
 
-    /// Appends the line, with its line end, to `out`. Line ends and TABs that would break it become
-    /// CR and blank.
+    /// Appends the line, with its line end, to `out`.
+    ///
+    /// Line ends and TABs inside fields, which would break the line, are replaced by CR and blank.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let one_line = |byte: u8| if byte == b'\n' { b'\r' } else { byte };
         out.extend_from_slice(format!("{}/{}\t", self.number, self.offset).as_bytes());
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_reports_are_read() {
+    fn recorded_reports_are_parsed() {
         let line =
             "10101234/215\tdefer1@x\x01delayed\x014.4.1\x01smtp; 466\x01sim\tdeferred host busy";
         let Answer::Report(report) = parsed(line) else { panic!("not a report: {line}") };
@@ -274,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn names_with_more_than_a_number_are_read() {
+    fn control_file_names_beginning_with_number_are_parsed() {
         let Answer::Report(report) = parsed("701-abc/79\t\tok3") else { panic!("not a report") };
         assert_eq!((report.number, report.offset, report.status), (701, 79, Status::Ok3));
         assert_eq!(report.message, b"");
     }
 
     #[test]
-    fn words_that_begin_with_a_hash_are_told_apart() {
+    fn lines_beginning_with_hash_are_distinguished() {
         assert_eq!(parsed("#hungry"), Answer::Hungry);
         assert_eq!(parsed("#resync  Z/H/4713-2343"), Answer::Resync(b"Z/H/4713-2343"));
         assert_eq!(parsed("# prog:1: text"), Answer::Comment(b"# prog:1: text"));
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_says_what_is_missing() {
+    fn malformed_lines_report_missing_part() {
         for (line, missing) in [
             ("this is some noise", "no / behind the number"),
             ("  File \"/opt/vta.py\", line 53", "no TAB behind the offset"),
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_times_are_read_as_the_original_reads_them() {
+    fn retry_times_are_parsed_as_by_original() {
         for (message, seconds, text) in [
             ("+30 come back", Some(30), "come back"),
             ("30 come back", Some(30), "come back"),
@@ -326,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_read() {
+    fn orders_are_parsed() {
         let job = |path, host| Order::Job { path, host, only: None };
         assert_eq!(Order::parse(b"Z/F/4711\tmx"), job(b"Z/F/4711", Some(b"mx")));
         assert_eq!(Order::parse(b"4711"), job(b"4711", None));
@@ -347,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_report_comes_back(number: u64, offset: u32, notary: Vec<u8>, message: Vec<u8>) {
+        fn written_report_parses_back(number: u64, offset: u32, notary: Vec<u8>, message: Vec<u8>) {
             let report = Report {
                 number, offset, notary: &notary, status: Status::Error2, message: &message,
             };
@@ -364,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(line: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(line: Vec<u8>) {
             Answer::parse(&line);
             Order::parse(&line);
         }

@@ -1,23 +1,25 @@
-//! Cutting what an agent writes into lines, however long or many they are.
+//! Splits the output of an agent into lines of bounded length.
 
 use memchr::memchr;
 
-/// The longest line that is kept, in bytes. The rest of a longer one is passed over; real agents
-/// write lines of up to about 8 kB.
+/// Maximum length of a line, in bytes. The rest of a longer line is skipped.
+///
+/// Real agents write lines of up to about 8 kB.
 pub const LONGEST_LINE: usize = 64 * 1024;
 
-/// Collects bytes as they come and gives out whole lines.
+/// Collects bytes and emits complete lines.
 #[derive(Default)]
 pub struct Lines {
-    /// The beginning of a line whose end has not come yet, at most [`LONGEST_LINE`] bytes.
+    /// Beginning of an incomplete line, at most [`LONGEST_LINE`] bytes.
     begun: Vec<u8>,
-    /// Bytes of that line that were passed over.
+    /// Number of skipped bytes of that line.
     passed_over: usize,
 }
 
 impl Lines {
-    /// Takes in some bytes, and calls `line` for each line that is complete now, without its line
-    /// end. Returns how many bytes of too long lines were passed over.
+    /// Adds bytes, and calls `line` for each complete line, without its line end.
+    ///
+    /// Returns the number of skipped bytes of overlong lines.
     pub fn take_in(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) -> usize {
         let mut passed_over = 0;
         while let Some(end) = memchr(b'\n', bytes) {
@@ -42,7 +44,7 @@ impl Lines {
         self.passed_over += bytes.len() - kept;
     }
 
-    /// How many bytes of a line have come whose end has not.
+    /// Number of bytes of an incomplete line.
     pub fn unfinished(&self) -> usize {
         self.begun.len() + self.passed_over
     }
@@ -61,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_whole_however_they_come_in() {
+    fn lines_in_pieces_of_any_size_come_out_whole() {
         let text = b"#hungry\n\n4711/107\t\tok3 x\n#hun";
         let whole: Vec<Vec<u8>> =
             [&b"#hungry"[..], b"", b"4711/107\t\tok3 x"].iter().map(|line| line.to_vec()).collect();
@@ -72,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_ten_megabytes_costs_no_more_than_the_longest() {
+    fn line_of_ten_megabytes_is_cut_to_longest_line() {
         let mut text = vec![b'x'; 10_000_000];
         text.extend_from_slice(b"\nnext\n");
         for size in [text.len(), 4096] {

@@ -1,8 +1,9 @@
-//! Text from outside, made safe for a terminal, a log or a text file.
+//! Makes untrusted text safe for a terminal, a log or a text file.
 //!
-//! Addresses, host names, diagnostics, file names, command lines and answers of a peer can hold any bytes. All
-//! text output of all programs goes through this module, as near to the output as possible. JSON and recordings
-//! keep what they are given; [`json`] only writes it so that a terminal does not obey it.
+//! Addresses, host names, diagnostics, file names, command lines and answers of a peer can hold any
+//! bytes. All text output of all programs goes through this module, as near to the output as
+//! possible. JSON and recordings keep their contents; [`json`] only escapes them so that a terminal
+//! does not interpret them.
 //!
 //! | in the text | printed |
 //! |---|---|
@@ -10,10 +11,10 @@
 //! | CR, which separates the lines of a diagnostic | a blank |
 //! | LF | a line end where lines are expected, else `^J` |
 //! | other C0 characters, DEL | `^[`, `^?` |
-//! | C1, bidirectional controls, line separators, invisible format characters | `\u{9b}`, `\u{202e}` |
+//! | C1, bidirectional controls, line separators, invisible characters | `\u{9b}`, `\u{202e}` |
 //! | bytes that are not UTF-8 | `\x9b` |
 //!
-//! Text is decoded before it is looked at: the bytes `c2 9b` are one character, and `9b` alone is none.
+//! Text is decoded first: the bytes `c2 9b` are one character, and `9b` alone is none.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -22,11 +23,11 @@ use std::io::{self, Write};
 /// Maximum length of a UTF-8 sequence, in bytes.
 const MAX_SEQUENCE: usize = 4;
 
-/// Whether a character only shows itself. TAB and LF do more, and are not among these.
+/// Returns true for a character without control functions. TAB and LF are not printable.
 pub fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,
-        // Direction and invisible joins: a name could look like another one.
+        // Direction marks and invisible joiners: they can make a name look like another one.
         '\u{61c}'
         | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}'
@@ -38,22 +39,22 @@ pub fn is_printable(c: char) -> bool {
     }
 }
 
-/// Printable text in one line.
+/// Converts to printable text in one line.
 pub fn line<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
     printable(text.as_ref(), false)
 }
 
-/// Printable text in which LF still ends lines.
+/// Converts to printable text in which LF still ends lines.
 pub fn lines<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
     printable(text.as_ref(), true)
 }
 
-/// JSON with everything unprintable in its strings escaped, such as `\u009b`. Its meaning stays the same.
+/// Escapes unprintable characters in JSON strings, as in `\u009b`. The meaning stays the same.
 pub fn json<T: AsRef<[u8]> + ?Sized>(text: &T) -> String {
     let text = String::from_utf8_lossy(text.as_ref());
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        // TAB and LF are between values: strings cannot have them.
+        // TAB and LF can only be between values: strings in JSON cannot have them.
         if is_printable(c) || matches!(c, '\t' | '\n') {
             shown.push(c);
             continue;
@@ -65,7 +66,9 @@ pub fn json<T: AsRef<[u8]> + ?Sized>(text: &T) -> String {
     shown
 }
 
-/// Prints a message of a program to standard error. Failure to print is ignored: the exit status must do.
+/// Prints a message of a program to standard error.
+///
+/// Failure to print is ignored: only the exit status reports the error then.
 pub fn complain(program: &str, message: impl fmt::Display) {
     print_to_stderr(format_args!("{program}: {message}"));
 }
@@ -75,15 +78,15 @@ pub fn print_to_stderr(message: impl fmt::Display) {
     drop(writeln!(io::stderr(), "{}", lines(&message.to_string())));
 }
 
-/// Makes everything printable that is written to it. LF ends lines.
+/// Writer that makes its output printable. LF ends lines.
 pub struct PrintableWriter<W> {
     out: W,
-    /// The beginning of a UTF-8 sequence whose end has not been written yet.
+    /// Beginning of an incomplete UTF-8 sequence.
     rest: Vec<u8>,
 }
 
 impl<W: Write> PrintableWriter<W> {
-    /// Writes to `out`.
+    /// Creates a writer to `out`.
     pub fn new(out: W) -> PrintableWriter<W> {
         PrintableWriter { out, rest: Vec::with_capacity(MAX_SEQUENCE) }
     }
@@ -101,7 +104,7 @@ impl<W: Write> Write for PrintableWriter<W> {
         Ok(bytes.len())
     }
 
-    /// Writes an incomplete sequence, too: no more of it is expected.
+    /// Writes an incomplete sequence, too, since no more of it is expected.
     fn flush(&mut self) -> io::Result<()> {
         let rest = std::mem::take(&mut self.rest);
         self.out.write_all(lines(&rest).as_bytes())?;
@@ -109,7 +112,7 @@ impl<W: Write> Write for PrintableWriter<W> {
     }
 }
 
-/// The length of the UTF-8 sequence at the end of a text that is not complete.
+/// Length of the incomplete UTF-8 sequence at the end of a text.
 fn incomplete(text: &[u8]) -> usize {
     let tail = &text[text.len().saturating_sub(MAX_SEQUENCE - 1)..];
     let start = tail.iter().rposition(|byte| *byte >= 0xc0);
@@ -155,7 +158,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Texts with many of the characters that matter.
+    /// Texts with many of the characters that are treated specially.
     fn hostile() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             any::<Vec<u8>>(),
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_meaning() {
+    fn json_escaped_keeps_its_meaning() {
         let text = "{\"text\":\"a\u{9b}2J\u{7f}é\u{202e}\u{e0001}\"}";
         let shown = json(text);
         assert!(shown.chars().all(is_printable), "{shown}");
@@ -209,13 +212,13 @@ mod tests {
         }
 
         #[test]
-        fn printable_text_stays_as_it_is(text in hostile()) {
+        fn printable_text_is_unchanged(text in hostile()) {
             let shown = line(&text);
             prop_assert_eq!(line(shown.as_bytes()), &*shown);
         }
 
         #[test]
-        fn writer_prints_the_same_however_its_input_is_cut(
+        fn writer_output_does_not_depend_on_how_input_is_cut(
             text in hostile(), cuts: Vec<prop::sample::Index>
         ) {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();

@@ -1,29 +1,30 @@
-//! The priority of mail: which is worked off first. Nothing to do with that of processes.
+//! The priority of mail in getting agents. It is unrelated to process priority.
 
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// What a step of the scale of priorities is worth, in time: mail of the next priority goes first
-/// unless it came so much later.
+/// The head start in time that one step of priority gives.
+///
+/// Mail is overtaken by mail of the next priority only if that came at most this time later.
 pub const STEP: Duration = Duration::from_secs(60);
-/// The priority of mail that has none of its own.
+/// The default priority of mail.
 pub const USUAL: u8 = 5;
-/// The last of all priorities.
+/// The lowest priority, which is served last.
 pub const LOWEST: u8 = 9;
 
-/// The priority of the mail of a clause.
+/// The mail priority of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MailPriority {
     /// 0 goes first, 9 last.
     Level(u8),
-    /// Nothing goes until somebody says otherwise (`z`).
+    /// Held until an operator releases it (`z`).
     Kept,
 }
 
 impl MailPriority {
-    /// How urgent it is; what is kept is not at all.
+    /// The numeric priority. Held mail has the lowest.
     pub fn level(self) -> u8 {
         match self {
             MailPriority::Level(level) => level.min(LOWEST),
@@ -32,14 +33,15 @@ impl MailPriority {
     }
 }
 
-/// When something of a priority would have to come, were it of the usual one, to have its turn when it
-/// has. So nothing is overtaken by what comes later than it by more than [`STEP`] for each priority that
-/// lies between them.
+/// The sort key of mail: its arrival time, shifted by its priority.
+///
+/// Mail of the default priority that arrives at the returned time has the same turn. So mail is
+/// overtaken only by mail that arrives later by at most [`STEP`] for each priority between them.
 pub fn turn(came: Timestamp, level: u8) -> Timestamp {
     turn_in_steps(came, level, STEP)
 }
 
-/// The same with steps of another length.
+/// The same with another length of a step.
 pub fn turn_in_steps(came: Timestamp, level: u8, step: Duration) -> Timestamp {
     let level = level.min(LOWEST);
     match level < USUAL {

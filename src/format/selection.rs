@@ -13,7 +13,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Reads `channel/host`, where either may be `*`. `None` without a slash.
+    /// Parses `channel/host`, where either may be `*`. `None` without a slash.
     pub fn parse(text: &str) -> Option<Selection> {
         let (channel, host) = text.split_once('/')?;
         let part =
@@ -21,7 +21,7 @@ impl Selection {
         Some(Selection { channel: part(channel), host: part(host) })
     }
 
-    /// Whether a destination, in lower case, is selected.
+    /// Returns true if a destination, in lower case, is selected.
     pub fn matches(&self, channel: &[u8], host: &[u8]) -> bool {
         self.channel.as_deref().is_none_or(|selected| selected == channel)
             && self.host.as_deref().is_none_or(|selected| selected == host)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selections_match_by_part() {
+    fn selection_matches_channel_and_host() {
         let selected = |text, channel: &str, host: &str| {
             let selection = Selection::parse(text).expect("a selection");
             selection.matches(channel.as_bytes(), host.as_bytes())

@@ -1,4 +1,4 @@
-//! Byte strings in a recording: all at once, instead of byte by byte.
+//! Byte strings in a recording, written as a whole instead of byte by byte.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
@@ -13,7 +13,7 @@ pub fn serialize<S: Serializer>(
     out.serialize_bytes(bytes.as_ref())
 }
 
-/// Reads a byte string; without a copy, where it is not to be kept.
+/// Reads a byte string. Borrows it if the target type does.
 pub fn deserialize<'de, D: Deserializer<'de>, T: From<&'de [u8]>>(input: D) -> Result<T, D::Error> {
     input.deserialize_bytes(Whole(PhantomData))
 }
@@ -32,7 +32,7 @@ impl<'de, T: From<&'de [u8]>> Visitor<'de> for Whole<T> {
     }
 }
 
-/// Paths, which need not be text.
+/// Paths, which need not be UTF-8.
 pub mod path {
     use serde::{Deserializer, Serializer};
     use std::ffi::OsStr;

@@ -1,5 +1,7 @@
-//! Kinds of errors in a recording. They have no numbers of their own, and not all have a name: those
-//! are kept as the lowest error number of the system that is of their kind.
+//! Error kinds in a recording.
+//!
+//! They have no numbers, and not all of them have a stable name. Kinds without one are stored as
+//! the lowest error number of the system with that kind.
 
 use serde::{Deserialize, Deserializer, Serializer};
 use std::io::{Error, ErrorKind};
@@ -13,7 +15,7 @@ const NAMED: [ErrorKind; 6] = [
     ErrorKind::InvalidInput,
     ErrorKind::Unsupported,
 ];
-/// Error numbers of the system, in front of which there is room for the named ones.
+/// Error numbers of the system. Smaller numbers are for the named kinds.
 const SYSTEM: std::ops::Range<u16> = 32..300;
 
 fn to_number(kind: ErrorKind) -> u16 {
@@ -44,7 +46,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<ErrorKind, D::
     u16::deserialize(input).map(from_number)
 }
 
-/// Results that have such a kind as their error.
+/// Results with an error kind as their error.
 pub mod of_result {
     use super::{ErrorKind, from_number, to_number};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -65,7 +67,7 @@ pub mod of_result {
     }
 }
 
-/// Such kinds that there may be none of.
+/// Optional error kinds.
 pub mod of_option {
     use super::{ErrorKind, from_number, to_number};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_every_error_of_the_system_come_back() {
+    fn kind_of_every_system_error_is_restored() {
         for number in 0..200 {
             let kind = Error::from_raw_os_error(number).kind();
             assert_eq!(from_number(to_number(kind)), kind, "{number}");

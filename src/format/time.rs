@@ -1,8 +1,8 @@
-//! Points in time and lengths of time, as the scheduler uses them.
+//! Points in time and durations.
 //!
-//! A [`Timestamp`] is wall-clock time, because control files, spool ids and expiry are: they compare
-//! with modification times on disk. Nothing in this module but [`Timestamp::now`] reads a clock, and
-//! only the shell may call that; the core is given the time with each event.
+//! A [`Timestamp`] is wall-clock time, because control files, spool ids and expiry are compared
+//! with modification times on disk. Only [`Timestamp::now`] reads a clock, and only the shell may
+//! call that. The core receives the time with each event.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,7 +21,7 @@ impl Timestamp {
     /// 1970-01-01 00:00:00 UTC.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// The time now, from the system's clock.
+    /// Present time, from the system's clock.
     pub fn now() -> Timestamp {
         Timestamp::from(SystemTime::now())
     }
@@ -51,34 +51,35 @@ impl Timestamp {
         self.0
     }
 
-    /// The point so many nanoseconds after the epoch.
+    /// The point `nanoseconds` after the epoch.
     pub const fn from_nanoseconds(nanoseconds: i64) -> Timestamp {
         Timestamp(nanoseconds)
     }
 
-    /// The time from `earlier` to `self`, or zero where `earlier` is in fact later.
+    /// The time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0).max(0) as u64)
     }
 
-    /// Whole seconds from `other` to `self`, negative where `other` is later. Counts as the original
-    /// does: the difference of the two points' whole seconds.
+    /// Whole seconds from `other` to `self`, negative where `other` is later.
+    ///
+    /// As in ZMailer, this is the difference of the whole seconds of both points.
     pub const fn seconds_since(self, other: Timestamp) -> i64 {
         self.seconds() - other.seconds()
     }
 }
 
-/// How far a clock was set, and in which direction.
+/// Length and direction of a step of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClockStep {
-    /// It is later now than it would have been.
+    /// The clock was set to a later time.
     Forward(Duration),
-    /// It is earlier.
+    /// The clock was set to an earlier time.
     Back(Duration),
 }
 
 impl ClockStep {
-    /// From what the clock would show to what it shows.
+    /// Step from the expected time to the time shown.
     pub fn between(expected: Timestamp, shown: Timestamp) -> ClockStep {
         match expected <= shown {
             true => ClockStep::Forward(shown.since(expected)),
@@ -86,7 +87,7 @@ impl ClockStep {
         }
     }
 
-    /// How far it is.
+    /// Length of the step.
     pub fn length(self) -> Duration {
         match self {
             ClockStep::Forward(by) | ClockStep::Back(by) => by,
@@ -143,10 +144,10 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// A length of time in the short form of MAILQ: `0s`, `1h1m1s`, `1d2h`, `-5m`.
+/// Duration in the short form of MAILQ: `0s`, `1h1m1s`, `1d2h`, `-5m`.
 ///
-/// The largest parts first; minutes and seconds are left out once both days and hours were printed
-/// (ZMailer `saytime()`).
+/// The largest parts come first. Minutes and seconds are left out once both days and hours were
+/// printed (ZMailer `saytime()`).
 pub struct ShortDuration(pub i64);
 
 impl fmt::Display for ShortDuration {
@@ -179,7 +180,7 @@ impl fmt::Display for ShortDuration {
     }
 }
 
-/// A length of time in the long form used in texts for people: `3 days`, `1 day 2 hours`, `0 sec`.
+/// Duration in the long form for people: `3 days`, `1 day 2 hours`, `0 sec`.
 pub struct LongDuration(pub i64);
 
 impl fmt::Display for LongDuration {
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_durations_read_as_the_original_prints_them() {
+    fn short_durations_match_zmailer() {
         for (seconds, text) in [
             (0, "0s"),
             (60, "1m"),
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn long_durations_read_as_the_original_prints_them() {
+    fn long_durations_match_zmailer() {
         for (seconds, text) in [
             (0, "0 sec"),
             (26, "26 secs"),
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_round_towards_the_past() {
+    fn seconds_before_epoch_round_down() {
         let before_epoch = Timestamp::EPOCH - Duration::from_millis(1);
         assert_eq!(before_epoch.seconds(), -1);
         assert_eq!(before_epoch.subsec_nanoseconds(), 999_000_000);

@@ -1,4 +1,4 @@
-//! Answers that are at hand, and not to be asked for: for tests, and whoever has kept one.
+//! Renders recorded server answers. Used by tests and fuzz targets.
 
 use super::complaints::Complaints;
 use super::credentials::Credentials;
@@ -15,8 +15,9 @@ use std::io::{Read, Write};
 use zsched_mailq_protocol::port;
 use zsched_spool::Spool;
 
-/// Shows an answer from the line behind its greeting on, as it would be shown if a scheduler of version 1
-/// had sent it. Returns how many complaints there are about it.
+/// Shows a recorded version 1 answer, from the line after its greeting.
+///
+/// Returns the number of warnings about it.
 pub fn show_answer<W: Write>(
     options: &Options,
     spool: &Spool,
@@ -30,7 +31,9 @@ pub fn show_answer<W: Write>(
     Ok(show.count_complaints())
 }
 
-/// The same with the answers of a scheduler of version 2, from its challenge on, to whatever it is asked.
+/// Shows recorded version 2 answers, from the challenge on.
+///
+/// The answers are the same whatever is asked. Returns the number of warnings about them.
 pub fn show_answers<W: Write>(
     options: &Options,
     spool: &Spool,
@@ -46,8 +49,9 @@ pub fn show_answers<W: Write>(
     Ok(show.count_complaints())
 }
 
-/// Reads an answer of version 1, from the line behind its greeting on: the queue, and the lines of the
-/// report. An answer that gives cause for a single complaint is an error.
+/// Reads a recorded version 1 answer: the queue and the report lines.
+///
+/// The answer begins after its greeting. A single warning about it is an error.
 pub fn read_answer(answer: &[u8]) -> Result<(Queue, Vec<Vec<u8>>), Failure> {
     let (mut lines, mut complaints) = (Lines::new(answer, LIMITS), Complaints::default());
     let queue = v1::read(&mut lines, &mut complaints)?;

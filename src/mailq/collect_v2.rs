@@ -1,4 +1,6 @@
-//! What a scheduler of MAILQ version 2 has, as a [`Queue`]: for what needs all of it at once.
+//! Collects the threads of a MAILQ version 2 server in a [`Queue`].
+//!
+//! For output that needs all of it at once: `-S` and `--summary`.
 
 use super::failure::Failure;
 use super::queue::{Part, Queue, Vertex};
@@ -6,23 +8,23 @@ use super::report::Ages;
 use super::v2::{Reader, Record, Thread};
 use zsched_format::time::{ShortDuration, Timestamp};
 
-/// Collects what is in threads.
+/// Collector of the recipients of threads.
 pub struct Collection {
-    /// All of it.
+    /// Messages collected so far.
     pub queue: Queue,
-    /// How old the oldest messages are.
+    /// Age of the oldest message of each thread.
     pub ages: Ages,
     now: Timestamp,
     most: usize,
     thread: (Vec<u8>, Vec<u8>),
     is_running: bool,
-    /// The message whose recipients are coming.
+    /// Message whose recipients are being read.
     message: Option<Vertex>,
     keys: Vec<u64>,
 }
 
 impl Collection {
-    /// Will collect no more than so many messages.
+    /// Creates a collection of at most `most` messages.
     pub fn new(most: usize, now: Timestamp) -> Collection {
         Collection {
             queue: Queue::default(),
@@ -50,7 +52,7 @@ impl Collection {
         Ok(())
     }
 
-    /// The text as version 1 has it: with what is being done about it.
+    /// Text of a message as version 1 has it, with its delivery state.
     fn text(&self, record: &Record<'_>) -> Vec<u8> {
         let standing = match record.pending {
             waiting if waiting.starts_with(b"retry in ") => waiting,
@@ -99,7 +101,7 @@ impl Reader for Collection {
 
     fn end(&mut self) -> Result<(), Failure> {
         self.add_message()?;
-        // The last come first where they are shown.
+        // `Queue::threads` lists the last key first. Reversing keeps the order of the server.
         self.keys.reverse();
         let (channel, host) = &self.thread;
         for (part, name) in [(Part::Channel, channel), (Part::Host, host)] {

@@ -1,12 +1,12 @@
-//! What is wrong with an answer that could be shown all the same.
+//! Warnings about an answer that is damaged, but shown all the same.
 
 use super::failure::Failure;
 use super::screen::complain;
 
-/// How many are printed; the rest is only counted.
+/// Maximum number of warnings that are printed. Further ones are only counted.
 const SHOWN: usize = 10;
 
-/// What is wrong, line by line.
+/// Warnings, the first of them with their texts.
 #[derive(Debug, Default)]
 pub struct Complaints {
     shown: Vec<String>,
@@ -14,7 +14,7 @@ pub struct Complaints {
 }
 
 impl Complaints {
-    /// Adds one. What it says is only put together if it will be read.
+    /// Adds a warning. The text is only built if it will be printed.
     pub fn add(&mut self, message: impl FnOnce() -> String) {
         if self.shown.len() < SHOWN {
             self.shown.push(message());
@@ -22,7 +22,7 @@ impl Complaints {
         self.count += 1;
     }
 
-    /// Prints them on standard error.
+    /// Prints the warnings on standard error.
     pub fn print(&self) {
         for message in &self.shown {
             complain(message);
@@ -33,12 +33,12 @@ impl Complaints {
         }
     }
 
-    /// Whether the answer was good.
+    /// Returns [`Failure::Damage`] if there is any warning.
     pub fn verdict(&self) -> Result<(), Failure> {
         if self.count == 0 { Ok(()) } else { Err(Failure::Damage) }
     }
 
-    /// How many there are.
+    /// Number of warnings.
     pub fn count(&self) -> u64 {
         self.count
     }

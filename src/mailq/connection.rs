@@ -1,4 +1,4 @@
-//! A connection to a server, which does not let us wait for ever.
+//! A connection to a server, with timeouts.
 
 use super::failure::Failure;
 use super::installation::Installation;
@@ -9,18 +9,18 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long a server may take.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// To accept a connection, at each of its addresses.
+    /// For connecting to each address of the server, and for each write.
     pub connect: Duration,
-    /// To send anything.
+    /// Without any data from the server.
     pub silence: Duration,
-    /// To send everything.
+    /// From opening the connection to the end of the answer.
     pub whole: Duration,
 }
 
-/// What every server gets.
+/// Timeouts of every connection to a server.
 pub const PATIENCE: Patience = Patience {
     connect: Duration::from_secs(10),
     silence: Duration::from_secs(60),
@@ -41,7 +41,7 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// No address of the server would have us: each, and why.
+/// Failed attempts to connect: each address, and its error.
 #[derive(Debug)]
 pub struct Refusal {
     attempts: Vec<(String, io::Error)>,
@@ -59,7 +59,7 @@ impl Connection {
         match addresses {
             Addresses::Path(path) => {
                 let path = path.clone();
-                // There is no other way to limit the time.
+                // `UnixStream` has no connect with a timeout.
                 let opened = within(patience.connect, move || UnixStream::connect(path));
                 match opened.unwrap_or_else(|| Err(ErrorKind::TimedOut.into())) {
                     Ok(stream) => return Ok(connection(Stream::Unix(stream))),
@@ -70,7 +70,8 @@ impl Connection {
                 for address in addresses {
                     match TcpStream::connect_timeout(address, patience.connect) {
                         Ok(stream) => {
-                            // Requests are short, and follow each other: it is only slower without.
+                            // Requests are short and sent one after the other. If this fails, they
+                            // are only slower.
                             drop(stream.set_nodelay(true));
                             return Ok(connection(Stream::Tcp(stream)));
                         }
@@ -82,14 +83,14 @@ impl Connection {
         Err(Refusal { attempts })
     }
 
-    /// From here on, the server is given up soon.
+    /// Shortens the idle timeout to one second.
     pub fn wait_a_moment(&mut self) {
         self.patience.silence = Duration::from_secs(1);
     }
 
-    /// From here on, the server may be silent as long as it likes.
+    /// Disables the timeouts.
     pub fn wait_for_ever(&mut self) {
-        // The system does not take any longer one.
+        // The system accepts no longer timeout.
         let years = Duration::from_secs(u64::from(u32::MAX));
         self.patience = Patience { silence: years, whole: years, ..self.patience };
     }
@@ -102,7 +103,7 @@ impl Connection {
     }
 }
 
-/// To say something must not take longer than to connect.
+/// A write has the same timeout as a connect.
 impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.stream {
@@ -151,7 +152,7 @@ impl Read for Connection {
 }
 
 impl Refusal {
-    /// What to tell about it, and what to do.
+    /// Describes the failed attempts, with advice on what to do.
     pub fn explain(&self, server: &Server, is_local: bool, installation: &Installation) -> Failure {
         let attempts: Vec<String> = match self.attempts.as_slice() {
             [(name, error)] if *name == server.to_string() => vec![error.to_string()],
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_that_works_is_used() {
+    fn open_uses_first_address_that_accepts() {
         let (gone, nobody) = listener();
         drop(gone);
         let (first, first_address) = listener();
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_not_waited_out() {
+    fn read_without_data_times_out() {
         let (listener, address) = listener();
         let mut connection = open(vec![address]).expect("a connection");
         let (_peer, _) = listener.accept().expect("a connection");
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_is_a_trickle() {
+    fn read_of_slow_stream_times_out() {
         let (listener, address) = listener();
         let connection = open(vec![address]).expect("a connection");
         let (mut peer, _) = listener.accept().expect("a connection");

@@ -1,4 +1,4 @@
-//! Who asks a server of MAILQ version 2, and how that is proved.
+//! The login at a MAILQ version 2 server, and its proof.
 
 use super::failure::Failure;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::io::{self, Read};
 use std::path::Path;
 use zsched_mailq_protocol::scram;
 
-/// The account that every installation has.
+/// User and password of the account that every installation has.
 const NOBODY: &str = "nobody";
-/// The longest file of a login that is read, in bytes.
+/// Maximum number of bytes read from a login file.
 const LONGEST: u64 = 4096;
 
-/// A user of a server, with the password.
+/// A user of a server, and the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: String,
@@ -21,12 +21,14 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads `user/password`. The first `/` separates, or else the first `:`, or else the first `,`; without
-    /// any, the password is that of the account that every installation has.
+    /// Parses `user/password`.
+    ///
+    /// The separator is the first `/`, or else the first `:`, or else the first `,`. Without any,
+    /// the password is that of the account that every installation has.
     pub fn parse(text: &str) -> Result<Credentials, Failure> {
         let separated = ['/', ':', ','].iter().find_map(|separator| text.split_once(*separator));
         let (user, password) = separated.unwrap_or((text, NOBODY));
-        // It would fall apart on its way.
+        // Blanks and control characters would break the request.
         if user.is_empty() || user.contains(|c: char| c.is_whitespace() || c.is_control()) {
             let message = "a login begins with the name of a user, without blanks";
             return Err(Failure::Usage(message.to_string()));
@@ -34,7 +36,7 @@ impl Credentials {
         Ok(Credentials { user: user.to_string(), password: password.to_string(), is_chosen: true })
     }
 
-    /// Reads the first line of a file.
+    /// Reads the first line of a login file.
     pub fn read(path: &Path) -> Result<Credentials, Failure> {
         let failed = |error| Failure::Usage(format!("{}: {error}", path.display()));
         let mut text = String::new();
@@ -48,18 +50,22 @@ impl Credentials {
         &self.user
     }
 
-    /// Whether somebody has said who asks. Otherwise the password is known to everybody.
+    /// Returns true if the user gave a login.
+    ///
+    /// Otherwise the password is a default that everybody knows.
     pub fn are_chosen(&self) -> bool {
         self.is_chosen
     }
 
-    /// Begins a login with SCRAM.
+    /// Begins a SCRAM login.
     pub fn scram(&self) -> io::Result<scram::Client> {
         scram::Client::new(&self.user, &self.password)
     }
 
-    /// The proof that we know the password: `challenge` is the line that a server sends behind the greeting,
-    /// as it was sent. Servers of before October 2001 have no `220 ` in front of it.
+    /// MD5 proof that the password is known.
+    ///
+    /// `challenge` is the line after the greeting, byte for byte. Servers from before October 2001
+    /// have no `220 ` in front of it.
     pub fn digest(&self, challenge: &[u8]) -> String {
         format!("{:x}", md5::compute([challenge, self.password.as_bytes()].concat()))
     }
@@ -71,7 +77,7 @@ impl Default for Credentials {
     }
 }
 
-/// Passwords are not for logs.
+/// Leaves out the password, since debug output may be logged.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
@@ -83,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn separators_are_those_of_the_original() {
+    fn parse_accepts_separators_of_zmailer() {
         for (text, user, password) in [
             ("a/b", "a", "b"),
             ("a:b/c", "a:b", "c"),
@@ -101,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_the_recordings() {
+    fn digest_matches_recordings() {
         for (challenge, login, digest) in [
             ("1795255943.68171.2", "nobody", "38a784a5473d5b661ad89e27f2c1fd0c"),
             ("1795255951.209815.10", "root/sekret", "5c02bd806c204b81693a0cb92c112b31"),
@@ -117,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn debug_output_has_no_password() {
         let shown = format!("{:?}", Credentials::parse("fred/secret").expect("a login"));
         assert!(shown.contains("fred") && !shown.contains("secret"), "{shown}");
     }

@@ -1,50 +1,52 @@
-//! What a server does not let us do, and what can be done about it.
+//! Refusals by a server, with advice.
 
 use super::screen::visible;
 use super::server::Server;
 use std::fmt;
 
-/// A server knows what is wanted, and will not have it.
+/// A connection, login or request that a server refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// It does not talk to this host at all.
+    /// The server accepts no connection from this host.
     Host {
-        /// Which server.
+        /// Server.
         server: Server,
-        /// What it says.
+        /// Reply of the server.
         said: String,
     },
-    /// It does not know the user, or not from here.
+    /// The server does not know the user, or not from this host.
     User {
-        /// Which server.
+        /// Server.
         server: Server,
-        /// Who asked.
+        /// User of the login.
         user: String,
-        /// What it says.
+        /// Reply of the server.
         said: String,
     },
     /// The password is wrong.
     Password {
-        /// Which server.
+        /// Server.
         server: Server,
-        /// Who asked.
+        /// User of the login.
         user: String,
     },
-    /// It does not do this, or not for this user.
+    /// The request is unknown, or not permitted to this user.
     Request {
-        /// What was asked for.
+        /// Request.
         request: String,
-        /// Who asked; nobody had to say who it is where there is none.
+        /// User of the login; `None` over the control socket, which has none.
         user: Option<String>,
-        /// The permission that it takes, as the file of accounts has it.
+        /// Required permission, as the file of accounts names it.
         needs: Option<&'static str>,
-        /// What it says.
+        /// Reply of the server.
         said: String,
     },
 }
 
 impl Denial {
-    /// A login that was refused, in these words, of which the first character has been taken away.
+    /// The refusal of a login.
+    ///
+    /// `said` is the reply of the server without its first character.
     pub fn of_login(server: &Server, user: &str, said: &[u8]) -> Denial {
         let (server, user) = (server.clone(), user.to_string());
         // The other refusal has the word AUTHENTICATOR.
@@ -68,7 +70,7 @@ impl Denial {
             Denial::Request { request, user: Some(user), said, .. } => {
                 format!("{request} is refused to user {user}: {}", said.trim_end())
             }
-            // Over the control socket, everything is permitted.
+            // The control socket permits everything, so the request must be unknown.
             Denial::Request { request, user: None, .. } => {
                 format!("this scheduler does not know {request}: it must be an older one")
             }

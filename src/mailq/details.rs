@@ -1,4 +1,4 @@
-//! What the spool knows of the messages in the queue: who wrote them, to whom, how large they are.
+//! Message details from the spool: senders, recipients, sizes.
 
 use super::complaints::Complaints;
 use super::failure::Failure;
@@ -10,45 +10,45 @@ use zsched_format::control_file::{self, ControlFile};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
 
-/// The largest control file we read, in bytes.
+/// Maximum number of bytes read from a control file.
 const LARGEST_FILE: u64 = 1 << 28;
 
-/// The control files of a spool, which others may take away at any time.
+/// The control files of a spool. Other programs may remove them at any time.
 pub struct ControlFiles<'a> {
     spool: &'a Spool,
-    /// How many could not be read for lack of permission.
+    /// Number of files that this user may not read.
     forbidden: u64,
-    /// Why there is nothing to be read at all.
+    /// Error text if the spool is missing.
     missing_spool: Option<String>,
-    /// What is wrong with single files.
+    /// Warnings about single files.
     oddities: Complaints,
 }
 
 /// A message, and those of its recipients that are in one vertex.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Details {
-    /// The text that names it in logs.
+    /// Name of the message in logs (its Message-ID).
     pub log_id: Option<Vec<u8>>,
-    /// The address for errors, or the sender.
+    /// Address for errors, or else the sender.
     pub from: Option<Vec<u8>>,
-    /// The address of each recipient that was asked for; `None` where there is none in the file.
+    /// Address at each offset; `None` if there is no recipient.
     pub to: Vec<Option<Vec<u8>>>,
 }
 
 impl<'a> ControlFiles<'a> {
-    /// The control files of this spool. Nothing is looked at yet.
+    /// Creates a reader of this spool. Nothing is read yet.
     pub fn new(spool: &'a Spool) -> ControlFiles<'a> {
         ControlFiles { spool, forbidden: 0, missing_spool: None, oddities: Complaints::default() }
     }
 
-    /// The user that the control file belongs to.
+    /// User id of the owner of a control file.
     pub fn owner(&mut self, file: &[u8]) -> Option<u32> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.control_file(&name));
         self.known(metadata).map(|metadata| metadata.uid())
     }
 
-    /// Size in bytes, and age in seconds, of the message.
+    /// Size in bytes, and age in seconds, of a message file.
     pub fn size_and_age(&mut self, file: &[u8], now: Timestamp) -> Option<(u64, i64)> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.message_file(&name));
@@ -57,14 +57,14 @@ impl<'a> ControlFiles<'a> {
         Some((metadata.len(), now.seconds_since(written)))
     }
 
-    /// Size of the control file, in bytes.
+    /// Size of a control file, in bytes.
     pub fn control_size(&mut self, file: &[u8]) -> Option<u64> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.control_file(&name));
         self.known(metadata).map(|metadata| metadata.len())
     }
 
-    /// Reads who the message is from, and the recipients at these offsets.
+    /// Reads the sender, and the recipients at these offsets.
     pub fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<Details> {
         let name = self.name(file)?;
         let text = read_file(self.spool, &name);
@@ -79,7 +79,7 @@ impl<'a> ControlFiles<'a> {
         }
     }
 
-    /// Says what could not be read, and whether that is to be expected.
+    /// Prints what could not be read. Fails if the spool is missing.
     pub fn verdict(&self) -> Result<(), Failure> {
         self.oddities.print();
         if self.forbidden > 0 {
@@ -92,7 +92,7 @@ impl<'a> ControlFiles<'a> {
         }
     }
 
-    /// The name that a server has given us, if it does not lead out of the spool.
+    /// Parses a name from a server. Rejects paths that leave the spool.
     fn name(&mut self, file: &[u8]) -> Option<SpoolName> {
         let name = SpoolName::from_notified(file);
         if name.is_none() {
@@ -101,7 +101,10 @@ impl<'a> ControlFiles<'a> {
         name
     }
 
-    /// What was found. A file that is gone is nothing to talk about, if there is a spool at all.
+    /// The value, if the file could be read.
+    ///
+    /// A missing file is not reported, since messages leave the queue at any time. A missing spool
+    /// is.
     fn known<T>(&mut self, found: io::Result<T>) -> Option<T> {
         let error = match found {
             Ok(found) => return Some(found),
@@ -128,7 +131,7 @@ impl<'a> ControlFiles<'a> {
 
 fn read_file(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
     let path = spool.control_file(name);
-    // Opening a pipe could take for ever.
+    // Opening a FIFO could block forever.
     if !fs::symlink_metadata(&path)?.is_file() {
         return Err(ErrorKind::NotFound.into());
     }
@@ -149,7 +152,9 @@ fn details(file: &ControlFile, offsets: &[u32]) -> Details {
     }
 }
 
-/// The last `e` line before the first sender. Later ones are about the recipients behind them.
+/// The last `e` line before the first sender.
+///
+/// Later ones apply to the recipients after them.
 fn first_error_address(file: &ControlFile) -> Option<Vec<u8>> {
     let end = file.senders.first().map_or(file.text.len(), |sender| sender.offset as usize);
     let lines = file.text[..end].split(|byte| *byte == b'\n');
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_from_the_control_file() {
+    fn describe_reads_addresses_from_control_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("folders");
@@ -208,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spool_is_a_failure() {
+    fn verdict_without_spool_fails() {
         let spool = Spool::new("/no/such/folder");
         let mut files = ControlFiles::new(&spool);
         assert!(files.verdict().is_ok());

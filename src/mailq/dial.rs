@@ -1,4 +1,4 @@
-//! Connecting to a scheduler, and finding out how it speaks.
+//! Connects to a scheduler, and detects the version of its protocol.
 
 use super::connection::{Connection, PATIENCE};
 use super::credentials::Credentials;
@@ -9,16 +9,18 @@ use super::lines::{LIMITS, Lines};
 use super::server::{Addresses, Server};
 use super::session::Session;
 
-/// A scheduler that answers.
+/// A connected scheduler.
 pub enum Scheduler {
-    /// It sends all it has, and nothing can be asked: MAILQ version 1, behind its greeting.
+    /// MAILQ version 1, after its greeting.
+    ///
+    /// It sends everything at once and takes no requests.
     Dump(Lines<Connection>),
-    /// It answers requests: MAILQ version 2, behind the login.
+    /// MAILQ version 2, after the login. It answers requests.
     Session(Session<Connection>),
 }
 
 impl Scheduler {
-    /// Nothing more will be asked.
+    /// Ends the session, if there is one.
     pub fn leave(self) {
         if let Scheduler::Session(session) = self {
             session.quit();
@@ -26,7 +28,7 @@ impl Scheduler {
     }
 }
 
-/// Connects to a server, and logs in if it wants that.
+/// Connects to a server, and logs in if it requires that.
 pub fn dial(
     server: &Server,
     addresses: &Addresses,
@@ -44,7 +46,9 @@ pub fn dial(
     })
 }
 
-/// Connects to the control socket of the scheduler of this installation. Who may open that need not log in.
+/// Connects to the control socket of this installation's scheduler.
+///
+/// A user who may open the socket need not log in.
 pub fn dial_control_socket(
     installation: &Installation,
     is_echoed: bool,

@@ -1,48 +1,48 @@
-//! Why `mailq` ends without having shown everything, and with which status.
+//! Failures of `mailq`, and their exit statuses.
 
 use super::denial::Denial;
 use std::io;
 use zsched_command_line::USAGE;
 
-/// There is nothing of what was asked for.
+/// No mail was found.
 const NOTHING: i32 = 1;
 /// No scheduler can be asked (`EX_UNAVAILABLE`).
 const UNAVAILABLE: i32 = 69;
-/// The spool or the ZENV file is not there, or cannot be read (`EX_OSFILE`).
+/// The spool or the ZENV file is missing or cannot be read (`EX_OSFILE`).
 const NO_FILE: i32 = 72;
 /// The output cannot be written (`EX_IOERR`).
 const OUTPUT: i32 = 74;
-/// What the other end sends is not MAILQ, or not all of it (`EX_PROTOCOL`).
+/// The answer is not MAILQ, or is incomplete (`EX_PROTOCOL`).
 const PROTOCOL: i32 = 76;
 
-/// The server does not let us (`EX_NOPERM`).
+/// The server refuses the login or the request (`EX_NOPERM`).
 const DENIED: i32 = 77;
 
-/// A reason to end, in words for whoever has called.
+/// A reason to end, with its error text.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The command line makes no sense.
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// There is nothing to be shown.
+    /// No mail was found.
     #[error("{0}")]
     Nothing(String),
-    /// No scheduler can be reached, or it turns us away.
+    /// No scheduler can be reached, or it refuses the connection.
     #[error("{0}")]
     Unavailable(String),
-    /// A scheduler does not let us, or not as who we are.
+    /// A scheduler refuses the login or the request.
     #[error("{0}")]
     Denied(Denial),
     /// Something is wrong with the spool or the ZENV file.
     #[error("{0}")]
     Installation(String),
-    /// What the other end sends is not what it should be.
+    /// The answer violates the protocol.
     #[error("{0}")]
     Protocol(String),
-    /// The same, and everything has been said already.
+    /// The answer violates the protocol, and the warnings are printed already.
     #[error("the answer was damaged")]
     Damage,
-    /// Standard output takes nothing more.
+    /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),
 }
@@ -62,7 +62,10 @@ impl Failure {
         }
     }
 
-    /// Whether anybody has to be told. Somebody who reads no further, as `head` does, has enough.
+    /// Returns true if the failure has to be reported.
+    ///
+    /// A closed pipe is not an error: a reader such as `head` has read enough. A damaged
+    /// answer is reported already.
     pub fn is_worth_a_word(&self) -> bool {
         match self {
             Failure::Output(error) => error.kind() != io::ErrorKind::BrokenPipe,
@@ -73,7 +76,9 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Only writing to standard output is passed on without words of its own.
+    /// Converts an error of standard output.
+    ///
+    /// All other input and output errors get a text of their own.
     fn from(error: io::Error) -> Failure {
         Failure::Output(error)
     }

@@ -1,4 +1,4 @@
-//! The first line of an answer: which version of the protocol this is, if it is MAILQ at all.
+//! The greeting of a server: the version of its protocol.
 
 use super::denial::Denial;
 use super::failure::Failure;
@@ -10,13 +10,13 @@ use std::io::Read;
 /// The versions of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// The server sends everything, unasked.
+    /// The server sends everything, without a request.
     One,
-    /// The server wants a login, and is asked.
+    /// The server requires a login, and answers requests.
     Two,
 }
 
-/// Reads the first line.
+/// Reads the greeting.
 pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, Failure> {
     let Some(line) = lines.next()? else {
         return Err(Failure::Unavailable(format!(
@@ -30,7 +30,7 @@ pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, F
     if line.starts_with(b"version zmailer 1.0") {
         return Ok(Version::One);
     }
-    // What a server behind tcp-wrapper says.
+    // A server behind tcp-wrapper sends this.
     if line.starts_with(b"500 ") {
         let text = visible(line);
         return Err(Failure::Unavailable(format!("{server} refuses: {}", text.trim_end())));
@@ -41,7 +41,7 @@ pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, F
     )))
 }
 
-/// Reads the second line of a server of version 2: what a login has to prove its password with.
+/// Reads the second line of a version 2 server: the login challenge.
 pub fn read_challenge<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Vec<u8>, Failure> {
     match lines.next()? {
         Some(line) if line.starts_with(b"550") => {
@@ -60,7 +60,7 @@ mod tests {
     use crate::lines::LIMITS;
 
     #[test]
-    fn versions_and_others() {
+    fn read_recognizes_versions() {
         let server = Server::Tcp { host: "x".to_string(), port: 174 };
         for (text, version, status) in [
             (&b"version zmailer 1.0\n"[..], Some(Version::One), 0),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_and_refusals() {
+    fn read_challenge_accepts_both_forms_or_refusal() {
         let server = Server::Tcp { host: "x".to_string(), port: 174 };
         for (text, expected) in [
             (&b"220 MAILQ-V2-CHALLENGE: 1.2.3\n"[..], Ok(&b"220 MAILQ-V2-CHALLENGE: 1.2.3"[..])),

@@ -1,4 +1,4 @@
-//! What the ZENV file says that concerns us.
+//! The variables of the ZENV file that `mailq` uses.
 
 use super::failure::Failure;
 use std::io;
@@ -6,9 +6,9 @@ use std::path::Path;
 use zsched_config::Zenv;
 use zsched_spool::Spool;
 
-/// Where the ZENV file is looked for that nobody names.
+/// Default path of the ZENV file.
 const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
-/// `POSTOFFICE` where nobody says.
+/// Default `POSTOFFICE`.
 const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
 
 /// An installation of the mailer: its variables, and its spool.
@@ -18,14 +18,16 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Reads the ZENV file: the one that is named, or that of the system, which need not exist.
+    /// Reads the named ZENV file, or the default one.
+    ///
+    /// The default one need not exist.
     pub fn read(named: Option<&Path>) -> Result<Installation, Failure> {
         let zenv = match Zenv::read(named.unwrap_or(Path::new(DEFAULT_ZENV))) {
             Ok(zenv) => zenv,
             Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
                 Zenv::default()
             }
-            // It names the file.
+            // The error names the file.
             Err(error) => return Err(Failure::Installation(error.to_string())),
         };
         let spool = Spool::new(zenv.get("POSTOFFICE").unwrap_or(DEFAULT_POSTOFFICE));
@@ -37,7 +39,7 @@ impl Installation {
         &self.spool
     }
 
-    /// The host whose scheduler is asked where nobody names one: `MAILSERVER`.
+    /// Default host of the scheduler: `MAILSERVER`.
     pub fn mail_server(&self) -> Option<&str> {
         self.variable("MAILSERVER")
     }
@@ -57,7 +59,7 @@ impl Installation {
         self.variable("STATUSLOG").map(Path::new)
     }
 
-    /// A variable that says something.
+    /// The value of a variable, if it is not blank.
     fn variable(&self, name: &str) -> Option<&str> {
         self.zenv.get(name).map(str::trim).filter(|value| !value.is_empty())
     }

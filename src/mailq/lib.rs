@@ -1,4 +1,4 @@
-//! The program `mailq`: asks a running scheduler for its queue, and shows it to people.
+//! The program `mailq`: asks a running scheduler for its queue and shows it.
 //!
 //! ```text
 //! options ──► installation (ZENV, POSTOFFICE) ──► server ──► dial ──► connection, lines, greeting
@@ -8,11 +8,11 @@
 //!  listing_v2, collect_v2 ◄── v2 ◄── session ◄──── version 2: requests ◄──┘
 //! ```
 //!
-//! [`trace`] stands beside that: it joins the queue with the status log.
+//! [`trace`] is separate: it joins the queue with the status log.
 //!
-//! Nothing the other end sends is trusted: lines, their number and the time they take are bounded,
-//! what cannot be understood is complained about and passed over, and a terminal is never sent bytes
-//! that it would obey.
+//! Data from the other end is not trusted. The length of lines, their number and the time they take
+//! are limited. Lines that cannot be parsed are reported and skipped. Control characters are made
+//! visible.
 
 mod at_hand;
 mod collect_v2;
@@ -116,7 +116,7 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
     if !is_local {
         screen.line(&[b"[", server.host().as_bytes(), b"]"])?;
     }
-    // What is wrong with the spool does not keep the scheduler from being asked.
+    // An error in the spool does not keep the scheduler from being asked.
     let status = match classic.status {
         0 => Ok(()),
         _ => status::print(screen, &installation, is_local),
@@ -131,7 +131,7 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
             shown
         }
     };
-    // What is wrong stands behind what is shown, wherever both go.
+    // Warnings follow the output, even where both go to the same place.
     screen.flush()?;
     let verdict = show.verdict();
     shown.and(verdict).and(status)

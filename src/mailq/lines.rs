@@ -1,55 +1,59 @@
-//! The lines of an answer, as many and as long as is reasonable.
+//! The lines of an answer, with limits.
 
 use super::failure::Failure;
 use memchr::memchr;
 use std::io::{self, BufRead, BufReader, Read};
 use zsched_format::printable;
 
-/// How much is read at a time, in bytes.
+/// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How large an answer may be.
+/// Limits on the size of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest line, in bytes.
+    /// Maximum length of a line, in bytes.
     pub line: usize,
-    /// The longest line with a list of recipients or messages, in bytes.
+    /// Maximum length of a list of recipients or messages, in bytes.
     pub list: usize,
-    /// All of it, in bytes.
+    /// Maximum length of the whole answer, in bytes.
     pub whole: u64,
-    /// The most entries of messages, or of threads: a short line takes more memory than it has bytes.
+    /// Maximum number of messages, or of threads.
+    ///
+    /// A short line takes more memory than it has bytes.
     pub entries: usize,
 }
 
-/// What a scheduler may send. All of some million messages may be in the list of one channel.
+/// Limits on the answer of a scheduler.
+///
+/// The list of one channel may have all of several million messages.
 pub const LIMITS: Limits =
     Limits { line: 1 << 20, list: 48 << 20, whole: 1 << 30, entries: 5_000_000 };
 
-/// Whatever gives the lines of an answer: up to the end of a connection, or of one text of many.
+/// A source of lines: a whole connection, or one text of many.
 pub trait LineSource {
-    /// The next line without its end, or `None` where the answer ends.
+    /// The next line without its end, or `None` at the end.
     fn next(&mut self) -> Result<Option<&[u8]>, Failure>;
 
-    /// How many entries of messages or threads there may be.
+    /// Maximum number of messages, or of threads.
     fn limit(&self) -> usize;
 }
 
-/// Reads lines that end with LF. Everything else stays as it is, CR included.
+/// Reads lines that end with LF. Everything else is kept, CR included.
 pub struct Lines<R> {
     input: BufReader<R>,
     limits: Limits,
-    /// The longest line from here on, in bytes.
+    /// Maximum length of the next line, in bytes.
     longest: usize,
     line: Vec<u8>,
     number: u64,
     bytes: u64,
     is_complete: bool,
-    /// Whether lines are copied to standard error (`-d`).
+    /// True if lines are copied to standard error (`-d`).
     pub is_echoed: bool,
 }
 
 impl<R: Read> Lines<R> {
-    /// The lines of `input`.
+    /// Creates a reader of the lines of `input`.
     pub fn new(input: R, limits: Limits) -> Lines<R> {
         let input = BufReader::with_capacity(BUFFER, input);
         Lines {
@@ -64,12 +68,12 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line without its end, or `None` where the answer ends.
+    /// The next line without its end, or `None` at the end.
     pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         Ok(if self.advance()? { Some(&self.line) } else { None })
     }
 
-    /// Goes to the next line, if there is one.
+    /// Reads the next line. Returns false at the end of the answer.
     pub fn advance(&mut self) -> Result<bool, Failure> {
         self.line.clear();
         self.number += 1;
@@ -102,37 +106,37 @@ impl<R: Read> Lines<R> {
         Ok(true)
     }
 
-    /// The line that was read last.
+    /// The last line read.
     pub fn current(&self) -> &[u8] {
         &self.line
     }
 
-    /// Where the lines come from, to say something there.
+    /// The input, for writing requests to it.
     pub fn peer(&mut self) -> &mut R {
         self.input.get_mut()
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Number of the last line read, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// From here on, lines may be lists of recipients or messages; or they may not.
+    /// Sets the maximum length of lines to that of lists, or back.
     pub fn expect_lists(&mut self, is_list: bool) {
         self.longest = if is_list { self.limits.list } else { self.limits.line };
     }
 
-    /// From here on, there is no end to lines.
+    /// Removes the limit on the length of the whole answer.
     pub fn expect_no_end(&mut self) {
         self.limits.whole = u64::MAX;
     }
 
-    /// How large the answer may be.
+    /// Limits on the size of the answer.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Whether the line that was read last had an end.
+    /// Returns true if the last line read ended with LF.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_a_line_feed_or_the_input() {
+    fn lines_end_at_line_feed_or_end_of_input() {
         for (input, expected) in [
             (&b""[..], &[][..]),
             (b"\n", &[&b""[..]]),
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_may_be_cut() {
+    fn last_line_without_line_feed_is_incomplete() {
         let mut lines = Lines::new(&b"a\nb"[..], SMALL);
         for expected in [(&b"a"[..], true), (b"b", false)] {
             let line = lines.next().expect("good input").expect("a line").to_vec();
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_limits() {
+    fn input_over_limits_fails() {
         for input in [&b"0123456789a\n"[..], &[b'x'; 1000], &b"123456789\n".repeat(11)] {
             let error = lines(input).expect_err("too much");
             assert_eq!(error.status(), 76);
@@ -208,7 +212,7 @@ mod tests {
             lines.expect_lists(is_list);
             assert_eq!(lines.next().is_ok(), is_good);
         }
-        // Where it never ends, it is not read for ever either.
+        // An endless input is not read forever.
         for byte in [b'\n', b'x'] {
             let mut lines = Lines::new(io::repeat(byte), SMALL);
             assert!((0..1000).any(|_| lines.next().is_err()));

@@ -1,4 +1,4 @@
-//! The listing: each channel and host, with its messages below.
+//! The listing: each channel and host, with its messages.
 //!
 //! ```text
 //! smtp/mail.example.org:
@@ -18,20 +18,20 @@ use std::io::{self, Write};
 use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 
-/// What somebody wants to see.
+/// Filter and level of detail of the output.
 pub struct Wishes {
-    /// Threads of this channel or host.
+    /// Selected channel and host.
     pub selection: Selection,
-    /// Messages of this user.
+    /// User id of the owner of messages, if only these are shown.
     pub owner: Option<u32>,
-    /// How much of each message: 0, 1 or 2.
+    /// Level of detail of each message: 0, 1 or 2.
     pub verbose: u8,
-    /// Not the messages, but how many there are; and if 1, how large they are.
+    /// Instead of messages, 1 shows counts and sizes, 2 only counts.
     pub sizes: u8,
 }
 
 impl Wishes {
-    /// What of a queue is wanted.
+    /// The threads of a queue that match.
     pub fn threads<'q>(&self, queue: &'q Queue, files: &mut ControlFiles<'_>) -> Vec<Thread<'q>> {
         let mut threads = queue.threads();
         threads.retain(|thread| self.selection.matches(thread.channel, thread.host));
@@ -44,7 +44,7 @@ impl Wishes {
         threads
     }
 
-    /// What is said where nothing is wanted of what there is.
+    /// Text for an empty result.
     pub fn nothing(&self, is_queue_empty: bool) -> String {
         let Selection { channel, host } = &self.selection;
         let name = |name: &Option<Box<[u8]>>| {
@@ -59,7 +59,7 @@ impl Wishes {
     }
 }
 
-/// The words of the original, which scripts know.
+/// ZMailer's text for an empty queue, which scripts parse.
 pub const NOTHING_AT_ALL: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
 
 /// Prints the listing.
@@ -149,8 +149,9 @@ fn print_sizes<W: Write>(
     screen.line(&[])
 }
 
-/// The age of a message in the form of the original: each part that is exceeded, and seconds unless
-/// there are three others.
+/// Age of a message in ZMailer's form.
+///
+/// Each unit that is exceeded is shown, and seconds unless there are three others.
 struct Age(i64);
 
 impl fmt::Display for Age {
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_those_of_the_original() {
+    fn age_has_form_of_zmailer() {
         for (seconds, text) in [
             (0, "0s"),
             (-5, "-5s"),

@@ -1,4 +1,4 @@
-//! The listing of what a scheduler of MAILQ version 2 has, as the original prints it.
+//! The listing of a MAILQ version 2 server, in ZMailer's form.
 //!
 //! ```text
 //! smtp/mail.example.org:
@@ -22,16 +22,16 @@ use super::v2::{Reader, Record, Thread};
 use std::io::{self, Write};
 use zsched_format::time::{ShortDuration, Timestamp};
 
-/// How much is held back until it is known that all of it has come, in bytes.
+/// Size of held-back output above which it is printed, in bytes.
 const HELD: usize = 64 << 20;
 
-/// So many recipients of one message are gathered before its control file is read for them.
+/// Maximum number of recipients gathered for one reading of a control file.
 const GATHERED: usize = 10_000;
 
-/// Prints what is in threads.
+/// Prints the contents of threads.
 ///
-/// A server has 90 seconds for a client, and whoever reads the output may take longer: it is held back
-/// until the dialogue is over, or there is too much of it.
+/// Output is held back until the dialogue is over, or there is much of it. A server has 90 seconds
+/// for a client, and the reader of the output may take longer.
 pub struct Listing<'a, 's, W> {
     screen: &'a mut Screen<W>,
     held: Screen<Vec<u8>>,
@@ -39,15 +39,15 @@ pub struct Listing<'a, 's, W> {
     has_details: bool,
     owner: Option<u32>,
     now: Timestamp,
-    /// The thread, until its heading is printed.
+    /// Heading of the thread, until it is printed.
     heading: Option<Vec<u8>>,
-    /// Those of the recipients of one message that came so far.
+    /// Recipients of the current message that were read so far.
     message: Vec<Recipient>,
     file: Vec<u8>,
     is_empty: bool,
 }
 
-/// What is kept of a record.
+/// The fields of a record that are kept.
 struct Recipient {
     index: u64,
     sender: Vec<u8>,
@@ -58,7 +58,9 @@ struct Recipient {
 }
 
 impl<'a, 's, W: Write> Listing<'a, 's, W> {
-    /// Will print on `screen`: with details or not, and only messages of this user.
+    /// Creates a listing that is printed on `screen`.
+    ///
+    /// `owner` is the user id of the owner of messages, if only these are shown.
     pub fn new(
         screen: &'a mut Screen<W>,
         files: &'a mut ControlFiles<'s>,
@@ -81,7 +83,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
         }
     }
 
-    /// Prints what is held back. Tells whether nothing was printed at all.
+    /// Prints held-back output. Returns true if nothing was printed at all.
     pub fn finish(&mut self) -> io::Result<bool> {
         self.screen.release(&mut self.held)?;
         Ok(self.is_empty)
@@ -165,7 +167,7 @@ impl<W: Write> Reader for Listing<'_, '_, W> {
     }
 
     fn take(&mut self, record: &Record<'_>) -> Result<(), Failure> {
-        // Where nothing is told of recipients, only the first one of a message counts.
+        // Without details, only the first recipient of a message is shown.
         if !self.has_details && record.index > 0 {
             return Ok(());
         }
@@ -198,7 +200,7 @@ struct Tries(u64);
 
 impl std::fmt::Display for Tries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The original knows no singular.
+        // ZMailer has no singular here.
         write!(f, "{} tries", self.0)
     }
 }

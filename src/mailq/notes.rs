@@ -1,22 +1,24 @@
-//! The notes in parentheses that a scheduler puts behind the text of each vertex:
-//! `smtp; 451 busy (retry in 13s, expires in 2d23h, tries=4)`.
+//! Notes that a scheduler adds to the text of each vertex.
+//!
+//! They are in parentheses: `smtp; 451 busy (retry in 13s, expires in 2d23h, tries=4)`.
 
-/// What is being done about a vertex.
+/// Delivery state of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// An agent works on its thread.
     Running,
-    /// It is to be tried again at a known time.
+    /// It is tried again at a known time.
     Retry,
-    /// It could be tried, and waits for an agent.
+    /// It is due, and waits for an agent.
     Waiting,
 }
 
-/// The text of the last agent, and what the notes behind it say. No note at all means that it is
-/// being tried: so schedulers of old had it.
+/// Splits a text into that of the last agent and the state.
+///
+/// Without a note the vertex is being tried: older schedulers write none then.
 pub fn split(text: &[u8]) -> (&[u8], Standing) {
     let text = text.trim_ascii_end();
-    // There is no parenthesis within the notes.
+    // There are no parentheses within the notes.
     let open = text.iter().rposition(|byte| *byte == b'(').filter(|_| text.ends_with(b")"));
     let Some(open) = open else {
         return (text, Standing::Running);
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_the_last_parenthesis() {
+    fn split_takes_last_parenthesis_as_notes() {
         for (text, expected, standing) in [
             ("(retry in 13s, expires in 59m46s, tries=0)", "", Standing::Retry),
             ("later please (retry in 14s)", "later please", Standing::Retry),

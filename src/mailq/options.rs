@@ -1,8 +1,8 @@
 //! The command line of `mailq`.
 //!
-//! All of it is here: the parser, `--help`, the completions of shells and the lists of options in the
-//! manual page are made from these definitions. The first paragraph of a comment is what `--help` says;
-//! the manual has all of it.
+//! The parser, `--help`, the completions of shells and the lists of options in the manual page are
+//! made from these definitions. `--help` shows the first paragraph of a comment, the manual page
+//! all of it.
 
 use super::console::{Command, check_in_vain};
 use super::credentials::Credentials;
@@ -24,11 +24,11 @@ use zsched_command_line as command_line;
     max_term_width = 100
 )]
 pub struct Options {
-    /// Which server is asked, and who asks.
+    /// Server to ask, and login.
     #[command(flatten)]
     pub reach: Reach,
 
-    /// What is shown where there is no command.
+    /// Output without a command.
     #[command(flatten)]
     pub classic: Classic,
 
@@ -36,12 +36,12 @@ pub struct Options {
     #[arg(value_name = "SERVER")]
     pub operand: Option<String>,
 
-    /// What is to be done instead.
+    /// Command, if any.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// Which server is asked, and who asks.
+/// Server to ask, and login.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Whom to ask")]
 pub struct Reach {
@@ -70,16 +70,17 @@ pub struct Reach {
 
     /// The host whose scheduler is asked
     ///
-    /// It can also be given without an option. With a name that is a command as well, only this will
-    /// do.
+    /// It can also be given without an option. With a name that is a command as well, only this
+    /// will do.
     #[arg(long, value_name = "HOST", global = true)]
     pub server: Option<String>,
 
     /// Who asks, for servers that want to know
     ///
-    /// That is for version 2 of the protocol. The separator may be "/", ":" or ",", whichever is found
-    /// first in this order; without any, the password is "nobody". By default it is "nobody/nobody".
-    /// Everybody on this host can see the password while the program runs; --login-file is better.
+    /// That is for version 2 of the protocol. The separator may be "/", ":" or ",", whichever is
+    /// found first in this order; without any, the password is "nobody". By default it is
+    /// "nobody/nobody". Everybody on this host can see the password while the program runs;
+    /// --login-file is better.
     #[arg(short = 'U', long, value_name = "USER/PASSWORD", global = true)]
     pub login: Option<String>,
 
@@ -101,13 +102,13 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Whether the scheduler of the installation is asked, and runs on this host.
+    /// Returns true if this installation's scheduler is asked, on this host.
     pub fn is_local(&self, installation: &Installation) -> bool {
         self.server.is_none() && self.port.is_none() && installation.mail_server().is_none()
     }
 }
 
-/// What is shown where there is no command: the options of the original.
+/// Arguments for output without a command: those of ZMailer's `mailq`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Classic {
     /// Show only what goes by this channel
@@ -128,24 +129,25 @@ pub struct Classic {
 
     /// Remove a message from the queue
     ///
-    /// The message is named by its spool id, or by the name of its control file without folders. Its
-    /// senders are not told. That is for version 2 of the protocol; the server says the same where there
-    /// is no such message.
+    /// The message is named by its spool id, or by the name of its control file without folders.
+    /// Its senders are not told. That is for version 2 of the protocol; the server says the same
+    /// where there is no such message.
     #[arg(short = 'K', long, value_name = "ID", conflicts_with_all = ["report", "sizes", "summary", "status", "why"])]
     pub kill: Option<String>,
 
     /// Show the counters in the segment of shared memory on this host
     ///
-    /// All programs of ZMailer count there, and SNMPSHAREDFILE of the ZENV file names it. If there is none,
-    /// go on without it. What a server counts is shown by -QQQQ.
+    /// All programs of ZMailer count there, and SNMPSHAREDFILE of the ZENV file names it. If there
+    /// is none, go on without it. What a server counts is shown by -QQQQ.
     #[arg(short = 'M', long = "shared-memory")]
     pub shared_memory: bool,
 
     /// Show the report on threads and agents instead of the messages
     ///
-    /// See below. Given twice, leave out the lines of single threads; three times, show only the totals;
-    /// four times, the counters of the server. Version 1 of the protocol has no more than the second. Of
-    /// a scheduler that hides its messages (its option -Q), there is nothing else to be seen.
+    /// See below. Given twice, leave out the lines of single threads; three times, show only the
+    /// totals; four times, the counters of the server. Version 1 of the protocol has no more than
+    /// the second. Of a scheduler that hides its messages (its option -Q), there is nothing else to
+    /// be seen.
     #[arg(short = 'Q', long, action = ArgAction::Count)]
     pub report: u8,
 
@@ -164,8 +166,8 @@ pub struct Classic {
     /// Show one line of totals for each channel and host
     ///
     /// It has the number of messages, of recipients, of messages that are running, that are to be
-    /// retried at a known time, and that wait for an agent; the age of the oldest message, and the last
-    /// text.
+    /// retried at a known time, and that wait for an agent; the age of the oldest message, and the
+    /// last text.
     #[arg(long, conflicts_with_all = ["report", "sizes"])]
     pub summary: bool,
 
@@ -179,26 +181,26 @@ pub struct Classic {
 
     /// Show the Message-ID, sender and recipients of each message
     ///
-    /// Given twice, show its size and age, too; version 2 always shows them. They are read from the spool,
-    /// so mailq must be able to read it; messages that it cannot read are shown without.
+    /// Given twice, show its size and age, too; version 2 always shows them. They are read from the
+    /// spool, so mailq must be able to read it; messages that it cannot read are shown without.
     #[arg(short = 'v', long, action = ArgAction::Count, overrides_with = "terse")]
     pub verbose: u8,
 
     /// Say why something waits: a channel/host, a spool id, or a control file
     ///
-    /// There is a sentence for each reason, with the name of the limit and the line of the configuration
-    /// that sets it. Where work goes by messages (job-order, slot-cost) it says, of a message, how many
-    /// others are before it, whose turn it is, and what it takes to preempt that one. The scheduler of this
-    /// host is asked, over the socket .scheduler.control in POSTOFFICE, which only its own user and root may
-    /// use.
+    /// There is a sentence for each reason, with the name of the limit and the line of the
+    /// configuration that sets it. Where work goes by messages (job-order, slot-cost) it says, of a
+    /// message, how many others are before it, whose turn it is, and what it takes to preempt that
+    /// one. The scheduler of this host is asked, over the socket .scheduler.control in POSTOFFICE,
+    /// which only its own user and root may use.
     #[arg(long, value_name = "SUBJECT", conflicts_with_all = ["report", "sizes", "summary", "status"])]
     pub why: Option<String>,
 }
 
-/// The addresses that are tried.
+/// Address families to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Those of both kinds.
+    /// IPv4 and IPv6.
     Any,
     /// IPv4 only.
     V4,
@@ -207,7 +209,9 @@ pub enum Family {
 }
 
 impl Options {
-    /// The command line of this process. Prints help or what is wrong, and exits, where that is called for.
+    /// Parses the command line of this process.
+    ///
+    /// Prints help or an error, and exits, if the command line asks for that or is wrong.
     pub fn of_process() -> Options {
         Options::try_parse().unwrap_or_else(|error| {
             if error.use_stderr() && Options::means_check(std::env::args_os()) {
@@ -220,15 +224,15 @@ impl Options {
         })
     }
 
-    /// Whether a command line that has something wrong in it is one of `mailq check`, whose callers
-    /// read exit statuses of their own.
+    /// Returns true if a wrong command line is one of `mailq check`.
+    ///
+    /// The callers of that read exit statuses of their own.
     fn means_check(arguments: impl Iterator<Item = OsString>) -> bool {
         let matches = Options::command().ignore_errors(true).try_get_matches_from(arguments);
         matches.is_ok_and(|matches| matches.subcommand_name() == Some("check"))
     }
 
-    /// What is wrong with the command line that the parser does not see. Moves the host to where it is
-    /// looked for.
+    /// Checks what the parser does not. Moves the operand to `reach.server`.
     pub fn check(mut self) -> Result<Options, Failure> {
         let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
         if self.command.is_some() && self.classic.is_given() {
@@ -243,7 +247,7 @@ impl Options {
 }
 
 impl Reach {
-    /// Which addresses are tried.
+    /// Address families to try.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
             (true, _) => Family::V4,
@@ -252,14 +256,14 @@ impl Reach {
         }
     }
 
-    /// Whether this is about another server than that of this installation, or by another way.
+    /// Returns true if the options select a server, or a way to it.
     pub fn names_a_server(&self) -> bool {
         let Reach { ipv4, ipv6, port, server, login, login_file, .. } = self;
         let is_chosen = *ipv4 || *ipv6 || login_file.is_some();
         is_chosen || [port, server, login].iter().any(|text| text.is_some())
     }
 
-    /// Who asks.
+    /// Login for servers that require one.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
         match (&self.login_file, &self.login) {
             (Some(path), _) => Credentials::read(path),
@@ -270,13 +274,13 @@ impl Reach {
 }
 
 impl Classic {
-    /// How much is told of each message: 0, 1 or 2.
+    /// Level of detail of each message: 0, 1 or 2.
     pub fn verbosity(&self) -> u8 {
         let implied = u8::from(!self.terse && (self.mine || self.user.is_some()));
         self.verbose.max(implied)
     }
 
-    /// Whether somebody has said what is to be shown, and how.
+    /// Returns true if any of the options is given.
     pub fn is_given(&self) -> bool {
         let texts = [&self.channel, &self.expand, &self.host, &self.kill, &self.user, &self.why];
         let flags = [self.mine, self.shared_memory, self.summary, self.terse];
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         Options::command().debug_assert();
         let without_long_name =
             Options::command().get_opts().filter(|option| option.get_long().is_none()).count();
@@ -309,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_known_by_its_name_whatever_else_is_wrong() {
+    fn check_command_is_recognized_despite_errors() {
         for (arguments, expected) in [
             ("check --warn-age x", true),
             ("-Z zmailer.conf check --crit-count", true),
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_come_in_bundles() {
+    fn short_options_can_be_bundled() {
         let Options { reach, classic, .. } =
             options("-sQQ -cd -hx -p174 -ufred -SSvv mail.example.org");
         let counts = (classic.status, classic.report, classic.sizes, classic.verbose);
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_opposites_counts() {
+    fn opposite_options_last_one_counts() {
         for (arguments, verbosity) in [
             ("", 0),
             ("-v", 1),
@@ -360,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_original_refuses_is_refused() {
+    fn options_refused_by_zmailer_are_refused() {
         for arguments in ["-r x", "-x", "a b", "-p", "--summary -Q", "--summary -S", "-?", "-K"] {
             assert!(parse(arguments).is_err_and(|error| error.use_stderr()), "{arguments}");
         }
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_can_be_named_with_any_command() {
+    fn server_option_is_accepted_with_any_command() {
         for arguments in
             ["-p 5 --server a etrn x", "etrn x -p 5 --server a", "-p 5 etrn --server a x"]
         {

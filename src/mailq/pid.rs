@@ -1,24 +1,26 @@
-//! What a pid file says about the daemon that wrote it.
+//! State of a daemon, from its pid file.
 
 use std::io;
 use std::path::Path;
 use zsched_spool::processes::Process;
 
-/// A daemon, as its pid file has it. The file is only read: trying its lock could keep a scheduler
-/// that is just starting from taking it.
+/// State of a daemon, from its pid file.
+///
+/// The file is only read. Trying its lock could keep a scheduler that is just starting from taking
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonState {
     /// There is no pid file.
     NoFile,
-    /// There is one, and what is in it is no pid, or cannot be read.
+    /// The pid file has no pid in it, or cannot be read.
     Unknown,
-    /// There is no such process.
+    /// The process does not exist.
     Dead(u32),
-    /// There is such a process.
+    /// The process exists.
     Alive(u32),
 }
 
-/// What the pid file at `path` says.
+/// Reads the pid file at `path`.
 pub fn daemon_state(path: &Path) -> DaemonState {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -38,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pid_file_tells_who_lives() {
+    fn daemon_state_follows_pid_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(".pid.scheduler");
         assert_eq!(daemon_state(&path), DaemonState::NoFile);

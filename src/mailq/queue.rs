@@ -1,20 +1,20 @@
-//! A queue, as a scheduler has described it.
+//! A queue, as a scheduler describes it.
 
 use std::collections::HashMap;
 
 /// Stands for a channel or host that the scheduler has not named.
 const UNNAMED: &[u8] = b"?";
 
-/// The recipients of one message that share channel and host.
+/// The recipients of one message that share a channel and a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vertex {
     /// The control file, below `transport/`.
     pub file: Vec<u8>,
-    /// How many recipients there are.
+    /// Number of recipients.
     pub recipients: u64,
-    /// Where their lines are in the control file, in bytes from its start.
+    /// Offsets of their lines in the control file, in bytes.
     pub offsets: Vec<u32>,
-    /// What an agent said of it last, and how it stands. `None` where there is not even that.
+    /// Last text of an agent, with notes; `None` if missing.
     pub text: Option<Vec<u8>>,
     channel: Option<usize>,
     host: Option<usize>,
@@ -27,11 +27,11 @@ pub struct Thread<'a> {
     pub channel: &'a [u8],
     /// The host.
     pub host: &'a [u8],
-    /// The vertices; what the scheduler received last comes first.
+    /// The vertices, the one received last first.
     pub vertices: Vec<&'a Vertex>,
 }
 
-/// What a line is about that names the vertices of something.
+/// Kind of name that a list of vertices belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A channel.
@@ -40,26 +40,26 @@ pub enum Part {
     Host,
 }
 
-/// All vertices, and what they have in common.
+/// All vertices, with their channels and hosts.
 #[derive(Debug, Default)]
 pub struct Queue {
     vertices: Vec<Vertex>,
-    /// Names of channels, each with its vertices in the order of the scheduler.
+    /// Names of channels, each with its vertices in the scheduler's order.
     channels: Vec<(Vec<u8>, Vec<usize>)>,
     hosts: Vec<Vec<u8>>,
-    /// The vertices by what the scheduler calls them in this answer.
+    /// Index of each vertex, by its key in this answer.
     keys: HashMap<u64, usize>,
 }
 
 impl Vertex {
-    /// A vertex that belongs nowhere yet.
+    /// Creates a vertex without channel and host.
     pub fn new(file: Vec<u8>, recipients: u64, offsets: Vec<u32>, text: Option<Vec<u8>>) -> Vertex {
         Vertex { file, recipients, offsets, text, channel: None, host: None }
     }
 }
 
 impl Queue {
-    /// Adds a vertex. Tells whether its key is a new one; nothing is done otherwise.
+    /// Adds a vertex. Does nothing and returns false if the key exists.
     pub fn add(&mut self, key: u64, vertex: Vertex) -> bool {
         let is_new = !self.keys.contains_key(&key);
         if is_new {
@@ -69,8 +69,9 @@ impl Queue {
         is_new
     }
 
-    /// Adds a channel or host with its vertices. Returns how many keys are of no vertex, or of one
-    /// that is somewhere else already, and the first of them.
+    /// Adds a channel or host with its vertices.
+    ///
+    /// Returns the number of keys that are unknown or linked already, and the first of them.
     pub fn link(&mut self, part: Part, name: &[u8], keys: &[u64]) -> Option<(u64, u64)> {
         let place = match part {
             Part::Channel => self.channels.len(),
@@ -99,19 +100,21 @@ impl Queue {
         wrong
     }
 
-    /// How many vertices there are.
+    /// Number of vertices.
     pub fn count(&self) -> usize {
         self.vertices.len()
     }
 
-    /// How many vertices lack a channel or a host.
+    /// Number of vertices without a channel or a host.
     pub fn count_unlinked(&self) -> usize {
         let is_unlinked = |vertex: &&Vertex| vertex.channel.is_none() || vertex.host.is_none();
         self.vertices.iter().filter(is_unlinked).count()
     }
 
-    /// The vertices by channel and host: channels in the order of the scheduler, and of their
-    /// vertices the last first, as the original lists them.
+    /// The vertices by channel and host.
+    ///
+    /// Channels are in the order of the scheduler. Their vertices are in the reverse order, as
+    /// ZMailer lists them.
     pub fn threads(&self) -> Vec<Thread<'_>> {
         let homeless =
             |(index, vertex): (usize, &Vertex)| vertex.channel.is_none().then_some(index);
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_come_first() {
+    fn threads_list_last_vertex_first() {
         let mut queue = queue(&["a", "b", "c", "d"]);
         assert_eq!(queue.link(Part::Channel, b"smtp", &[2, 1, 4]), None);
         assert_eq!(queue.link(Part::Channel, b"hold", &[3]), None);
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_or_shown_twice() {
+    fn link_with_wrong_keys_loses_no_vertex() {
         let mut queue = queue(&["a", "b", "c"]);
         assert!(!queue.add(3, Vertex::new(b"d".to_vec(), 1, vec![7], None)));
         assert_eq!(queue.link(Part::Channel, b"smtp", &[1, 1, 99]), Some((2, 1)));

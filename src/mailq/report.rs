@@ -1,4 +1,4 @@
-//! The thread report behind the queue (its form: [`zsched_mailq_server::report`]).
+//! The thread report after the queue (its form: [`crate::mailq::report`]).
 
 use super::failure::Failure;
 use super::lines::LineSource;
@@ -8,23 +8,25 @@ use std::collections::HashMap;
 use std::io::Write;
 use zsched_format::selection::Selection;
 
-/// The age of the oldest message of each channel and host, as the report gives it.
+/// Age of the oldest message, by channel and host.
 pub type Ages = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
-/// What a line of the report is.
+/// Kind of a line of the report.
 enum Line<'a> {
-    /// The head of a ring: what follows belongs to it.
+    /// Head of a ring. The lines after it belong to the ring.
     Head,
-    /// A thread: its channel and host, and what is said of it.
+    /// A thread: channel, host, and the rest of the line.
     Thread(&'a [u8], &'a [u8], &'a [u8]),
-    /// Belongs to the ring, or to the thread before it.
+    /// Belongs to the ring or the thread before it.
     Detail,
-    /// Is about everything.
+    /// Totals of the scheduler.
     Totals,
 }
 
-/// Copies the report, at `level` 2 and above without single threads. Where only some threads are
-/// wanted, rings without any of them are left out. Returns how many lines were read.
+/// Copies the report, and returns the number of lines read.
+///
+/// From `level` 2 on, the lines of single threads are left out. With a selection, rings without a
+/// thread that matches are left out.
 pub fn print<L: LineSource, W: Write>(
     screen: &mut Screen<W>,
     lines: &mut L,
@@ -61,7 +63,7 @@ pub fn print<L: LineSource, W: Write>(
     Ok(count)
 }
 
-/// Reads the report for the ages in it, up to a number that no scheduler has.
+/// Reads the ages in the report, up to the limit of the source.
 pub fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
     let most = lines.limit();
     let mut ages = Ages::new();
@@ -76,7 +78,7 @@ pub fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
     Ok(ages)
 }
 
-/// The age of the oldest message in what is said of a thread.
+/// Age of the oldest message, from the line of a thread.
 pub fn age(about: &[u8]) -> Option<&[u8]> {
     let at = memmem::find(about, b"QA=")?;
     about[at + 3..].split(u8::is_ascii_whitespace).next()
@@ -93,8 +95,10 @@ fn classify(line: &[u8]) -> Line<'_> {
     }
 }
 
-/// `channel/host/withhost`, TAB or blank, and what is said of the thread, which begins with `N=`; of
-/// old with `R=`. There may be blanks within the host.
+/// Parses the line of a thread.
+///
+/// It is `channel/host/withhost`, TAB or blank, and items, of which `N=` is the first, or `R=` in
+/// older schedulers. The host may contain blanks.
 fn parse_thread(line: &[u8]) -> Option<Line<'_>> {
     let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
     let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_or_a_part() {
+    fn print_with_selection_leaves_out_other_threads() {
         for (selection, level, numbers) in [
             ("*/*", 1, &[0, 1, 2, 3, 4, 5, 6, 7, 8][..]),
             ("*/*", 2, &[0, 3, 4, 6, 7, 8]),
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_those_of_threads() {
+    fn oldest_reads_ages_of_threads() {
         let ages = oldest(&mut Lines::new(REPORT.as_bytes(), LIMITS)).expect("a good report");
         for (channel, host, age) in [
             ("smtp", "a.test", "14s"),
@@ -170,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_lines_will_do(report in "([ \t]{0,4}[a-c/ =NRQA]{0,12}\n){0,8}") {
+        fn report_with_any_lines_does_not_panic(report in "([ \t]{0,4}[a-c/ =NRQA]{0,12}\n){0,8}") {
             for selection in ["*/*", "a/b"] {
                 shown(&report, selection, 1);
             }

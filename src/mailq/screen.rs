@@ -1,4 +1,4 @@
-//! Standard output of the classic listings, and messages about foreign text.
+//! Output of the classic listings, and quoting of foreign text.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use zsched_format::printable;
 
 /// Prints text after making it printable.
 ///
-/// Addresses and texts of agents can hold anything. A pipe gets them in the same form as a terminal: it can end in
-/// one.
+/// Addresses and texts of agents can contain anything. A pipe gets the same form as a terminal,
+/// since it can end in one.
 pub struct Screen<W> {
     out: W,
 }
@@ -18,7 +18,7 @@ impl<W: Write> Screen<W> {
         Screen { out }
     }
 
-    /// Where it has printed.
+    /// The writer that was printed on.
     #[cfg(test)]
     pub fn into_inner(self) -> W {
         self.out
@@ -42,37 +42,39 @@ impl<W: Write> Screen<W> {
         self.out.write_all(printable::lines(&text.to_string()).as_bytes())
     }
 
-    /// Prints what was held back.
+    /// Prints held-back output, and empties it.
     pub fn release(&mut self, held: &mut Screen<Vec<u8>>) -> io::Result<()> {
         self.out.write_all(&held.out)?;
         held.out.clear();
         Ok(())
     }
 
-    /// Passes everything on to the system.
+    /// Flushes the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
 impl Screen<Vec<u8>> {
-    /// How much there is, in bytes.
+    /// Length of the output, in bytes.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 }
 
-/// Says something on standard error. If nobody is there to hear it, the exit status must do.
+/// Prints a message on standard error.
+///
+/// If standard error is closed, the exit status has to do.
 pub fn complain(message: impl fmt::Display) {
     printable::complain("mailq", message);
 }
 
-/// Printable text in one line, as a `String`.
+/// Makes text printable, on one line.
 pub fn visible(text: &[u8]) -> String {
     printable::line(text).into_owned()
 }
 
-/// The beginning of a foreign text, visible, on one line and in quotes, for a message about it.
+/// Quotes the beginning of a foreign text, for a message about it.
 pub fn quote(text: &[u8]) -> String {
     const LONGEST: usize = 60;
     let shown = visible(text).replace('\t', " ");
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn screen_prints_nothing_that_a_terminal_obeys() {
+    fn screen_escapes_control_characters() {
         let mut screen = Screen::new(Vec::new());
         screen.line(&[b"a\r", b"\x1b\xff"]).expect("a Vec takes everything");
         writeln!(screen, "\u{9b}\u{202e}").expect("a Vec takes everything");
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_short() {
+    fn quote_of_long_text_is_cut() {
         assert_eq!(quote(b"a\tb"), "\"a b\"");
         assert_eq!(quote("\u{e9}".repeat(100).as_bytes()).chars().count(), 65);
     }

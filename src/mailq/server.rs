@@ -1,4 +1,4 @@
-//! Which server is asked, and where that is.
+//! The server to ask, and its addresses.
 
 use super::failure::Failure;
 use super::installation::Installation;
@@ -12,34 +12,36 @@ use std::time::Duration;
 use zsched_config::{BindAddress, MailqSocket, TcpPort};
 use zsched_mailq_protocol::port;
 
-/// How long the addresses of a host may be looked for.
+/// Timeout for resolving the addresses of a host.
 const TIME_TO_RESOLVE: Duration = Duration::from_secs(15);
 
 /// A server, as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// Behind a UNIX socket, on this host.
+    /// A UNIX socket on this host.
     Unix(PathBuf),
-    /// On a host.
+    /// A TCP port of a host.
     Tcp {
-        /// Its name or address.
+        /// Name or address of the host.
         host: String,
-        /// The port.
+        /// Port.
         port: u16,
     },
 }
 
-/// Where a server is.
+/// Addresses of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// At a path.
+    /// Path of a UNIX socket.
     Path(PathBuf),
-    /// At one of these; there is at least one.
+    /// Internet addresses, at least one.
     Internet(Vec<SocketAddr>),
 }
 
 impl Server {
-    /// The server that the options name, or else the ZENV file; by default, the one on this host.
+    /// Finds the server that the options or the ZENV file name.
+    ///
+    /// The default is this host.
     pub fn find(reach: &Reach, installation: &Installation) -> Result<Server, Failure> {
         let (port, bound) = match (&reach.port, installation.mailq_port()) {
             (Some(text), _) => match read_port(text).map_err(Failure::Usage)? {
@@ -65,7 +67,7 @@ impl Server {
         Ok(Server::Tcp { host, port })
     }
 
-    /// The host, as it was named.
+    /// Name of the host, as it was given.
     pub fn host(&self) -> &str {
         match self {
             Server::Unix(_) => "localhost",
@@ -73,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Looks for the addresses, in the order in which the system would try them.
+    /// Resolves the addresses, in the order in which the system tries them.
     pub fn addresses(&self, family: Family) -> Result<Addresses, Failure> {
         let (host, port) = match self {
             Server::Unix(path) => return Ok(Addresses::Path(path.clone())),
@@ -83,7 +85,7 @@ impl Server {
         let resolved =
             within(TIME_TO_RESOLVE, move || (name, port).to_socket_addrs().map(Vec::from_iter));
         let failed = |why: String| {
-            // Whoever mistypes a command names a host.
+            // A mistyped command is taken for the name of a host.
             let advice = match host.contains('.') {
                 true => "",
                 false => "\nmailq: if it was meant to be a command: option --help lists them",
@@ -118,7 +120,7 @@ impl fmt::Display for Server {
 }
 
 impl Addresses {
-    /// Whether this is this host.
+    /// Returns true if any of the addresses is one of this host.
     pub fn are_local(&self) -> bool {
         match self {
             Addresses::Path(_) => true,
@@ -127,7 +129,9 @@ impl Addresses {
     }
 }
 
-/// Whether an address is one of this host: only these can be bound to.
+/// Returns true if an address is one of this host.
+///
+/// Only such an address can be bound to.
 fn is_own(address: &SocketAddr) -> bool {
     let mut address = *address;
     address.set_port(0);
@@ -154,13 +158,15 @@ fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
-/// What `work` brings, if it does so in time. Otherwise nobody waits for it any more.
+/// Returns the result of `work`, or `None` after the timeout.
+///
+/// The work goes on in its OS thread, and its result is dropped.
 pub fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
-    // If it comes too late, there is nobody to take it.
+    // The send fails if the timeout is over.
     thread::spawn(move || drop(sender.send(work())));
     receiver.recv_timeout(time).ok()
 }
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_before_the_zenv_file() {
+    fn find_prefers_options_to_zenv_file() {
         for (arguments, zenv, server) in [
             ("-p 1174", "", "localhost port 1174"),
             ("-p 1174 mail", "MAILSERVER=other\nMAILQPORT=5\n", "mail port 1174"),
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_of_the_family_that_was_asked_for() {
+    fn addresses_are_limited_to_family() {
         let server = |host: &str| Server::Tcp { host: host.to_string(), port: 174 };
         for (host, family, is_found) in [
             ("127.0.0.1", Family::Any, true),
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn within_gives_up_after_timeout() {
         let forever = || thread::sleep(Duration::from_secs(3600));
         assert_eq!(within(Duration::from_millis(10), forever), None);
         assert_eq!(within(Duration::from_secs(60), || 7), Some(7));

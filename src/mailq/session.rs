@@ -1,6 +1,8 @@
-//! A dialogue with a scheduler: one request a line, each answered with one line or with a text.
+//! A dialogue with a scheduler.
 //!
-//! MAILQ version 2 is spoken like this, and so is the control socket of our own scheduler:
+//! A request is one line. The answer is one line or a text.
+//!
+//! MAILQ version 2 has this form, and so has the control socket of our own scheduler:
 //!
 //! ```text
 //! client  SHOW SNMP
@@ -9,8 +11,8 @@
 //! server  .
 //! ```
 //!
-//! A text is handed on line by line as it arrives; nothing of it is kept. Requests may be sent ahead of
-//! the answers to earlier ones; a server answers in order.
+//! A text is passed on line by line as it arrives; nothing of it is kept. Requests may be sent
+//! ahead of the answers to earlier ones. A server answers in order.
 
 use super::connection::Connection;
 use super::credentials::Credentials;
@@ -24,52 +26,52 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
 
-/// A dialogue that has begun.
+/// A dialogue after its login.
 pub struct Session<S> {
     lines: Lines<S>,
     server: Server,
-    /// Who asks, if it had to be said.
+    /// User of the login; `None` over the control socket, which has none.
     user: Option<String>,
-    /// What was asked and is not answered yet.
+    /// Requests that are not answered yet, oldest first.
     asked: VecDeque<Request>,
-    /// The text of the answer before has not been read to its end.
+    /// True if the last text has not been read to its end.
     is_in_text: bool,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The line.
+    /// The request line.
     pub line: String,
-    /// The permission it takes, as far as it is known.
+    /// Required permission, if known.
     pub needs: Option<&'static str>,
 }
 
-/// What a server says to a request that it accepts.
+/// The answer to a request that the server accepts.
 pub enum Answer<'a, S> {
-    /// This line, without its `+`.
+    /// A line, without its `+`.
     Line(Vec<u8>),
     /// A text.
     Text(Text<'a, S>),
 }
 
-/// The text of an answer. What is not read of it is passed over.
+/// The text of an answer. Lines that are not read are skipped.
 pub struct Text<'a, S> {
     session: &'a mut Session<S>,
 }
 
 impl Request {
-    /// A request that takes a permission.
+    /// Creates a request that requires a permission.
     pub fn new(line: impl Into<String>, needs: &'static str) -> Request {
         Request { line: line.into(), needs: Some(needs) }
     }
 
-    /// A request that needs no permission, or nobody knows which.
+    /// Creates a request that requires no permission, or an unknown one.
     pub fn free(line: impl Into<String>) -> Request {
         Request { line: line.into(), needs: None }
     }
 
-    /// Whether it can be sent as one line: otherwise it would be another request.
+    /// Fails on control characters: a line feed would begin another request.
     pub fn check(&self) -> Result<(), Failure> {
         match self.line.contains(char::is_control) {
             true => {
@@ -82,7 +84,7 @@ impl Request {
 }
 
 impl<S: Read + Write> Session<S> {
-    /// Begins one behind the greeting of version 2, with a login.
+    /// Logs in to a version 2 server, after its greeting.
     pub fn log_in(
         mut lines: Lines<S>,
         server: &Server,
@@ -103,7 +105,9 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    /// Tries a login that shows less of the password. Tells whether the server knows that.
+    /// Tries SCRAM, which reveals less of the password.
+    ///
+    /// Returns false if the server does not know SCRAM.
     fn log_in_by_scram(&mut self, credentials: &Credentials) -> Result<bool, Failure> {
         let client = credentials.scram().map_err(|error| {
             Failure::Installation(format!("there are no random numbers: {error}"))
@@ -135,7 +139,7 @@ impl<S: Read + Write> Session<S> {
         Session { lines, server, user: None, asked: VecDeque::new(), is_in_text: false }
     }
 
-    /// Begins one on a control socket, of which nothing has been read yet.
+    /// Begins a dialogue on a control socket, and reads its greeting.
     pub fn on_control_socket(lines: Lines<S>, server: &Server) -> Result<Session<S>, Failure> {
         let mut session = Session::new(lines, server);
         let greeting = session.line("it says what it is")?;
@@ -154,7 +158,7 @@ impl<S: Read + Write> Session<S> {
         self.answer()
     }
 
-    /// Sends a request, and does not wait for the answer.
+    /// Sends a request without waiting for the answer.
     pub fn send(&mut self, request: Request) -> Result<(), Failure> {
         request.check()?;
         self.write(&format!("{}\n", request.line));
@@ -162,14 +166,14 @@ impl<S: Read + Write> Session<S> {
         Ok(())
     }
 
-    /// The answer to the first of the requests that have not been answered.
+    /// Reads the answer to the oldest unanswered request.
     pub fn answer(&mut self) -> Result<Answer<'_, S>, Failure> {
         while self.is_in_text {
             self.next_of_text()?;
         }
         let request = self.asked.pop_front().unwrap_or(Request::free("nothing"));
         let mut verdict = self.line("it answers")?;
-        // Behind the answer to KILL there is an empty line.
+        // The answer to KILL is followed by an empty line.
         if verdict.is_empty() {
             verdict = self.line("it answers")?;
         }
@@ -189,13 +193,13 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    /// Asks for a text.
+    /// Sends a request, and waits for an answer that is a text.
     pub fn ask_for_text(&mut self, request: Request) -> Result<Text<'_, S>, Failure> {
         self.send(request)?;
         self.text()
     }
 
-    /// The answer to the first of the requests that have not been answered, which is a text.
+    /// Reads the answer to the oldest unanswered request, a text.
     pub fn text(&mut self) -> Result<Text<'_, S>, Failure> {
         let server = self.server.to_string();
         match self.answer()? {
@@ -207,7 +211,7 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    /// Asks for a single line.
+    /// Sends a request, and waits for an answer of one line.
     pub fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
         let server = self.server.to_string();
         match self.ask(request)? {
@@ -218,17 +222,19 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    /// How much the server may say.
+    /// Maximum number of messages, or of threads, in an answer.
     pub fn entries(&self) -> usize {
         self.lines.limits().entries
     }
 
-    /// Says something. If the other end is gone already, what it said before tells more.
+    /// Writes to the server.
+    ///
+    /// Errors are ignored: if the server is gone, its last answer is more useful.
     fn write(&mut self, text: &str) {
         drop(self.lines.peer().write_all(text.as_bytes()));
     }
 
-    /// A line of the server, up to which it must not stop.
+    /// Reads a line. Fails if the server closes the connection.
     fn line(&mut self, what_is_next: &str) -> Result<Vec<u8>, Failure> {
         match self.lines.next()? {
             Some(line) => Ok(line.to_vec()),
@@ -243,7 +249,7 @@ impl<S: Read + Write> Session<S> {
 
     /// The next line of a text, or `None` at its end.
     fn next_of_text(&mut self) -> Result<Option<&[u8]>, Failure> {
-        // The borrow of the line would last too long if it was asked for only once.
+        // With `next`, the borrow of the line would last too long.
         if !self.lines.advance()? || !self.lines.is_complete() {
             return Err(self.cut("the end of its answer"));
         }
@@ -257,7 +263,7 @@ impl<S: Read + Write> Session<S> {
 
     fn refused(&self, request: Request, said: &[u8]) -> Failure {
         let Request { line: request, needs } = request;
-        // Anything else says what is wrong: several things with TABs between them.
+        // Other replies describe errors, with TABs between several of them.
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
             .iter()
             .any(|start| said.starts_with(start));
@@ -270,15 +276,16 @@ impl<S: Read + Write> Session<S> {
 }
 
 impl Session<Connection> {
-    /// Says that nothing more will be asked, and waits a moment for the answer: a server whose answer finds
-    /// nobody would count it as trouble.
+    /// Sends QUIT, and waits up to a second for the answer.
+    ///
+    /// A server counts an answer that it cannot deliver as an error.
     pub fn quit(mut self) {
         self.write("QUIT\n");
         self.lines.peer().wait_a_moment();
         drop(self.lines.advance());
     }
 
-    /// What comes may take as long as it likes, and there may be as much of it as there is.
+    /// Removes the limits on the time and the size of answers.
     pub fn wait_for_ever(&mut self) {
         self.lines.expect_no_end();
         self.lines.peer().wait_for_ever();
@@ -298,15 +305,15 @@ impl<S: Read + Write> LineSource for Text<'_, S> {
     }
 }
 
-/// The other end of a dialogue that is over already: it says what it said, whatever is said to it.
+/// A recorded server, whose answers do not depend on the requests.
 pub struct Played<'a> {
     answers: &'a [u8],
-    /// What was said to it.
+    /// Bytes that were written to it.
     pub heard: Vec<u8>,
 }
 
 impl<'a> Played<'a> {
-    /// Says this.
+    /// Creates a server with these answers.
     pub fn new(answers: &'a [u8]) -> Played<'a> {
         Played { answers, heard: Vec::new() }
     }
@@ -357,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_answered_or_not() {
+    fn log_in_reports_refusals() {
         let challenge = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n";
         for (answer, status, words) in [
             ("-BAD USER OR PASSWORD\n", 77, "the password of user nobody"),
@@ -379,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_end_with_a_dot() {
+    fn text_ends_at_line_with_dot() {
         for (answer, expected) in [
             ("+OK until LF.LF\n.\n", Ok(vec![])),
             ("+OK until LF.LF\na\n\n..b\n..\n.\nc\n", Ok(vec!["a", "", ".b", "."])),
@@ -399,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_the_order_of_requests() {
+    fn answers_follow_order_of_requests() {
         let answers = [HELLO, "+OK; KILLed something.\n\n+OK until LF.LF\na\nb\n.\n+c\n"].concat();
         let mut session = session(answers.as_bytes()).expect("a login");
         for request in ["KILL MSG 1", "SHOW X", "Y"] {

@@ -1,5 +1,6 @@
-//! What is shown where there is no command: the listing, the report, or totals, of either version of
-//! the protocol.
+//! Output without a command: the listing, the report, or totals.
+//!
+//! It works with both versions of the protocol.
 
 use super::collect_v2::Collection;
 use super::complaints::Complaints;
@@ -20,7 +21,7 @@ use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
 use zsched_sys::users;
 
-/// What somebody wants to see, and what turns out to be wrong with it.
+/// Output options, and the warnings about the output.
 pub struct Show<'a> {
     classic: &'a Classic,
     wishes: Wishes,
@@ -29,7 +30,9 @@ pub struct Show<'a> {
 }
 
 impl<'a> Show<'a> {
-    /// Shows what the options say, with details from this spool. Fails if there is no such user.
+    /// Prepares the output, with details from this spool.
+    ///
+    /// Fails if the user of `-u` does not exist.
     pub fn new(classic: &'a Classic, spool: &'a Spool) -> Result<Show<'a>, Failure> {
         let wishes = Wishes {
             selection: selection(classic),
@@ -41,7 +44,7 @@ impl<'a> Show<'a> {
         Ok(Show { classic, wishes, files, complaints })
     }
 
-    /// Shows what a scheduler sends behind the greeting of version 1.
+    /// Shows what a version 1 server sends after its greeting.
     pub fn dump<R: Read, W: Write>(
         &mut self,
         lines: &mut Lines<R>,
@@ -66,7 +69,7 @@ impl<'a> Show<'a> {
         self.queue(&queue, &ages, screen)
     }
 
-    /// Asks a scheduler of version 2, and shows what it says.
+    /// Asks a version 2 scheduler, and shows the answers.
     pub fn session<S: Read + Write, W: Write>(
         &mut self,
         session: &mut Session<S>,
@@ -89,7 +92,7 @@ impl<'a> Show<'a> {
         let (has_details, owner) = (self.wishes.verbose > 0, self.wishes.owner);
         let mut listing = Listing::new(screen, &mut self.files, has_details, owner, now);
         let read = v2::read(session, &threads, &mut listing, &mut self.complaints);
-        // Threads that have come as a whole are shown, whatever happened then.
+        // Threads that were read completely are shown even if a later one fails.
         let is_empty = listing.finish()?;
         read?;
         match is_empty {
@@ -108,7 +111,7 @@ impl<'a> Show<'a> {
         let level = self.classic.report;
         let request = match level {
             2 if wants_all => Request::new("SHOW QUEUE SHORT", "QQ"),
-            // It is cut down to those that are wanted.
+            // The report is filtered below.
             1 | 2 => Request::new("SHOW QUEUE THREADS", "TT"),
             3 => Request::new("SHOW SNMP", "SNMP"),
             4 => Request::free("SHOW COUNTERS"),
@@ -140,20 +143,20 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Says what was wrong with what was shown.
+    /// Prints the warnings. Fails if the output was damaged.
     pub fn verdict(self) -> Result<(), Failure> {
         self.complaints.print();
         self.files.verdict()?;
         self.complaints.verdict()
     }
 
-    /// How much was wrong.
+    /// Number of warnings about the answers.
     pub fn count_complaints(&self) -> u64 {
         self.complaints.count()
     }
 }
 
-/// Version 1 has no requests.
+/// The failure of a request to a version 1 scheduler.
 pub fn no_requests() -> Failure {
     Failure::Unavailable(
         "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
@@ -162,14 +165,14 @@ pub fn no_requests() -> Failure {
     )
 }
 
-/// An answer of one line: what is behind `OK;`.
+/// The text of an answer of one line, without `OK;`.
 pub fn said(said: &[u8]) -> String {
     let said = said.strip_prefix(b"OK").unwrap_or(said);
     let said = said.strip_prefix(b";").unwrap_or(said).trim_ascii();
     visible(if said.is_empty() { b"OK" } else { said })
 }
 
-/// Whose messages alone are shown, if `-i` or `-u` says so.
+/// User id of the owner of messages, with `-i` or `-u`.
 fn owner(classic: &Classic) -> Result<Option<u32>, Failure> {
     match &classic.user {
         Some(name) => match users::user_id(name) {
@@ -181,7 +184,7 @@ fn owner(classic: &Classic) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// Which threads are shown. The scheduler knows channels and hosts in lower case.
+/// Selected channel and host, in lower case as the scheduler has them.
 fn selection(classic: &Classic) -> Selection {
     let lower = |name: &Option<String>| {
         name.as_ref().map(|name| name.to_ascii_lowercase().into_bytes().into_boxed_slice())

@@ -1,6 +1,6 @@
-//! What the folders and pid files of a spool say of router and scheduler (`-s`).
+//! State of router and scheduler, from folders and pid files (`-s`).
 //!
-//! Monitoring scripts read this, so the words are the original's.
+//! Monitoring scripts parse this output, so the words are ZMailer's.
 
 use super::failure::Failure;
 use super::installation::Installation;
@@ -10,16 +10,18 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What is in a folder and in its single-letter folders.
+/// Contents of a folder and of its single-letter folders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Contents {
-    /// Files of messages: their names begin with a digit.
+    /// Message files: their names begin with a digit.
     messages: u64,
-    /// A program has left a `core`.
+    /// True if a program has left a `core`.
     has_core: bool,
 }
 
-/// Prints the state of the spool. Of daemons on another host nothing is known.
+/// Prints the state of the spool.
+///
+/// The state of daemons on another host is not known.
 pub fn print<W: Write>(
     screen: &mut Screen<W>,
     installation: &Installation,
@@ -34,7 +36,7 @@ pub fn print<W: Write>(
     let word = router_word(state(&pid_file), entries, &pid_file, &router.join("core"));
     writeln!(screen, "{entries} entr{ending} in {}/ directory: {word}", router.display())?;
 
-    // There need not be such a folder.
+    // The folder is optional.
     let deferred = count(&spool.postoffice().join("deferred")).map_or(0, |found| found.messages);
     if deferred > 0 {
         writeln!(screen, "{} deferred", messages(deferred))?;
@@ -121,7 +123,8 @@ mod tests {
     use std::time::{Duration, SystemTime};
     use tempfile::TempDir;
 
-    /// A spool with these files, each `path` or `path=text`, oldest first, and what is printed of it.
+    /// A spool with these files, each `path` or `path=text`, oldest first, and what is printed of
+    /// it.
     fn status(files: &[&str], is_local: bool) -> String {
         let folder = TempDir::new().expect("a temporary folder");
         let path = folder.path();
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_those_of_the_original() {
+    fn print_uses_words_of_zmailer() {
         let own = format!(".pid.scheduler={}\n", std::process::id());
         let own_router = own.replace("scheduler", "router");
         let cases: [(&[&str], bool, &str); 7] = [

@@ -16,15 +16,15 @@ use super::report::Ages;
 use super::screen::{Screen, visible};
 use std::io::Write;
 
-/// How much of the last text is shown, in characters.
+/// Maximum length of the last text, in characters.
 const TEXT_WIDTH: usize = 60;
-/// No column is wider, in characters; what is longer stands out.
+/// Maximum width of a column, in characters. Longer cells shift their row.
 const WIDEST_COLUMN: usize = 80;
-/// The columns, the first of names, the last of texts, all others of numbers.
+/// Titles of the columns: names first, texts last, numbers between.
 const TITLES: [&str; 8] =
     ["THREAD", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
 
-/// What is counted.
+/// Counts of a thread, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     messages: u64,
@@ -94,11 +94,12 @@ impl Counts {
     }
 }
 
-/// The last line of the text of the message that was received last among those that have one, if
-/// need be its start.
+/// Last text of an agent, cut to [`TEXT_WIDTH`].
+///
+/// It is that of the message received last, among those that have a text.
 fn last_text(thread: &Thread<'_>) -> String {
     let texts = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
-    // Agents put CR between the lines of a dialogue; the last is the answer that counts.
+    // Agents put CR between the lines of a dialogue. The last one is the answer that counts.
     let lines = texts.map(|text| notes::split(text).0.rsplit(|byte| *byte == b'\r'));
     let line = lines.flatten().map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
     let text = visible(line.unwrap_or_default()).replace('\t', " ");
@@ -109,7 +110,7 @@ fn last_text(thread: &Thread<'_>) -> String {
 }
 
 fn aligned(rows: &[[String; 8]]) -> Vec<String> {
-    // One endless name must not make all other rows as long.
+    // One very long name must not widen all other rows.
     let cell = |row: &[String; 8], column: usize| row[column].chars().count().min(WIDEST_COLUMN);
     let width = |column: usize| rows.iter().map(|row| cell(row, column)).max();
     let widths: Vec<usize> = (0..TITLES.len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_long_name_does_not_make_the_table_wide() {
+    fn aligned_with_long_name_stays_narrow() {
         let row = |name: &str| [name, "1", "1", "0", "1", "0", "5s", "text"].map(str::to_string);
         let lines = aligned(&[row("a/b"), row(&"x".repeat(100_000))]);
         assert!(lines[0].len() < 200, "{}", lines[0]);

@@ -1,4 +1,4 @@
-//! Reading an answer of MAILQ version 1 (its form: [`zsched_mailq_server::v1`]).
+//! Parser of MAILQ version 1 answers (their form: [`crate::mailq::v1`]).
 
 use super::complaints::Complaints;
 use super::failure::Failure;
@@ -14,14 +14,14 @@ use nom::sequence::{preceded, terminated};
 use nom::{IResult, Parser};
 use std::io::Read;
 
-/// Which part of the answer the next line belongs to.
+/// Section of the answer that the next line belongs to.
 #[derive(Clone, Copy)]
 enum Section {
     Vertices,
     Webs(Part),
 }
 
-/// Reads all that comes between the greeting and the report.
+/// Reads all lines between the greeting and the report.
 pub fn read<R: Read>(lines: &mut Lines<R>, complaints: &mut Complaints) -> Result<Queue, Failure> {
     let mut queue = Queue::default();
     let mut section = match lines.next()? {
@@ -64,7 +64,7 @@ pub fn read<R: Read>(lines: &mut Lines<R>, complaints: &mut Complaints) -> Resul
     Err(cut(count))
 }
 
-/// Passes over everything up to the report.
+/// Skips all lines before the report.
 pub fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
     lines.expect_lists(true);
     let mut count = 0;
@@ -108,7 +108,7 @@ fn take_vertex(queue: &mut Queue, line: &[u8]) -> Result<(), String> {
 }
 
 fn take_web(queue: &mut Queue, part: Part, line: &[u8]) -> Result<(), String> {
-    // There may be colons within a name.
+    // A name may contain colons.
     let end = memmem::find(line, b":\t>").ok_or("no list of keys")?;
     let (name, keys) = (&line[..end], &line[end + 2..]);
     let (rest, keys) = keys_of_web(keys).map_err(|_| "no list of keys".to_string())?;
@@ -149,7 +149,7 @@ mod tests {
     use crate::lines::{LIMITS, Limits};
     use proptest::prelude::*;
 
-    /// What is shown of an answer (without its greeting), and how many complaints there are.
+    /// Queue of an answer without its greeting, and number of warnings.
     fn read(answer: &[u8]) -> Result<(Vec<String>, u64), i32> {
         let mut complaints = Complaints::default();
         let queue = super::read(&mut Lines::new(answer, LIMITS), &mut complaints)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn good_answers_give_no_cause_for_complaint() {
+    fn read_of_good_answer_gives_no_warning() {
         for (answer, expected) in [
             ("Vertices:\nEnd:\n", &[][..]),
             (
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_vertices() {
+    fn vertex_lines_are_parsed() {
         for (line, expected, complaints) in [
             ("1:\t7\t1; 116\t#a#b\r", "c/h 7 1 [116] a#b\r", 0),
             ("1: 7 1;116", "c/h 7 1 [116] -", 0),
@@ -224,13 +224,13 @@ mod tests {
             "18446744073709551616:\t7\t1; 1\t#x",
             "-1:\t7\t1; 1\t#x",
         ] {
-            // The line itself, and the two that speak of key 1.
+            // The line itself, and the two lines that refer to key 1.
             assert_eq!(read_vertices(line), (Vec::new(), 3), "{line:?}");
         }
     }
 
     #[test]
-    fn lines_of_channels_and_hosts() {
+    fn channel_and_host_lines_are_parsed() {
         for (webs, expected, complaints) in [
             ("Channels:\nc:\t>1\nHosts:\nh:\t>1", "c/h", 0),
             ("Hosts:\nh:\t>1\nChannels:\nc:\t>1", "c/h", 0),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_not_shown() {
+    fn read_of_truncated_answer_fails() {
         let whole = b"Vertices:\n1:\t7\t1; 1\t#x\nChannels:\nc:\t>1\nHosts:\nh:\t>1\nEnd:";
         assert!(read(whole).is_ok());
         for end in 0..whole.len() {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_messages() {
+    fn read_with_too_many_messages_fails() {
         let limits = Limits { entries: 3, ..LIMITS };
         for (count, is_good) in [(3, true), (4, false)] {
             let vertices: String = (1..=count).map(|key| format!("{key}: 7 1; 1\n")).collect();
@@ -273,13 +273,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_is_read_to_its_end(text: Vec<u8>) {
+        fn read_of_any_bytes_succeeds(text: Vec<u8>) {
             let answer = [b"Vertices:\n", text.as_slice(), b"\nEnd:\n"].concat();
             prop_assert!(read(&answer).is_ok());
         }
 
         #[test]
-        fn so_is_what_looks_right(
+        fn read_of_plausible_lines_succeeds(
             lines in prop::collection::vec("([0-9]{1,2}|c|End|Hosts|Channels):\t?(>?[0-9]{1,3}[\t;, >#]){0,6}", 0..20)
         ) {
             let answer = format!("Vertices:\n{}\nEnd:\n", lines.join("\n"));
@@ -288,7 +288,7 @@ mod tests {
         }
 
         #[test]
-        fn a_number_of_messages_is_that_number(count in 0u64..50, seed: u64) {
+        fn read_finds_every_message(count in 0u64..50, seed: u64) {
             let mut answer = String::from("Vertices:\n");
             for key in 1..=count {
                 answer.push_str(&format!("{key}:\t{key}\t1; 1\t#\n"));

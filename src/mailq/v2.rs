@@ -1,4 +1,4 @@
-//! Asking a scheduler that speaks MAILQ version 2 for its threads and what is in them.
+//! Asks a MAILQ version 2 scheduler for its threads and their recipients.
 //!
 //! ```text
 //! SHOW QUEUE THREADS2     one line for each thread, parts separated by TAB:
@@ -17,18 +17,20 @@ use super::session::{Request, Session};
 use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 
-/// How many requests are sent ahead of their answers. More would not be much faster, and all of them must
-/// find room on their way while nobody reads.
+/// Maximum number of requests sent ahead of their answers.
+///
+/// More would not be much faster, and all of them must fit into the buffers of the connection while
+/// the server does not read.
 const AHEAD: usize = 8;
 
-/// A thread, as the list of all has it.
+/// A thread, from the list of all threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     /// The channel.
     pub channel: Vec<u8>,
     /// The host.
     pub host: Vec<u8>,
-    /// The age of the oldest message, if it is told.
+    /// Age of the oldest message, if given.
     pub age: Option<Vec<u8>>,
 }
 
@@ -37,36 +39,39 @@ pub struct Thread {
 pub struct Record<'a> {
     /// The control file, below `transport/`.
     pub file: &'a [u8],
-    /// Which of the message's recipients in the thread this is, from 0.
+    /// Index among the message's recipients in the thread, from 0.
     pub index: u64,
-    /// The address for errors of the message.
+    /// Address for errors of the message.
     pub sender: &'a [u8],
-    /// Where the recipient's line begins in the control file.
+    /// Offset of the recipient's line in the control file.
     pub offset: u32,
-    /// When it expires, in seconds since 1970; 0 is never.
+    /// Expiry, in seconds since 1970; 0 is never.
     pub expiry: i64,
-    /// How many reports of agents there were on it.
+    /// Number of agent reports.
     pub tries: u64,
-    /// What is waited for: `retry in 1m3s`; empty, `channel` or `thread` for an agent. `thread` is said
-    /// too where an agent is at work.
+    /// What it waits for: `retry in 1m3s`, or an agent.
+    ///
+    /// For an agent it is empty, `channel` or `thread`. `thread` also stands for an agent at work.
     pub pending: &'a [u8],
-    /// What an agent said of it last.
+    /// Last text of an agent.
     pub text: &'a [u8],
 }
 
-/// Something that wants to know what is in threads.
+/// A receiver of the contents of threads.
 pub trait Reader {
-    /// What is in the next thread comes; an agent works on it, or not.
+    /// Begins a thread. `is_running` is true if an agent works on it.
     fn begin(&mut self, thread: &Thread, is_running: bool);
 
-    /// Something in that thread.
+    /// Takes a recipient of the thread.
     fn take(&mut self, record: &Record<'_>) -> Result<(), Failure>;
 
-    /// That was all in that thread.
+    /// Ends the thread.
     fn end(&mut self) -> Result<(), Failure>;
 }
 
-/// Asks for the threads that are wanted. If only one can be meant, nobody is asked.
+/// Lists the selected threads.
+///
+/// A selection of both channel and host needs no request.
 pub fn threads<S: Read + Write>(
     session: &mut Session<S>,
     selection: &Selection,
@@ -96,7 +101,9 @@ pub fn threads<S: Read + Write>(
     Ok(threads)
 }
 
-/// Asks what is in these threads. One that is gone meanwhile has nothing in it.
+/// Reads the contents of these threads.
+///
+/// A thread that is gone meanwhile is empty.
 pub fn read<S: Read + Write>(
     session: &mut Session<S>,
     threads: &[Thread],
@@ -147,13 +154,15 @@ fn ask_next<'a, S: Read + Write>(
     session.send(Request::new(line, "TT"))
 }
 
-/// Whether the head of a thread says that agents work on it.
+/// Returns true if the head of a thread lists agents at work.
 fn is_running(head: &[u8]) -> bool {
     memchr::memmem::find(head, b" P={").is_some()
 }
 
 impl<'a> Record<'a> {
-    /// Reads a line: ten parts, or nine from servers of old, which have no index.
+    /// Parses a line of ten parts, or of nine without an index.
+    ///
+    /// Older servers send no index.
     pub fn parse(line: &'a [u8]) -> Result<Record<'a>, &'static str> {
         let mut parts = line.splitn(10, |byte| *byte == b'\t');
         let mut part = || parts.next().ok_or("not all that belongs to a recipient");
@@ -181,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_recipients() {
+    fn record_parse_reads_old_and_new_lines() {
         let new = b"B/Q/3-7\t1\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb\tc";
         let record = Record {
             file: b"B/Q/3-7",

@@ -16,7 +16,7 @@ pub fn print<W: Write>(
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
     let request = Request::free(format!("SHOW WHY {subject}"));
-    // A command line that makes no sense is one whether or not there is a scheduler.
+    // A wrong subject is an error of the command line, even without a scheduler.
     request.check()?;
     let mut session = dial_control_socket(installation, is_echoed)?;
     print_answer(request, &mut session, screen)?;
@@ -58,13 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_printed_without_their_dots() {
+    fn print_answer_removes_stuffed_dots() {
         let text = "version zsched 1.0\n+OK until LF.LF\na waits\n..b\n.\n";
         assert_eq!(answer(text).as_deref(), Ok("a waits\n.b\n"));
     }
 
     #[test]
-    fn what_is_no_answer_has_a_status() {
+    fn print_answer_of_broken_dialogue_fails() {
         for (text, status) in [
             ("", 76),
             ("version zmailer 1.0\nVertices:\n", 76),

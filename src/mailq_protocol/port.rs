@@ -1,11 +1,11 @@
-//! The port of MAILQ.
+//! The TCP port of MAILQ.
 
 use std::fs;
 
-/// The port of MAILQ where nothing else is said.
+/// Default port of MAILQ.
 pub const DEFAULT: u16 = 174;
 
-/// The port of a TCP service, from the system's list of services.
+/// Returns the port of a TCP service from `/etc/services`.
 pub fn of_service(name: &str) -> Option<u16> {
     let services = fs::read_to_string("/etc/services").ok()?;
     services.lines().find_map(|line| {

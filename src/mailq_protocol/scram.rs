@@ -1,5 +1,7 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), without channel binding: a login in which nobody who listens gets
-//! anything to try passwords on quickly, and in which the server proves that it knows the user, too.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), without channel binding.
+//!
+//! An eavesdropper gains nothing that allows guessing passwords quickly, and the server proves that
+//! it knows the user, too.
 //!
 //! ```text
 //! client  n,,n=fred,r=<nonce>
@@ -8,8 +10,8 @@
 //! server  v=<signature>
 //! ```
 //!
-//! Passwords are normalized (SASLprep, RFC 4013), so that it does not matter how somebody's keyboard makes an `ü`.
-//! The server never sees them.
+//! Passwords are normalized (SASLprep, RFC 4013), so that an `ü` is the same whichever way a
+//! keyboard encodes it. The server never receives the password.
 
 mod server;
 
@@ -24,41 +26,43 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::str::FromStr;
 
-/// What a stored password begins with.
+/// Prefix of a stored password.
 pub const PREFIX: &str = "SCRAM-SHA-256$";
-/// Iterations for new passwords: a login takes a client some hundredths of a second.
+/// Iterations for new passwords: some hundredths of a second for the client at login.
 pub const ITERATIONS: u32 = 40_000;
-/// Fewer are not accepted from a server (RFC 7677).
+/// Minimum iteration count accepted from a server (RFC 7677).
 const FEWEST: u32 = 4_096;
-/// More are not accepted: it would only keep the client busy.
+/// Maximum iteration count accepted: more would only keep the client busy.
 const MOST: u32 = 10_000_000;
 
 /// A key, a hash or a signature.
 pub type Key = [u8; 32];
 
-/// What a server keeps of a password (RFC 5803). Nobody can log in with it.
+/// The server's record of a password (RFC 5803).
+///
+/// It is not sufficient to log in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// How often the hash was applied.
+    /// Number of iterations of the hash.
     pub iterations: u32,
-    /// What it began with.
+    /// The salt.
     pub salt: Vec<u8>,
-    /// What the client's proof is checked with.
+    /// Verifies the client's proof.
     pub stored_key: Key,
-    /// What the server proves itself with.
+    /// Key of the server's signature.
     pub server_key: Key,
 }
 
-/// Why a login cannot go on.
+/// Why a login fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A message is not as the RFC says.
+    /// A message does not follow the RFC.
     #[error("the other end does not speak SCRAM as it should")]
     Form,
-    /// The nonce is not that of the client, with something behind it.
+    /// The nonce does not extend the client's nonce.
     #[error("the other end has not heard what was said")]
     Nonce,
-    /// Too few iterations, or too many.
+    /// The iteration count is too small or too large.
     #[error("the other end demands an unreasonable number of iterations")]
     Iterations,
     /// The client does not know the password.
@@ -69,20 +73,20 @@ pub enum Fault {
     Server,
 }
 
-/// The client's side of a login that has begun.
+/// The client's side of a login in progress.
 pub struct Client {
     password: String,
     nonce: String,
     first_bare: String,
 }
 
-/// The client's side, once the proof has been sent.
+/// The client's side after it has sent its proof.
 pub struct Proven {
     signature: Key,
 }
 
 impl Client {
-    /// Begins a login with a nonce of chance.
+    /// Begins a login with a random nonce.
     pub fn new(user: &str, password: &str) -> io::Result<Client> {
         Ok(Client::with_nonce(user, password, BASE64.encode(random::<18>()?)))
     }
@@ -90,17 +94,18 @@ impl Client {
     fn with_nonce(user: &str, password: &str, nonce: String) -> Client {
         let name = user.replace('=', "=3D").replace(',', "=2C");
         let first_bare = format!("n={name},r={nonce}");
-        // What cannot be normalized may be what somebody else's program has made a hash of.
+        // A password that cannot be normalized is used as it is: another program may have hashed it
+        // so.
         let password = prepared(password).unwrap_or(Cow::Borrowed(password)).into_owned();
         Client { password, nonce, first_bare }
     }
 
-    /// The first message, in base64.
+    /// Returns the first message, in base64.
     pub fn first(&self) -> String {
         BASE64.encode(format!("n,,{}", self.first_bare))
     }
 
-    /// The last message, for the server's first; both in base64.
+    /// Returns the final message, given the server's first one; both in base64.
     pub fn prove(self, server_first: &[u8]) -> Result<(String, Proven), Fault> {
         let server_first = decoded(server_first)?;
         let mut parts = server_first.split(',');
@@ -115,7 +120,7 @@ impl Client {
             return Err(Fault::Iterations);
         }
         let salted = salted(self.password.as_bytes(), &salt, iterations);
-        // "biws" is "n,,": there is no channel binding.
+        // "biws" is base64 for "n,,": no channel binding.
         let last = format!("c=biws,r={nonce}");
         let all = format!("{},{server_first},{last}", self.first_bare);
         let client_key = HMAC::mac(b"Client Key", salted);
@@ -128,7 +133,7 @@ impl Client {
 }
 
 impl Proven {
-    /// Checks that the server knows the password, too: by its last message, in base64.
+    /// Checks by its last message, in base64, that the server knows the password.
     pub fn verify(&self, server_last: &[u8]) -> Result<(), Fault> {
         let last = decoded(server_last)?;
         let signature = last.strip_prefix("v=").ok_or(Fault::Form)?;
@@ -141,12 +146,12 @@ impl Proven {
 }
 
 impl Stored {
-    /// What is kept of a new password, which must be [`prepared`].
+    /// Creates the record of a new password, which must be [`prepared`].
     pub fn of_password(password: &str) -> io::Result<Stored> {
         Ok(Stored::with_salt(password, random::<16>()?.to_vec(), ITERATIONS))
     }
 
-    /// The same with a salt that is known.
+    /// Creates the record of a password with a known salt.
     pub fn with_salt(password: &str, salt: Vec<u8>, iterations: u32) -> Stored {
         let salted = salted(password.as_bytes(), &salt, iterations);
         Stored {
@@ -190,7 +195,9 @@ impl fmt::Display for Stored {
     }
 }
 
-/// A password in the form in which all programs make a hash of it. The error says what must not be in it.
+/// Normalizes a password with SASLprep (RFC 4013), as all programs do before hashing.
+///
+/// The error says what is not allowed in a password.
 pub fn prepared(password: &str) -> Result<Cow<'_, str>, &'static str> {
     if password.contains(char::is_control) {
         return Err("there is a control character in the password");
@@ -242,7 +249,7 @@ mod tests {
 
     /// The example of RFC 7677.
     #[test]
-    fn the_example_of_the_rfc() {
+    fn client_follows_the_rfc_example() {
         let client = client();
         assert_eq!(
             decoded(client.first().as_bytes()).expect("text"),
@@ -261,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_may_not_say_anything() {
+    fn invalid_server_message_is_refused() {
         for (from, to, fault) in [
             ("rOprNGf", "other", Fault::Nonce),
             ("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", "", Fault::Nonce),
@@ -277,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_has_the_form_of_the_rfc() {
+    fn stored_password_has_the_rfc_format() {
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
         let stored = Stored::with_salt("pencil", salt, 4096).to_string();
         let expected = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
@@ -291,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_the_same_however_they_are_typed() {
+    fn equivalent_passwords_are_normalized_alike() {
         for (typed, expected) in [
             ("pencil", Ok("pencil")),
             ("u\u{308}ber", Ok("über")),
@@ -308,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_be_anything_else() {
+    fn user_name_is_escaped() {
         let client = Client::with_nonce("a,r=x=", "", "n".to_string());
         assert_eq!(client.first_bare, "n=a=2Cr=3Dx=3D,r=n");
     }

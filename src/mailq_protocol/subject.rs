@@ -2,13 +2,15 @@
 
 use zsched_spool::SpoolId;
 
-/// What `SHOW WHY` names: a thread, or a message.
+/// The subject of `SHOW WHY`: a thread or a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A channel and a host, in lower case.
     Thread(Vec<u8>, Vec<u8>),
-    /// The number that the names of the message's files begin with; and its spool id, if that was given:
-    /// another message may have the number by now.
+    /// The number of a message, and its spool id if that was given.
+    ///
+    /// The names of the message's files begin with the number. The spool id detects that the number
+    /// now belongs to another message.
     Message(u64, Option<String>),
 }
 
@@ -28,7 +30,7 @@ impl Subject {
     }
 }
 
-/// The number in `4711` or `F/4711-23`; `None` if it is none of these.
+/// Returns the number in `4711` or `F/4711-23`; `None` for any other text.
 pub fn message_number(text: &str) -> Option<u64> {
     let (folders, base) = text.rsplit_once('/').unwrap_or(("", text));
     let is_folder = |name: &str| name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());

@@ -1,32 +1,35 @@
-//! From where somebody may log in: the address list of a line of the auth file.
+//! Which peers may log in: the address list of a line of the auth file.
 //!
 //! ```text
 //! [127.0.0.0]/8 [ipv6.0::1]/128 ![192.0.2.7] [192.0.2.0]/24 [uid:1001]
 //! ```
 //!
-//! The first literal that fits the peer decides, for it or, behind a `!`, against it; where none fits, the
-//! answer is no. A list without anything in it admits everybody. A list with a mistake in it admits nobody:
-//! what its author meant to keep out is not known. The original lets everybody in through `[foo]`.
+//! The first literal that matches the peer decides: it admits the peer, or refuses it if `!`
+//! precedes the literal. If no literal matches, the peer is refused. An empty list admits every
+//! peer. A list with a syntax error admits no peer, because it is unknown which peers its author
+//! meant to refuse. ZMailer admits every peer through `[foo]`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// Somebody at an address. An IPv4 address that IPv6 has wrapped up is taken as what it is.
+    /// A remote address. An IPv4-mapped IPv6 address is stored as IPv4.
     Address(IpAddr),
-    /// A process on this host, over a UNIX socket: its user, if the system tells.
+    /// A process on this host, connected over a UNIX socket.
+    ///
+    /// Contains its user id if the system reports it.
     Local(Option<u32>),
 }
 
 impl Peer {
-    /// Somebody at an address.
+    /// Creates a peer from its address; an IPv4-mapped IPv6 address becomes IPv4.
     pub fn at(address: IpAddr) -> Peer {
         Peer::Address(address.to_canonical())
     }
 
-    /// Whether it is on this host, as far as its address tells.
+    /// Returns true for a UNIX socket and for a loopback address.
     pub fn is_near(&self) -> bool {
         match self {
             Peer::Local(_) => true,
@@ -34,7 +37,7 @@ impl Peer {
         }
     }
 
-    /// Its user, if it is on this host and the system tells.
+    /// Returns the user id of a local process, if the system reports it.
     pub fn user(&self) -> Option<u32> {
         match self {
             Peer::Local(user) => *user,
@@ -56,7 +59,7 @@ impl fmt::Display for Peer {
 /// An address list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
-    /// `None` admits everybody.
+    /// `None` admits every peer.
     entries: Option<Vec<Entry>>,
 }
 
@@ -66,7 +69,7 @@ struct Entry {
     whom: Whom,
 }
 
-/// Whom a literal means.
+/// The peers that a literal matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whom {
     V4 { network: u32, length: u32 },
@@ -74,30 +77,30 @@ enum Whom {
     User(u32),
 }
 
-/// What is wrong with an address list.
+/// A syntax error in an address list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// There is something outside of brackets.
+    /// Text outside brackets.
     #[error("there is something in the address list that is not in brackets")]
     Junk,
-    /// A bracket is not closed.
+    /// A bracket that is not closed.
     #[error("a bracket of the address list is not closed")]
     Open,
-    /// What is in brackets is no address.
+    /// The text in brackets is not an address.
     #[error(
         "something in brackets is neither an IPv4 address, nor `IPv6:` and an address, nor `uid:` and a number"
     )]
     Literal,
-    /// There is no good number behind a slash.
+    /// No valid number after a slash.
     #[error("the length behind a slash of the address list is no number of bits")]
     Length,
 }
 
 impl Acl {
-    /// A list that admits nobody.
+    /// A list that admits no peer.
     pub const NOBODY: Acl = Acl { entries: Some(Vec::new()) };
 
-    /// Reads a list.
+    /// Parses a list.
     pub fn parse(text: &[u8]) -> Result<Acl, AclError> {
         if text.iter().all(|byte| *byte == b' ') {
             return Ok(Acl { entries: None });
@@ -105,7 +108,7 @@ impl Acl {
         let (mut entries, mut rest, mut refuses) = (Vec::new(), text, false);
         while let Some((first, behind)) = rest.split_first() {
             rest = match first {
-                // A file that was edited elsewhere has CR at the ends of its lines.
+                // A file that was edited on another system may have lines that end in CR LF.
                 b' ' | b'\t' | b',' | b'\r' if !refuses => behind,
                 b'!' if !refuses => {
                     refuses = true;
@@ -123,7 +126,7 @@ impl Acl {
         if refuses { Err(AclError::Junk) } else { Ok(Acl { entries: Some(entries) }) }
     }
 
-    /// Whether somebody may log in.
+    /// Returns true if the peer may log in.
     pub fn admits(&self, peer: &Peer) -> bool {
         let Some(entries) = &self.entries else {
             return true;
@@ -133,7 +136,9 @@ impl Acl {
     }
 }
 
-/// Reads what is behind an opening bracket. Returns also what comes after it.
+/// Parses the text after an opening bracket.
+///
+/// Returns the literal and the remaining text.
 fn literal(text: &[u8]) -> Result<(Whom, &[u8]), AclError> {
     let end = memchr::memchr(b']', text).ok_or(AclError::Open)?;
     let (inside, behind) = (&text[..end], &text[end + 1..]);
@@ -155,7 +160,7 @@ fn literal(text: &[u8]) -> Result<(Whom, &[u8]), AclError> {
     Ok((whom, behind))
 }
 
-/// What is behind a prefix, in capitals or not.
+/// Removes a prefix, in upper or lower case.
 fn strip<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
     let start = text.get(..prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
@@ -172,7 +177,8 @@ impl Whom {
     fn is(self, peer: &Peer) -> bool {
         match (self, peer) {
             (Whom::V4 { network, length }, Peer::Address(IpAddr::V4(address))) => {
-                // All bits may be beyond the length.
+                // With length 0 the shift is by the full width, for which `checked_shr` returns
+                // `None`.
                 (network ^ address.to_bits()).checked_shr(32 - length).unwrap_or(0) == 0
             }
             (Whom::V6 { network, length }, Peer::Address(IpAddr::V6(address))) => {
@@ -192,8 +198,9 @@ mod tests {
         Peer::at(text.parse().expect("an address"))
     }
 
-    /// Whether a list admits 127.0.0.1, 127.0.0.2, ::1 and user 7: `in` or `no`, `bad` for a list that
-    /// is none.
+    /// For 127.0.0.1, 127.0.0.2, ::1 and user 7: `in` or `no`.
+    ///
+    /// `bad` for a syntax error.
     fn verdict(text: &str) -> String {
         let Ok(acl) = Acl::parse(text.as_bytes()) else {
             return "bad".to_string();
@@ -202,9 +209,9 @@ mod tests {
         peers.map(|peer| if acl.admits(&peer) { "in" } else { "no" }).join(" ")
     }
 
-    /// What was recorded of the original, and what we do otherwise on purpose.
+    /// Results recorded from ZMailer, and the cases where this program differs on purpose.
     #[test]
-    fn lists_admit_whom_they_name() {
+    fn first_matching_literal_decides() {
         for (text, expected) in [
             ("", "in in in in"),
             ("   ", "in in in in"),
@@ -212,7 +219,7 @@ mod tests {
             ("[127.0.0.1]", "in no no no"),
             ("![127.0.0.2]  [127.0.0.0]/8", "in no no no"),
             ("![127.0.0.2], [127.0.0.0]/8", "in no no no"),
-            // The original keeps the `!` in force behind a single separator.
+            // ZMailer keeps the `!` in force after a single separator.
             ("![127.0.0.2] [127.0.0.0]/8", "in no no no"),
             ("[127.0.0.1]/99", "in no no no"),
             ("[10.0.0.0]/8", "no no no no"),
@@ -227,12 +234,12 @@ mod tests {
             (",", "no no no no"),
             ("[uid:7]", "no no no in"),
             ("![uid:7] [127.0.0.1]", "in no no no"),
-            // The original lets everybody in here.
+            // ZMailer admits every peer here.
             ("[foo]", "bad"),
             ("[ipv6.foo]", "bad"),
             ("[127.0.0.1] [foo]", "bad"),
             ("![foo]", "bad"),
-            // The original lets nobody in here either.
+            // ZMailer admits no peer here, either.
             ("[foo]/24", "bad"),
             ("[127.0.0.1]/", "bad"),
             ("[127.0.0.1]/x", "bad"),
@@ -252,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_wrapped_up_is_what_it_is() {
+    fn ipv4_mapped_address_matches_as_ipv4() {
         let acl = Acl::parse(b"[127.0.0.0]/8").expect("a list");
         assert!(acl.admits(&peer("::ffff:127.0.0.9")));
         let acl = Acl::parse(b"[ipv6.::]/0").expect("a list");

@@ -1,84 +1,86 @@
-//! What an account of the auth file may do: a set of attribute words.
+//! Permissions of an account in the auth file: a set of attribute words.
 
 use std::fmt;
 
-/// A set of attributes. One alone is a set, too.
+/// A set of attributes. A single attribute is a set of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes(u32);
 
 /// An attribute word of the auth file.
 #[derive(Debug)]
 pub struct Word {
-    /// As it is written.
+    /// The word in the file, in capitals.
     pub name: &'static str,
-    /// What it stands for.
+    /// The attributes that the word grants.
     pub attributes: Attributes,
-    /// What it permits, in a few words.
+    /// Short description of what it permits.
     pub about: &'static str,
 }
 
 impl Attributes {
-    /// Nothing.
+    /// The empty set.
     pub const NONE: Attributes = Attributes(0);
     /// `SHOW SNMP`.
     pub const SNMP: Attributes = Attributes(1);
     /// `SHOW QUEUE SHORT` and `SHOW JSON SUMMARY`.
     pub const QQ: Attributes = Attributes(1 << 1);
-    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2`, `SHOW THREAD`, `SHOW WHY`, `SHOW MESSAGE`, and all views
-    /// in JSON.
+    /// Views of threads and messages.
+    ///
+    /// `SHOW QUEUE THREADS`, `SHOW QUEUE THREADS2`, `SHOW THREAD`, `SHOW WHY`, `SHOW MESSAGE`, and
+    /// all views in JSON, except `SHOW JSON SUMMARY` and `SHOW JSON COUNTERS`.
     pub const TT: Attributes = Attributes(1 << 2);
     /// `ETRN`.
     pub const ETRN: Attributes = Attributes(1 << 4);
     /// `KILL`.
     pub const KILL: Attributes = Attributes(1 << 5);
-    /// To give messages back to the router.
+    /// Return messages to the router (`REROUTE`).
     pub const REROUTE: Attributes = Attributes(1 << 6);
-    /// `SHOW WHY` alone.
+    /// Only `SHOW WHY`.
     pub const WHY: Attributes = Attributes(1 << 7);
-    /// To put messages on hold, and to release them.
+    /// `HOLD` and `RELEASE`.
     pub const HOLD: Attributes = Attributes(1 << 8);
-    /// To have something tried now.
+    /// Try waiting mail now (`RETRY`).
     pub const RETRY: Attributes = Attributes(1 << 9);
-    /// To let something expire.
+    /// Let mail expire (`EXPIRE`).
     pub const EXPIRE: Attributes = Attributes(1 << 10);
-    /// To delete messages.
+    /// Delete mail (`DELETE`).
     pub const DELETE: Attributes = Attributes(1 << 11);
-    /// To change limits while the scheduler runs.
+    /// Change limits at run time (`SET`, `UNSET`).
     pub const SET: Attributes = Attributes(1 << 12);
-    /// To have the configuration read again.
+    /// Read the configuration again (`RELOAD`).
     pub const RELOAD: Attributes = Attributes(1 << 13);
-    /// To let agents end.
+    /// End agents (`RETIRE`).
     pub const AGENTS: Attributes = Attributes(1 << 14);
-    /// To say how much is logged.
+    /// Set the log level (`LOG`).
     pub const LOG: Attributes = Attributes(1 << 15);
-    /// To be told what happens.
+    /// Receive events (`SUBSCRIBE`).
     pub const EVENTS: Attributes = Attributes(1 << 16);
-    /// Everything, also what is still to come.
+    /// Everything, including attributes that later versions add.
     pub const ALL: Attributes = Attributes(0x7fff_ffff);
 
-    /// Whether all of `others` are in it.
+    /// Returns true if the set contains all of `others`.
     pub fn have(self, others: Attributes) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Whether one at least of `others` is in it.
+    /// Returns true if the set contains at least one of `others`.
     pub fn share(self, others: Attributes) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// What is in one or the other.
+    /// Returns the union of both sets.
     pub const fn or(self, other: Attributes) -> Attributes {
         Attributes(self.0 | other.0)
     }
 
-    /// Whether nothing is permitted.
+    /// Returns true if the set is empty.
     pub fn are_none(self) -> bool {
         self == Attributes::NONE
     }
 }
 
 impl fmt::Display for Attributes {
-    /// The words of the auth file, separated by blanks.
+    /// Writes the words of the auth file, separated by blanks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Attributes::ALL {
             return f.write_str("ALL");
@@ -91,12 +93,14 @@ impl fmt::Display for Attributes {
     }
 }
 
-/// The words there are.
+/// All attribute words.
 pub fn words() -> &'static [Word] {
     WORDS
 }
 
-/// The attributes of a word, in capitals as it must be; `None` if there is no such word.
+/// Returns the attributes of a word; `None` if the word is unknown.
+///
+/// Words are in capitals; the comparison is exact.
 pub fn of_word(name: &[u8]) -> Option<Attributes> {
     WORDS.iter().find(|word| word.name.as_bytes() == name).map(|word| word.attributes)
 }
@@ -128,7 +132,7 @@ static WORDS: &[Word] = &[
     word("AGENTS", Attributes::AGENTS, "RETIRE"),
     word("LOG", Attributes::LOG, "LOG"),
     word("EVENTS", Attributes::EVENTS, "SUBSCRIBE"),
-    // The smtpserver reads the same file.
+    // ZMailer's smtpserver reads the same file.
     word("SMTPIP", Attributes::NONE, "Z-REPORT of the smtpserver"),
     word("SMTPALL", Attributes::NONE, "Z-REPORT of the smtpserver"),
 ];
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_for_what_they_permit() {
+    fn words_map_to_their_attributes() {
         assert_eq!(of_word(b"QQ"), Some(Attributes::QQ));
         assert_eq!(of_word(b"SMTPIP"), Some(Attributes::NONE));
         for unknown in [&b"qq"[..], b"all", b"", b"SNMP\tQQ", b"FOO"] {

@@ -6,29 +6,31 @@
 //! root:secret phrase:ALL:         [192.0.2.2]
 //! ```
 //!
-//! Of a user's lines the first counts that admits the peer and permits anything; only its password is
-//! tried. What is wrong is told by line number alone: a line that is not as it should be may have a
-//! password anywhere.
+//! Of a user's lines, the first that admits the peer and grants any attribute is used; only its
+//! password is tried. Messages about errors name the line number only, because a malformed line may
+//! contain a password anywhere.
 
 use super::acl::{Acl, Peer};
 use super::attributes::{self, Attributes};
 use std::fmt;
 use zsched_mailq_protocol::scram::{PREFIX, Stored};
 
-/// The largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 pub const LARGEST: usize = 64 * 1024;
-/// The longest line, in bytes. The original goes on with the rest of a longer one as a line of its own.
+/// Maximum length of a line, in bytes.
+///
+/// ZMailer reads the rest of a longer line as another line.
 const LONGEST_LINE: usize = 1998;
 
 /// All accounts.
 #[derive(Debug, Default)]
 pub struct AuthFile {
     accounts: Vec<Account>,
-    /// The network is trusted: other hosts may log in with passwords that stand in the file.
+    /// The network is trusted: remote hosts may log in with plain-text passwords.
     trusts_network: bool,
 }
 
-/// One line of the file that can be used.
+/// A usable line of the file.
 pub struct Account {
     user: Box<[u8]>,
     password: Password,
@@ -36,34 +38,36 @@ pub struct Account {
     acl: Acl,
 }
 
-/// What the file has of a password.
+/// The password field of a line.
 #[derive(PartialEq, Eq)]
 pub enum Password {
-    /// The password.
+    /// The password in plain text.
     Plain(Box<[u8]>),
-    /// A hash, which must not do in its place.
+    /// A SCRAM hash. The hash itself is not accepted as a password.
     Scram(Box<Stored>),
 }
 
 impl fmt::Debug for Account {
-    /// Everything but the password.
+    /// Writes everything except the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = String::from_utf8_lossy(&self.user);
         write!(f, "{user}: {} {:?}", self.attributes, self.acl)
     }
 }
 
-/// Something that is wrong with a line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong, and what becomes of it.
+    /// The error and its consequence.
     pub message: String,
 }
 
 impl AuthFile {
-    /// Reads a file's text. What is wrong with a line makes that line useless at the worst.
+    /// Parses the text of the file.
+    ///
+    /// An error affects at most the line that contains it.
     pub fn parse(text: &[u8]) -> (AuthFile, Vec<Complaint>) {
         let (mut accounts, mut complaints) = (Vec::new(), Vec::new());
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -75,30 +79,33 @@ impl AuthFile {
         (AuthFile { accounts, trusts_network: false }, complaints)
     }
 
-    /// Says whether other hosts may log in with passwords that stand in the file.
+    /// Allows or refuses plain-text passwords from remote hosts.
     pub fn trust_network(&mut self, trusts: bool) {
         self.trusts_network = trusts;
     }
 
-    /// Whether anybody could log in from there.
+    /// Returns true if at least one account may be used by this peer.
     pub fn admits(&self, peer: &Peer) -> bool {
         self.accounts.iter().any(|account| self.may_use(account, peer))
     }
 
-    /// The account that a user has for somebody there.
+    /// Returns the account of a user for this peer.
     pub fn account(&self, user: &[u8], peer: &Peer) -> Option<&Account> {
         let mut of_user = self.accounts.iter().filter(|account| *account.user == *user);
         of_user.find(|account| self.may_use(account, peer))
     }
 
-    /// What somebody listens to on the way is enough to try passwords by the million, but for those of which
-    /// only a hash is kept.
+    /// Returns true if a peer may use an account.
+    ///
+    /// An `AUTH` login that is recorded on the network allows guessing the password at high speed,
+    /// so a plain-text password is accepted only from this host or over a trusted network. A SCRAM
+    /// login (`AUTH2`) has no such restriction.
     fn may_use(&self, account: &Account, peer: &Peer) -> bool {
         let is_strong = matches!(account.password, Password::Scram(_));
         account.acl.admits(peer) && (is_strong || self.trusts_network || peer.is_near())
     }
 
-    /// How often the hash is applied for the first user who has one.
+    /// Returns the iteration count of the first SCRAM password in the file.
     pub fn usual_iterations(&self) -> Option<u32> {
         self.accounts.iter().find_map(|account| match &account.password {
             Password::Scram(stored) => Some(stored.iterations),
@@ -108,7 +115,7 @@ impl AuthFile {
 }
 
 impl Account {
-    /// Reads a line; `None` if nobody can log in through it.
+    /// Parses a line; `None` if no client can log in through it.
     fn parse(line: &[u8], complain: &mut impl FnMut(String)) -> Option<Account> {
         if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"*") {
             return None;
@@ -143,18 +150,20 @@ impl Account {
         (!attributes.are_none()).then_some(account)
     }
 
-    /// What it permits.
+    /// Returns the permissions of the account.
     pub fn attributes(&self) -> Attributes {
         self.attributes
     }
 
-    /// Its password, or what is kept of it.
+    /// Returns the password field.
     pub fn password(&self) -> &Password {
         &self.password
     }
 }
 
-/// The four fields of a line. A hash has two colons of its own.
+/// Splits a line into its four fields.
+///
+/// A SCRAM hash contains two colons.
 fn fields(line: &[u8]) -> Option<[&[u8]; 4]> {
     let colon = |from: usize| memchr::memchr(b':', &line[from..]).map(|at| from + at);
     let first = colon(0)?;
@@ -188,7 +197,7 @@ mod tests {
         (file, complaints.iter().map(shown).collect())
     }
 
-    /// A hash of "pencil".
+    /// A SCRAM hash of "pencil".
     const HASH: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
         WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
@@ -196,7 +205,9 @@ mod tests {
         Peer::at([127, 0, 0, 1].into())
     }
 
-    /// What user root may do from 127.0.0.1, and with which password; `None` if it is not even let in.
+    /// Password and permissions of user root at 127.0.0.1.
+    ///
+    /// Empty if root has no account there; `None` if no user has one.
     fn root(text: &str) -> Option<String> {
         let (file, _) = file(text);
         let account = file.account(b"root", &local());
@@ -209,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_recorded() {
+    fn lines_parse_as_recorded_from_zmailer() {
         for (text, expected) in [
             ("root:sekret:ALL:\n", Some("sekret:ALL")),
             ("root:sekret:ALL:   ", Some("sekret:ALL")),
@@ -243,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_have_a_line_and_no_password() {
+    fn error_names_line_number_and_no_password() {
         let (_, complaints) =
             file("#\n\nroot:pass:word:ALL:\nroot:secret\nroot:x:ALL FOO:[secret]\n   \n");
         assert_eq!(
@@ -262,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_no_line_at_all() {
+    fn line_beyond_maximum_length_is_ignored() {
         let long = format!("root:{}:ALL:[10.0.0.1]\nroot:x:TT:\n", "x".repeat(3000));
         assert_eq!(root(&long).as_deref(), Some("x:TT"));
     }
 
     #[test]
-    fn other_hosts_need_more_than_a_password_in_a_file() {
+    fn plain_password_is_refused_from_remote_host() {
         let (file, _) = file(&format!("root:sekret:ALL:\nroot:{HASH}:QQ:\n"));
         for (peer, expected) in [
             ("127.0.0.3", "ALL"),
@@ -285,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_file_is_understood() {
+    fn shipped_file_parses_without_errors() {
         let (mut file, complaints) = file(
             "nobody:nobody:SNMP QQ TT ETRN:  [127.0.0.0]/8 [ipv6.0::1]/128\n\
              nobody:nobody:SNMP ETRN:        [0.0.0.0]/0   [ipv6.0::0]/0\n",

@@ -1,4 +1,4 @@
-//! MAILQ: how the queue is shown to others, and the client that shows it to people.
+//! MAILQ: the protocol that shows and controls the queue, and its client `mailq`.
 
 pub mod acl;
 pub mod attributes;

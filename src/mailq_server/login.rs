@@ -1,8 +1,8 @@
-//! Logging in to MAILQ version 2: the server's challenge, and the client's answer to it.
+//! Login with `AUTH` in MAILQ version 2: the server's challenge and the client's response.
 //!
-//! The answer is the MD5 sum of the whole challenge line and the password, in lower-case hexadecimal. Who
-//! has listened to one may look for the password at leisure, and the rest of the session is not protected
-//! at all; so it is for this host, or for a network that is trusted.
+//! The response is the MD5 sum of the whole challenge line followed by the password, in lower-case
+//! hexadecimal. An eavesdropper can guess the password offline, and the rest of the session is not
+//! protected at all. It is therefore meant for this host or a trusted network.
 
 use zsched_format::time::Timestamp;
 
@@ -11,27 +11,30 @@ use zsched_format::time::Timestamp;
 pub struct Challenge(String);
 
 impl Challenge {
-    /// A challenge: three numbers as the original has them. Where it has the microseconds of the time,
-    /// there is a number by chance, so that nobody can know the challenge before. `count` tells how many
-    /// there were, this one included.
+    /// Creates a challenge of three numbers in ZMailer's format.
+    ///
+    /// The second number is random, so that the challenge cannot be predicted; ZMailer puts the
+    /// microseconds of the time there. `count` is the number of challenges so far, including this
+    /// one.
     pub fn new(now: Timestamp, chance: u64, count: u64) -> Challenge {
         Challenge(format!("220 MAILQ-V2-CHALLENGE: {}.{chance}.{count}", now.seconds()))
     }
 
-    /// The line.
+    /// Returns the challenge line.
     pub fn line(&self) -> &str {
         &self.0
     }
 
-    /// Whether `answer` is the right one, of somebody who knows the password. How long it takes does not
-    /// depend on how much of it is right.
+    /// Returns true if `answer` is the correct response for the password.
+    ///
+    /// The comparison takes constant time.
     pub fn is_met(&self, password: &[u8], answer: &[u8]) -> bool {
         let right = self.answer(password);
         let differences = right.bytes().zip(answer).fold(0, |all, (a, b)| all | (a ^ b));
         right.len() == answer.len() && std::hint::black_box(differences) == 0
     }
 
-    /// The right answer.
+    /// Returns the correct response.
     pub fn answer(&self, password: &[u8]) -> String {
         let mut context = md5::Context::new();
         context.consume(self.0.as_bytes());
@@ -44,9 +47,9 @@ impl Challenge {
 mod tests {
     use super::*;
 
-    /// Recorded of the original, and calculated with other programs.
+    /// Recorded from ZMailer, and calculated with other programs.
     #[test]
-    fn answers_are_those_of_the_original() {
+    fn response_equals_recorded_zmailer_response() {
         for (challenge, password, answer) in [
             (
                 "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2",

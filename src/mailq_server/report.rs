@@ -15,41 +15,41 @@ use zsched_core::Scheduler;
 use zsched_core::view::{AgentView, RingId, RingView, Slot, ThreadId, ThreadView, Totals};
 use zsched_format::time::{ShortDuration, Timestamp};
 
-/// The column at which what is said of a thread begins.
+/// Column at which the details of a thread begin.
 const DETAIL_COLUMN: usize = 32;
-/// So many messages are looked at in one turn for the age of threads, about.
+/// Approximate maximum number of messages examined per turn, for the age of threads.
 const MESSAGES_A_TURN: usize = 10_000;
-/// The distance of tab stops.
+/// Distance of tab stops.
 const TAB_STOP: usize = 8;
 
-/// How much is shown, and in which form.
+/// Which parts of the report are written, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Everything: `SHOW QUEUE THREADS`, and the end of a dump of version 1.
     Full,
-    /// No single threads: `SHOW QUEUE SHORT`.
+    /// Without single threads: `SHOW QUEUE SHORT`.
     Short,
-    /// Totals alone: `SHOW SNMP`.
+    /// Only totals: `SHOW SNMP`.
     Totals,
-    /// Threads alone, their parts separated by TABs: `SHOW QUEUE THREADS2`.
+    /// Only threads, with TABs between fields: `SHOW QUEUE THREADS2`.
     Threads,
 }
 
-/// How far a report is.
+/// Progress of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// There is more.
     More,
-    /// There is more, but others come first: it took time to find.
+    /// There is more, but other clients come first: this step took long.
     Pause,
-    /// That was all.
+    /// The report is complete.
     Over,
 }
 
-/// A report that is being written, some at a time.
+/// A thread report that is written step by step.
 pub struct ThreadReport {
     form: Form,
-    /// Messages that were looked at since the last pause.
+    /// Messages examined since the last pause.
     looked_at: usize,
     rings: Option<VecDeque<RingId>>,
     current: Option<RingProgress>,
@@ -62,17 +62,20 @@ struct RingProgress {
 }
 
 impl ThreadReport {
-    /// A report from the beginning.
+    /// Creates a report that starts at the beginning.
     pub fn new(form: Form) -> ThreadReport {
         ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
     }
 
-    /// Whether it has a part for each thread.
+    /// Returns true if the report has a part for each thread.
     pub fn is_long(&self) -> bool {
         matches!(self.form, Form::Full | Form::Threads)
     }
 
-    /// Writes the next bit of the report. What has come or gone since it was begun is shown as it is now.
+    /// Writes the next part of the report.
+    ///
+    /// The list of rings is made at the start, the list of threads when a ring begins. Each thread
+    /// is shown as it is when it is written.
     pub fn write(
         &mut self,
         scheduler: &Scheduler,
@@ -146,7 +149,7 @@ impl ThreadReport {
     }
 }
 
-/// The flag that says whether a command names the host: as the original prints it.
+/// Returns the flag for a command that names the host, with ZMailer's values.
 fn with_host(with_host: bool) -> u8 {
     if with_host { 2 } else { 0 }
 }
@@ -169,7 +172,7 @@ fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     write_detail(view, out);
 }
 
-/// The line that `SHOW THREAD` begins with.
+/// Writes the first line of `SHOW THREAD`.
 pub(super) fn write_head(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     out.push(b'#');
     out.extend_from_slice(view.destination.channel());
@@ -179,7 +182,7 @@ pub(super) fn write_head(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     write_detail(view, out);
 }
 
-/// A thread as fields with a TAB between them.
+/// Writes a thread as fields separated by TABs.
 fn write_fields(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(view.destination.channel());
     out.push(b'\t');
@@ -194,7 +197,7 @@ fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
     push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
     write_standing(view, ' ', out);
-    // Without vertices, it says -1s.
+    // A thread without vertices has age -1s.
     push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
     match view.refusal.and_then(|refused| refused.slot) {
         Some(Slot::Channel) => out.extend_from_slice(b" channelwait"),
@@ -204,7 +207,9 @@ fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// What it is at, each item behind a separator.
+/// Writes the agents, the time to the wake-up or the refusal of a thread.
+///
+/// Each item is preceded by the separator.
 fn write_standing(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
     if !view.agents.is_empty() {
         return write_agents(view, sep, out);

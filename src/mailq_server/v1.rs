@@ -1,4 +1,4 @@
-//! MAILQ version 1: a dump of the queue to whoever connects.
+//! MAILQ version 1: a dump of the queue, sent to every client that connects.
 //!
 //! ```text
 //! version zmailer 1.0
@@ -12,9 +12,9 @@
 //! <thread report>
 //! ```
 //!
-//! It is written some at a time, as the client takes it, so that neither a large queue nor a slow
-//! client holds anything up or costs much memory: a cursor goes through the messages in the order of
-//! their numbers, and remembers four bytes for each vertex it has shown, and up to 72 for each
+//! The dump is written step by step, as fast as the client reads it. A large queue or a slow client
+//! therefore neither delays other work nor uses much memory. A cursor passes through the messages
+//! in the order of their numbers; it keeps four bytes for each vertex shown and at most 72 for each
 //! destination.
 
 use super::report::{Form, Progress, ThreadReport, push};
@@ -30,17 +30,17 @@ pub const GREETING: &str = "version zmailer 1.0\n";
 pub struct Dump {
     started: Timestamp,
     stage: Stage,
-    /// Whether single vertices are shown (server option `-Q`).
+    /// True if single vertices are shown (server option `-Q`).
     with_vertices: bool,
     next_number: u64,
     shown: Shown,
     report: ThreadReport,
 }
 
-/// The keys of the vertices that were shown. They are counted from 1; 0 is none.
+/// Keys of the vertices shown so far, from 1; 0 is none.
 #[derive(Default)]
 struct Shown {
-    /// For each key, the next one of the same destination.
+    /// For each key, the next key of the same destination.
     following: Vec<u32>,
     destinations: BTreeMap<Destination, Keys>,
 }
@@ -53,7 +53,7 @@ struct Keys {
 }
 
 impl Shown {
-    /// Adds a vertex, and returns its key.
+    /// Adds a vertex and returns its key.
     fn add(&mut self, destination: &Destination) -> u32 {
         self.following.push(0);
         let key = self.following.len() as u32;
@@ -70,10 +70,11 @@ impl Shown {
     }
 }
 
-/// Memory for a vertex that was shown, in bytes.
+/// Memory for each vertex shown, in bytes.
 const PER_VERTEX: usize = size_of::<u32>();
-/// Memory for a destination that was shown, in bytes: an entry in a map that is two thirds full, moved
-/// into a list.
+/// Memory for each destination shown, in bytes.
+///
+/// The size of an entry in a map that is two thirds full and is moved into a list.
 const PER_DESTINATION: usize = 72;
 
 enum Stage {
@@ -85,7 +86,7 @@ enum Stage {
 }
 
 impl Dump {
-    /// A dump from the beginning, by a scheduler that was `started` at the given time.
+    /// Creates a dump for a scheduler started at the given time.
     pub fn new(started: Timestamp, with_vertices: bool) -> Dump {
         Dump {
             started,
@@ -97,18 +98,19 @@ impl Dump {
         }
     }
 
-    /// How many bytes of memory a dump of so large a queue takes at the most, besides what is written and
-    /// not taken yet.
+    /// Returns the maximum memory of a dump, in bytes.
+    ///
+    /// Output that is written and not yet read by the client is not included.
     pub fn memory(totals: &Totals) -> usize {
         PER_VERTEX * totals.vertices + PER_DESTINATION * totals.threads
     }
 
-    /// Whether everything has been written.
+    /// Returns true if everything has been written.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Writes on until `out` has `enough` bytes, or everything is written; or until others come first.
+    /// Writes until `out` has `enough` bytes, the dump ends or others come first.
     pub fn write(
         &mut self,
         scheduler: &Scheduler,
@@ -178,13 +180,15 @@ impl Dump {
     }
 }
 
-/// The lines that say which vertices there are for each channel, then for each host.
+/// The lines that list the vertices of each channel, then of each host.
 struct Webs {
     following: Vec<u32>,
     destinations: Vec<(Destination, Keys)>,
     to_come: std::slice::Iter<'static, Section>,
     section: Option<&'static Section>,
-    /// What is to be written next: which destination, and from which of its keys on; 0 for all.
+    /// Next output: index of the destination, and the key to start from.
+    ///
+    /// Key 0 means its first key.
     next: (usize, u32),
 }
 
@@ -198,7 +202,7 @@ static SECTIONS: [Section; 2] = [
     Section { title: "Hosts:\n", name: Destination::host },
 ];
 
-/// So many keys are written at a time.
+/// Maximum number of keys written per step.
 const KEYS_AT_A_TIME: usize = 1000;
 
 impl Webs {
@@ -214,7 +218,7 @@ impl Webs {
         Webs { following, destinations, to_come, section: None, next: (0, 0) }
     }
 
-    /// Writes on. Tells whether there was anything left to write.
+    /// Writes the next part. Returns true if there is more to write.
     fn write(&mut self, out: &mut Vec<u8>) -> bool {
         match self.section {
             Some(section) => self.write_keys(section.name, out),
@@ -232,7 +236,11 @@ impl Webs {
         }
     }
 
-    /// Destinations with the same channel, or host, stand together and make one line.
+    /// Writes keys of one destination.
+    ///
+    /// Destinations with the same name share a line.
+    ///
+    /// They are adjacent, because the list is sorted by that name.
     fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
         let (index, from) = self.next;
         let Some((destination, keys)) = self.destinations.get(index) else {
@@ -293,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_stand_in_order_however_many_there_are() {
+    fn keys_are_grouped_by_channel_and_host_in_order() {
         let mut shown = Shown::default();
         let destinations = [(b"smtp", b"b"), (b"hold", b"a"), (b"smtp", b"a")];
         let all = destinations.map(|(channel, host)| Destination::new(channel, host));
@@ -308,7 +316,7 @@ mod tests {
             (1..=count).filter(|key| wanted(*key)).map(|key| format!(">{key}")).collect::<String>()
         };
         let of = |index: u32| keys(&|key| key % 3 == index);
-        // Those of one destination after those of another.
+        // Keys of one destination follow those of another.
         let expected = format!(
             "Channels:\nhold:\t{}\nsmtp:\t{}{}\nHosts:\na:\t{}{}\nb:\t{}\n",
             of(1),

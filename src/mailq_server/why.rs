@@ -1,5 +1,6 @@
-//! Why something waits, in one sentence for each thing that is waited for: with the name of the limit,
-//! and the file and line that set it.
+//! Explains in one sentence each what mail waits for.
+//!
+//! A sentence names the limit that applies, and the file and line that set it.
 
 use std::vec;
 use zsched_core::entries::VertexId;
@@ -14,21 +15,21 @@ use zsched_mailq_protocol::subject::Subject;
 mod rank;
 mod unreachable;
 
-/// So many vertices of a message are told of at a time.
+/// Maximum number of vertices of a message explained per step.
 const TOLD_AT_A_TIME: usize = 8;
 
-/// What is waited for, told some at a time.
+/// The explanation of a subject, produced step by step.
 pub struct Pending(What);
 
 enum What {
-    /// All that a thread waits for.
+    /// All wait reasons of a thread.
     Thread(Vec<u8>, Vec<u8>),
-    /// The vertices of the message of a number that are left to be told.
+    /// The number of a message, and its vertices that are not explained yet.
     Message(u64, vec::IntoIter<VertexId>),
 }
 
 impl Pending {
-    /// All that a subject waits for; `None` if nothing of it is queued.
+    /// Starts the explanation of a subject; `None` if no mail of it is queued.
     pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<Pending> {
         match subject {
             Subject::Thread(channel, host) => {
@@ -45,7 +46,11 @@ impl Pending {
         }
     }
 
-    /// Tells of some more: what it is, and whether it is about one message. Says whether that was all.
+    /// Passes the next wait reasons to `tell`.
+    ///
+    /// Returns true after the last one.
+    ///
+    /// The second argument of `tell` is true if the reason is that of a single message.
     pub fn go_on(&mut self, scheduler: &Scheduler, tell: &mut dyn FnMut(&Wait<'_>, bool)) -> bool {
         match &mut self.0 {
             What::Thread(channel, host) => {
@@ -63,7 +68,9 @@ impl Pending {
     }
 }
 
-/// What is waited for, in a sentence: for one message, or for all of a thread that wait for the same.
+/// Describes a wait reason in a sentence.
+///
+/// It is that of one message, or of all vertices of a thread that share the reason.
 pub fn sentence(
     scheduler: &Scheduler,
     now: Timestamp,
@@ -90,7 +97,7 @@ pub fn sentence(
     printable::line(&format!("{who} {why}{rank} ({tries}{text})")).into_owned()
 }
 
-/// What it does, and why.
+/// The part of the sentence that states the activity and its reason.
 fn predicate(
     scheduler: &Scheduler,
     now: Timestamp,
@@ -189,7 +196,7 @@ fn predicate(
     }
 }
 
-/// Where a limit comes from: the line, or the operator.
+/// Names the origin of a limit: the line of the configuration, or the operator.
 fn set_by(origin: &Origin, now: Timestamp) -> String {
     match origin {
         Origin::Line(line) => line.to_string(),
@@ -252,7 +259,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
     }
 }
 
-/// Where a message is that is not in memory, in words.
+/// Describes in a sentence where a message is that is not in memory.
 pub fn whereabouts(place: Whereabouts, now: Timestamp) -> String {
     let limit = "PARAMmessage-active-limit";
     match place {
@@ -269,7 +276,7 @@ pub fn whereabouts(place: Whereabouts, now: Timestamp) -> String {
     }
 }
 
-/// A time as people read it: of today, the time of day; else the date, too.
+/// Formats a time in local time: without the date if it is today.
 pub fn clock(time: Timestamp, now: Timestamp) -> String {
     let local = |time: Timestamp| {
         let time = jiff::Timestamp::from_second(time.seconds()).unwrap_or_default();
@@ -280,7 +287,7 @@ pub fn clock(time: Timestamp, now: Timestamp) -> String {
     time.strftime(format).to_string()
 }
 
-/// Printable text of an agent on one line.
+/// An agent's text as one printable line.
 fn one_line(text: &[u8]) -> String {
     printable::line(text).trim().to_string()
 }

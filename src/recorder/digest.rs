@@ -1,11 +1,13 @@
-//! Check values: of stretches of a recording, and of what the core has decided.
+//! Check values of parts of a recording, and of the core's decisions.
 
 use zsched_core::{Action, Manner, Note, Statistics, StatusRecord, Verdict};
 use zsched_spool::note::Occasion;
 use zsched_spool::{HashFolder, SpoolName};
 
-/// A running check value. It is no defence against forgers; each step can be undone, so a change
-/// within one word is always noticed.
+/// A running check value.
+///
+/// It does not protect against forgery. Each step is invertible, so any change within one word is
+/// detected.
 #[derive(Clone, Copy, Debug)]
 pub struct Digest(u64);
 
@@ -13,18 +15,18 @@ pub struct Digest(u64);
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Digest {
-    /// Of nothing.
+    /// The digest of no data.
     pub const fn new() -> Digest {
         Digest(MULTIPLIER)
     }
 
-    /// Takes in a number.
+    /// Adds a number.
     pub fn number(&mut self, number: u64) {
         let mixed = (self.0 ^ number).wrapping_mul(MULTIPLIER);
         self.0 = mixed ^ (mixed >> 32);
     }
 
-    /// Takes in a byte string.
+    /// Adds a byte string.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         let mut words = bytes.chunks_exact(8);
@@ -44,12 +46,12 @@ impl Digest {
         self.0
     }
 
-    /// A shorter one.
+    /// The check value, reduced to 32 bits.
     pub fn short(self) -> u32 {
         (self.0 ^ (self.0 >> 32)) as u32
     }
 
-    /// Takes in a decision, all of it.
+    /// Adds all of a decision.
     pub fn action(&mut self, action: &Action) {
         match action {
             Action::StartAgent { agent, clause, channel, host } => {
@@ -131,7 +133,7 @@ impl Digest {
 
     fn name(&mut self, name: &SpoolName) {
         self.number(name.number());
-        // Nearly all names are their number.
+        // Most names are just their number.
         match name.odd_base() {
             None if name.folder() == HashFolder::TOP => {}
             _ => self.bytes(name.path().as_bytes()),
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_and_every_length_shows() {
+    fn digest_detects_every_changed_bit_and_length() {
         let bytes: Vec<u8> = (0..61).collect();
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();

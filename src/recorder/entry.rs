@@ -1,4 +1,6 @@
-//! Entries: what the core was told, when, and a check value of what it decided.
+//! Entries of a recording.
+//!
+//! An entry is an event of the core, its time, and a check value of the core's decisions.
 //!
 //! ```text
 //! entry    = kind (u8), time since the entry before, in ns (zigzag varint),
@@ -17,26 +19,26 @@ const EVENT: u8 = 0;
 /// A new configuration.
 const CONFIGURED: u8 = 1;
 
-/// What the core was told.
+/// The input of the core.
 #[derive(Debug)]
 pub enum What<'f> {
-    /// Anything but a new configuration.
+    /// Any event other than a new configuration.
     Event(Event<'f>),
     /// A new configuration.
     Configured(Source),
 }
 
-/// What became of it: what the core decided.
+/// The decisions of the core after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many decisions.
+    /// Number of decisions.
     pub count: u32,
     /// Their check value; 0 if there are none.
     pub check: u32,
 }
 
 impl Verdict {
-    /// Of these decisions.
+    /// The verdict for these decisions.
     pub fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> Verdict {
         let (mut count, mut digest) = (0, Digest::new());
         for action in actions {
@@ -46,7 +48,7 @@ impl Verdict {
         Verdict { count, check: if count > 0 { digest.short() } else { 0 } }
     }
 
-    /// Appends it to a block.
+    /// Appends the verdict to a block.
     pub fn write(self, block: Vec<u8>) -> postcard::Result<Vec<u8>> {
         let mut block = to_extend(&self.count, block)?;
         if self.count > 0 {
@@ -66,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// Appends an event to a block; its verdict is to follow.
+/// Appends an event to a block. Its verdict must follow.
 pub fn write_event(
     block: Vec<u8>,
     before: Timestamp,
@@ -76,7 +78,7 @@ pub fn write_event(
     to_extend(event, write_head(block, EVENT, before, now)?)
 }
 
-/// Appends a new configuration to a block; its verdict is to follow.
+/// Appends a new configuration to a block. Its verdict must follow.
 pub fn write_configured(
     block: Vec<u8>,
     before: Timestamp,
@@ -96,7 +98,7 @@ fn write_head(
     to_extend(&now.nanoseconds().wrapping_sub(before.nanoseconds()), block)
 }
 
-/// Reads an entry off the front of a block. Returns its time, what it says, and the rest.
+/// Reads the first entry of a block. Returns its time, its contents, its verdict, and the rest.
 pub fn read(
     input: &[u8],
     before: Timestamp,
@@ -119,7 +121,7 @@ pub fn read(
     Ok((now, what, verdict, rest))
 }
 
-/// Something that has a frame of its own.
+/// Deserializes the contents of a frame that is a single value.
 pub fn read_whole<'f, T: serde::Deserialize<'f>>(contents: &'f [u8]) -> postcard::Result<T> {
     from_bytes(contents)
 }

@@ -1,5 +1,6 @@
-//! A recording is a signature and then frames, each with its length and a check value, so that what
-//! was cut off anywhere can be read up to the last whole frame.
+//! Frames: after a signature, a recording consists of frames with length and check value.
+//!
+//! So a truncated recording can be read up to the last complete frame.
 //!
 //! ```text
 //! file   = "zsched recording\n", format (u32), frame...
@@ -12,21 +13,22 @@ use super::FORMAT;
 use super::digest::Digest;
 use std::io::{self, Read, Write};
 
-/// What every recording begins with.
+/// The beginning of every recording.
 const SIGNATURE: &[u8; 17] = b"zsched recording\n";
-/// Length of what is in front of the first frame, in bytes.
+/// Number of bytes before the first frame.
 pub const START: u64 = SIGNATURE.len() as u64 + 4;
-/// Length of what is in front of the contents of a frame, in bytes.
+/// Number of bytes before the contents of a frame.
 pub const HEAD: u64 = 12;
 
-/// Writes what is in front of the first frame.
+/// Writes the part before the first frame.
 pub fn write_start(out: &mut impl Write) -> io::Result<()> {
     out.write_all(SIGNATURE)?;
     out.write_all(&FORMAT.to_le_bytes())
 }
 
-/// Reads what is in front of the first frame. Returns the version of the format; `None` if it is no
-/// recording.
+/// Reads the part before the first frame, and returns the format version.
+///
+/// Returns `None` if the file is not a recording.
 pub fn read_start(input: &mut impl Read) -> io::Result<Option<u32>> {
     let mut start = Vec::new();
     input.take(START).read_to_end(&mut start)?;
@@ -45,20 +47,20 @@ pub fn write(out: &mut impl Write, contents: &[u8]) -> io::Result<()> {
     out.write_all(contents)
 }
 
-/// What there was where a frame was expected.
+/// The result of reading a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A frame; its contents.
+    /// A frame, with its contents.
     Frame(Vec<u8>),
-    /// The end.
+    /// The end of the recording.
     End,
-    /// The beginning of a frame, of so many bytes: the recorder was stopped while it wrote.
+    /// The first bytes of a frame (their number): the recorder was stopped while it wrote.
     Torn(u64),
-    /// A frame that was changed since.
+    /// A frame that was changed after it was written.
     Damaged,
 }
 
-/// Reads a frame, of which with its head there are at most `left` bytes.
+/// Reads a frame, which with its head has at most `left` bytes.
 pub fn read(input: &mut impl Read, left: u64) -> io::Result<Found> {
     if left < HEAD {
         return Ok(if left == 0 { Found::End } else { Found::Torn(left) });
@@ -77,7 +79,7 @@ pub fn read(input: &mut impl Read, left: u64) -> io::Result<Found> {
 }
 
 fn check(contents: &[u8]) -> u64 {
-    // It takes in the length as well.
+    // The digest includes the length.
     let mut digest = Digest::new();
     digest.bytes(contents);
     digest.value()

@@ -1,17 +1,17 @@
-//! The first frame of a recording: what the core was made with.
+//! The first frame of a recording: the environment of the core.
 
 use super::source::Source;
 use serde::{Deserialize, Serialize};
 use zsched_format::time::Timestamp;
 
-/// What a recording says of itself.
+/// The header of a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// Version of the scheduler.
     pub version: String,
-    /// When this file was begun. The times of entries count from here.
+    /// Start time of this file. The times of entries are relative to it.
     pub begun: Timestamp,
-    /// Events that were not recorded, between the end of the file before this one and its begin.
+    /// Number of unrecorded events between the previous file and this one.
     pub lost: u64,
     /// The configuration in force.
     pub source: Source,

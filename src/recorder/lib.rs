@@ -1,21 +1,22 @@
-//! The flight recorder: everything the core was told, so that everything it decided can be decided
-//! again.
+//! The flight recorder: records all input of the core.
+//!
+//! So its decisions can be replayed.
 //!
 //! ```text
-//!  loop:    Recorded::handle ──► block of entries ──bounded channel──► OS thread: frames, files
+//!  loop:    Recorded::handle ──► block of entries ──bounded channel──► worker: frames, files
 //!                     │
 //!                     └──► the core
 //!  later:   Recording (frames ► entries) ──► Replay: the core again, each decision compared
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | [`recorder`] | on the loop: wraps the core, gathers entries, decides when a new file begins |
-//! | [`writer`] | the OS thread that writes, and the files `FILE`, `FILE.1` … |
+//! | [`recorder`] | on the loop: wraps the core, collects entries, decides when a new file begins |
+//! | [`writer`] | the worker that writes, and the files `FILE`, `FILE.1` … |
 //! | [`frame`], [`entry`], [`header`] | the format, see `docs/recording.md` |
-//! | [`source`] | a configuration, so that it can be read again without its surroundings |
+//! | [`source`] | a configuration with all that is needed to read it again elsewhere |
 //! | [`digest`] | check values |
-//! | [`reader`], [`replay`] | reading it, and having the core decide again |
+//! | [`reader`], [`replay`] | reading a recording, and replaying it |
 //! | [`bytes`], [`error_kind`] | how some types are written |
 
 mod digest;
@@ -38,6 +39,8 @@ pub use recorder::{Limits, Recorded, Recorder};
 pub use replay::{Difference, Failure, Observer, Played, Replay, Told, moment};
 pub use source::Source;
 
-/// The version of the format. It is raised with every change of what is written: of an event, or of
-/// anything that is part of a checkpoint. `tests::the_format_has_not_changed` notices.
+/// Version of the format.
+///
+/// It must be raised with every change of the recorded data: of an event, or of any part of a
+/// checkpoint. `tests::the_format_has_not_changed` detects changes.
 pub const FORMAT: u32 = 13;

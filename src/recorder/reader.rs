@@ -1,4 +1,4 @@
-//! Reading a recording, frame by frame, entry by entry.
+//! Reads a recording, frame by frame and entry by entry.
 
 use super::entry::{self, Verdict, What};
 use super::frame::{self, Found};
@@ -11,22 +11,22 @@ use std::rc::Rc;
 use zsched_core::{Kept, Scheduler};
 use zsched_format::time::Timestamp;
 
-/// Why a recording cannot be read from its begin.
+/// The reason why a recording cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file as such.
+    /// An error of the file itself.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Something else.
+    /// The file is not a recording.
     #[error("it is no recording")]
     NoRecording,
-    /// A recording of another program.
+    /// A recording with another version of the format.
     #[error("it has format {0}, and this program reads format {FORMAT} only")]
     OtherFormat(u32),
-    /// Its first frames are cut off or damaged.
+    /// Its first frames are truncated or damaged.
     #[error("its begin is not whole, so nothing of it can be used")]
     NoBegin,
-    /// What was kept is no state of a core of ours.
+    /// The checkpoint is not a valid state of the core.
     #[error("its checkpoint does not belong to its configuration")]
     BadCheckpoint,
     /// The configuration in it cannot be used.
@@ -34,21 +34,21 @@ pub enum ReadError {
     BadConfiguration(String),
 }
 
-/// How a recording ends.
+/// The state of a recording's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With a whole frame.
+    /// It ends with a complete frame.
     Whole,
-    /// Within a frame: the recorder was stopped while it wrote. So many bytes are of no use.
+    /// It ends within a frame, because the recorder was stopped while it wrote.
     Torn {
-        /// Where that frame begins.
+        /// Offset of that frame.
         offset: u64,
-        /// How much there is of it.
+        /// Number of bytes of that frame in the file, which are not used.
         bytes: u64,
     },
-    /// There is a frame that was changed since it was written.
+    /// A frame was changed after it was written.
     Damaged {
-        /// Where it begins.
+        /// Offset of that frame.
         offset: u64,
     },
 }
@@ -56,17 +56,17 @@ pub enum Ending {
 /// An open recording.
 pub struct Recording<R> {
     input: R,
-    /// What it says of itself.
+    /// The header.
     pub header: Header,
     checkpoint: Option<Vec<u8>>,
     offset: u64,
     length: u64,
     block: Vec<u8>,
-    /// Where in the file the block begins.
+    /// Offset of the block in the file.
     block_offset: u64,
-    /// How much of it has been read.
+    /// Number of its bytes that have been read.
     read: usize,
-    /// Where in it the last entry begins.
+    /// Offset of the last entry in it.
     last: usize,
     time: Timestamp,
     ending: Option<Ending>,
@@ -75,13 +75,13 @@ pub struct Recording<R> {
 /// An entry of a recording.
 #[derive(Debug)]
 pub struct Entry<'f> {
-    /// Where it begins, in bytes from the begin of the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// When the core was told.
+    /// Time of the event.
     pub time: Timestamp,
-    /// What.
+    /// The input of the core.
     pub what: What<'f>,
-    /// What it decided.
+    /// The decisions of the core.
     pub verdict: Verdict,
 }
 
@@ -95,7 +95,7 @@ impl Recording<BufReader<File>> {
 }
 
 impl<R: Read> Recording<R> {
-    /// Reads the begin of a recording of so many bytes.
+    /// Reads the beginning of a recording of `length` bytes.
     pub fn new(mut input: R, length: u64) -> Result<Recording<R>, ReadError> {
         match frame::read_start(&mut input)? {
             Some(FORMAT) => {}
@@ -127,7 +127,7 @@ impl<R: Read> Recording<R> {
         })
     }
 
-    /// The core as it was when the file was begun.
+    /// The state of the core at the beginning of the file.
     pub fn core(&mut self) -> Result<Scheduler, ReadError> {
         let checkpoint = self.checkpoint.take().ok_or(ReadError::BadCheckpoint)?;
         let kept: Kept = entry::read_whole(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
@@ -157,9 +157,9 @@ impl<R: Read> Recording<R> {
         }
     }
 
-    /// What the last entry says, once more.
+    /// The contents of the last entry again.
     pub fn last_entry(&self) -> Option<What<'_>> {
-        // Times count from the entry before, but nobody asks for it.
+        // The time would be relative to the previous entry, but it is not used.
         let read = entry::read(self.block.get(self.last..)?, self.time);
         read.ok().map(|(_, what, _, _)| what)
     }
@@ -185,7 +185,7 @@ impl<R: Read> Recording<R> {
         Ok(false)
     }
 
-    /// How it ends, when the last entry has been read.
+    /// The state of the end, after the last entry has been read.
     pub fn ending(&self) -> Ending {
         self.ending.unwrap_or(Ending::Whole)
     }

@@ -1,8 +1,8 @@
-//! The recorder's side of the loop: it tells the core, and remembers what.
+//! The recorder on the loop: passes events to the core, and records them.
 //!
-//! Entries gather in a block; full or old blocks are handed to the OS thread that writes. If that has
-//! no room for another one, the disk does not keep up: then nothing is recorded until a new file can be
-//! begun, and what is missing is counted. So recording neither holds up the loop nor grows.
+//! Entries are collected in a block. A full or old block is passed to the worker that writes. If
+//! its queue has no room, the disk is too slow. Recording then pauses until a new file can begin,
+//! and lost events are counted. So recording neither delays the loop nor uses unlimited memory.
 
 use super::entry::{self, Verdict};
 use super::header::Header;
@@ -16,62 +16,65 @@ use zsched_config::{Config, Context};
 use zsched_core::{Action, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 
-/// A block is handed over when it has so many bytes...
+/// Size at which a block is passed to the writer, in bytes.
 const BLOCK: usize = 64 * 1024;
-/// ...or when its first entry is so old.
+/// Maximum age of the first entry of a block.
 const BLOCK_AGE: Duration = Duration::from_millis(250);
-/// A new file is begun without a second thought if so many messages and vertices are queued at the
-/// most: its checkpoint then takes some milliseconds.
+/// Maximum number of messages and vertices at which a new file is begun at once.
+///
+/// Its checkpoint then takes some milliseconds.
 const SMALL_QUEUE: usize = 20_000;
-/// With more queued, a file may grow to so many times its size before a new one is begun all the same.
+/// Multiple of the size limit at which a new file is always begun.
+///
+/// Below that size, a new file is begun only when the queue is small.
 const PATIENCE: u64 = 2;
-/// While nothing is recorded, it is looked at this often whether that can be changed.
+/// Interval of checks for resuming while recording is paused.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// After something has failed, recording goes on after this time at the earliest...
+/// Minimum pause of recording after a failure.
 const RESUME_AFTER: Duration = Duration::from_secs(10);
-/// ...and with much queued after this time.
+/// Minimum pause of recording after a failure, with a larger queue.
 const RESUME_ANYWAY: Duration = Duration::from_secs(300);
 
-/// How much is kept.
+/// Limits of the files.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Size at which a new file is begun, in bytes.
     pub size: u64,
-    /// How many older files are kept.
+    /// Number of older files to keep.
     pub keep: u32,
 }
 
-/// The core, and a recorder that listens to what it is told.
+/// The core with an optional recorder of its input.
 pub struct Recorded {
     core: Scheduler,
     recorder: Option<Recorder>,
 }
 
-/// Writes down what the core is told.
+/// Records the input of the core.
 pub struct Recorder {
     context: Context,
     limits: Limits,
     writer: Writer,
-    /// Entries that were not handed over yet.
+    /// Entries that have not been passed to the writer.
     block: Vec<u8>,
-    /// How many events are in it.
+    /// Number of events in the block.
     events: u64,
-    /// When its first entry was made.
+    /// Time of its first entry.
     block_begun: Timestamp,
     /// Time of the last entry.
     before: Timestamp,
-    /// Bytes that the present file has been given.
+    /// Number of bytes written to the present file.
     written: u64,
     /// The configuration in force.
     source: Source,
-    /// Nothing is recorded, since this time.
+    /// Start of the pause, if recording is paused.
     paused: Option<Timestamp>,
-    /// Events that were not recorded since.
+    /// Number of events that were not recorded in the pause.
     lost: u64,
 }
 
 impl Recorder {
-    /// Makes the file; recording begins with [`Recorded::new`].
+    /// Creates the file. Recording begins with [`Recorded::new`].
     pub fn create(path: &Path, limits: Limits, context: Context) -> io::Result<Recorder> {
         let writer = Writer::start(Files::create(path, limits.keep)?)?;
         Ok(Recorder {
@@ -112,7 +115,7 @@ impl Recorder {
         let verdict = Verdict::of(core.decided().range(decided_before..));
         match written.and_then(|block| verdict.write(block)) {
             Ok(block) => self.block = block,
-            // It is lost, and so would be all that follows without it.
+            // The event is lost. Later ones would be useless without it, so recording pauses.
             Err(error) => {
                 self.lost += 1;
                 return self.pause(now, &format!("an event cannot be written: {error}"));
@@ -125,7 +128,7 @@ impl Recorder {
         }
     }
 
-    /// Gives the block to the writer.
+    /// Passes the block to the writer.
     fn hand_over(&mut self, now: Timestamp) {
         if self.block.is_empty() {
             return;
@@ -139,7 +142,7 @@ impl Recorder {
         }
     }
 
-    /// Records no more for now.
+    /// Pauses recording.
     fn pause(&mut self, now: Timestamp, why: &str) {
         if self.paused.is_none() {
             log::error!("recording: {why}; nothing is recorded for now");
@@ -149,7 +152,7 @@ impl Recorder {
         self.block = Vec::new();
     }
 
-    /// Begins a file, with the state of the core in it.
+    /// Begins a file with a checkpoint of the core.
     fn begin(&mut self, core: &Scheduler, now: Timestamp) {
         self.lost += self.writer.lost();
         let header = Header {
@@ -173,12 +176,12 @@ impl Recorder {
         }
         self.lost = 0;
         self.before = now;
-        // A checkpoint is no reason to begin the next file sooner.
+        // The checkpoint does not count towards the size limit.
         self.written = 0;
         log::debug!("recording: a new file begins with a checkpoint of {length} bytes");
     }
 
-    /// Hands over what is old enough, and begins a new file if it is time to.
+    /// Passes on an old block, and begins a new file if it is time to.
     fn end_turn(&mut self, core: &Scheduler, now: Timestamp) {
         if let Some(error) = self.writer.fault() {
             self.pause(now, &error);
@@ -211,13 +214,13 @@ impl Recorder {
     }
 }
 
-/// How long ago something was; a clock that was set back counts, too.
+/// The time since `then`; if the clock was set back, its absolute value.
 fn passed(then: Timestamp, now: Timestamp) -> Duration {
     now.since(then).max(then.since(now))
 }
 
 impl Recorded {
-    /// A core with nothing in its queue. The recorder, if there is one, listens from now on.
+    /// Creates a core with an empty queue. The recorder, if there is one, begins to record.
     pub fn new(
         settings: Settings,
         config: Rc<Config>,
@@ -233,7 +236,7 @@ impl Recorded {
         Recorded { core, recorder }
     }
 
-    /// Tells the core one fact.
+    /// Passes an event to the core.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         match &mut self.recorder {
             Some(recorder) => recorder.handle(&mut self.core, now, event),
@@ -241,19 +244,19 @@ impl Recorded {
         }
     }
 
-    /// One thing to do, in the order in which they were decided.
+    /// Returns the next action, in the order of decision.
     pub fn poll(&mut self) -> Option<Action> {
         self.core.poll()
     }
 
-    /// To be called when everything that was decided has been polled.
+    /// Must be called when all actions of the turn have been polled.
     pub fn end_turn(&mut self, now: Timestamp) {
         if let Some(recorder) = &mut self.recorder {
             recorder.end_turn(&self.core, now);
         }
     }
 
-    /// How long the recorder can wait for the next turn; `None` is for ever.
+    /// Maximum wait of the recorder until the next turn; `None` is unlimited.
     pub fn until_turn(&self) -> Option<Duration> {
         let recorder = self.recorder.as_ref()?;
         match recorder.paused {
@@ -262,12 +265,12 @@ impl Recorded {
         }
     }
 
-    /// Whether there is a recorder that cannot record at the moment.
+    /// Returns true if there is a recorder and it is paused.
     pub fn is_paused(&self) -> bool {
         self.recorder.as_ref().is_some_and(|recorder| recorder.paused.is_some())
     }
 
-    /// Writes what is left to be written.
+    /// Writes the remaining entries.
     pub fn finish(&mut self, now: Timestamp) {
         if let Some(recorder) = &mut self.recorder {
             recorder.finish(now);

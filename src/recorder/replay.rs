@@ -1,4 +1,4 @@
-//! Having the core decide again what it decided then, and comparing.
+//! Replays a recording: the core decides again, and its decisions are compared.
 
 use super::Source;
 use super::entry::{Verdict, What};
@@ -8,51 +8,51 @@ use std::io::Read;
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::time::Timestamp;
 
-/// Something the core was told.
+/// An event of the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// Which event of the file it is, from 1.
+    /// Number of the event in the file, from 1.
     pub number: u64,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// When.
+    /// Time of the event.
     pub time: Timestamp,
 }
 
-/// Somebody who looks on.
+/// Observes a replay.
 pub trait Observer {
-    /// The core is about to be told something.
+    /// Called before the core handles an event.
     fn before(&mut self, _told: &Told, _event: &Event<'_>, _core: &Scheduler) {}
 
-    /// It has decided.
+    /// Called after the core has decided.
     fn after(&mut self, _told: &Told, _decided: &[Action], _core: &Scheduler) {}
 }
 
 impl Observer for () {}
 
-/// What a recording amounted to.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Played {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Decisions, all of which were as recorded.
+    /// Number of decisions, all of which were as recorded.
     pub decisions: u64,
     /// Time of the last event.
     pub last: Timestamp,
-    /// How the recording ends.
+    /// The state of the recording's end.
     pub ending: Ending,
 }
 
-/// The first event after which the core decided something else than it did then.
+/// The first event after which the decisions differ from the recorded ones.
 #[derive(Debug)]
 pub struct Difference {
     /// The event.
     pub told: Told,
-    /// The event, in words.
+    /// The event as text.
     pub event: String,
-    /// How many decisions there were then.
+    /// Number of recorded decisions.
     pub then: u32,
-    /// What was decided now.
+    /// The decisions in the replay.
     pub now: Vec<Action>,
 }
 
@@ -66,32 +66,32 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A time as people read it, in UTC.
+/// Formats a time in UTC.
 pub fn moment(time: Timestamp) -> String {
     let instant = jiff::Timestamp::from_nanosecond(i128::from(time.nanoseconds()));
     let written = instant.map(|instant| format!("{instant:.3}"));
     written.unwrap_or_else(|_| format!("{time:?}"))
 }
 
-/// Why a replay did not come to the end of its recording.
+/// The reason why a replay stopped before the end of its recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Something cannot be read.
+    /// The recording cannot be read.
     #[error("{0}")]
     Read(#[from] ReadError),
-    /// Something else was decided.
+    /// The decisions differ.
     #[error("{0}")]
     Different(Box<Difference>),
 }
 
-/// A recording and a core that is told what is in it.
+/// A recording, and the core that replays it.
 pub struct Replay<R> {
     recording: Recording<R>,
     core: Scheduler,
 }
 
 impl<R: Read> Replay<R> {
-    /// The core as it was at the begin of a recording.
+    /// Creates the core with its state at the beginning of a recording.
     pub fn new(mut recording: Recording<R>) -> Result<Replay<R>, ReadError> {
         let core = recording.core()?;
         Ok(Replay { recording, core })
@@ -107,7 +107,7 @@ impl<R: Read> Replay<R> {
         &self.recording
     }
 
-    /// Plays it to its end, or to the first difference.
+    /// Replays to the end, or to the first difference.
     pub fn run(&mut self, observer: &mut impl Observer) -> Result<Played, Failure> {
         let Replay { recording, core } = self;
         let mut played =
@@ -147,7 +147,7 @@ fn configured(source: &Source) -> Result<Event<'static>, ReadError> {
     Ok(Event::Configured(read_source(source)?))
 }
 
-/// An event in words.
+/// Formats an event as text.
 fn describe(what: &What<'_>) -> String {
     match what {
         What::Event(Event::AgentSaid { agent, line }) => {

@@ -1,5 +1,7 @@
-//! A configuration with everything that its meaning depends on: its text, the ZENV file, who the
-//! scheduler was, and what the accounts it names were.
+//! A configuration with everything that its meaning depends on.
+//!
+//! That is its text, the ZENV file, the scheduler's user and group, and the ids of the accounts
+//! that it names.
 
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -12,12 +14,12 @@ use std::rc::Rc;
 use zsched_config::{Config, Context, Diagnostic, FindId, Zenv};
 use zsched_sys::users;
 
-/// A configuration that can be read again anywhere.
+/// A configuration that can be read again on any system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// Name of the file.
+    /// Path of the file.
     file: Vec<u8>,
-    /// The file.
+    /// Text of the file.
     text: Vec<u8>,
     zenv: Vec<(String, String)>,
     is_root: bool,
@@ -26,7 +28,7 @@ pub struct Source {
     accounts: Accounts,
 }
 
-/// Users and groups by name, as far as anybody has asked for them.
+/// The users and groups that were looked up, by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Accounts {
     users: BTreeMap<String, Option<u32>>,
@@ -34,10 +36,10 @@ struct Accounts {
 }
 
 impl Source {
-    /// Where a configuration comes from that was read in this context.
+    /// Creates the source of a configuration that was read in this context.
     pub fn of(config: &Config, context: &Context) -> Source {
         let (file, text) = (config.file(), config.text());
-        // It is read once more to see which accounts it asks for.
+        // It is parsed again to find the accounts that it looks up.
         let beyond = [context.user_id, context.group_id];
         let (_, accounts) = Asked::during(Accounts::default(), Some(beyond), || {
             drop(Config::parse(file, text, &Asked::context(context)));
@@ -53,18 +55,20 @@ impl Source {
         }
     }
 
-    /// Name of the file.
+    /// Path of the file.
     pub fn file(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.file))
     }
 
-    /// Reads the configuration as it was read then.
+    /// Parses the configuration with its original context.
     pub fn read(&self) -> Result<Rc<Config>, Vec<Diagnostic>> {
         self.parse(self.file(), &self.text, None)
     }
 
-    /// Reads another configuration in the same surroundings. Accounts that nobody has asked for then are
-    /// this system's; those it does not know are not refused.
+    /// Reads another configuration in the same context.
+    ///
+    /// Accounts that were not looked up for this source are those of the present system. Unknown
+    /// ones are accepted.
     pub fn read_other(&self, file: &Path) -> Result<Rc<Config>, Vec<Diagnostic>> {
         let text = std::fs::read(file).map_err(|error| {
             vec![Diagnostic::of_file(file, format!("the file cannot be read: {error}"))]
@@ -96,15 +100,17 @@ impl Source {
     }
 }
 
-/// The number of accounts that are unknown where a simulation runs: that of `nobody`.
+/// The id of unknown accounts in a simulation: that of `nobody`.
 const UNKNOWN: u32 = 65534;
 
-/// Who answers while a configuration is read. A [`Context`] has plain functions, which cannot carry
-/// answers with them, so these are kept for the OS thread.
+/// The accounts looked up while a configuration is parsed.
+///
+/// A [`Context`] has plain function pointers, which cannot carry data, so this is stored per
+/// worker.
 #[derive(Default)]
 struct Asked {
     accounts: Accounts,
-    /// Who knows users and groups that are not among the accounts.
+    /// Functions that look up users and groups that are not among the accounts.
     beyond: Option<[FindId; 2]>,
 }
 
@@ -113,8 +119,9 @@ thread_local! {
 }
 
 impl Asked {
-    /// Reads something with these accounts, and with what `beyond` knows. Returns what was read, and all
-    /// accounts that are known afterwards.
+    /// Runs `read` with these accounts, and with the functions in `beyond`.
+    ///
+    /// Returns its result, and all accounts known afterwards.
     fn during<T>(
         accounts: Accounts,
         beyond: Option<[FindId; 2]>,
@@ -125,7 +132,7 @@ impl Asked {
         (result, ASKED.take().accounts)
     }
 
-    /// The same context, but it is noted which accounts it is asked for.
+    /// The same context, with functions that record the accounts looked up.
     fn context(context: &Context) -> Context {
         Context { user_id: Asked::user, group_id: Asked::group, ..context.clone() }
     }

@@ -1,4 +1,4 @@
-//! The OS thread that writes recordings, and their files.
+//! The worker that writes recordings, and their files.
 
 use super::frame;
 use std::fs::{self, File, OpenOptions};
@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// So many blocks may wait for the disk.
+/// Maximum number of blocks that wait for the disk.
 const ROOM: usize = 64;
 
-/// What the thread is to do.
+/// A request to the worker.
 pub enum Order {
     /// Begin a new file.
     Begin {
@@ -26,31 +26,31 @@ pub enum Order {
     Block {
         /// Its contents.
         block: Vec<u8>,
-        /// How many events are in it.
+        /// Number of events in the block.
         events: u64,
     },
 }
 
-/// The loop's end of the thread.
+/// The loop's handle of the worker.
 pub struct Writer {
     orders: Option<SyncSender<Order>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What both ends know.
+/// The state shared by both sides.
 #[derive(Default)]
 struct State {
-    /// Orders that were given and not carried out yet.
+    /// Number of requests that have not been processed.
     waiting: AtomicUsize,
-    /// What went wrong. Nothing is written then until a new file is begun.
+    /// The last error. After it, nothing is written until a new file begins.
     fault: Mutex<Option<String>>,
-    /// Events that were to be written, but were not.
+    /// Number of events that should have been written, but were not.
     lost: AtomicU64,
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the worker.
     pub fn start(files: Files) -> io::Result<Writer> {
         let (orders, received) = sync_channel(ROOM);
         let state = Arc::new(State::default());
@@ -60,7 +60,7 @@ impl Writer {
         Ok(Writer { orders: Some(orders), state, thread: Some(thread) })
     }
 
-    /// Gives an order. It comes back if there is no room for it.
+    /// Sends a request. Returns it if the queue is full.
     pub fn give(&self, order: Order) -> Result<(), Order> {
         let Some(orders) = &self.orders else {
             return Err(order);
@@ -74,28 +74,28 @@ impl Writer {
         })
     }
 
-    /// Whether two more orders would be taken.
+    /// Returns true if two more requests fit into the queue.
     pub fn has_room(&self) -> bool {
         self.state.waiting.load(Ordering::Relaxed) + 2 <= ROOM
     }
 
-    /// Whether everything was carried out.
+    /// Returns true if all requests have been processed.
     pub fn is_idle(&self) -> bool {
         self.state.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// What went wrong since this was asked last.
+    /// Takes the last error.
     pub fn fault(&self) -> Option<String> {
-        // A thread that panicked while it held this has written a whole value or none.
+        // A worker that panicked while it held the lock has left a complete value or none.
         self.state.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// How many events were lost since this was asked last.
+    /// Takes the number of lost events.
     pub fn lost(&self) -> u64 {
         self.state.lost.swap(0, Ordering::Relaxed)
     }
 
-    /// Waits until everything is written. Returns what went wrong.
+    /// Waits until everything is written. Returns the last error.
     pub fn finish(&mut self) -> Option<String> {
         self.orders = None;
         let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
@@ -104,11 +104,13 @@ impl Writer {
     }
 }
 
-/// The thread's own.
+/// The worker's own state.
 struct Worker {
     files: Files,
     state: Arc<State>,
-    /// The present file is not complete, so nothing more may go into it.
+    /// True if the present file is incomplete.
+    ///
+    /// Nothing more may be written to it then.
     has_failed: bool,
 }
 
@@ -138,17 +140,17 @@ impl Worker {
     }
 }
 
-/// `FILE`, and the older `FILE.1`, `FILE.2` ...
+/// The files: `FILE`, and the older `FILE.1`, `FILE.2` and so on.
 pub struct Files {
     path: PathBuf,
     keep: u32,
     present: File,
-    /// Nothing was written into it yet.
+    /// True if the present file is still empty.
     is_new: bool,
 }
 
 impl Files {
-    /// Makes a new file; what has its name is kept under another.
+    /// Creates a new file, and renames an existing one.
     pub fn create(path: &Path, keep: u32) -> io::Result<Files> {
         let present = create(path, keep).map_err(|error| at(path, &error))?;
         Ok(Files { path: path.to_path_buf(), keep, present, is_new: true })
@@ -159,8 +161,8 @@ impl Files {
         if !self.is_new {
             self.present = create(&self.path, self.keep).map_err(at_path)?;
         }
-        // What cannot be begun now is begun in the same file later, or attempts on a full disk would
-        // push out the older files one by one.
+        // After a failure the same file is used for the next attempt. Otherwise attempts on a full
+        // disk would remove the older files one by one.
         self.is_new = true;
         let mut out = BufWriter::new(&self.present);
         self.present
@@ -177,7 +179,8 @@ impl Files {
     }
 
     fn add(&mut self, block: &[u8]) -> io::Result<()> {
-        // One call for the head and one for the contents: a torn frame is expected anyway.
+        // One call for the head and one for the contents, since a torn frame must be handled
+        // anyway.
         frame::write(&mut &self.present, block).map_err(|error| at(&self.path, &error))
     }
 }
@@ -186,8 +189,9 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Makes room for a file, and makes it. Nobody else may read it: it has addresses in it, and what hosts
-/// have said of them.
+/// Creates a file, and renames older ones before.
+///
+/// Only its owner may read it, since it contains addresses and replies of hosts.
 fn create(path: &Path, keep: u32) -> io::Result<File> {
     let older = |number: u32| match number {
         0 => path.to_path_buf(),
@@ -211,7 +215,7 @@ fn create(path: &Path, keep: u32) -> io::Result<File> {
     if keep == 0 && exists(path)? {
         fs::remove_file(path)?;
     }
-    // Up to the first that is not there: the others need not make room.
+    // Up to the first missing one: later files need not be renamed.
     let mut missing = 0;
     while missing < keep && exists(&older(missing))? {
         missing += 1;

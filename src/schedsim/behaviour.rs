@@ -1,8 +1,8 @@
-//! How messages came in and how agents behaved, learned from a recording: what a run under another
-//! configuration is given.
+//! A model of arrivals and agents, learned from a recording.
 //!
-//! Each recipient has the outcomes it had, in their order, each with the time it took. They are used
-//! up attempt by attempt; whoever asks for more gets the last one again, and it is counted.
+//! It is the input of a run under another configuration. Each recipient has the outcomes it had in
+//! the recording, in order, each with its duration. They are used attempt by attempt. For further
+//! attempts the last outcome is repeated, and counted as made up.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -12,53 +12,53 @@ use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told};
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The agent reported this: notary data, status word and text.
     Report(Box<[u8]>),
-    /// The agent died over it.
+    /// The agent died during the attempt.
     Death(AgentEnd),
 }
 
-/// An attempt: what became of it, and the time it took.
+/// An attempt: its outcome and duration.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// A message, under a number that no other has.
+/// A message, with a number that is unique in the model.
 pub struct Mail {
-    /// When it came in.
+    /// When it arrived.
     pub time: Timestamp,
-    /// It.
+    /// The arrival.
     pub arrival: Arrival,
-    /// What became of attempts, by recipient.
+    /// Attempts by recipient.
     pub attempts: HashMap<u32, VecDeque<Attempt>>,
 }
 
-/// What was learned.
+/// The model of a recording.
 #[derive(Default)]
 pub struct Behaviour {
-    /// Messages, in the order in which they came in.
+    /// Messages in the order of arrival.
     pub mail: Vec<Mail>,
-    /// Hosts whose mail was asked for.
+    /// Hosts whose mail was requested, with the time (ETRN).
     pub turns: Vec<(Timestamp, Box<[u8]>)>,
-    /// Time from an agent's start to its first `#hungry`.
+    /// Time from the start of an agent to its first `#hungry`.
     pub start: Mean,
     /// Time from an agent's last report on a job to its `#hungry`.
     pub between: Mean,
-    /// Time of an attempt.
+    /// Duration of an attempt.
     pub attempt: Mean,
-    /// The message of each number at the moment.
+    /// Index of the message that has a number at the moment.
     present: HashMap<u64, usize>,
     agents: BTreeMap<AgentId, Agent>,
 }
 
-/// A mean time.
+/// A mean duration.
 #[derive(Clone, Copy, Default)]
 pub struct Mean {
     sum: Duration,
@@ -71,7 +71,7 @@ impl Mean {
         self.count += 1;
     }
 
-    /// The mean; nothing where there was nothing.
+    /// Returns the mean; zero if there are no values.
     pub fn value(self) -> Duration {
         self.sum.checked_div(self.count).unwrap_or_default()
     }
@@ -79,15 +79,15 @@ impl Mean {
 
 /// An agent of the recording.
 struct Agent {
-    /// Since when it works on what it will report next.
+    /// When it began the work that it will report next.
     since: Timestamp,
     is_new: bool,
-    /// Messages and destinations of its jobs; `None` is no job, but `#idle` or its start.
+    /// Message and destination of its jobs; `None` stands for its start or `#idle`.
     owed: VecDeque<Option<(usize, Destination)>>,
 }
 
 impl Behaviour {
-    /// What a recording begins with: messages that are there come in at once.
+    /// Takes the mail that is queued when the recording begins as arrivals at that time.
     pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         core.arrivals().for_each(|arrival| self.arrive(now, arrival));
     }
@@ -118,7 +118,7 @@ impl Behaviour {
                 text.push(b'\t');
                 text.extend_from_slice(report.status.word().as_bytes());
                 text.push(b' ');
-                // A time of day would be another one now.
+                // An absolute time would mean another wait in the simulation.
                 let seconds = report.retry_seconds().filter(|_| report.status == Status::RetryAt);
                 if let Some(seconds) = seconds.filter(|seconds| *seconds > 100_000) {
                     let wait = (seconds - now.seconds()).max(0);
@@ -171,7 +171,9 @@ impl Agent {
     }
 }
 
-/// The name of a message in a run: nobody else has it, even if the spool gave its number to others.
+/// Returns the name of a message in a run.
+///
+/// It is unique, even if the spool used its number again.
 fn name_of(index: usize) -> SpoolName {
     let number = (index + 1).to_string();
     SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")

@@ -1,4 +1,4 @@
-//! `schedsim explain`: the life of one message, as a table or as JSON.
+//! `schedsim explain`: the timeline of one message, as a table or as JSON.
 
 use super::Trouble;
 use super::life::{Life, Moment, Wanted};
@@ -27,7 +27,7 @@ fn parse_message(text: &str) -> Result<Wanted, String> {
     Wanted::parse(text).ok_or_else(|| "it is neither a spool id nor a number".to_string())
 }
 
-/// Tells the life of the message.
+/// Prints the timeline of the message.
 pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
     let mut life = Life::new(options.message.clone());
     let mut trouble = None;
@@ -39,7 +39,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
         let begun = recording.header.begun;
         let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
         life.begin(begun, replay.core());
-        // What is known until then is told all the same.
+        // The part of the timeline up to the failure is printed, too.
         if let Err(failure) = replay.run(&mut life) {
             trouble = Some(at(&failure));
             break;
@@ -71,7 +71,7 @@ fn write_table(moments: &[Moment], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Whom it is about.
+/// Destination, recipients and agent of an entry.
 fn subject(moment: &Moment) -> String {
     let offsets: Vec<String> = moment.offsets.iter().map(u32::to_string).collect();
     let pid = moment.pid.map(|pid| format!("agent {pid}"));
@@ -80,7 +80,7 @@ fn subject(moment: &Moment) -> String {
     parts.join(" ")
 }
 
-/// Seconds since it arrived.
+/// Seconds since the arrival of the message.
 fn age(moment: &Moment) -> f64 {
     moment.time.since(moment.arrived).as_secs_f64()
 }

@@ -1,12 +1,11 @@
-//! `schedsim`: the core on a clock of its own, for operators who want to know what was, and what would
-//! be.
+//! `schedsim`: runs the core on virtual time, to explain the past and to compare configurations.
 //!
 //! | file | subcommand |
 //! |---|---|
-//! | [`replay`] | `replay`: a recording once more, each decision verified |
-//! | [`what_if`], [`behaviour`], [`rerun`], [`tally`] | `replay --cf`: the same mail under another configuration |
-//! | [`explain`], [`life`] | `explain`: the life of one message |
-//! | [`run`] | `run`: configurations in a world that a file describes |
+//! | [`replay`] | `replay`: decides a recording again and verifies each decision |
+//! | [`what_if`], [`behaviour`], [`rerun`], [`tally`] | `replay --cf`: another configuration |
+//! | [`explain`], [`life`] | `explain`: the timeline of one message |
+//! | [`run`] | `run`: simulates configurations in a world that a file describes |
 
 mod behaviour;
 pub mod explain;
@@ -40,7 +39,7 @@ pub enum Command {
     Run(run::Options),
 }
 
-/// Does what the options say. Returns the exit status.
+/// Runs the subcommand. Returns the exit status.
 pub fn main(options: Options) -> i32 {
     let mut out = PrintableWriter::new(io::BufWriter::new(io::stdout().lock()));
     let result = match &options.command {
@@ -51,10 +50,10 @@ pub fn main(options: Options) -> i32 {
     let result = result.and_then(|()| Ok(out.flush()?));
     match result {
         Ok(()) => 0,
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(trouble) => {
-            // What was found out until then comes first. If it cannot be printed, this can still be.
+            // Print the results so far first. If that fails, standard error may still work.
             drop(out.flush());
             printable::complain("schedsim", trouble);
             1
@@ -62,13 +61,13 @@ pub fn main(options: Options) -> i32 {
     }
 }
 
-/// Why a subcommand does not succeed.
+/// Why a subcommand fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// Nothing can be printed.
+    /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(#[from] io::Error),
-    /// Anything else, in words.
+    /// Any other error, as text.
     #[error("{0}")]
     Other(String),
 }

@@ -1,7 +1,7 @@
-//! The life of one message, gathered while a recording is replayed.
+//! The timeline of one message, collected while a recording is replayed.
 //!
-//! What happens to it is seen in events and decisions; why it waits is asked of the core after each
-//! event, and told when it has changed.
+//! Events and actions show what happens to the message. After each event the core is asked why the
+//! message waits; changes of the reason are added to the timeline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,16 +12,16 @@ use zsched_recorder::{Observer, Told, moment};
 use zsched_spool::note::Occasion;
 use zsched_spool::{Arrival, SpoolId};
 
-/// Which message is meant.
+/// The message to explain.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     number: u64,
-    /// Its spool id, unless any message of that number will do.
+    /// Its spool id; `None` accepts any message of that number.
     id: Option<String>,
 }
 
 impl Wanted {
-    /// Reads a spool id or a number.
+    /// Parses a spool id or a number.
     pub fn parse(text: &str) -> Option<Wanted> {
         if let Ok(number) = text.parse() {
             return Some(Wanted { number, id: None });
@@ -37,44 +37,44 @@ impl Wanted {
     }
 }
 
-/// Something that happened to the message.
+/// An entry of the timeline.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// When.
+    /// Time of the entry.
     pub time: Timestamp,
-    /// When the message arrived, or the recording began if it was there before.
+    /// When the message arrived, or the recording began if the message was queued before.
     pub arrived: Timestamp,
-    /// What, in one word.
+    /// What happened, in one word.
     pub what: &'static str,
-    /// Channel and host, where it is about some recipients only.
+    /// Channel and host, if it concerns only some recipients.
     pub destination: Option<String>,
-    /// The recipients it is about.
+    /// The recipients it concerns.
     pub offsets: Vec<u32>,
-    /// The agent's process, if it is about one.
+    /// Process id of the agent, if one is involved.
     pub pid: Option<u32>,
-    /// More about it.
+    /// Further text.
     pub text: String,
 }
 
-/// Listens to a replay.
+/// Collects the timeline during a replay.
 pub struct Life {
     wanted: Wanted,
-    /// When it arrived, while it is there.
+    /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
-    /// How its vertices stood, by destination.
+    /// The last known state of its vertices, by destination.
     vertices: BTreeMap<String, Inspected>,
-    /// Who was given them last.
+    /// The agent that was fed each destination last.
     fed: BTreeMap<String, (AgentId, Option<u32>)>,
-    /// Notes about it that are not known to be on disk.
+    /// Notes about the message that are not known to be on disk.
     notes: BTreeSet<NoteTicket>,
-    /// What the present event is, if that explains why something becomes due.
+    /// The reason given if the present event makes a vertex due.
     cause: &'static str,
-    /// Everything, in order.
+    /// The timeline in order.
     pub moments: Vec<Moment>,
 }
 
 impl Life {
-    /// Nothing is known yet.
+    /// Creates an empty timeline.
     pub fn new(wanted: Wanted) -> Life {
         Life {
             wanted,
@@ -87,7 +87,7 @@ impl Life {
         }
     }
 
-    /// A recording begins, with this core.
+    /// Compares the message with the core at the beginning of a recording.
     pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
         if self.arrived.is_some() && !is_there {
@@ -166,14 +166,14 @@ impl Life {
         }
     }
 
-    /// The last moment is about an agent.
+    /// Sets the agent of the last entry.
     fn attribute(&mut self, pid: Option<u32>) {
         if let Some(last) = self.moments.last_mut() {
             last.pid = pid;
         }
     }
 
-    /// Jobs that were given out for the message.
+    /// Adds the jobs given out for the message.
     fn fed(&mut self, now: Timestamp, decided: &[Action], core: &Scheduler) {
         let mut bursts: BTreeMap<AgentId, usize> = BTreeMap::new();
         for action in decided {
@@ -197,7 +197,7 @@ impl Life {
         }
     }
 
-    /// The destination of a job, if it is one of this message.
+    /// Returns the destination of a job if it belongs to the message.
     fn of_job(&self, job: &[u8], agent: AgentId, core: &Scheduler) -> Option<String> {
         let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
         let path = fields.next()?;
@@ -210,7 +210,7 @@ impl Life {
         core.destination_of_job(agent, fields.next()).map(|destination| destination.to_string())
     }
 
-    /// Tells what has changed in where its recipients stand.
+    /// Adds the changes in the state of its vertices.
     fn look(&mut self, now: Timestamp, core: &Scheduler) {
         let Some(vertices) = core.inspect(self.wanted.number) else { return };
         let present: BTreeMap<String, Inspected> =
@@ -238,7 +238,7 @@ impl Life {
         let tries = vertex.attempts;
         let place = &vertex.clause.place;
         let text = match &vertex.rest {
-            // Told as `fed`, with the agent.
+            // Reported as `fed`, with the agent.
             Rest::Fed | Rest::Due => return,
             Rest::Waiting { until: Some(until), blocked } => {
                 let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
@@ -367,7 +367,9 @@ fn name_of(vertex: &Inspected) -> String {
     format!("{}/{}", text(&vertex.channel), text(&vertex.host))
 }
 
-/// Whether there is nothing new to tell. Which agent somebody is in line for is not worth a word.
+/// Returns true if the state has not changed.
+///
+/// The agent that a vertex is in line for does not matter.
 fn is_same(before: &Rest, now: &Rest) -> bool {
     matches!((before, now), (Rest::InLine { .. }, Rest::InLine { .. })) || before == now
 }

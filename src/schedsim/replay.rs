@@ -1,4 +1,4 @@
-//! `schedsim replay`: has the core decide again, and verifies each decision.
+//! `schedsim replay`: has the core decide a recording again, and verifies each decision.
 
 use super::Trouble;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// How often what was told.
+/// Counts of events and actions.
 #[derive(Default)]
 struct Counts {
     arrivals: u64,

@@ -1,5 +1,7 @@
-//! The mail of a recording once more, under a configuration: the core on a clock of its own, with
-//! agents in memory that take as long, and end as well or badly, as those of the recording did.
+//! Simulates the mail of a recording under a configuration.
+//!
+//! The core runs on virtual time, with agents in memory. Their attempts take as long, and have the
+//! same outcomes, as those in the recording.
 
 use super::behaviour::{Attempt, Behaviour, Outcome};
 use super::tally::Tally;
@@ -13,21 +15,21 @@ use zsched_format::agent_protocol::HUNGRY;
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told};
 
-/// How long the disk takes for anything.
+/// Duration of a disk operation.
 const DISK: Duration = Duration::from_millis(1);
 
-/// What happens at a time that was known before.
+/// A planned event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// A message comes in: its index.
+    /// The message of this index arrives.
     Mail(usize),
-    /// A host's mail is asked for: index.
+    /// The host of this index has its mail requested (ETRN).
     Turn(usize),
-    /// An agent has done what it was doing.
+    /// An agent has completed its current step.
     Agent(AgentId),
-    /// An agent that was told to end has ended.
+    /// A stopped agent has ended.
     End(AgentId),
-    /// A message was taken out of the spool.
+    /// A message was removed from the spool.
     Removed(u64),
     /// A note is on disk.
     Noted(u64),
@@ -35,45 +37,46 @@ enum Due {
     Reread(u64),
 }
 
-/// What an agent in memory is doing.
+/// A simulated agent.
 struct Agent {
     channel: Rc<[u8]>,
-    /// The host it was started for, if it is told none.
+    /// The host that it was started for; used if a job names none.
     host: Rc<[u8]>,
-    /// What it was told and has not come to: messages' numbers and hosts; `None` is `#idle`.
+    /// Jobs received and not begun: message number and host; `None` is `#idle`.
     orders: VecDeque<Option<(u64, Vec<u8>)>>,
-    /// What it will have done when its time comes.
+    /// The step that it completes next.
     doing: Doing,
-    /// It is to end when it has nothing left to do.
+    /// True if it ends when it has no more jobs.
     stops: bool,
 }
 
 enum Doing {
     Nothing,
-    /// It starts, or comes to the end of a job: then it says `#hungry`.
+    /// It starts or completes a job, and then writes `#hungry`.
     Hungry,
-    /// An attempt: message, recipient, what becomes of it; and the recipients behind it.
+    /// An attempt: message, recipient and outcome; and the recipients after it.
     Attempt(u64, u32, Outcome, VecDeque<u32>),
 }
 
-/// A run.
+/// A simulation in progress.
 pub struct Rerun<'b> {
     core: Scheduler,
     now: Timestamp,
     behaviour: &'b Behaviour,
-    /// How many attempts were made already, by message and recipient.
+    /// Number of attempts made, by message and recipient.
     used: HashMap<(u64, u32), usize>,
     agents: BTreeMap<AgentId, Agent>,
     agenda: BinaryHeap<Reverse<(Timestamp, u64, Due)>>,
     sequence: u64,
     tally: Tally,
     events: u64,
-    /// Attempts whose outcome nobody knows.
+    /// Attempts whose outcome is not in the recording.
     pub made_up: u64,
 }
 
-/// Runs everything that was learned until `end`. Returns what it amounted to, and how many outcomes were
-/// made up.
+/// Simulates the model until `end`.
+///
+/// Returns the results and the number of outcomes made up.
 pub fn run(
     settings: Settings,
     config: Rc<Config>,
@@ -124,7 +127,7 @@ impl Rerun<'_> {
     }
 
     fn plan(&mut self, time: Timestamp, due: Due) {
-        // What is planned first for one time happens first.
+        // Events of the same time happen in the order in which they were planned.
         self.sequence += 1;
         self.agenda.push(Reverse((time, self.sequence, due)));
     }
@@ -200,7 +203,7 @@ impl Rerun<'_> {
             Action::KeepStanding { ticket, .. } => {
                 self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
             }
-            // There is room for everything: nobody says that there is none.
+            // There is room for all messages: the core is not told that it lacks memory.
             Action::Rest { .. } | Action::Awaken(_) | Action::ReadMore { .. } => {}
             Action::Obeyed { .. } => {}
             Action::ClearLocks { .. }
@@ -219,7 +222,7 @@ impl Rerun<'_> {
         }
     }
 
-    /// An agent looks at what it was told next.
+    /// An agent begins its next job.
     fn begin_next(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         agent.doing = Doing::Nothing;
@@ -241,7 +244,7 @@ impl Rerun<'_> {
         }
     }
 
-    /// An agent turns to the next recipient of its job, or ends the job.
+    /// An agent begins the next recipient of its job, or completes the job.
     fn attempt_next(&mut self, id: AgentId, number: u64, mut left: VecDeque<u32>) {
         let (doing, took) = match left.pop_front() {
             None => (Doing::Hungry, self.behaviour.between.value()),
@@ -256,7 +259,7 @@ impl Rerun<'_> {
         }
     }
 
-    /// What becomes of the next attempt for a recipient.
+    /// Returns the outcome of the next attempt for a recipient.
     fn outcome_of(&mut self, number: u64, offset: u32) -> Attempt {
         let used = self.used.entry((number, offset)).or_default();
         *used += 1;
@@ -289,7 +292,7 @@ impl Rerun<'_> {
                 let name = format!("{number}/{offset}\t");
                 let line = [name.as_bytes(), &text[..]].concat();
                 if let Some(agent) = self.agents.get_mut(&id) {
-                    // Whatever it hears meanwhile, it is at work.
+                    // The agent is busy; a job that arrives meanwhile must wait.
                     agent.doing = Doing::Hungry;
                 }
                 self.tell(Event::AgentSaid { agent: id, line: &line });

@@ -1,4 +1,4 @@
-//! What a run amounted to, recorded or simulated: the numbers that are compared.
+//! The results of a run, recorded or simulated, for comparison.
 
 use std::collections::HashMap;
 use zsched_core::{Action, Event, Scheduler};
@@ -6,39 +6,39 @@ use zsched_format::agent_protocol::{Answer, Status};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told};
 
-/// Counts, while a run goes on.
+/// Counters of a run.
 #[derive(Default)]
 pub struct Tally {
-    /// When each message that is there arrived.
+    /// Arrival time of each queued message.
     arrived: HashMap<u64, Timestamp>,
     /// Recipients delivered.
     pub delivered: u64,
-    /// Recipients refused for good.
+    /// Recipients that failed permanently.
     pub failed: u64,
-    /// Recipients that became too old.
+    /// Recipients that expired.
     pub expired: u64,
-    /// Reports that left a recipient waiting.
+    /// Reports that deferred a recipient.
     pub deferred: u64,
     /// Agents started.
     pub agents: u64,
     alive: u64,
-    /// Most agents at a time.
+    /// Maximum number of agents at the same time.
     pub most_agents: u64,
     /// Jobs given to agents.
     pub jobs: u64,
-    /// Seconds from arrival to delivery, of each recipient that was delivered.
+    /// Time from arrival to delivery of each delivered recipient, in seconds.
     delays: Vec<f64>,
     /// Recipients left in the queue.
     pub left: u64,
 }
 
 impl Tally {
-    /// A message that is there already.
+    /// Adds a message that is queued already.
     pub fn known(&mut self, number: u64, since: Timestamp) {
         self.arrived.entry(number).or_insert(since);
     }
 
-    /// The delay that so many hundredths of the delivered recipients did not exceed, in seconds.
+    /// Returns the given percentile of the delivery delays, in seconds.
     pub fn delay(&self, percent: usize) -> Option<f64> {
         let mut delays = self.delays.clone();
         delays.sort_unstable_by(f64::total_cmp);
@@ -46,7 +46,7 @@ impl Tally {
         delays.get(index).copied()
     }
 
-    /// The run is over.
+    /// Records the state at the end of the run.
     pub fn end(&mut self, core: &Scheduler) {
         self.left = core.totals().recipients;
     }

@@ -1,8 +1,8 @@
-//! `schedsim replay FILE --cf OTHER`: what another configuration would have done with the same mail.
+//! `schedsim replay FILE --cf OTHER`: compares another configuration on the same mail.
 //!
-//! Agents' answers depend on how they are fed, so the recording cannot simply be played. Instead what is
-//! known of mail and agents is learned from it, and simulated under both configurations: the column of
-//! the recorded one shows how good the simulation is.
+//! Agents' reports depend on how they are fed, so the recording cannot be replayed as it is.
+//! Instead a model of mail and agents is learned from it, and simulated under both configurations.
+//! The column of the recorded configuration shows how accurate the simulation is.
 
 use super::Trouble;
 use super::behaviour::Behaviour;
@@ -14,7 +14,7 @@ use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
 use zsched_recorder::{Failure, Observer, Recording, Replay, Told};
 
-/// What is learned and counted in one go.
+/// Learns the model and counts in the same pass.
 #[derive(Default)]
 struct Both {
     behaviour: Behaviour,
@@ -33,7 +33,7 @@ impl Observer for Both {
     }
 }
 
-/// Compares.
+/// Compares the configurations and prints the table.
 pub fn run(path: &Path, other: &Path, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let at =
         |problem: &dyn std::fmt::Display| Trouble::Other(format!("{}: {problem}", path.display()));

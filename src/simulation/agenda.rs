@@ -1,39 +1,39 @@
-//! What happens when: the soonest first, and of two things at one time the one that was planned first.
+//! The event queue: the earliest event first; among simultaneous ones, the one planned first.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use zsched_format::time::Timestamp;
 
-/// Things to come, soonest first.
+/// Future events, the earliest first.
 pub struct Agenda<T> {
     heap: BinaryHeap<Entry<T>>,
     planned: u64,
 }
 
 struct Entry<T> {
-    /// Time, then the order of planning: no two are equal, so a run is the same each time.
+    /// Time, then order of planning. No two are equal, so a run is deterministic.
     rank: Reverse<(Timestamp, u64)>,
     what: T,
 }
 
 impl<T> Agenda<T> {
-    /// Nothing to come.
+    /// Creates an empty queue.
     pub fn new() -> Agenda<T> {
         Agenda { heap: BinaryHeap::new(), planned: 0 }
     }
 
-    /// Plans something.
+    /// Plans an event.
     pub fn add(&mut self, time: Timestamp, what: T) {
         self.heap.push(Entry { rank: Reverse((time, self.planned)), what });
         self.planned += 1;
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     pub fn next(&self) -> Option<Timestamp> {
         self.heap.peek().map(|entry| entry.rank.0.0)
     }
 
-    /// Takes out the next thing.
+    /// Removes and returns the next event.
     pub fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|entry| entry.what)
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_planned_first_comes_first_among_equals() {
+    fn simultaneous_events_come_in_order_of_planning() {
         let at = Timestamp::from_seconds;
         let mut agenda = Agenda::new();
         for (time, what) in [(2, 'c'), (1, 'a'), (2, 'd'), (1, 'b')] {

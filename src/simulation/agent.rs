@@ -1,5 +1,6 @@
-//! A simulated transport agent: a process with a scheduler at the other end of its socket, which locks
-//! and marks recipients in control files as a real one does.
+//! A simulated transport agent: a process connected to the scheduler by a socket.
+//!
+//! It locks and marks recipients in control files as a real agent does.
 
 use super::disk::Disk;
 use super::habits::{Death, Habits, Mishap};
@@ -18,33 +19,33 @@ use zsched_spool::SpoolName;
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::{self, Occasion, Remark};
 
-/// The signal that ends agents that die: SIGKILL.
+/// The signal that kills agents: SIGKILL.
 const KILLED: i32 = 9;
-/// Longest time from now that `retryat` asks for, in seconds.
+/// Maximum time from now that `retryat` asks for, in seconds.
 const LONGEST_RETRY: u32 = 600;
 
-/// One agent.
+/// A simulated agent.
 pub struct Agent {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// The life of the scheduler that started it.
     pub life: u64,
-    /// What that scheduler knows it by.
+    /// Its id in that scheduler.
     pub id: AgentId,
-    /// What it has written and nobody has read.
+    /// Its output that has not been read.
     pub outbox: Vec<u8>,
-    /// The scheduler's end: what was read of it so far.
+    /// The scheduler's side: output that has been read, split into lines.
     pub lines: Lines,
-    /// A reading of `outbox` is under way.
+    /// True if reading `outbox` is planned.
     pub is_being_heard: bool,
-    /// Its next turn is planned.
+    /// True if its next turn is planned.
     pub is_planned: bool,
-    /// How it ended.
+    /// Its exit status, once it has ended.
     pub end: Option<AgentEnd>,
     inbox: VecDeque<Box<[u8]>>,
-    /// There will be no more orders.
+    /// True if the scheduler has closed the connection, so there will be no more orders.
     hung_up: bool,
-    /// It ends after the present recipient.
+    /// True if it ends after the current recipient.
     quits: bool,
     state: State,
     scope: Scope,
@@ -52,14 +53,16 @@ pub struct Agent {
     style: Style,
 }
 
-/// How a particular agent goes about its work. All of these ways are right.
+/// The working style of an agent. All variants are correct.
 #[derive(Clone, Copy)]
 struct Style {
-    /// It marks recipients before it reports them.
+    /// True if it writes tags before it reports.
     marks_first: bool,
-    /// It writes diagnostics itself (`error2`).
+    /// True if it writes diagnostics itself (`error2`).
     notes: bool,
-    /// It locks each recipient when its turn comes, as agents of ours do, and not all at once.
+    /// True if it locks each recipient in turn, instead of all at once.
+    ///
+    /// zsched's agents lock each in turn.
     locks_each: bool,
 }
 
@@ -69,46 +72,46 @@ enum State {
     Working(Box<Work>),
 }
 
-/// A job that is under way.
+/// The current job.
 struct Work {
     name: SpoolName,
     file: Rc<MemoryFile>,
     parsed: Rc<Parsed>,
-    /// Its recipients: the first is locked, or all if the agent locks all at once.
+    /// The open recipients. The first is locked, or all if the agent locks all at once.
     open: Vec<Recipient>,
     host: HostId,
-    /// There was no connection to be had, for this reason.
+    /// The reason why there is no connection, if there is none.
     refusal: Option<&'static str>,
     mishap: Mishap,
 }
 
-/// When an agent is to have its next turn.
+/// The time of an agent's next turn.
 pub enum Next {
     /// After some time.
     After(Duration),
-    /// When it is told something.
+    /// When it receives an order.
     WhenTold,
-    /// Never: it has ended.
+    /// Never, since it has ended.
     Ended(AgentEnd),
 }
 
-/// What an agent can see and touch.
+/// The environment of an agent.
 pub struct Around<'a> {
-    /// When it is.
+    /// The present time.
     pub at: At,
     /// The spool.
     pub disk: &'a mut Disk,
     /// The hosts.
     pub hosts: &'a mut Hosts,
-    /// Chance.
+    /// The source of randomness.
     pub random: &'a mut fastrand::Rng,
-    /// What agents do wrong.
+    /// The faults of agents.
     pub habits: &'a Habits,
-    /// Who watches.
+    /// The observer.
     pub observer: &'a mut dyn Observer,
 }
 
-/// What a host made of a recipient.
+/// The result of a delivery.
 enum Outcome {
     Delivered,
     Failed,
@@ -116,7 +119,7 @@ enum Outcome {
 }
 
 impl Agent {
-    /// A process that has just been started, for a channel and perhaps one host.
+    /// Creates a started process, for a channel and optionally for one host.
     pub fn new(
         pid: u32,
         life: u64,
@@ -147,27 +150,28 @@ impl Agent {
         }
     }
 
-    /// The scheduler writes to it. Tells whether it waits for that.
+    /// Receives a line from the scheduler. Returns true if it was waiting for that.
     pub fn tell(&mut self, text: &[u8]) -> bool {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         self.inbox.push_back(text.into());
         matches!(self.state, State::Waiting)
     }
 
-    /// The scheduler closes its end. `quits`: it is to end after the present recipient. Tells whether it
-    /// waits for orders.
+    /// The scheduler closes the connection. Returns true if the agent was waiting for orders.
+    ///
+    /// With `quits`, it ends after the current recipient.
     pub fn hang_up(&mut self, quits: bool) -> bool {
         self.hung_up = true;
         self.quits |= quits;
         matches!(self.state, State::Waiting)
     }
 
-    /// It dies.
+    /// Kills the agent.
     pub fn die(&mut self, around: &mut Around<'_>) {
         self.disconnect(around);
     }
 
-    /// It goes on with what it is doing.
+    /// Continues its work.
     pub fn turn(&mut self, around: &mut Around<'_>) -> Next {
         match std::mem::replace(&mut self.state, State::Waiting) {
             State::Starting => {
@@ -222,7 +226,7 @@ impl Agent {
         }
     }
 
-    /// Begins a job. `None` if it is over already.
+    /// Begins a job. Returns `None` if it is over at once.
     fn begin(
         &mut self,
         (path, host, only): (&[u8], Option<&[u8]>, Option<Offsets<'_>>),
@@ -262,13 +266,14 @@ impl Agent {
         Some(Next::After(wait + stall))
     }
 
-    /// Locks a recipient. Tells whether that has worked.
+    /// Locks a recipient. Returns true on success.
     fn lock(&self, file: &MemoryFile, recipient: &Recipient) -> bool {
         let (offset, pid) = (recipient.offset, self.pid);
         mark::change_tag(file, offset, Tag::Pending, Tag::Locked, pid).unwrap_or(false)
     }
 
-    /// Gets a connection to a host, and tells how long the job takes; or why there is none.
+    /// Connects to a host. Returns the duration of the job, or the reason why there is no
+    /// connection.
     fn connect(
         &mut self,
         host: HostId,
@@ -302,7 +307,7 @@ impl Agent {
         }
     }
 
-    /// Ends a job, as far as the agent lives to do so.
+    /// Ends a job, unless the agent dies during it.
     fn finish(&mut self, work: &Work, around: &mut Around<'_>) -> Option<AgentEnd> {
         let refusal = match work.refusal {
             None if around.hosts.nature(work.host).outage(around.at.now).is_some() => {
@@ -353,7 +358,7 @@ impl Agent {
         None
     }
 
-    /// Notes, reports and marks a recipient. Tells whether it dies meanwhile.
+    /// Notes, reports and marks a recipient. Returns true if the agent dies meanwhile.
     fn conclude(
         &mut self,
         work: &Work,
@@ -389,7 +394,7 @@ impl Agent {
         };
         around.observer.concluded(around.at, &work.file, offset, status);
         let marks = |file: &MemoryFile| {
-            // Somebody else may have changed it, which a real agent only complains about.
+            // Another process may have changed it, of which a real agent only warns.
             mark::change_tag(file, offset, Tag::Locked, tag, 0).ok();
         };
         if self.style.marks_first {
@@ -437,7 +442,7 @@ impl Agent {
         }
     }
 
-    /// How a deferral is said.
+    /// The status word of a deferral.
     fn deferral(&self, work: &Work, is_host_down: bool, around: &mut Around<'_>) -> Status {
         if around.random.f64() < around.habits.retry_at {
             return Status::RetryAt;
@@ -483,7 +488,7 @@ impl Agent {
         report.write_to(&mut self.outbox);
     }
 
-    /// Says what it should not.
+    /// Sends wrong lines.
     fn misbehave(&mut self, work: &Work, around: &mut Around<'_>) {
         let random = &mut *around.random;
         match work.mishap {
@@ -502,8 +507,9 @@ impl Agent {
         }
     }
 
-    /// Reports about recipients of others in the same message, and about some that do not exist. It
-    /// does not say of others that they are finished: it would be believed.
+    /// Reports other recipients of the same message, and some that do not exist.
+    ///
+    /// It never reports others as finished, because the scheduler would believe it.
     fn lie(&mut self, work: &Work, random: &mut fastrand::Rng) {
         let words = [Status::Deferred, Status::DeferBack, Status::DeferAll, Status::RetryAt];
         let status = words[random.usize(0..words.len())];
@@ -522,23 +528,23 @@ impl Agent {
     }
 }
 
-/// Leaves the rest of a job, of which an agent has locked some recipients, to another agent.
+/// Leaves the rest of a job, with some recipients locked, to another agent.
 fn stop(file: &MemoryFile, locked: &[Recipient]) -> AgentEnd {
     for recipient in locked {
-        // Somebody else may have changed it.
+        // Another process may have changed it.
         mark::change_tag(file, recipient.offset, Tag::Locked, Tag::Pending, 0).ok();
     }
     AgentEnd::Exited(0)
 }
 
-/// What became of a diagnostic.
+/// The state of a diagnostic.
 #[derive(Clone, Copy)]
 enum Noted {
-    /// Nobody wants it.
+    /// Not requested.
     Needless,
-    /// It is in the control file.
+    /// Written to the control file.
     Written,
-    /// It is left to the scheduler.
+    /// Left to the scheduler.
     Left,
     /// It could not be written.
     Failed,
@@ -571,7 +577,7 @@ const NO_ANSWER: &[u8] = b"\x03\x01delayed\x014.4.1\x01smtp; 466\x01";
 /// Notary data of a deferral because of the recipient.
 const LATER: &[u8] = b"\x03\x01delayed\x014.2.1\x01smtp; 450 try again later\x01";
 
-/// Notary data that says as much as is needed.
+/// Minimal notary data.
 fn notary(occasion: Occasion) -> &'static [u8] {
     match occasion {
         Occasion::Success => b"\x03\x01delivered\x012.0.0\x01smtp; 250 taken\x01",

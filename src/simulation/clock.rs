@@ -1,4 +1,4 @@
-//! Virtual time. There are two clocks: one that only goes on, and the wall clock, which people set.
+//! Virtual time: a monotonic clock, and a wall clock that can be set.
 
 use std::time::Duration;
 use zsched_format::time::Timestamp;
@@ -7,43 +7,43 @@ use zsched_format::time::Timestamp;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     now: Timestamp,
-    /// How far the wall clock has been set forward, and back.
+    /// Total time by which the wall clock was set forward, and back.
     forward: Duration,
     back: Duration,
 }
 
 impl Clock {
-    /// Both clocks show `start`.
+    /// Creates both clocks at `start`.
     pub fn new(start: Timestamp) -> Clock {
         Clock { now: start, forward: Duration::ZERO, back: Duration::ZERO }
     }
 
-    /// The time that only goes on: what hosts, agents and disks live by.
+    /// The monotonic time, which hosts, agents and disks use.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// What the wall clock shows: what the scheduler and file times go by.
+    /// The wall clock, which the scheduler and file times use.
     pub fn wall(&self) -> Timestamp {
         self.now + self.forward - self.back
     }
 
-    /// When it will be `wall` by the wall clock, unless somebody sets it; now, if it is later already.
+    /// The monotonic time at which the wall clock will show `wall`, but not before now.
     pub fn when(&self, wall: Timestamp) -> Timestamp {
         (wall + self.back - self.forward).max(self.now)
     }
 
-    /// Time goes on.
+    /// Advances the time.
     pub fn go_on_to(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
     }
 
-    /// Somebody sets the wall clock forward.
+    /// Sets the wall clock forward.
     pub fn set_forward(&mut self, by: Duration) {
         self.forward += by;
     }
 
-    /// Somebody sets the wall clock back.
+    /// Sets the wall clock back.
     pub fn set_back(&mut self, by: Duration) {
         self.back += by;
     }

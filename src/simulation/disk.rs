@@ -1,7 +1,10 @@
-//! The spool in memory: control files with their real bytes, which the real parser reads and the real
-//! marks change. It can be full, fail, and lose files. It may have letter folders; then routers that do
-//! not know of them put their files at the top, and the reader moves them down ([`settle`](Disk::settle)).
-//! Of each number there is one message at a time, wherever its two files are.
+//! The spool in memory.
+//!
+//! Its control files have real bytes, for the real parser and the real marks.
+//!
+//! The disk can be full, fail, and lose files. It may have hash folders. Routers that do not use
+//! them put files in the top folder, and the reader moves them down ([`settle`](Disk::settle)).
+//! There is at most one message of each number, in whatever folders its two files are.
 
 use super::outbox::{Boxed, OpenFile, OpenOutbox, Steps};
 use super::parsed::ParsedFiles;
@@ -26,17 +29,17 @@ use zsched_spool::{
     Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, SpoolName, owner_among,
 };
 
-/// The pid of all schedulers. No agent has it.
+/// The pid of all schedulers, which no agent has.
 const SCHEDULER: u32 = 998;
 
-/// How a disk fails. Changes of tags in place never do: they need no room.
+/// Disk faults. Changing tags in place never fails, since it needs no space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskFaults {
     /// Nothing can be appended, or moved to `postman/`.
     pub is_full: bool,
-    /// Part of all reads of control files that fail, 0 to 1.
+    /// Share of reads of control files that fail, 0 to 1.
     pub reads: f64,
-    /// Part of all notes and removals that fail, 0 to 1.
+    /// Share of notes and removals that fail, 0 to 1.
     pub writes: f64,
 }
 
@@ -49,9 +52,9 @@ pub struct Disk {
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<Change>,
     outbox: RefCell<Boxed>,
-    /// The message that was being removed when the scheduler was killed.
+    /// The message whose removal was interrupted by a kill of the scheduler.
     removal: Option<u64>,
-    /// How it fails now.
+    /// The present faults.
     pub faults: DiskFaults,
     serial: u64,
     /// Recipients that may have been delivered to already.
@@ -64,23 +67,23 @@ fn note_doubt(doubts: &mut Vec<(u64, u32)>, serial: u64, doubt: &Doubt) {
     doubts.extend(doubt.recipients.iter().map(|recipient| (serial, recipient.offset)));
 }
 
-/// What there is of one message.
+/// The files of one message.
 struct Files {
     control: Option<(HashFolder, Rc<MemoryFile>)>,
-    /// When the control file came.
+    /// Time when the control file arrived.
     changed: Timestamp,
-    /// When the message file was written, if there is one.
+    /// Folder and time of the message file, if there is one.
     message: Option<(HashFolder, Timestamp)>,
 }
 
-/// Why a control file gives no arrival.
+/// The reason why a control file yields no arrival.
 enum Problem {
     Gone,
     Failed(io::Error),
     Malformed(ControlFileError),
 }
 
-/// Who holds a lock. Those of the scheduler itself count while it has the message in memory.
+/// The owner of a lock. The scheduler's own locks count only for loaded messages.
 fn owner(field: PidField, is_loaded: bool, is_alive: impl Fn(u32) -> bool) -> LockOwner {
     match field.pid() {
         Some(SCHEDULER) if is_loaded => LockOwner::Alive(SCHEDULER),
@@ -94,7 +97,7 @@ impl Files {
         self.control.as_ref().filter(|(of, _)| *of == folder).map(|(_, file)| file)
     }
 
-    /// When the message came, if the control file names one.
+    /// The arrival time of the message, if the control file names one.
     fn check_message(
         &self,
         name: &SpoolName,
@@ -110,11 +113,11 @@ impl Files {
     }
 }
 
-/// What the writer is asked to do.
+/// A request to the writer.
 pub enum WriteRequest {
     /// Append diagnostics.
     Note(Box<Note>),
-    /// Take a message out of the spool; aside if a report is owed.
+    /// Remove a message from the spool; to `postman/` if a report is due.
     Remove(SpoolName, bool),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
@@ -122,25 +125,25 @@ pub enum WriteRequest {
     KeepOrders(Option<OrderTicket>, Vec<Change>),
 }
 
-/// How a message left the spool.
+/// The way in which a message left the spool.
 #[derive(Clone, Debug)]
 pub enum Left {
-    /// Its files are removed.
+    /// Its files were removed.
     Removed(Rc<MemoryFile>),
-    /// It is in `postman/`.
+    /// It was moved to `postman/`.
     Aside(Rc<MemoryFile>),
-    /// There was nothing of it.
+    /// It did not exist.
     Gone,
 }
 
-/// The name of the message of a number in a folder.
+/// The name of a message from its number and folder.
 pub fn name(number: u64, folder: HashFolder) -> SpoolName {
     let digits = number.to_string();
     SpoolName::new(folder, digits.as_bytes()).expect("a number is a name")
 }
 
 impl Disk {
-    /// An empty spool.
+    /// Creates an empty spool.
     pub fn new(seed: u64, level: HashLevel) -> Disk {
         Disk {
             messages: BTreeMap::new(),
@@ -158,7 +161,7 @@ impl Disk {
         }
     }
 
-    /// A router writes a message. Returns the control file.
+    /// Writes a message as a router does. Returns the control file.
     pub fn put(
         &mut self,
         wall: Timestamp,
@@ -174,7 +177,7 @@ impl Disk {
         file
     }
 
-    /// Whether neither file of a message is there.
+    /// Returns true if a message has neither of its files.
     pub fn is_free(&self, number: u64) -> bool {
         !self.messages.contains_key(&number)
     }
@@ -184,12 +187,12 @@ impl Disk {
         self.messages.get(&name.number())?.control(name.folder())
     }
 
-    /// What is in a control file, but for its tags.
+    /// A parsed control file, whose tags may be out of date.
     pub fn parsed(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
         self.parsed.get(file)
     }
 
-    /// Names of all control files, numbers in ascending order.
+    /// Names of all control files, in ascending order of number.
     pub fn names(&self) -> impl Iterator<Item = SpoolName> {
         let name_of = |(number, files): (&u64, &Files)| {
             files.control.as_ref().map(|(folder, _)| name(*number, *folder))
@@ -197,22 +200,22 @@ impl Disk {
         self.messages.iter().filter_map(name_of)
     }
 
-    /// What was moved to `postman/`, in that order.
+    /// Files moved to `postman/`, in order of moving.
     pub fn postman(&self) -> &[Rc<MemoryFile>] {
         &self.postman
     }
 
-    /// When the control file of a message came.
+    /// Time when the control file of a message arrived.
     pub fn changed(&self, number: u64) -> Option<Timestamp> {
         self.messages.get(&number).map(|files| files.changed)
     }
 
-    /// Somebody deletes both files of a message. Returns the control file.
+    /// Deletes both files of a message. Returns the control file.
     pub fn lose(&mut self, number: u64) -> Option<Rc<MemoryFile>> {
         self.messages.remove(&number)?.control.map(|(_, file)| file)
     }
 
-    /// Reads a control file for the scheduler, as `spool::read::read` does.
+    /// Loads a control file as `spool::read::read` does.
     pub fn read(
         &mut self,
         name: &SpoolName,
@@ -237,7 +240,7 @@ impl Disk {
         }
     }
 
-    /// Reads the control file of a loaded message, as `spool::read::read_again` does.
+    /// Loads the control file of a loaded message as `spool::read::read_again` does.
     pub fn read_again(
         &mut self,
         name: &SpoolName,
@@ -253,8 +256,11 @@ impl Disk {
         }
     }
 
-    /// Moves files down that are at the top of a spool with levels, the control file first, or finishes
-    /// such a move. Returns where the control file is to be used.
+    /// Moves files in the top folder down, if the spool has levels.
+    ///
+    /// Also finishes such a move.
+    ///
+    /// The control file is moved first. Returns where it is to be used.
     fn settle(&mut self, name: &SpoolName) -> io::Result<SpoolName> {
         let below = HashFolder::of(name.number(), self.level);
         let moves = name.folder() == HashFolder::TOP && below != HashFolder::TOP;
@@ -281,7 +287,9 @@ impl Disk {
         Ok(name.in_folder(to))
     }
 
-    /// A scheduler is killed after the first step of moving a message down, if there is one to be moved.
+    /// Moves a message down by the first step only.
+    ///
+    /// The scheduler is killed then.
     pub fn half_settle(&mut self) {
         let is_at_top = |files: &Files| matches!(files.control, Some((HashFolder::TOP, _)));
         let level = self.level;
@@ -292,7 +300,7 @@ impl Disk {
         }
     }
 
-    /// A folder that a file is to be moved to cannot be made.
+    /// Returns true if a folder for moved files cannot be created.
     fn folder_is_missing(&mut self) -> bool {
         self.faults.is_full && self.random.bool()
     }
@@ -331,8 +339,10 @@ impl Disk {
         }
     }
 
-    /// A file that cannot be used goes to `postman/`. If there is no room, it stays where it is; the
-    /// real reader can hide it there, unless the folder is read-only.
+    /// Moves a malformed file to `postman/`.
+    ///
+    /// If the disk is full it stays where it is. The real reader can hide it there, unless the
+    /// folder is read-only.
     fn malformed(&mut self, name: &SpoolName, error: ControlFileError) -> Found {
         let path = PathBuf::from(format!("postman/{}", name.number()));
         let moved = self.move_aside(name).map(|_| path);
@@ -346,8 +356,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Carries a note out, as `spool::note::write` does. Returns the control file, and whether there were any
-    /// lines.
+    /// Executes a note as `spool::note::write` does.
+    ///
+    /// Returns the control file, and true if there were any lines.
     pub fn note(
         &mut self,
         note: &Note,
@@ -356,7 +367,7 @@ impl Disk {
         self.note_until(note, is_alive, None)
     }
 
-    /// The same, up to a step of it before which the scheduler is killed.
+    /// The same, up to a step at which the scheduler is killed.
     pub fn note_until(
         &mut self,
         note: &Note,
@@ -383,7 +394,7 @@ impl Disk {
         }
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
         if matches!(note.occasion, Occasion::Success | Occasion::Failure) {
-            // Only the lines of recipients matter, not their tags.
+            // Only the lines of recipients are used, not their tags.
             let candidates = note::candidates(&parsed.map_err(invalid)?.control, &remark);
             let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
             return Ok((on_disk, has_lines));
@@ -409,7 +420,7 @@ impl Disk {
         Identity { name: name.clone(), control: file.serial(), modified: Timestamp::EPOCH }
     }
 
-    /// Finishes what a scheduler that was killed has left in the outbox.
+    /// Recovers the outbox after a kill of the scheduler.
     pub fn recover_outbox(&mut self) -> io::Result<()> {
         let steps = Steps::new(self.faults, None, self.random.u64(..));
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
@@ -424,12 +435,12 @@ impl Disk {
         Ok(())
     }
 
-    /// Recipients that the router was given since this was last asked, by their files.
+    /// Takes the recipients given to the router, by file.
     pub fn take_rerouted(&mut self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.outbox.borrow_mut().published)
     }
 
-    /// Stores changes of the orders in force, and those that could not be stored before.
+    /// Stores changes of the orders in force, including earlier ones that could not be stored.
     pub fn keep_orders(&mut self, changes: Vec<Change>) -> io::Result<()> {
         self.unstored.extend(changes);
         self.fails()?;
@@ -440,7 +451,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The orders that are stored. What could not be stored is forgotten: the scheduler starts anew.
+    /// The stored orders. Changes that could not be stored are dropped, as the scheduler restarts.
     pub fn take_orders(&mut self) -> Vec<Standing> {
         self.unstored.clear();
         self.orders.iter().collect()
@@ -456,7 +467,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes a message out of the spool, as `spool::remove` does.
+    /// Removes a message from the spool as `spool::remove` does.
     pub fn remove(&mut self, name: &SpoolName, aside: bool) -> io::Result<Left> {
         self.fails()?;
         let Some(file) = self.control_file(name).cloned() else {
@@ -473,8 +484,9 @@ impl Disk {
         Ok(Left::Removed(file))
     }
 
-    /// The first half of what [`remove`](Self::remove) does: the scheduler is killed before the second.
-    /// Returns the control file, if it is gone now.
+    /// Executes the first half of [`remove`](Self::remove), as if the scheduler were killed then.
+    ///
+    /// Returns the control file, if it is removed now.
     pub fn half_remove(&mut self, name: &SpoolName, aside: bool) -> Option<Rc<MemoryFile>> {
         let files = self.messages.get_mut(&name.number())?;
         let file = files.control(name.folder())?;
@@ -487,7 +499,7 @@ impl Disk {
         control
     }
 
-    /// Finishes the removal that a scheduler which was killed had listed.
+    /// Finishes the removal that a killed scheduler had listed.
     pub fn finish_removal(&mut self) {
         let is_left = |files: &Files| files.control.is_none();
         if let Some(number) = self.removal.take()
@@ -497,7 +509,7 @@ impl Disk {
         }
     }
 
-    /// Message files without a control file.
+    /// Number of message files without a control file.
     pub fn orphans(&self) -> usize {
         self.messages.values().filter(|files| files.control.is_none()).count()
     }
@@ -534,7 +546,7 @@ impl Disk {
         read::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, owner, tell)
     }
 
-    /// Recipients that were found to be left locked since this was last asked, by their files.
+    /// Takes the recipients that were found left locked, by file.
     pub fn take_doubts(&mut self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.doubts)
     }

@@ -1,85 +1,88 @@
-//! How agents misbehave. None does by default.
+//! Faults of agents. By default there are none.
 
 use std::time::Duration;
 
-/// How often agents do what they should not: each a part of all jobs, 0 to 1, if nothing else is said.
+/// Rates of faults: the affected share of all jobs, 0 to 1, unless stated otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Habits {
-    /// Of all starts: the process cannot be started.
+    /// Share of starts: the process cannot be started.
     pub start_fails: f64,
-    /// Of all starts: the process ends before it asks for work.
+    /// Share of starts: the process ends before it asks for work.
     pub stillborn: f64,
-    /// The process dies, at any point of the job.
+    /// The process dies at any point of the job.
     pub dies: f64,
-    /// The process stops with status 0 in the middle of the job, its locks cleared.
+    /// The process ends with status 0 in the middle of a job.
+    ///
+    /// It clears its locks before.
     pub stops: f64,
     /// The process does nothing for [`stall`](Habits::stall).
     pub stalls: f64,
-    /// How long that takes.
+    /// Duration of a stall.
     pub stall: Duration,
-    /// It reports about recipients of others, or about none that there is.
+    /// It reports recipients of other jobs, or recipients that do not exist.
     pub lies: f64,
     /// It reports everything twice.
     pub repeats: f64,
-    /// It writes bytes that mean nothing.
+    /// It writes meaningless bytes.
     pub babbles: f64,
-    /// It says `#hungry` once too often.
+    /// It sends one `#hungry` too many.
     pub greedy: f64,
-    /// It says `#resync` although there is work.
+    /// It sends `#resync` although there is work.
     pub resyncs: f64,
-    /// It ends the job without a word about its recipients.
+    /// It ends the job without reporting its recipients.
     pub silent: f64,
-    /// Of all deferrals: said as `retryat`.
+    /// Share of deferrals: reported as `retryat`.
     pub retry_at: f64,
-    /// Of all deferrals because a host is down: said as `deferred`. Then a half of these and of all other
-    /// deferrals have a status code.
+    /// Share of deferrals because of a host that is down: reported as `deferred`.
+    ///
+    /// If it is not 0, half of these and of all other deferrals have a status code.
     pub only_deferred: f64,
-    /// It says `deferall` although only one recipient was deferred.
+    /// It reports `deferall` although only one recipient was deferred.
     pub defers_all: f64,
 }
 
-/// What goes wrong with one job.
+/// The fault in one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
     /// Nothing.
     None,
     /// The process dies.
     Death(Death),
-    /// The process stops in order.
+    /// The process ends in an orderly way.
     Stop,
-    /// See [`Habits::lies`], and so on.
+    /// See [`Habits::lies`] and the following.
     Lie,
     /// Everything is reported twice.
     Repetition,
-    /// Bytes that mean nothing.
+    /// Meaningless bytes.
     Babble,
     /// One `#hungry` too many.
     Greed,
-    /// A `#resync` without cause.
+    /// A `#resync` without reason.
     Resync,
-    /// Not a word.
+    /// No reports.
     Silence,
     /// `deferall` for one deferral.
     DeferAll,
 }
 
-/// At which point of a job a process dies.
+/// The point of a job at which a process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// Before it has locked anything.
+    /// Before anything is locked.
     Unlocked,
-    /// With its recipients locked.
+    /// With recipients locked.
     Locked,
-    /// After a delivery, before anybody is told.
+    /// After a delivery, before it is reported or marked.
     Delivered,
     /// When a recipient is marked but not reported, or the other way round.
     Half,
-    /// When everything is said but `#hungry`.
+    /// When everything is reported, before `#hungry`.
     Reported,
 }
 
 impl Habits {
-    /// Draws what goes wrong with a job.
+    /// Draws the fault in a job.
     pub(super) fn mishap(&self, random: &mut fastrand::Rng) -> Mishap {
         let kinds = [
             (self.dies, Mishap::Death(Death::Locked)),

@@ -1,49 +1,50 @@
-//! The hosts that agents deliver to: how fast they are, how many connections they take, how often they
-//! refuse, and when they are down.
+//! The hosts that agents deliver to, with their speed, connection limits, refusals and outages.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
-/// How a host behaves.
+/// The behaviour of a host.
 #[derive(Clone, Debug)]
 pub struct Nature {
     /// Time until a connection is open.
     pub connect: Duration,
-    /// Time for a message, whatever the number of its recipients.
+    /// Time for a message, for any number of recipients.
     pub latency: Duration,
-    /// At most so much is added to `latency`, by chance.
+    /// Maximum random addition to `latency`.
     pub spread: Duration,
-    /// Connections that are taken at a time; more are refused.
+    /// Maximum number of simultaneous connections; more are refused.
     pub connections: usize,
-    /// Connections stay open for the next message.
+    /// True if connections stay open for the next message.
     pub keeps: bool,
-    /// Where they do not: how many more may be under way, and wait until they are taken.
+    /// If connections are not kept: maximum number of connections that wait to be accepted.
     pub queue: usize,
-    /// How long it takes to find out that there is no room for a connection, if that is longer than `connect`.
+    /// Time until a refusal for lack of room, if longer than `connect`.
     pub full_timeout: Duration,
-    /// Part of all recipients that are to be tried again later, 0 to 1.
+    /// Share of recipients that are deferred, 0 to 1.
     pub defer_rate: f64,
-    /// Part of all recipients that are refused for good, 0 to 1.
+    /// Share of recipients that fail permanently, 0 to 1.
     pub fail_rate: f64,
-    /// When the host is down.
+    /// Times when the host is down.
     pub outages: Vec<Outage>,
 }
 
-/// A time in which a host is down.
+/// A period in which a host is down.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
-    /// When it begins.
+    /// Its beginning.
     pub from: Timestamp,
-    /// When it ends.
+    /// Its end.
     pub until: Timestamp,
-    /// How long one has to wait to find out; zero where connections are refused.
+    /// Time until a connection attempt fails; zero if it is refused.
     pub timeout: Duration,
 }
 
 impl Default for Nature {
-    /// A host that is always well, and takes everything in a quarter of a second.
+    /// A host that is always up.
+    ///
+    /// It accepts every message in a quarter of a second.
     fn default() -> Nature {
         Nature {
             connect: Duration::from_millis(50),
@@ -61,16 +62,16 @@ impl Default for Nature {
 }
 
 impl Nature {
-    /// The outage at a time, if there is one.
+    /// The outage at a given time, if there is one.
     pub fn outage(&self, now: Timestamp) -> Option<&Outage> {
         self.outages.iter().find(|outage| outage.from <= now && now < outage.until)
     }
 }
 
-/// The number of a host.
+/// The index of a host.
 pub type HostId = usize;
 
-/// All hosts: each name has the nature of the first pattern that matches it.
+/// All hosts. Each name has the behaviour of the first pattern that matches it.
 pub struct Hosts {
     rules: Vec<(glob::Pattern, Rc<Nature>)>,
     default: Rc<Nature>,
@@ -81,23 +82,23 @@ pub struct Hosts {
 struct Host {
     nature: Rc<Nature>,
     connections: usize,
-    /// When those end that are open or wait, where none is kept.
+    /// End times of connections that are open or wait, if connections are not kept.
     ends: Vec<Timestamp>,
 }
 
-/// What comes of the attempt to connect to a host.
+/// The result of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Welcome {
-    /// A connection, after some time.
+    /// A connection, opened after this time.
     Open(Duration),
-    /// The host takes no more connections.
+    /// The host accepts no more connections, which is known after this time.
     Full(Duration),
-    /// It is down, which one knows after some time.
+    /// The host is down, which is known after this time.
     Down(Duration),
 }
 
 impl Hosts {
-    /// Hosts by pattern; `default` is for those that match none.
+    /// Creates hosts by pattern; `default` is for those that match none.
     pub fn new(rules: Vec<(glob::Pattern, Nature)>, default: Nature) -> Hosts {
         Hosts {
             rules: rules.into_iter().map(|(pattern, nature)| (pattern, Rc::new(nature))).collect(),
@@ -107,7 +108,7 @@ impl Hosts {
         }
     }
 
-    /// The host of a name in lower case.
+    /// The host with a name in lower case.
     pub fn find(&mut self, name: &[u8]) -> HostId {
         if let Some(host) = self.known.get(name) {
             return *host;
@@ -121,7 +122,7 @@ impl Hosts {
         id
     }
 
-    /// From now on all hosts are well, and have always been.
+    /// Ends all faults and outages of hosts.
     pub fn heal(&mut self) {
         for host in &mut self.hosts {
             host.nature = Rc::new(Nature::default());
@@ -130,12 +131,12 @@ impl Hosts {
         self.default = Rc::new(Nature::default());
     }
 
-    /// How a host behaves.
+    /// The behaviour of a host.
     pub fn nature(&self, host: HostId) -> &Nature {
         &self.hosts[host].nature
     }
 
-    /// Somebody tries to connect. An open connection is to be [closed](Self::disconnect).
+    /// Opens a connection, which the caller must [close](Self::disconnect).
     pub fn connect(&mut self, now: Timestamp, host: HostId) -> Welcome {
         let Host { nature, connections, .. } = &mut self.hosts[host];
         if let Some(outage) = nature.outage(now) {
@@ -148,7 +149,7 @@ impl Hosts {
         }
     }
 
-    /// Somebody comes with one message, which takes so long, to a host that closes the connection behind it.
+    /// Delivers one message of this duration to a host that closes the connection after it.
     pub fn visit(&mut self, now: Timestamp, host: HostId, duration: Duration) -> Welcome {
         let Host { nature, ends, .. } = &mut self.hosts[host];
         if let Some(outage) = nature.outage(now) {
@@ -160,7 +161,7 @@ impl Hosts {
         if ends.len() >= most {
             return Welcome::Full(nature.connect.max(nature.full_timeout));
         }
-        // One that waits is taken as soon as as many have ended as there are too many.
+        // A waiting connection is accepted when enough earlier ones have ended.
         let before =
             ends.len().checked_sub(nature.connections).map_or(now, |too_many| ends[too_many]);
         let open = before.max(now + nature.connect);
@@ -168,7 +169,7 @@ impl Hosts {
         Welcome::Open(open.since(now))
     }
 
-    /// A connection ends.
+    /// Closes a connection.
     pub fn disconnect(&mut self, host: HostId) {
         self.hosts[host].connections -= 1;
     }
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_do_not_fit_wait_in_a_queue_as_long_as_there_is_room() {
+    fn excess_connections_wait_while_queue_has_room() {
         let second = Duration::from_secs(1);
         let nature = Nature {
             connect: Duration::ZERO,
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_takes_as_many_connections_as_it_takes() {
+    fn host_accepts_connections_up_to_limit() {
         let at = Timestamp::from_seconds;
         let outage = Outage { from: at(10), until: at(20), timeout: Duration::from_secs(30) };
         let nature = Nature { connections: 1, outages: vec![outage], ..Nature::default() };

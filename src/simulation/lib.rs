@@ -1,23 +1,24 @@
-//! The scheduler's core in a world that is only computed: virtual time, a spool in memory, agents and
-//! hosts that behave as one likes. The same seed gives the same run.
+//! Simulates the scheduler: the real core with virtual time, and simulated spool, agents and hosts.
 //!
-//! What is real: the core, the intake of the daemon, the parser and composer of control files, the marks
-//! in them, the diagnostics, the decisions of `spool`, the codec of the agents' lines. What is made up:
-//! time, disks, processes, sockets, hosts.
+//! The same seed gives the same run.
 //!
-//! | file | what |
+//! These parts are real: the core, the intake of the daemon, the parser and composer of control
+//! files, the marks in them, the diagnostics, the decisions of `spool`, and the agent protocol.
+//! These are simulated: time, disks, processes, sockets, hosts.
+//!
+//! | file | contents |
 //! |---|---|
-//! | this one | what happens next: the loop |
-//! | [`shell`] | a running scheduler: the core, and what the daemon does around it |
-//! | [`agent`], [`habits`] | agents, and what they do wrong |
-//! | [`hosts`] | where they deliver to |
+//! | this one | the loop that runs the next event |
+//! | [`shell`] | a running scheduler: the core, and the parts of the daemon around it |
+//! | [`agent`], [`habits`] | agents and their faults |
+//! | [`hosts`] | the hosts that they deliver to |
 //! | [`disk`], [`memory_file`], [`outbox`], [`parsed`] | the spool |
-//! | [`agenda`], [`clock`] | virtual time |
-//! | [`observer`] | who watches |
+//! | [`agenda`], [`clock`] | event queue and virtual time |
+//! | [`observer`] | the observer of a simulation |
 //!
-//! It is driven from outside: [`submit`](Simulation::submit) messages, let time
-//! [pass](Simulation::run_until), kill, restart, reload. `tests/simulation/` does so with an oracle
-//! watching; `schedsim run` with a statistician.
+//! The caller drives it: it [submits](Simulation::submit) messages, lets time
+//! [pass](Simulation::run_until), kills, restarts and reloads. `tests/simulation/` does so with an
+//! oracle as the observer, `schedsim run` with a collector of statistics.
 
 mod agenda;
 mod agent;
@@ -48,89 +49,89 @@ use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::read::Found;
 use zsched_spool::{HashLevel, SpoolName};
 
-/// So many steps without time going on mean that something goes round in circles.
+/// Maximum number of steps at one time. More of them indicate an endless loop.
 const STEPS_AT_ONE_TIME: u64 = 3_000_000;
 
-/// How long things take; each by chance up to twice as long, unless it is nothing.
+/// Durations. Each is multiplied by a random factor of up to two, unless it is zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delays {
-    /// A notice of a router.
+    /// Until a router's notice arrives.
     pub notice: Duration,
     /// Reading a control file.
     pub read: Duration,
     /// Writing to the spool.
     pub write: Duration,
-    /// What an agent writes, until it is read.
+    /// Until an agent's output is read.
     pub pipe: Duration,
     /// Starting an agent.
     pub start: Duration,
-    /// Finding out that an agent has ended.
+    /// Until the end of an agent is noticed.
     pub reap: Duration,
 }
 
-/// How a simulation is made up.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Of everything that is left to chance.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// When it begins, by the wall clock.
+    /// Start time of the wall clock.
     pub start: Timestamp,
-    /// What each scheduler is told when it starts, but for the seed.
+    /// Settings of each scheduler, except for the seed.
     pub settings: Settings,
-    /// The pid of the first agent; the next one has the next. Control files have room for six digits.
+    /// The pid of the first agent; later ones count up. Control files have room for six digits.
     pub first_pid: u32,
-    /// How many levels of letter folders the spool has.
+    /// Number of levels of hash folders in the spool.
     pub level: HashLevel,
     /// How long things take.
     pub delays: Delays,
-    /// What agents do wrong.
+    /// Faults of agents.
     pub habits: Habits,
-    /// Part of all turns of the scheduler's loop in which more than one thing is heard, 0 to 1.
+    /// Share of turns of the scheduler's loop with more than one event, 0 to 1.
     pub crowded_turns: f64,
-    /// What agents write comes in pieces.
+    /// True if agents' output is read in pieces.
     pub pieces: bool,
-    /// The spool is scanned again and again, not only at the start.
+    /// True if the spool is scanned repeatedly, not only at the start.
     pub scans: bool,
 }
 
-/// Something that is to happen.
+/// A planned event.
 enum Happening {
-    /// A notice of a router comes.
+    /// A router's notice arrives.
     Notice(SpoolName),
     /// The scanner lists the spool.
     Scan { life: u64 },
     /// The reader reads a control file.
     Read { life: u64, name: SpoolName, how: How },
-    /// The loop hears what was read.
+    /// The loop receives the result of a read.
     Found { life: u64, name: SpoolName, found: Box<Found>, how: How },
-    /// The writer does the first thing in its line.
+    /// The writer processes its first request.
     Write { life: u64 },
-    /// The loop hears of something that was written.
+    /// The loop receives the result of a write.
     Written { life: u64, event: Box<Written> },
-    /// An agent goes on.
+    /// An agent continues its work.
     Agent(u32),
-    /// The scheduler reads what an agent wrote.
+    /// The scheduler reads an agent's output.
     Hear(u32),
-    /// The scheduler finds out that an agent has ended.
+    /// The scheduler notices that an agent has ended.
     Reap(u32),
     /// Time passes.
     Tick,
 }
 
-/// What the writer tells the loop.
+/// A result of the writer.
 enum Written {
     Noted { ticket: u64, outcome: Result<bool, std::io::ErrorKind> },
     Removed { number: u64, outcome: Result<(), std::io::ErrorKind> },
     Kept { ticket: Option<OrderTicket>, outcome: Result<(), std::io::ErrorKind> },
 }
 
-/// A simulated world with a scheduler in it.
+/// A simulated system with a scheduler.
 pub struct Simulation<O> {
-    /// The file of what was learned.
+    /// The file of learned state.
     learned: Vec<Learned>,
     clock: Clock,
     agenda: Agenda<Happening>,
-    /// What happens at once, in this order.
+    /// Events that happen immediately, in this order.
     soon: VecDeque<Happening>,
     random: fastrand::Rng,
     setup: Setup,
@@ -139,22 +140,22 @@ pub struct Simulation<O> {
     pub disk: Disk,
     /// The hosts.
     pub hosts: Hosts,
-    /// All agents there have ever been, by pid.
+    /// All agents so far, by pid.
     agents: Vec<Option<Box<Agent>>>,
     shell: Option<Shell>,
     lives: u64,
-    /// The scheduler is killed after so many further decisions.
+    /// Number of decisions after which the scheduler is killed.
     fuse: Option<u32>,
-    /// The scheduler is killed while it writes the end of recipients.
+    /// True if the scheduler is killed while it writes the end of recipients.
     dies_ending: bool,
     steps: u64,
     steps_at_this_time: u64,
-    /// Who watches.
+    /// The observer.
     pub observer: O,
 }
 
 impl<O: Observer> Simulation<O> {
-    /// A world with an empty spool and no scheduler.
+    /// Creates a system with an empty spool and without a scheduler.
     pub fn new(setup: Setup, hosts: Hosts, config: Rc<Config>, observer: O) -> Simulation<O> {
         let mut random = fastrand::Rng::with_seed(setup.seed);
         Simulation {
@@ -178,7 +179,7 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// When it is.
+    /// The present time.
     pub fn at(&self) -> At {
         At { now: self.clock.now(), wall: self.clock.wall(), step: self.steps }
     }
@@ -188,23 +189,26 @@ impl<O: Observer> Simulation<O> {
         self.shell.as_ref().map(|shell| &shell.core)
     }
 
-    /// What agents do wrong.
+    /// The faults of agents.
     pub fn habits_mut(&mut self) -> &mut Habits {
         &mut self.setup.habits
     }
 
-    /// What each scheduler is told that is started from now on, but for the seed.
+    /// The settings of schedulers started from now on, except for the seed.
     pub fn settings_mut(&mut self) -> &mut Settings {
         &mut self.setup.settings
     }
 
-    /// Agents whose processes live, whoever started them.
+    /// Number of living agents, of all schedulers.
     pub fn living_agents(&self) -> usize {
         self.agents.iter().flatten().filter(|agent| agent.end.is_none()).count()
     }
 
-    /// A router puts a message into the spool; `has_message`: with its message file. With a notice the
-    /// scheduler hears of it, without one it has to look.
+    /// Puts a message into the spool as a router does.
+    ///
+    /// It has a message file if `has_message`.
+    ///
+    /// Without `notice`, the scheduler finds it only by a scan.
     pub fn submit(&mut self, name: SpoolName, text: Vec<u8>, has_message: bool, notice: bool) {
         let file = self.disk.put(self.clock.wall(), &name, text, has_message);
         let at = self.at();
@@ -223,7 +227,7 @@ impl<O: Observer> Simulation<O> {
         let recovered = self.disk.recover_outbox();
         self.tell_rerouted();
         if recovered.is_err() {
-            // It does not start.
+            // The scheduler does not start.
             return;
         }
         self.lives += 1;
@@ -243,8 +247,9 @@ impl<O: Observer> Simulation<O> {
         self.soon.push_back(Happening::Tick);
     }
 
-    /// What a scheduler that ends has written of what it has learned: all of it, what it had written
-    /// earlier, or some of it, as a damaged file has.
+    /// Stores the learned state of a scheduler that ends.
+    ///
+    /// It is complete, or that of an earlier time, or only a part as in a damaged file.
     pub(crate) fn keep_lessons(&mut self, core: &Scheduler, resting: &dyn Resting) {
         let is_written = self.random.bool();
         if is_written {
@@ -260,7 +265,7 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// Kills the scheduler, if one runs. Its agents finish the job at hand, or all they have.
+    /// Kills the scheduler, if one runs. Its agents finish the current job, or all of theirs.
     pub fn kill(&mut self) {
         let is_writing = self.random.bool();
         self.kill_while(is_writing);
@@ -278,12 +283,12 @@ impl<O: Observer> Simulation<O> {
         self.orphan_agents();
     }
 
-    /// Kills the scheduler when it next writes that recipients have ended without an agent, in the midst of it.
+    /// Kills the scheduler during its next write that finishes recipients without an agent.
     pub fn kill_when_it_ends_recipients(&mut self) {
         self.dies_ending = true;
     }
 
-    /// Kills the scheduler when it has carried out so many further decisions.
+    /// Kills the scheduler after it has executed this number of further decisions.
     pub fn kill_after(&mut self, decisions: u32) {
         self.fuse = Some(decisions);
     }
@@ -300,19 +305,19 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// Somebody asks for a host's mail (ETRN).
+    /// Requests a host's mail (ETRN).
     pub fn turn(&mut self, host: &[u8]) {
         self.tell(Event::Turn(host));
         self.end_turn();
     }
 
-    /// An operator orders something; the observer is told when it is obeyed.
+    /// Gives an operator's order. The observer is notified when it is executed.
     pub fn order(&mut self, ticket: OrderTicket, order: Order) {
         self.tell(Event::Ordered { ticket, by: "operator".to_string(), order });
         self.end_turn();
     }
 
-    /// The scheduler, and all that come, use another configuration.
+    /// Reloads another configuration, for this scheduler and later ones.
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
         if let Some(shell) = &mut self.shell {
@@ -322,7 +327,7 @@ impl<O: Observer> Simulation<O> {
         self.end_turn();
     }
 
-    /// The scheduler is to end as soon as its agents have.
+    /// Ends the scheduler as soon as its agents have ended.
     pub fn drain(&mut self) {
         if let Some(shell) = &mut self.shell {
             shell.is_draining = true;
@@ -331,14 +336,14 @@ impl<O: Observer> Simulation<O> {
         self.end_turn();
     }
 
-    /// Somebody sets the wall clock forward.
+    /// Sets the wall clock forward.
     pub fn set_clock_forward(&mut self, by: Duration) {
         self.clock.set_forward(by);
         self.clock_was_set(ClockStep::Forward(by));
         self.end_turn();
     }
 
-    /// Somebody sets the wall clock back.
+    /// Sets the wall clock back.
     pub fn set_clock_back(&mut self, by: Duration) {
         self.clock.set_back(by);
         self.clock_was_set(ClockStep::Back(by));
@@ -352,20 +357,20 @@ impl<O: Observer> Simulation<O> {
         self.tell(Event::ClockSet(step));
     }
 
-    /// All agents that live die.
+    /// Kills all living agents.
     pub fn kill_agents(&mut self) {
         for pid in self.pids() {
             self.kill_agent(pid);
         }
     }
 
-    /// Lets time pass until `until` by the clock that only goes on.
+    /// Runs until `until` by the monotonic clock.
     pub fn run_until(&mut self, until: Timestamp) {
         while self.step(until) {}
         self.clock.go_on_to(until);
     }
 
-    /// Lets the next thing happen, if that is not later than `until`. Tells whether there was one.
+    /// Runs the next event, if it is not later than `until`. Returns true if there was one.
     pub fn step(&mut self, until: Timestamp) -> bool {
         let Some(happening) = self.next_happening(until) else {
             return false;
@@ -412,12 +417,12 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// Lets something happen after a delay, at most twice as long by chance.
+    /// Plans an event after a delay, which randomness may double.
     fn after(&mut self, delay: Duration, happening: Happening) {
         self.after_time(self.clock.now(), delay, happening);
     }
 
-    /// The same, not before a certain time. Returns when.
+    /// The same, but not before a certain time. Returns the time.
     fn after_time(&mut self, from: Timestamp, delay: Duration, happening: Happening) -> Timestamp {
         if delay.is_zero() {
             self.soon.push_back(happening);
@@ -442,7 +447,8 @@ impl<O: Observer> Simulation<O> {
             Happening::Agent(pid) => self.agent_turn(pid),
             Happening::Hear(pid) => self.hear_agent(pid),
             Happening::Reap(pid) => self.reap(pid),
-            // A tick is told at the end of each turn; the others are of a scheduler that is gone.
+            // A tick is passed on at the end of each turn. The others belong to a scheduler that
+            // has ended.
             _ => {}
         }
     }
@@ -535,14 +541,14 @@ impl<O: Observer> Simulation<O> {
         self.put_back(agent);
     }
 
-    /// Sees to it that what an agent wrote is read.
+    /// Plans the reading of an agent's output.
     fn plan_hearing(&mut self, agent: &mut Agent) {
         if !agent.outbox.is_empty() && !std::mem::replace(&mut agent.is_being_heard, true) {
             self.after(self.setup.delays.pipe, Happening::Hear(agent.pid));
         }
     }
 
-    /// The scheduler reads what an agent has written, or a piece of it.
+    /// Reads an agent's output, or a piece of it.
     fn hear_agent(&mut self, pid: u32) {
         let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
             return;
@@ -573,7 +579,7 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// The scheduler finds out that an agent has ended, and reads what it wrote last.
+    /// Notices that an agent has ended, and reads its last output.
     fn reap(&mut self, pid: u32) {
         let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
             return;
@@ -590,7 +596,7 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// The scheduler tells an agent something.
+    /// Sends a line to an agent.
     fn tell_agent(&mut self, pid: u32, text: &[u8]) {
         if self.living(pid).is_some_and(|agent| agent.tell(text)) {
             self.plan_agent(pid, Duration::ZERO);

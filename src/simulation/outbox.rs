@@ -1,5 +1,6 @@
-//! The outbox of the simulated spool, and the steps of what the scheduler writes: it may be killed between any
-//! two of them.
+//! The simulated outbox, and the steps of the scheduler's writes.
+//!
+//! The scheduler may be killed between any two steps.
 
 use super::disk::DiskFaults;
 use std::cell::{Cell, RefCell};
@@ -11,22 +12,22 @@ use zsched_spool::ending::OpenControlFile;
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::outbox::{Entry, Identity, Outbox};
 
-/// What one deed of the scheduler does to the disk, step by step.
+/// The effects of one write on the disk, step by step.
 pub struct Steps {
     faults: DiskFaults,
-    /// How many more steps there are before the scheduler is killed.
+    /// Number of steps until the scheduler is killed.
     left: Cell<Option<u32>>,
     random: RefCell<fastrand::Rng>,
 }
 
 impl Steps {
-    /// A deed that is cut short behind its last step, if there is one.
+    /// Creates a write that is interrupted after its last step, if that is given.
     pub fn new(faults: DiskFaults, last: Option<u32>, seed: u64) -> Steps {
         let random = RefCell::new(fastrand::Rng::with_seed(seed));
         Steps { faults, left: Cell::new(last), random }
     }
 
-    /// A step that cannot fail. An error is the kill.
+    /// A step that cannot fail. An error means that the scheduler is killed.
     fn step(&self) -> io::Result<()> {
         match self.left.get() {
             Some(0) => Err(ErrorKind::Interrupted.into()),
@@ -61,7 +62,7 @@ impl FileExt for OpenFile<'_> {
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
-        // An interrupted write would be tried again.
+        // An interrupted write would be retried.
         self.steps.step().map_err(|_| ErrorKind::BrokenPipe)?;
         self.file.write_at(bytes, position)
     }
@@ -73,7 +74,7 @@ impl OpenControlFile for OpenFile<'_> {
         let length = self.file.text().len() as u64;
         let lines = mark::after_whole_line(&*self.file, length, lines)?;
         if self.steps.left.get() == Some(0) {
-            // The kill comes in the midst of it.
+            // The kill interrupts the write.
             let written = self.steps.random.borrow_mut().usize(0..=lines.len());
             self.file.append(&lines[..written]);
         }
@@ -87,13 +88,13 @@ impl OpenControlFile for OpenFile<'_> {
     }
 }
 
-/// What is in the outbox.
+/// The contents of the outbox.
 #[derive(Default)]
 pub struct Boxed {
     entries: Vec<Entry>,
     ready: Vec<Entry>,
     ids: u64,
-    /// Recipients that the router was given, by their files, until somebody asks.
+    /// Recipients given to the router, by file, until they are taken.
     pub published: Vec<(u64, u32)>,
 }
 
@@ -115,7 +116,7 @@ pub struct OpenOutbox<'s> {
 }
 
 impl OpenOutbox<'_> {
-    /// Publishes what is ready, as far as that can be done now.
+    /// Publishes ready submissions, as far as possible now.
     pub fn publish_ready(&self) {
         let mut outbox = self.outbox.borrow_mut();
         for entry in std::mem::take(&mut outbox.ready) {

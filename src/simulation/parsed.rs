@@ -1,5 +1,7 @@
-//! Control files as all agents and the writer read them. Each of them would parse a large one anew; here it is
-//! parsed once, since nothing changes in it but tags, and lines at the end that nobody of ours reads back.
+//! Cache of parsed control files, for all agents and the writer.
+//!
+//! Otherwise each would parse a large file again. One parse is enough, since only tags change in
+//! it, and lines at the end that no simulated program reads.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -7,18 +9,18 @@ use zsched_agent::parsed::Parsed;
 use zsched_format::control_file::{self, ControlFileError};
 use zsched_spool::memory_file::MemoryFile;
 
-/// So many large files are kept, those that were read last.
+/// Maximum number of large files in the cache.
 const KEPT: usize = 16;
 
-/// The large files that were parsed last.
+/// The large files that were used last.
 #[derive(Default)]
 pub struct ParsedFiles {
-    /// By serial number, the one that was read last in front.
+    /// By serial number, the most recently used one in front.
     latest: VecDeque<(u64, Rc<Parsed>)>,
 }
 
 impl ParsedFiles {
-    /// What is in a file.
+    /// The parsed contents of a file.
     pub fn get(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
         let at = self.latest.iter().position(|(serial, _)| *serial == file.serial());
         if let Some(found) = at.and_then(|at| self.latest.remove(at)) {
@@ -57,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_few_are_kept() {
+    fn cached_files_are_limited() {
         let mut files = ParsedFiles::default();
         for serial in 0..100 {
             files.get(&file(serial, 1000)).expect("a good file");

@@ -1,5 +1,6 @@
-//! A running scheduler: the core, and what the daemon does around it. What it had not written when it
-//! is killed is lost.
+//! A running scheduler: the core, and the parts of the daemon around it.
+//!
+//! Data that it has not written is lost when it is killed.
 
 use super::agent::Agent;
 use super::disk::{Left, WriteRequest};
@@ -19,42 +20,42 @@ use zsched_spool::note::Occasion;
 use zsched_spool::read::Found;
 use zsched_spool::{Portion, SpoolName};
 
-/// How a control file is read.
+/// The way in which a control file is read.
 #[derive(Clone, Copy, Debug)]
 pub enum How {
-    /// As one that is new: so many recipients at the most.
+    /// As a new one, with an optional maximum number of recipients.
     New(Option<u32>),
     /// As that of a loaded message.
     Again,
-    /// As that of a message that is loaded in part.
+    /// As that of a partial message.
     More(Portion),
 }
 
-/// A scheduler.
+/// A running scheduler.
 pub struct Shell {
-    /// Which of all there have been, from 1.
+    /// Its number among all schedulers of the simulation, from 1.
     pub life: u64,
-    /// What decides.
+    /// The core.
     pub core: Scheduler,
     /// The processes of its agents.
     pub pids: BTreeMap<AgentId, u32>,
-    /// It ends when its last agent has.
+    /// True if it ends with its last agent.
     pub is_draining: bool,
     pub(super) intake: Intake,
-    /// What was there at the start is not loaded yet.
+    /// True while files that existed at the start are being loaded.
     is_loading: bool,
     has_scanned: bool,
-    /// When the reader is through with what it has been asked for.
+    /// Time when the reader will have processed its requests.
     reader_free: Timestamp,
-    /// When the writer is.
+    /// Time when the writer will have processed its requests.
     writer_free: Timestamp,
     to_write: VecDeque<WriteRequest>,
-    /// The orders in force, as the core has told their changes.
+    /// The orders in force, from the core's changes.
     pub(super) orders: StandingOrders,
 }
 
 impl Shell {
-    /// A scheduler that has just been started.
+    /// Creates a scheduler that has just been started.
     pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
         let mut intake = Intake::new(intake::Delays::default());
         intake.set_limit(memory_limit(&config));
@@ -73,7 +74,8 @@ impl Shell {
         }
     }
 
-    /// Takes in changes of the orders in force. With the last of them they are those of the core.
+    /// Applies changes of the orders in force. After the last one they must equal those of the
+    /// core.
     fn take_changes(&mut self, changes: &[Change]) {
         changes.iter().for_each(|change| self.orders.apply(change.clone()));
         let has_more = |action: &Action| matches!(action, Action::KeepStanding { .. });
@@ -83,7 +85,7 @@ impl Shell {
         }
     }
 
-    /// When it wants to be called if nothing happens, by the wall clock.
+    /// Next time at which it must be called if nothing happens, by the wall clock.
     pub fn next_wakeup(&self, setup: &Setup) -> Option<Timestamp> {
         let core = self.core.next_wakeup();
         if self.has_scanned && !setup.scans {
@@ -93,12 +95,12 @@ impl Shell {
         core.into_iter().chain(intake).min()
     }
 
-    /// Another configuration is in force.
+    /// Applies another configuration.
     pub fn configured(&mut self, config: &Config) {
         self.intake.set_limit(memory_limit(config));
     }
 
-    /// The wall clock was set.
+    /// Adjusts to a step of the wall clock.
     pub fn clock_set(&mut self, step: ClockStep) {
         self.intake.shift(step);
     }
@@ -116,14 +118,15 @@ impl Shell {
     }
 }
 
-/// How many messages may be in memory.
+/// Maximum number of messages in memory.
 fn memory_limit(config: &Config) -> Option<usize> {
     config.parameters.memory().map(|limits| limits.messages)
 }
 
 impl<O: Observer> Simulation<O> {
-    /// What the loop of the daemon does when it has heard what there was: look around, tell the time,
-    /// carry out what was decided.
+    /// The end of a turn of the daemon's loop, after its events have been handled.
+    ///
+    /// Checks the intake, passes the time to the core, and executes the decisions.
     pub(super) fn end_turn(&mut self) {
         self.look_around();
         let wall = self.clock.wall();
@@ -163,7 +166,7 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// Has files read that wait for room in memory, as far as there is room now.
+    /// Reads files of the backlog, as far as there is room in memory now.
     fn fill_up(&mut self, wall: Timestamp) {
         while let Some(shell) = &mut self.shell
             && let room = shell.room()
@@ -180,7 +183,7 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// Ends the scheduler with everything written that was decided.
+    /// Ends the scheduler after everything decided is written.
     fn end_scheduler(&mut self) {
         while self.shell.as_ref().is_some_and(|shell| !shell.to_write.is_empty()) {
             self.write();
@@ -440,7 +443,7 @@ impl<O: Observer> Simulation<O> {
 
     fn clear_locks(&mut self, name: &SpoolName, pid: u32) {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
-        // Locks in memory come off without fail.
+        // Clearing locks in memory cannot fail.
         self.disk.clear_locks(name, pid, is_alive).ok();
         self.tell_doubts();
     }
@@ -475,13 +478,13 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    /// A scheduler that was killed had begun to write something.
+    /// Interrupts the current write of a scheduler that was killed.
     pub(super) fn write_half(&mut self, mut shell: Shell) {
         let at = self.at();
         self.disk.half_settle();
         match shell.to_write.pop_front() {
             Some(WriteRequest::Note(note)) => {
-                // A kill has no answer, whatever became of the writes.
+                // A killed scheduler gets no result, whatever became of the write.
                 let last_step = self.random.u32(0..6 + 3 * note.offsets.len() as u32);
                 let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
                 self.disk.note_until(&note, is_alive, Some(last_step)).ok();
@@ -501,7 +504,7 @@ impl<O: Observer> Simulation<O> {
     }
 }
 
-/// Whether recipients end without an agent.
+/// Returns true if the request finishes recipients without an agent.
 fn ends_recipients(request: &WriteRequest) -> bool {
     let WriteRequest::Note(note) = request else {
         return false;
@@ -509,7 +512,7 @@ fn ends_recipients(request: &WriteRequest) -> bool {
     matches!(note.occasion, Occasion::Expiry | Occasion::Deletion | Occasion::Reroute)
 }
 
-/// Whether an agent lives that has a pid.
+/// Returns true if the agent with this pid is alive.
 fn is_alive(agents: &[Option<Box<Agent>>], first_pid: u32, pid: u32) -> bool {
     let index = pid.checked_sub(first_pid).map(|index| index as usize);
     let agent = index.and_then(|index| agents.get(index)?.as_ref());
@@ -517,7 +520,7 @@ fn is_alive(agents: &[Option<Box<Agent>>], first_pid: u32, pid: u32) -> bool {
 }
 
 impl Delays {
-    /// What a small, busy machine is like.
+    /// The delays of a small, busy machine.
     pub fn usual() -> Delays {
         use std::time::Duration;
         let micros = Duration::from_micros;

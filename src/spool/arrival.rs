@@ -1,4 +1,4 @@
-//! What the scheduler keeps of a control file: who is still to be delivered to, and where.
+//! The scheduler's view of a control file: the pending recipients and their destinations.
 
 use super::{SpoolName, note};
 use serde::{Deserialize, Serialize};
@@ -6,49 +6,55 @@ use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag}
 use zsched_format::priority::USUAL;
 use zsched_format::time::Timestamp;
 
-/// A control file, as far as scheduling is concerned.
+/// The data of a control file that scheduling needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Arrival {
     /// Name of the message.
     pub name: SpoolName,
-    /// When the message file was last modified: when the message came in.
+    /// Time of the last change of the message file, which is when the message arrived.
     pub modified: Timestamp,
-    /// When the control file's inode last changed before it was read: when it was routed.
+    /// Time when the message was routed.
+    ///
+    /// It is the last change of the control file's inode before it was read.
     pub created: Timestamp,
-    /// How urgent it is, 0 to 9, 0 first.
+    /// Priority, from 0 (first) to 9.
     pub priority: u8,
-    /// A `d` line waits to be reported, or a failure that was not noted.
+    /// True if a report is due.
+    ///
+    /// That is so if a `d` line has not been reported, or a failure has no `d` line.
     pub owes_report: bool,
-    /// The first of the lines that nobody can deliver, but that must not be lost either.
+    /// The first line that cannot be delivered, but must not be lost.
     pub leftover: Option<ControlFileError>,
-    /// Hosts whose threads are to be started, in lower case (`T` lines).
+    /// Hosts whose threads are to be started, in lower case (`T` lines, ETRN).
     pub turns: Vec<Box<[u8]>>,
-    /// Recipients in the file, finished ones included.
+    /// Number of recipients in the file, including finished ones.
     pub recipients: u32,
-    /// Recipients that have failed already.
+    /// Number of recipients that have already failed.
     pub failed: u32,
-    /// Recipients to do, by destination; destinations in ascending order.
+    /// Pending recipients by destination; destinations are in ascending order.
     pub groups: Vec<Group>,
-    /// Offsets of recipients that an agent holds, in ascending order.
+    /// Offsets of recipients that an agent has locked, in ascending order.
     pub locked: Vec<u32>,
-    /// Where the rest begins, if this is not all of the file.
+    /// Offset of the unread remainder, if not all of the file has been read.
     pub unread: Option<u32>,
-    /// How many recipients to do may be in the rest, at the most.
+    /// Upper bound of the number of pending recipients in the remainder.
     pub unread_at_most: u32,
-    /// The numbers of recipients, and what is owed, are those of this part of the file only.
+    /// True if this is the data of a part of the file only.
+    ///
+    /// It applies to the numbers of recipients and to the report that is due.
     pub is_part: bool,
 }
 
-/// How much of a control file is to be read.
+/// The part of a control file that is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Portion {
-    /// Offset of the first line that is of interest; 0 is the beginning.
+    /// Offset of the first line to read; 0 is the beginning.
     pub from: u32,
-    /// So many recipients to do at the most, at least one.
+    /// Maximum number of pending recipients, at least one.
     pub at_most: u32,
 }
 
-/// The recipients of one message that go the same way.
+/// The recipients of one message with the same destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Delivery channel, in lower case.
@@ -57,13 +63,14 @@ pub struct Group {
     /// Next host, in lower case.
     #[serde(with = "zsched_format::serde_bytes")]
     pub host: Box<[u8]>,
-    /// Offsets of the recipients' lines, in descending order of the lines' text, which is the order
-    /// in which MAILQ lists them.
+    /// Offsets of the recipients' lines, in descending order of the lines' text.
+    ///
+    /// MAILQ lists them in this order.
     pub offsets: Vec<u32>,
 }
 
 impl Arrival {
-    /// Picks what scheduling needs out of a control file.
+    /// Extracts from a control file the data that scheduling needs.
     pub fn new(
         name: SpoolName,
         file: &ControlFile,
@@ -90,7 +97,7 @@ impl Arrival {
         }
     }
 
-    /// Leaves only a portion of the recipients to do.
+    /// Keeps only a portion of the pending recipients.
     pub fn cut(&mut self, portion: Portion) {
         let of_groups = self.groups.iter().flat_map(|group| &group.offsets);
         let mut offsets: Vec<u32> = of_groups.chain(&self.locked).copied().collect();
@@ -110,7 +117,7 @@ impl Arrival {
         }
     }
 
-    /// Adds what follows in the file.
+    /// Adds the data of the following part of the file.
     pub fn add(&mut self, part: Arrival) {
         self.owes_report |= part.owes_report;
         self.leftover = self.leftover.take().or(part.leftover);
@@ -121,7 +128,7 @@ impl Arrival {
         (self.unread, self.unread_at_most) = (part.unread, part.unread_at_most);
     }
 
-    /// Recipients still to be delivered to, locked ones not counted.
+    /// Number of pending recipients, without locked ones.
     pub fn pending(&self) -> usize {
         self.groups.iter().map(|group| group.offsets.len()).sum()
     }
@@ -193,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn recipients_are_grouped_by_destination_and_listed_in_descending_text_order() {
+    fn recipients_are_grouped_by_destination_in_descending_text_order() {
         let recipients = "r           smtp b.x a@b.x 0\nr           SMTP  A.x z@a.x 0\n\
                           r           smtp a.X b@a.x 0\nr+          smtp a.x done@a.x 0\n\
                           r           local - dave 0\nr           smtp b.x b@b.x 0\n";

@@ -1,7 +1,9 @@
-//! Recipients that a `d` line says the end of, while their tag does not: a crash came between line and tag.
+//! Recipients that a `d` line declares finished, but whose tag is missing.
 //!
-//! Whoever ends a recipient brings the line to the disk before it writes the tag. So the line is the
-//! decision: such a recipient is finished, and its tag is completed before anything else is done with it.
+//! A crash came between the line and the tag.
+//!
+//! Every program that finishes a recipient syncs the line before it writes the tag. So the line is
+//! the decision: such a recipient is finished, and its tag is completed first of all.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -9,12 +11,12 @@ use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{Diagnostic, NOTARY_SEPARATOR};
 use zsched_format::control_file::{ControlFile, PidField, Tag, mark};
 
-/// Bytes of the end of a large file that are read at a time.
+/// Number of bytes that are read at a time from the end of a large file.
 const PIECE: u64 = 256 * 1024;
 
-/// The tag that a `d` line decides on, unless it is about a delay.
+/// The tag that a `d` line decides; `None` if it reports a delay.
 ///
-/// The action is the second field of the notary data; a line without fields is about a failure, as in
+/// The action is the second field of the notary data. A line without fields is a failure, as in
 /// ZMailer's `notaryreport`.
 fn verdict(diagnostic: &Diagnostic<'_>) -> Option<Tag> {
     let action = diagnostic.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1);
@@ -25,7 +27,7 @@ fn verdict(diagnostic: &Diagnostic<'_>) -> Option<Tag> {
     }
 }
 
-/// Recipients that the `d` lines of a control file decide on: their offsets, and their final tags.
+/// The final tags that the `d` lines decide, by recipient offset.
 pub fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
     let of_line = |value| {
         let diagnostic = Diagnostic::parse(file.get(value))?;
@@ -34,8 +36,9 @@ pub fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
     file.diagnostics.iter().filter_map(|line| of_line(line.value)).collect()
 }
 
-/// Recipients of a file, by their places, whose tag is to be completed, and how. `is_free` tells of a lock
-/// that no process holds any more.
+/// The recipients whose tag is to be completed, by index, with their final tags.
+///
+/// `is_free` returns true for a lock that no process holds.
 pub fn incomplete(file: &ControlFile, is_free: impl Fn(PidField) -> bool) -> Vec<(usize, Tag)> {
     if file.diagnostics.is_empty() {
         return Vec::new();
@@ -50,7 +53,7 @@ pub fn incomplete(file: &ControlFile, is_free: impl Fn(PidField) -> bool) -> Vec
     open.filter_map(|(place, r)| Some((place, *verdicts.get(&r.offset)?))).collect()
 }
 
-/// Completes the tags of recipients that are decided on, on disk and in what was read of the file.
+/// Completes the tags of decided recipients, on disk and in `file`.
 pub fn complete(
     on_disk: &impl FileExt,
     file: &mut ControlFile,
@@ -64,8 +67,9 @@ pub fn complete(
     Ok(())
 }
 
-/// The same for a file that is too large to be read as a whole: only the `d` lines at its end are, and the
-/// tags that they decide on.
+/// The same for a file that is too large to be read as a whole.
+///
+/// Reads only the `d` lines at its end, and the tags that they decide.
 pub fn complete_large(
     on_disk: &impl FileExt,
     size: u64,
@@ -89,17 +93,19 @@ pub fn complete_large(
     Ok(())
 }
 
-/// What the `d` lines at the end of a file decide. They are all of the lines behind the last one that is none.
+/// The decisions of the `d` lines at the end of a file.
+///
+/// These are all lines after the last other line.
 pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMap<u32, Tag>> {
     let mut verdicts = HashMap::new();
-    // The piece that is looked at ends here, in front of a line that was looked at.
+    // The current piece ends here, before the lines that have been read.
     let mut end = size;
     let mut length = PIECE;
     while end > 0 {
         let start = end.saturating_sub(length);
         let mut piece = vec![0; (end - start) as usize];
         on_disk.read_exact_at(&mut piece, start)?;
-        // Its first line may have begun before it.
+        // Its first line may have begun before the piece.
         let from = match start {
             0 => 0,
             _ => memchr::memchr(b'\n', &piece).map_or(piece.len(), |at| at + 1),
@@ -123,7 +129,8 @@ pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMa
     Ok(verdicts)
 }
 
-/// Adds what the lines at the end of a piece decide. Tells whether all lines of it are `d` lines.
+/// Adds the decisions of the lines at the end of a piece. Returns true if all of them are `d`
+/// lines.
 fn collect(piece: &[u8], verdicts: &mut HashMap<u32, Tag>) -> bool {
     let text = piece.strip_suffix(b"\n").unwrap_or(piece);
     for line in text.rsplit(|byte| *byte == b'\n') {
@@ -135,7 +142,7 @@ fn collect(piece: &[u8], verdicts: &mut HashMap<u32, Tag>) -> bool {
         if let Some(diagnostic) = Diagnostic::parse(value)
             && let Some(tag) = verdict(&diagnostic)
         {
-            // The last line about a recipient counts, as where all of the file is read.
+            // The last line about a recipient counts, as when all of the file is read.
             verdicts.entry(diagnostic.recipient).or_insert(tag);
         }
     }
@@ -151,7 +158,7 @@ mod tests {
     const HEAD: &str = "@ 7\ni 1\nl x\ns l - a 0\n";
 
     fn lines(count: usize) -> String {
-        // One that reports a delay decides nothing.
+        // A line that reports a delay decides nothing.
         let action = |n: usize| ["failed", "delivered", "delayed", "relayed"][n % 4];
         let offset = |n: usize| HEAD.len() + n * RECIPIENT.len();
         let line = |n| format!("d {}:1:-1::5\t\u{3}\u{1}{}\u{1}x\ttext\n", offset(n), action(n));
@@ -171,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn final_line_decides_on_pending_and_on_dead_recipients() {
+    fn d_line_decides_pending_and_dead_recipients() {
         for (tag, is_free, expected) in
             [("r   ", false, "-+ +"), ("r~  ", true, "-+~+"), ("r~  ", false, "~~~~")]
         {
@@ -192,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn line_cut_short_decides_nothing() {
+    fn d_line_cut_short_decides_nothing() {
         let mut text = lines(2);
         text.truncate(text.rfind('\t').expect("a tab"));
         let on_disk = file(2, &text);
@@ -204,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lines_are_found_piece_by_piece() {
+    fn many_d_lines_are_read_piece_by_piece() {
         let on_disk = file(20_000, &lines(20_000));
         let size = on_disk.text().len() as u64;
         assert!(size > 3 * PIECE);

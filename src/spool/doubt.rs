@@ -1,6 +1,8 @@
-//! Recipients that may have been delivered to already: an agent has died with their lock, somewhere between
-//! the look at the recipient and the mark behind the delivery. They are given to the next agent all the
-//! same, and whoever wants to know is told that they may get their mail twice.
+//! Possible duplicates: recipients that an agent may have delivered to before it died.
+//!
+//! The agent has left their lock, and died at some point between locking the recipient and writing
+//! its tag. They are given to the next agent anyway. Those who may get their mail twice are
+//! reported.
 
 use super::{SpoolId, SpoolName};
 use zsched_format::control_file::{ControlFile, PidField, Recipient};
@@ -11,11 +13,11 @@ use zsched_format::time::Timestamp;
 pub struct Doubt {
     /// The message.
     pub spool_id: SpoolId,
-    /// Its recipients, in the order of the control file.
+    /// The recipients, in the order of the control file.
     pub recipients: Vec<Doubtful>,
 }
 
-/// A recipient that may have been delivered to.
+/// A recipient that may already have been delivered to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubtful {
     /// Offset of its line in the control file.
@@ -26,15 +28,15 @@ pub struct Doubtful {
     pub host: Vec<u8>,
     /// Its address.
     pub address: Vec<u8>,
-    /// The process that is dead, if the lock says which: the first six digits of its pid.
+    /// The dead process, if the lock has a pid: the first six digits of that.
     pub pid: Option<u32>,
 }
 
-/// Whoever wants to know.
+/// Receives the possible duplicates.
 pub type Tell<'t> = &'t mut dyn FnMut(&Doubt);
 
 impl Doubt {
-    /// What is to be said of some recipients of a control file, given by their places in it.
+    /// Creates the report about recipients of a control file, given by index.
     pub(super) fn about(
         name: &SpoolName,
         modified: Timestamp,

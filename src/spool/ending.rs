@@ -1,10 +1,12 @@
-//! Ending recipients that no agent has, so that no crash leaves one both delivered and reported as failed.
+//! Finishes recipients that no agent has.
 //!
-//! | step | a crash behind it leaves |
+//! No crash leaves one that is both delivered and reported as failed.
+//!
+//! | step | state after a crash |
 //! |---|---|
-//! | lock each recipient with our pid | locks of a dead process, which are cleared |
-//! | bring the `d` line to the disk | a decision: [`decided`](super::decided) completes the tag |
-//! | write the tag | the end |
+//! | lock each recipient with the scheduler's pid | locks of a dead process, which are cleared |
+//! | write the `d` line and sync it | a decision: [`decided`](super::decided) completes the tag |
+//! | write the tag | finished |
 //!
 //! Without a `d` line there is no lock: the tag alone decides.
 
@@ -13,43 +15,43 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{PidField, Tag, mark};
 
-/// A control file, on a disk or simulated.
+/// A control file, on disk or simulated.
 pub trait OpenControlFile: FileExt {
     /// Appends whole lines, and returns when they are on disk.
     fn append(&self, lines: &[u8]) -> io::Result<()>;
-    /// Brings tags to the disk.
+    /// Syncs tags to disk.
     fn sync(&self) -> io::Result<()>;
-    /// Does something while other programs of ours neither lock recipients nor append lines.
+    /// Runs `deed` while other programs of zsched neither lock recipients nor append lines.
     fn alone<T>(&self, deed: impl FnOnce() -> T) -> T {
         deed()
     }
 }
 
-/// The scheduler, as it locks recipients.
+/// The scheduler as the owner of locks.
 pub struct Locker<'o> {
     /// Its pid.
     pub pid: u32,
-    /// Who holds a lock. Its own locks, of an earlier attempt, count as nobody's.
+    /// Determines the owner of a lock. Its own locks of an earlier attempt count as free.
     pub owner: &'o dyn Fn(PidField) -> LockOwner,
 }
 
-/// A recipient as it was read, and what is to be noted of its end.
+/// A recipient as it was read, with the `d` line about its end.
 pub struct Candidate {
-    /// Where its line begins in the control file.
+    /// Offset of its line in the control file.
     pub offset: u32,
     /// Its tag when it was read.
     pub tag: Tag,
     /// Its lock column, if it has one.
     pub lock: Option<PidField>,
-    /// A `d` line; empty if the sender does not want it, or has it.
+    /// The `d` line; empty if the sender did not request it, or it is written already.
     pub line: Vec<u8>,
-    /// The tag that a `d` line has decided on before.
+    /// The tag that an earlier `d` line has decided.
     pub decided: Option<Tag>,
-    /// The sender wants that line.
+    /// True if the sender requested the line.
     pub is_owed: bool,
 }
 
-/// A recipient that is locked, or was pending in a file that has no room for locks.
+/// A recipient that is locked, or was pending in a file without a pid column.
 pub struct Taken<'c> {
     /// The recipient.
     pub candidate: &'c Candidate,
@@ -57,12 +59,12 @@ pub struct Taken<'c> {
     lock: Option<PidField>,
 }
 
-/// What became of an attempt to take a recipient.
+/// The result of trying to lock a recipient.
 enum Attempt<'c> {
     Taken(Taken<'c>),
-    /// It has ended meanwhile.
+    /// It was finished before.
     Finished,
-    /// A living process is about to deliver to it.
+    /// A living process is delivering to it.
     Busy,
 }
 
@@ -86,7 +88,7 @@ impl Locker<'_> {
         Ok(Attempt::Taken(Taken { candidate, tag, lock }))
     }
 
-    /// Locks recipients. Also tells whether one could not be locked because a living process has it.
+    /// Locks recipients. Also returns true if a living process has one of them.
     pub fn take_all<'c>(
         &self,
         file: &impl OpenControlFile,
@@ -105,7 +107,7 @@ impl Locker<'_> {
         })
     }
 
-    /// Ends recipients that nothing is to be noted of. Tells whether one is with a living process.
+    /// Finishes recipients without a `d` line. Returns true if a living process has one of them.
     fn mark_all<'c>(
         &self,
         file: &impl OpenControlFile,
@@ -127,10 +129,11 @@ impl Locker<'_> {
         })
     }
 
-    /// Ends recipients with a final tag. Tells whether the file has a line about them that a sender wants.
+    /// Finishes recipients with a final tag. Returns true if the file has a line that a sender
+    /// requested.
     ///
-    /// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them; the others have ended then.
-    /// After any error it can be tried again.
+    /// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them. The others are
+    /// finished then. After any error it can be called again.
     pub fn end(
         &self,
         file: &impl OpenControlFile,
@@ -153,7 +156,7 @@ impl Locker<'_> {
         if !lines.is_empty() {
             file.append(&lines)?;
         }
-        // An agent may have written such a line itself, while it was taken for one that has ended.
+        // An agent that was believed to have ended may have written such a line itself.
         let is_owed = !lines.is_empty() || candidates.iter().any(|one| one.is_owed);
         for Taken { candidate, tag: was, lock } in taken {
             mark::finish(file, candidate.offset, was, lock, tag)?;

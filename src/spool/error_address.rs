@@ -1,5 +1,4 @@
-//! The address to which errors of a message are reported, for those who show it: it is in the control file
-//! only.
+//! The address for error reports of a message, for display. Only the control file contains it.
 
 use super::{Spool, SpoolName};
 use std::fs::File;
@@ -7,17 +6,20 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use zsched_format::control_file::{ControlFile, parse};
 
-/// How much of a control file is read, in bytes. Senders come first.
+/// Number of bytes of a control file that are read. Senders come first.
 const HEAD: u64 = 256 * 1024;
 
-/// The address of a message: of its last sender, or of an `e` line that comes later. Empty for a message
-/// that is a report itself; `None` where the file says nothing.
+/// The address for error reports.
+///
+/// It is that of the last sender, or of a later `e` line.
+///
+/// It is empty for a message that is a report itself, and `None` if the file has none.
 pub fn error_address(spool: &Spool, name: &SpoolName) -> io::Result<Option<Box<[u8]>>> {
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let mut head = Vec::new();
     options.open(spool.control_file(name))?.take(HEAD).read_to_end(&mut head)?;
-    // What follows the last line end may be a line that was cut.
+    // The text after the last line end may be an incomplete line.
     head.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
     Ok(parse(head).ok().and_then(|file| address_in(&file)))
 }
@@ -40,7 +42,7 @@ mod tests {
     use crate::HashFolder;
 
     #[test]
-    fn the_address_is_that_of_the_last_sender() {
+    fn error_address_is_that_of_last_sender() {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");

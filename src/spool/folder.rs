@@ -1,4 +1,4 @@
-//! Making the folders of the spool.
+//! Creates the folders of the spool.
 
 use super::HashFolder;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -7,12 +7,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use zsched_sys as sys;
 
-/// Mode of a folder that only the mail system writes to: files in it get the folder's group.
+/// Mode of a folder that only the mail system writes to. Files in it get the folder's group.
 pub const OURS: u32 = 0o2750;
-/// Mode of a folder that everybody may put files into.
+/// Mode of a folder that any user may put files into.
 pub const FOR_ALL: u32 = 0o3777;
 
-/// Whether there is anything of this name. An error: that cannot be told.
+/// Returns true if a file of any kind has this name. An error means that it is unknown.
 pub fn exists(path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Ok(_) => Ok(true),
@@ -23,12 +23,13 @@ pub fn exists(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes a folder if it is not there, and has its entry on disk before it returns: what is put into it and synced
-/// would be lost with it. Tells whether it was not there.
+/// Creates a folder if it does not exist, and syncs its entry. Returns true if it was created.
+///
+/// Without the sync, files that are synced later would be lost with the folder's entry.
 pub fn make(path: &Path, mode: u32) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
-            // Neither the mask nor mkdir(2) shall take anything away.
+            // Neither the umask nor mkdir(2) may remove bits of the mode.
             fs::set_permissions(path, Permissions::from_mode(mode))?;
             sync_entry(path)?;
             Ok(true)
@@ -38,21 +39,23 @@ pub fn make(path: &Path, mode: u32) -> io::Result<bool> {
     }
 }
 
-/// Brings the entry of a folder that was made just now to disk.
+/// Syncs the entry of a new folder.
 pub fn sync_entry(path: &Path) -> io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     File::open(above.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Makes a folder with all that are missing above it, and has all their entries on disk.
+/// Creates a folder and all missing ones above it, and syncs their entries.
 pub fn make_all(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.is_dir()).collect();
     fs::create_dir_all(path)?;
     missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()).try_for_each(sync_entry)
 }
 
-/// Makes a folder below `top`, which may be two levels down. It gets the mode of `top`, and, if root makes
-/// it, its owner. With `sync`, a new folder is on disk before anything is put into it.
+/// Creates a folder below `top`, which may be two levels down.
+///
+/// It gets the mode of `top`, and its owner too if root creates it. With `sync`, a new folder is on
+/// disk before any file is put into it.
 pub fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathBuf> {
     let mut path = top.to_path_buf();
     for letter in Path::new(&below.to_string()) {
@@ -65,7 +68,7 @@ pub fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathB
         if make(&path, like.mode() & 0o7777)? {
             if sys::users::is_root() {
                 chown(&path, Some(like.uid()), Some(like.gid()))?;
-                // Changing the owner may have taken the set-gid bit away.
+                // Changing the owner may have cleared the set-gid bit.
                 fs::set_permissions(&path, Permissions::from_mode(like.mode() & 0o7777))?;
             }
             if sync {
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_like_the_one_above() {
+    fn new_folder_has_mode_of_parent() {
         let top = tempfile::tempdir().expect("a folder");
         for (name, mode) in [("ours", OURS), ("for-all", FOR_ALL), ("other", 0o711)] {
             let top = top.path().join(name);
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_folders_are_made_with_all_above_them() {
+    fn make_all_creates_missing_parents() {
         let top = tempfile::tempdir().expect("a folder");
         let deep = top.path().join("a/b/c");
         make_all(&deep).expect("made");

@@ -1,30 +1,37 @@
-//! Spool ids: the short text that names a message in logs and reports.
+//! Spool ids: the short text that identifies a message in logs and reports.
 
 use jiff::tz::Offset;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use zsched_format::time::Timestamp;
 
-/// One character for each six-bit value. Values 26 and 62 print alike; that is how the original does
-/// it, and everything that reads its logs expects it.
+/// One character for each six-bit value.
+///
+/// Values 26 and 62 have the same character, as in the original. Programs that read its logs expect
+/// that.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123abcdefghijklmnopqrstuvwxyz4567890-";
 
-/// The id of a message: `S`, its number, and the modification time of its message file in UTC
-/// (ZMailer `taspoolid()`). Nanoseconds are added only where the file has them.
+/// The id of a message: `S`, its number, and a time.
+///
+/// The time is the modification time of its message file in UTC.
+///
+/// Source: ZMailer `taspoolid()`. Nanoseconds are added only if the file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolId {
-    /// The number that the message's name begins with.
+    /// The number at the beginning of the message's name.
     pub number: u64,
-    /// When the message file was last modified.
+    /// Modification time of the message file.
     pub modified: Timestamp,
 }
 
-/// How long the time in a spool id may be: in seconds, or in nanoseconds.
+/// Lengths of the time in a spool id: in seconds, or in nanoseconds.
 const TIME_LENGTHS: [usize; 2] = [8, 13];
 
 impl SpoolId {
-    /// The number in a text that looks like a spool id. The time begins with the high bits of the year,
-    /// which make an `A` for another two thousand years.
+    /// The number in a text that looks like a spool id.
+    ///
+    /// The time begins with the high bits of the year, which are `A` for another two thousand
+    /// years.
     pub fn number_in(text: &str) -> Option<u64> {
         let rest = text.strip_prefix('S')?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -69,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_equal_the_recorded_ones() {
+    fn spool_ids_equal_recorded_ones() {
         for (number, seconds, nanoseconds, id) in [
             (10_101_639, 1_795_255_449, 852_372_354, "S10101639AbmKUKEJuveqC"),
             (10_101_288, 1_795_255_583, 187_430_651, "S10101288AbmKUKGXLK-17"),

@@ -1,15 +1,15 @@
-//! The spool: the folders under POSTOFFICE, how files are named in them, and what is done to them.
+//! The spool: its folders under POSTOFFICE, and the files in them.
 //!
 //! ```text
 //! POSTOFFICE/transport/[X/[Y/]]<name>   control files; working folder of scheduler and agents
 //! POSTOFFICE/queue/[X/[Y/]]<name>       message files: envelope, headers and body as submitted
-//! POSTOFFICE/postman/                   what a person must look at: nothing is ever deleted there
+//! POSTOFFICE/postman/                   mail that a person must look at: nothing is deleted there
 //! ```
 //!
-//! A visible control file always has its message file: the router makes it under a hidden name,
-//! renames the message into `queue/`, and only then gives the control file its name ([`submit`]). In
-//! the other direction the control file goes first, so that a crash never leaves one that could be
-//! delivered again without its message ([`remove`]).
+//! A visible control file always has its message file. The router creates the control file under a
+//! hidden name, renames the message into `queue/`, and only then gives the control file its name
+//! ([`submit`]). On removal the control file goes first. So a crash never leaves a control file
+//! that could be delivered again without its message ([`remove`]).
 
 mod arrival;
 mod decided;
@@ -56,7 +56,7 @@ pub struct Spool {
     queue: PathBuf,
 }
 
-/// Folders that a complete POSTOFFICE has, and their modes; the scheduler needs the first three.
+/// Folders of a complete POSTOFFICE, with their modes; the scheduler needs the first three.
 const FOLDERS: [(&str, u32); 7] = [
     ("transport", folder::OURS),
     ("queue", folder::OURS),
@@ -67,18 +67,18 @@ const FOLDERS: [(&str, u32); 7] = [
     ("freezer", folder::OURS),
 ];
 
-/// The folder of what a person must look at.
+/// The folder for mail that a person must look at.
 const POSTMAN: &str = "postman";
 
 impl Spool {
-    /// The spool under `postoffice`. Nothing is looked at yet.
+    /// Creates the spool under `postoffice`, without accessing it.
     pub fn new(postoffice: impl Into<PathBuf>) -> Spool {
         let postoffice = postoffice.into();
         let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
         Spool { postoffice, transport, queue }
     }
 
-    /// Makes the folders that are missing. Those that are there keep their modes.
+    /// Creates missing folders. Existing ones keep their modes.
     pub fn create(&self) -> io::Result<()> {
         folder::make_all(&self.postoffice)?;
         for (name, mode) in FOLDERS {
@@ -87,7 +87,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The folder of everything: `POSTOFFICE`.
+    /// The top folder, `POSTOFFICE`.
     pub fn postoffice(&self) -> &Path {
         &self.postoffice
     }
@@ -102,17 +102,17 @@ impl Spool {
         &self.queue
     }
 
-    /// Where files are moved that a person must look at.
+    /// The folder for mail that a person must look at.
     pub fn postman(&self) -> PathBuf {
         self.postoffice.join(POSTMAN)
     }
 
-    /// Where the router takes submissions from.
+    /// The folder from which the router takes submissions.
     pub fn router(&self) -> PathBuf {
         self.postoffice.join("router")
     }
 
-    /// Submissions of ours on their way to the router.
+    /// The folder of the scheduler's submissions that the router does not have yet.
     pub fn outbox(&self) -> PathBuf {
         self.postoffice.join(".scheduler.outbox")
     }
@@ -122,37 +122,37 @@ impl Spool {
         self.postoffice.join(".pid.scheduler")
     }
 
-    /// The file whose lock says that a scheduler runs on the spool.
+    /// The file whose lock shows that a scheduler runs on the spool.
     pub fn lock_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.lock")
     }
 
-    /// What the scheduler has learned and no control file says.
+    /// The file of learned state, which control files do not contain.
     pub fn learned_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.learned")
     }
 
-    /// The file of the orders in force.
+    /// The file of the operator's orders in force.
     pub fn orders_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.orders")
     }
 
-    /// The messages that the writer is about to take out of the spool.
+    /// The list of messages that the writer is about to remove from the spool.
     pub fn removals_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals")
     }
 
-    /// The malformed message that the reader is about to move aside.
+    /// The list of the malformed message that the reader is about to move aside.
     pub fn removals_of_reader_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals.reader")
     }
 
-    /// Who may have been delivered to twice.
+    /// The list of recipients that may have been delivered to twice.
     pub fn duplicates_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.duplicates")
     }
 
-    /// The socket over which the scheduler's own user asks (`mailq --why`).
+    /// The socket for queries of the scheduler's own user (`mailq --why`).
     pub fn control_socket(&self) -> PathBuf {
         self.postoffice.join(".scheduler.control")
     }

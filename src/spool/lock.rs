@@ -1,4 +1,4 @@
-//! Who holds the lock that a `~` in a control file stands for, and is he still alive?
+//! Determines the owner of a lock (`~`) in a control file, and if it is alive.
 
 use crate::processes::{self, Process};
 use zsched_format::control_file::PidField;
@@ -7,52 +7,56 @@ use zsched_format::time::Timestamp;
 /// The state of the process that a lock names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOwner {
-    /// Nobody can hold this lock any more: it may be cleared.
+    /// No process holds this lock any longer: it may be cleared.
     Dead,
-    /// The same, and it was a scheduler's, which delivers nothing.
+    /// The same, and it belonged to a scheduler, which delivers nothing.
     FormerScheduler,
     /// A process that may hold it is alive.
     Alive(u32),
 }
 
 impl LockOwner {
-    /// Whether the lock may be cleared.
+    /// Returns true if the lock may be cleared.
     pub fn is_gone(self) -> bool {
         !matches!(self, LockOwner::Alive(_))
     }
 }
 
-/// The largest pid that a lock has room for.
+/// Largest pid that fits into the pid column.
 const MAX_WHOLE_PID: u32 = 999_999;
 
-/// Whether a lock is certainly that of a process: a longer pid has its first digits in common with others.
+/// Returns true if a lock certainly belongs to a process. Longer pids share their first digits.
 pub fn is_of(field: PidField, pid: u32) -> bool {
     pid <= MAX_WHOLE_PID && field == PidField::of(pid)
 }
 
-/// Finds out who holds a lock in a control file that is not loaded: not this process, which locks recipients
-/// of loaded messages only. A scheduler in a container often has the pid of its predecessor.
+/// Determines the owner of a lock in a control file that is not loaded.
+///
+/// It cannot be this process, which locks recipients of loaded messages only. A scheduler in a
+/// container often has the pid of its predecessor.
 pub fn owner_at_load(field: PidField, modified: Timestamp) -> LockOwner {
     let us = std::process::id();
     let owner = owner_among(field, |pid| pid != us && may_hold(pid, modified));
     if is_of(field, us) { LockOwner::FormerScheduler } else { of_former_scheduler(field, owner) }
 }
 
-/// Tells the lock of the former scheduler from those of dead agents.
+/// Distinguishes the lock of the former scheduler from those of dead agents.
 fn of_former_scheduler(field: PidField, owner: LockOwner) -> LockOwner {
     let former = processes::former_scheduler().is_some_and(|pid| is_of(field, pid));
     if former && owner.is_gone() { LockOwner::FormerScheduler } else { owner }
 }
 
-/// Finds out who holds a lock in a control file that was last `modified` at the given time.
+/// Determines the owner of a lock in a control file.
 ///
-/// A pid can have been given to another process since. Six digits may be the beginning of a longer
-/// pid, so all of these are asked for.
+/// The file was last changed at `modified`.
+///
+/// Another process may have the pid now. Six digits may be the beginning of a longer pid, so all of
+/// these are checked.
 pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
     of_former_scheduler(field, owner_among(field, |pid| may_hold(pid, modified)))
 }
 
-/// The same, where `may_hold` tells of a process whether it can be the one.
+/// The same; `may_hold` returns true for a process that may be the owner.
 pub fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;
@@ -64,10 +68,12 @@ pub fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner
         .map_or(LockOwner::Dead, LockOwner::Alive)
 }
 
-/// Whether a process may hold a lock: it may have written it, or looks like an agent of an earlier
-/// scheduler. These work in the folder that a scheduler works in too, and times cannot tell about
-/// them if the clock was put forward before we began to watch it. Our own agents are known by their
-/// times alone: they are often given the pids of earlier ones, above all in containers.
+/// Returns true if a process may hold a lock.
+///
+/// Either it may have written the lock, or it resembles an agent of an earlier scheduler. Those
+/// work in the folder that a scheduler works in, too. Their times are not reliable if the clock was
+/// put forward before this scheduler began to watch it. The scheduler's own agents are judged by
+/// their times alone, because they often get the pids of earlier ones, especially in containers.
 fn may_hold(pid: u32, modified: Timestamp) -> bool {
     Process::alive(pid).is_some_and(|process| {
         process.may_have_written(modified) || (!process.is_ours() && process.works_in_our_folder())
@@ -83,7 +89,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn our_own_lock_is_alive() {
+    fn lock_of_this_process_is_alive() {
         let us = PidField::of(std::process::id());
         assert_eq!(owner_of(us, Timestamp::now()), LockOwner::Alive(std::process::id()));
     }
@@ -96,17 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn fields_without_a_pid_are_dead() {
+    fn lock_without_pid_is_dead() {
         for field in [*b"      ", *b"     0", *b"abcdef", *b"-    1"] {
             assert_eq!(owner_of(PidField(field), Timestamp::now()), LockOwner::Dead);
         }
     }
 
     #[test]
-    fn a_process_that_ended_is_dead() {
+    fn lock_of_ended_process_is_dead() {
         let mut child = std::process::Command::new("true").spawn().expect("true starts");
         let field = PidField::of(child.id());
-        // A zombie at first, whenever it ends; then gone.
+        // At first the process is a zombie, then it is gone.
         let deadline = Instant::now() + Duration::from_secs(30);
         while owner_of(field, Timestamp::now()) != LockOwner::Dead {
             assert!(Instant::now() < deadline, "a zombie is no owner");
@@ -115,9 +121,9 @@ mod tests {
         assert_eq!(owner_of(field, Timestamp::now()), LockOwner::Dead);
     }
 
-    /// Calls `look` with the pid of a process that works in `folder`, and whose parent has gone.
+    /// Calls `look` with the pid of an orphaned process in `folder`.
     fn with_orphan<T>(folder: &Path, look: impl FnOnce(u32) -> T) -> T {
-        // It reads from us, and so ends when we have dropped the other end.
+        // It reads from this process, and so ends when the other end is dropped.
         let script = "exec 3<&0; cat <&3 >/dev/null & echo $!";
         let mut parent = Command::new("sh")
             .args(["-c", script])
@@ -134,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_of_an_earlier_scheduler_is_known_by_its_folder() {
+    fn agent_of_earlier_scheduler_is_recognized_by_folder() {
         let long_ago = Timestamp::from_seconds(1_000_000_000);
         let owner = |pid| owner_of(PidField::of(pid), long_ago);
         let (pid, found) = with_orphan(Path::new("."), |pid| (pid, owner(pid)));
         assert_eq!(found, LockOwner::Alive(pid));
         assert_eq!(with_orphan(Path::new("/"), owner), LockOwner::Dead);
-        // What we have started ourselves has no such privilege.
+        // A child of this process is not recognized by its folder.
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
         assert_eq!(owner(child.id()), LockOwner::Dead);
         child.kill().expect("kill");

@@ -1,10 +1,10 @@
-//! A control file in memory. Whoever has it open keeps it, wherever it is moved meanwhile.
+//! A control file in memory. An open one remains accessible when it is moved.
 
 use std::cell::{Ref, RefCell};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
-/// A file that can be read and written at positions, and appended to.
+/// A file that supports reads and writes by position, and appends.
 #[derive(Debug)]
 pub struct MemoryFile {
     serial: u64,
@@ -12,22 +12,22 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// A file with this text. The serial number is to be that of no other file.
+    /// Creates a file with this text. The serial number must be unique.
     pub fn new(serial: u64, text: Vec<u8>) -> MemoryFile {
         MemoryFile { serial, text: RefCell::new(text) }
     }
 
-    /// Names this file for good: names of files in the spool come again, this does not.
+    /// Identifies this file permanently, while names of files in the spool are reused.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// What is in it.
+    /// The text.
     pub fn text(&self) -> Ref<'_, Vec<u8>> {
         self.text.borrow()
     }
 
-    /// Appends to it.
+    /// Appends to the text.
     pub fn append(&self, bytes: &[u8]) {
         self.text.borrow_mut().extend_from_slice(bytes);
     }

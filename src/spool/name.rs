@@ -1,12 +1,12 @@
-//! Names of messages in the spool, and the folders they are spread over.
+//! Names of messages in the spool, and the hash folders that contain them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How many levels of single-letter folders the spool has (`-H`, `SCHEDULERDIRHASH`).
+/// Number of levels of single-letter folders in the spool (`-H`, `SCHEDULERDIRHASH`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HashLevel {
-    /// All files in `transport/` and `queue/` themselves.
+    /// All files are in `transport/` and `queue/` themselves.
     #[default]
     Flat,
     /// `transport/F/4711`.
@@ -23,7 +23,7 @@ impl HashFolder {
     /// The top folder itself.
     pub const TOP: HashFolder = HashFolder([0, 0]);
 
-    /// Where the file of this number belongs (ZMailer's formula, the router's too).
+    /// The folder for a message number, by ZMailer's formula, which the router uses as well.
     pub fn of(number: u64, level: HashLevel) -> HashFolder {
         let letter = |n: u64| b'A' + (n % 26) as u8;
         match level {
@@ -33,8 +33,9 @@ impl HashFolder {
         }
     }
 
-    /// The folder one level below this one. `None` for a name that is no single capital letter, and
-    /// below the second level.
+    /// The folder one level below this one.
+    ///
+    /// Returns `None` for a name other than a single capital letter, and below the second level.
     pub fn below(self, name: &[u8]) -> Option<HashFolder> {
         match (self.0, name) {
             ([0, 0], &[letter @ b'A'..=b'Z']) => Some(HashFolder([letter, 0])),
@@ -45,7 +46,7 @@ impl HashFolder {
 }
 
 impl fmt::Display for HashFolder {
-    /// The folder with a slash behind each letter: `Z/F/`.
+    /// Formats the folder with a slash after each letter: `Z/F/`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &letter in self.0.iter().take_while(|letter| **letter != 0) {
             write!(f, "{}/", letter as char)?;
@@ -54,25 +55,28 @@ impl fmt::Display for HashFolder {
     }
 }
 
-/// The name of a message: of its control file in `transport/` and its message file in `queue/`.
+/// The name of a message's control file in `transport/` and message file in `queue/`.
 ///
-/// The scheduler knows a message by the [number](SpoolName::number) its name begins with, by custom
-/// the inode number of the message file; two messages with one number cannot be loaded together.
+/// The scheduler identifies a message by the [number](SpoolName::number) at the beginning of its
+/// name, by custom the inode number of the message file. Two messages with the same number cannot
+/// be loaded together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolName {
     number: u64,
     folder: HashFolder,
-    /// The base name, where it is not just the number in decimal. A thin pointer: nearly no message
-    /// has one, and there may be millions of names in memory.
+    /// The base name, if it is not just the number in decimal.
+    ///
+    /// A thin pointer: hardly any message has one, and there may be millions of names in memory.
     odd: Option<Box<Box<str>>>,
 }
 
-/// The longest base name we take, in bytes; agents have buffers of this order.
+/// Maximum length of a base name, in bytes; agents have buffers of this order.
 const LONGEST_BASE_NAME: usize = 48;
 
 impl SpoolName {
-    /// The name for a base name found in a folder. `None` if it is not the name of a control file:
-    /// it must begin with a digit and be short, printable and without blanks or slashes.
+    /// The name for a base name found in a folder; `None` if it is not that of a control file.
+    ///
+    /// It must begin with a digit and be short, printable, and without blanks or slashes.
     pub fn new(folder: HashFolder, base: &[u8]) -> Option<SpoolName> {
         let base = std::str::from_utf8(base).ok()?;
         let acceptable = base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
@@ -86,13 +90,14 @@ impl SpoolName {
         Some(SpoolName { number, folder, odd })
     }
 
-    /// The name that is just a number.
+    /// A name that is just a number.
     pub fn plain(folder: HashFolder, number: u64) -> SpoolName {
         SpoolName { number, folder, odd: None }
     }
 
-    /// The name for a path below `transport/`, as the notify socket gives it: `4711`, `F/4711`,
-    /// `Z/F/4711`. There the first digit may not be a zero.
+    /// The name for a path below `transport/`, as sent to the notify socket.
+    ///
+    /// For example `4711`, `F/4711` or `Z/F/4711`. The first digit must not be a zero.
     pub fn from_notified(path: &[u8]) -> Option<SpoolName> {
         SpoolName::from_path(path).filter(|name| !name.base().starts_with('0'))
     }
@@ -110,12 +115,12 @@ impl SpoolName {
         None
     }
 
-    /// The number the name begins with.
+    /// The number at the beginning of the name.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The folder the files are in.
+    /// The folder that contains the files.
     pub fn folder(&self) -> HashFolder {
         self.folder
     }
@@ -133,12 +138,12 @@ impl SpoolName {
         }
     }
 
-    /// The name without its folder, where it is not just the number in decimal.
+    /// The name without its folder, if it is not just the number in decimal.
     pub fn odd_base(&self) -> Option<&str> {
         self.odd.as_deref().map(|base| &**base)
     }
 
-    /// The path below `transport/` and `queue/`: what job lines and MAILQ show.
+    /// The path below `transport/` and `queue/`, as in job lines and MAILQ.
     pub fn path(&self) -> String {
         self.to_string()
     }
@@ -158,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_follow_the_recorded_formula() {
+    fn hash_folder_equals_recorded_formula() {
         for (number, once, twice) in [
             (4711, "F/", "Z/F/"),
             (15582, "I/", "B/I/"),
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn base_names_begin_with_a_digit() {
+    fn base_name_must_begin_with_digit() {
         let path = |base: &str| SpoolName::new(HashFolder::TOP, base.as_bytes()).map(|n| n.path());
         for name in ["4711", "0", "0700", "701-abc", "4711-2342", "9002-etrn"] {
             assert_eq!(path(name).as_deref(), Some(name));
@@ -189,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn notified_paths_stay_inside() {
+    fn notified_path_outside_spool_is_refused() {
         let path = |text: &str| SpoolName::from_notified(text.as_bytes()).map(|name| name.path());
         for name in ["10101267", "I/777", "B/I/777", "701-abc"] {
             assert_eq!(path(name).as_deref(), Some(name));
@@ -202,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_small() {
+    fn spool_name_is_small() {
         assert_eq!(size_of::<SpoolName>(), 24);
     }
 }

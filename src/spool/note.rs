@@ -1,4 +1,6 @@
-//! Writing into a control file what became of recipients, where agents leave that to the scheduler.
+//! Writes the outcome of recipients into a control file.
+//!
+//! Agents leave that to the scheduler in some cases.
 
 use super::ending::{Candidate, Locker, OpenControlFile};
 use super::outbox::OnDisk;
@@ -15,14 +17,14 @@ use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_format::time::Timestamp;
 
-/// What is to be noted, for each of some recipients of one message.
+/// The outcome of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Remark<'a> {
     /// Offsets of the recipients' lines.
     pub offsets: &'a [u32],
-    /// Why: it decides which of them wanted to hear of it.
+    /// The kind of outcome, which determines the senders that requested a report.
     pub occasion: Occasion,
-    /// When it happened.
+    /// Time of the outcome.
     pub time: Timestamp,
     /// Notary data.
     pub notary: &'a [u8],
@@ -30,19 +32,20 @@ pub struct Remark<'a> {
     pub message: &'a [u8],
 }
 
-/// Why something is noted.
+/// The kind of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Occasion {
     /// Delivered (`ok`): noted if NOTIFY has SUCCESS.
     Success,
     /// Failed (`error`): noted if NOTIFY has FAILURE.
     Failure,
-    /// Too old: noted if NOTIFY has FAILURE, and the recipient is marked as failed, so that a
-    /// restart does not let it expire once more.
+    /// Expired: noted if NOTIFY has FAILURE.
+    ///
+    /// The recipient is marked as failed, so that it does not expire again after a restart.
     Expiry,
-    /// An operator wants it forgotten: nothing is noted, and the recipient is marked as done.
+    /// Deleted by an operator: nothing is noted, and the recipient is marked as done.
     Deletion,
-    /// It has gone back to the router: the same.
+    /// Given back to the router: nothing is noted, and the recipient is marked as done.
     Reroute,
 }
 
@@ -56,8 +59,10 @@ impl Occasion {
     }
 }
 
-/// Writes what became of recipients. Those that no agent has ended are ended here ([`ending`](super::ending)).
-/// Tells whether a `d` line was written for a sender who wants to hear of it. When it returns, that is on disk.
+/// Writes the outcome of recipients, and returns when it is on disk.
+///
+/// Recipients that no agent has finished are finished here ([`ending`](super::ending)). Returns
+/// true if the file has a `d` line for a sender who requested it.
 pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result<bool> {
     let path = spool.control_file(name);
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -81,7 +86,7 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
     conclude(&on_disk, &candidates, remark.occasion, &locker)
 }
 
-/// Carries a remark out. Tells whether anything was noted.
+/// Executes a remark. Returns true if a `d` line was written, or is there already.
 pub fn conclude(
     on_disk: &impl OpenControlFile,
     candidates: &[Candidate],
@@ -102,7 +107,7 @@ pub fn conclude(
     locker.end(on_disk, candidates, tag)
 }
 
-/// The recipients that a remark is about, and their `d` lines.
+/// The recipients of a remark, with their `d` lines.
 pub fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
     let verdicts = match remark.occasion {
         Occasion::Success | Occasion::Failure => HashMap::new(),
@@ -112,7 +117,9 @@ pub fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
     recipients.map(|recipient| candidate(file, recipient, None, (remark, &verdicts))).collect()
 }
 
-/// The same of a file that is too large to be read as a whole. Where the headers are the lines do not say.
+/// The same for a file that is too large to be read as a whole.
+///
+/// Its lines lack the offset of the headers.
 fn candidates_of_large(
     on_disk: &OnDisk,
     size: u64,
@@ -135,8 +142,10 @@ fn candidates_of_large(
     Ok(candidates)
 }
 
-/// A recipient, and its `d` line if its sender wants one. One that is decided on has its line. With `shift` it
-/// was read from that much further behind in the file.
+/// A recipient, with its `d` line if the sender requested one.
+///
+/// A recipient that is already decided has its line. `shift` is the difference between offsets in
+/// the file and in the text, if only a part was read.
 fn candidate(
     file: &ControlFile,
     recipient: &Recipient,
@@ -164,7 +173,7 @@ fn candidate(
     Candidate { offset, tag, lock, line: text, decided, is_owed }
 }
 
-/// The `d` lines that a remark comes to, for those recipients whose senders want to hear of it.
+/// The `d` lines of a remark, for recipients whose senders requested them.
 pub fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
     let mut lines = Vec::new();
     for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
@@ -179,7 +188,8 @@ fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> D
     Diagnostic {
         recipient: recipient.offset,
         headers: file.headers_of(recipient).map(|headers| headers.text.start),
-        // The original's scheduler points behind id and tag here, agents point at the line.
+        // The original's scheduler writes the offset after id and tag here, agents that of the
+        // line.
         notify: recipient.notify.map(|notify| notify.value.start),
         time: remark.time.seconds(),
         notary: remark.notary,
@@ -187,8 +197,10 @@ fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> D
     }
 }
 
-/// Whether a sender is owed a report: by a `d` line that was not reported, about an event that the
-/// recipient's NOTIFY asks for (RFC 3461 4.1). A line that cannot be understood is owed, too.
+/// Returns true if a report to a sender is due.
+///
+/// That is so if a `d` line that was not reported is about an event that the recipient's NOTIFY
+/// requests (RFC 3461 4.1), or cannot be parsed.
 pub fn owes_report(file: &ControlFile) -> bool {
     file.diagnostics.iter().filter(|diagnostic| !diagnostic.reported).any(|diagnostic| {
         let diagnostic = Diagnostic::parse(file.get(diagnostic.value));
@@ -202,20 +214,23 @@ pub fn owes_report(file: &ControlFile) -> bool {
     })
 }
 
-/// Whether NOTIFY asks for the event of a `d` line. One without an action that we know counts for any.
+/// Returns true if NOTIFY requests the event of a `d` line.
+///
+/// A line with an unknown action matches any event.
 fn is_asked_for(diagnostic: &Diagnostic<'_>, events: Events) -> bool {
     match diagnostic.action().to_ascii_lowercase().as_slice() {
         b"failed" => events.failure,
         b"delivered" | b"relayed" | b"expanded" => events.success,
-        // The original's scheduler notes an expiry with the action of the last deferral.
+        // The original's scheduler writes an expiry with the action of the last deferral.
         b"delayed" => events.delay || events.failure,
         _ => events != Events::NONE,
     }
 }
 
-/// Whether there is a recipient that `has_failed` by its tag, whose sender wants to know of failures, and
-/// about whom nothing was noted: the scheduler was killed before it came to that, or an agent did not
-/// do what it said.
+/// Returns true if a failed recipient lacks a `d` line that its sender requested.
+///
+/// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
+/// killed too early, or that an agent did not do what it reported.
 pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
     let mut failed =
         file.recipients.iter().filter(|recipient| has_failed(recipient.tag)).peekable();
@@ -230,7 +245,7 @@ pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bo
     failed.any(|recipient| !noted.contains(&recipient.offset) && events(file, recipient).failure)
 }
 
-/// What the sender wants to hear about a recipient.
+/// The events that the sender of a recipient requested reports of.
 pub fn events(file: &ControlFile, recipient: &Recipient) -> Events {
     recipient
         .notify
@@ -266,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_want_it_get_a_line() {
+    fn write_adds_line_only_if_sender_requests_it() {
         let line = |offset, notify| format!("d {offset}:136:{notify}::1795259643\tn\ttext\n");
         let (wrote, text) = after(Occasion::Success);
         assert!(wrote);
@@ -277,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn expired_recipients_are_marked_all_of_them() {
+    fn expiry_marks_all_recipients_as_failed() {
         let (_, text) = after(Occasion::Expiry);
         assert_eq!(text.matches("\nr-          c").count(), 3, "{text}");
     }
 
     #[test]
-    fn a_failure_without_a_line_is_noticed() {
+    fn hides_failure_detects_failure_without_line() {
         let hides = |lines: &str, tag: &str| {
             let text = TEXT.replace("r           c h u1", &format!("r{tag}          c h u1"));
             let text = text.replace("r           c h u3", "r+          c h u3");
@@ -297,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_owed_unless_never_was_wanted() {
+    fn owes_report_unless_notify_is_never() {
         let owes = |lines: &str| {
             let file = control_file::parse(format!("{TEXT}{lines}").into_bytes()).expect("a file");
             owes_report(&file)
@@ -310,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn report_is_owed_only_of_events_that_notify_names() {
+    fn owes_report_only_of_events_in_notify() {
         for (notify, owed) in [
             ("SUCCESS", "delivered,relayed,expanded,?"),
             ("FAILURE", "failed,delayed,?"),

@@ -1,6 +1,9 @@
-//! Message files without a control file: what a power failure, or a program that died, has left in `queue/`.
+//! Finds message files in `queue/` that have no control file.
 //!
-//! They are only named. Whether one may be deleted a person decides: it may be all that is left of a message.
+//! A power failure or a killed program may have left them.
+//!
+//! They are only reported. A person must decide on deleting one, since it may be all that is left
+//! of a message.
 
 use super::removals::has_control_file;
 use super::{HashFolder, Spool, SpoolName};
@@ -11,12 +14,15 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
 
-/// Maximum number of orphans that are named.
+/// Maximum number of orphans that are listed by name.
 const MAX_NAMED: usize = 10;
-/// A router names the message file first, and a scheduler removes it last: a younger one is no orphan yet.
+/// Minimum age of an orphan.
+///
+/// A router creates the message file first, and the scheduler removes it last, so a younger one is
+/// normal.
 const MIN_AGE: Duration = Duration::from_secs(600);
 
-/// How far to look.
+/// Limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum number of files.
@@ -25,18 +31,18 @@ pub struct Limits {
     pub time: Duration,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orphans {
     /// Their number.
     pub count: usize,
-    /// Some of them.
+    /// The names of some of them.
     pub names: Vec<SpoolName>,
-    /// A limit was met: there may be more.
+    /// True if a limit was reached, so there may be more.
     pub is_cut: bool,
 }
 
-/// Looks for message files without a control file, without changing anything.
+/// Finds message files without a control file. Changes nothing.
 pub fn look(spool: &Spool, limits: Limits, now: Timestamp) -> io::Result<Orphans> {
     let begun = Instant::now();
     let (mut suspects, mut files, mut is_cut) = (Vec::new(), 0, false);
@@ -61,7 +67,7 @@ pub fn look(spool: &Spool, limits: Limits, now: Timestamp) -> io::Result<Orphans
     }
     let mut orphans = Orphans { is_cut, ..Orphans::default() };
     for name in suspects {
-        // Its message may have left meanwhile.
+        // The message may have been removed meanwhile.
         if is_old(spool, &name, now)? && !has_control_file(spool, &name)? {
             orphans.count += 1;
             if orphans.names.len() < MAX_NAMED {
@@ -72,7 +78,7 @@ pub fn look(spool: &Spool, limits: Limits, now: Timestamp) -> io::Result<Orphans
     Ok(orphans)
 }
 
-/// Whether a message file is there, and has had its name for a while.
+/// Returns true if a message file exists and is older than [`MIN_AGE`].
 fn is_old(spool: &Spool, name: &SpoolName, now: Timestamp) -> io::Result<bool> {
     let metadata = match fs::symlink_metadata(spool.message_file(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -90,7 +96,7 @@ mod tests {
     const ALL: Limits = Limits { files: usize::MAX, time: Duration::MAX };
 
     #[test]
-    fn message_files_without_control_file_are_named_when_they_are_old() {
+    fn old_message_files_without_control_file_are_listed() {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");

@@ -1,47 +1,51 @@
-//! Reading a control file part by part, so that one with millions of recipients never is in memory as a
-//! whole.
+//! Reads a control file in parts.
 //!
-//! A part is parsed with what stands before the first recipient in front of it: format and name. Only the
-//! offsets of its recipients are those in the file.
+//! So one with millions of recipients is never in memory as a whole.
+//!
+//! The lines before the first recipient, such as format and name, are put in front of each part
+//! before it is parsed. Only the offsets of recipients are converted to those in the file.
 
 use memchr::{memchr, memmem};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{ControlFile, ControlFileError, parse_part};
 
-/// The first recipient begins within so many bytes.
+/// Maximum size of the text before the first recipient, in bytes.
 const LARGEST_HEAD: usize = 64 * 1024;
-/// So much is read at a time.
+/// Number of bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
-/// A line, or the headers of a group, can be so long.
+/// Maximum size of a line or of the headers of a group, in bytes.
 const LARGEST_PIECE: usize = 16 << 20;
 
-/// The line of a recipient is so long at least: `r`, its tag, the pid, the delay, and four words.
+/// Minimum length of a recipient line: `r`, tag, pid, delay column, and four words.
 const SHORTEST_LINE: u64 = 20;
 
-/// How many recipients there may be behind an offset in a file of so many bytes, at the most.
+/// Upper bound of the number of recipients after an offset.
+///
+/// The file has `size` bytes.
 pub fn most_recipients(from: u32, size: u64) -> u32 {
     let lines = size.saturating_sub(from.into()).div_ceil(SHORTEST_LINE);
     u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
-/// Some lines of a control file.
+/// A part of a control file.
 pub struct Part {
-    /// What they say. The offsets of the recipients are those in the file, all others those in its text.
+    /// The parsed part. Offsets of recipients are those in the file, all others those in its text.
     pub file: ControlFile,
-    /// Where the next part begins, unless this was the last.
+    /// Offset of the next part; `None` after the last one.
     pub next: Option<u32>,
-    /// How much further behind than in its text everything stands in the file that is not in front of the
-    /// first recipient.
+    /// Difference between an offset in the file and that in the text.
+    ///
+    /// It does not apply to the lines before the first recipient.
     pub shift: u64,
 }
 
-/// Why there is no part.
+/// The reason why a part cannot be read.
 #[derive(Debug)]
 pub enum NoPart {
     /// The file could not be read.
     Failed(io::Error),
-    /// It cannot be used.
+    /// The file cannot be used.
     Malformed(ControlFileError),
 }
 
@@ -51,7 +55,7 @@ impl From<io::Error> for NoPart {
     }
 }
 
-/// Reads the lines from `from` on, with at most so many recipients to do, but not very many lines.
+/// Reads the lines from `from` on, up to `at_most` pending recipients and a limited size.
 pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Part, NoPart> {
     let mut text = piece(file, 0, LARGEST_HEAD)?;
     let head = end_of_head(&text);
@@ -90,7 +94,7 @@ pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Part, NoPa
     Ok(Part { file, next: (!is_end).then_some(next), shift: start - head as u64 })
 }
 
-/// Reads so many bytes; fewer, where the file ends.
+/// Reads `size` bytes, or fewer at the end of the file.
 fn piece(file: &impl FileExt, at: u64, size: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size];
     let mut length = 0;
@@ -106,7 +110,7 @@ fn piece(file: &impl FileExt, at: u64, size: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where the first recipient begins.
+/// Offset of the first recipient.
 fn end_of_head(text: &[u8]) -> usize {
     if text.first() == Some(&b'r') {
         return 0;
@@ -114,12 +118,12 @@ fn end_of_head(text: &[u8]) -> usize {
     memmem::find(text, b"\nr").map_or(text.len(), |at| at + 1)
 }
 
-/// Where the last whole field ends that belongs to the first `at_most` recipients to do.
+/// End of the last complete field that belongs to the first `at_most` pending recipients.
 fn end_of_fields(lines: &[u8], at_most: usize, is_end: bool) -> usize {
     let (mut at, mut to_do) = (0, 0);
     while at < lines.len() {
         let (id, tag) = (lines[at], lines.get(at + 1).copied().unwrap_or(b'\n'));
-        // The wishes of a recipient belong to it.
+        // The `N` line of a recipient belongs to it.
         if to_do >= at_most && id != b'N' {
             break;
         }
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_make_the_whole() {
+    fn parts_joined_equal_whole_file() {
         let offset = |user: &str| {
             let at = TEXT.find(user).expect("it is there");
             TEXT[..at].rfind("\nr").expect("a line") as u32 + 1
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
+    fn too_long_head_or_field_is_refused() {
         let text = format!("i 1\nx {}\nr           c h u 0\n", "y".repeat(LARGEST_HEAD));
         let file = MemoryFile::new(1, text.into_bytes());
         assert!(matches!(read(&file, 0, 1), Err(NoPart::Malformed(_))));

@@ -1,8 +1,8 @@
-//! Other processes, as locks on files name them: by a number that may have been given away since.
+//! Other processes, as locks in files name them: by a pid that may have been reused since.
 //!
-//! A process that started after a file was last written to cannot be the one that wrote its number
-//! into it. Both times are known from different clocks, the file's from that on the wall and the
-//! process' from the one that counts since boot; see [`remember_boot_time`].
+//! A process that started after the last write to a file cannot have written its pid into it. The
+//! two times come from different clocks: that of the file from the wall clock, that of the process
+//! from the clock that counts since boot; see [`remember_boot_time`].
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,28 +12,32 @@ use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// How far a process' start, known in clock ticks and whole seconds, may be from the truth.
+/// Maximum error of a process' start time.
+///
+/// It is known in clock ticks since boot, and boot in whole seconds.
 const START_TIME_SLACK: Duration = Duration::from_secs(2);
 
-/// A process that is alive.
+/// Process that is alive.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
-    /// What `/proc` says about it. `None` where that cannot be told.
+    /// Contents of `/proc/PID/stat`. `None` where these are not available.
     status: Option<Status>,
 }
 
 #[derive(Debug)]
 struct Status {
-    /// It is a zombie, which its parent has not taken notice of yet. Agents of a scheduler that was
-    /// killed stay so where the first process of a container does not care.
+    /// True for a zombie.
+    ///
+    /// Agents of a scheduler that was killed stay zombies where the first process of a container
+    /// does not reap them.
     has_ended: bool,
     parent: Option<u32>,
     started: Option<Timestamp>,
 }
 
 impl Process {
-    /// The process of this number, if one is alive.
+    /// Returns the process with this pid, if it is alive.
     pub fn alive(pid: u32) -> Option<Process> {
         if !sys::process_exists(pid) {
             return None;
@@ -44,14 +48,18 @@ impl Process {
         (!has_ended).then_some(Process { pid, status })
     }
 
-    /// Whether it can be the one that wrote its number into a file that was last `modified` then.
+    /// Returns true if it can have written its pid into a file.
+    ///
+    /// `modified` is the time of the last write to that file.
     pub fn may_have_written(&self, modified: Timestamp) -> bool {
         let started = self.status.as_ref().and_then(|status| status.started);
         started.is_none_or(|started| started <= modified + START_TIME_SLACK)
     }
 
-    /// Whether it may work in the folder that we work in. A process of another user, of which that is
-    /// not told, does not; one is given the benefit of the doubt if the system fails to tell.
+    /// Returns true if the process may work in our working folder.
+    ///
+    /// Permission to read its folder is denied for processes of other users; these do not count. On
+    /// other errors the process counts.
     pub fn works_in_our_folder(&self) -> bool {
         let identity = |path: &Path| fs::metadata(path).map(|found| sys::file_identity(&found));
         match (identity(Path::new(&format!("/proc/{}/cwd", self.pid))), identity(Path::new("."))) {
@@ -64,14 +72,14 @@ impl Process {
         }
     }
 
-    /// Whether it is this process, or was started by it.
+    /// Returns true for this process and its children.
     pub fn is_ours(&self) -> bool {
         let us = std::process::id();
         self.pid == us || self.status.as_ref().is_some_and(|status| status.parent == Some(us))
     }
 }
 
-/// The processes that work in our folder, and are not ours. None where that cannot be told.
+/// Pids of processes in our working folder that are not ours. Empty without `/proc`.
 pub fn others_in_our_folder() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -81,9 +89,9 @@ pub fn others_in_our_folder() -> Vec<u32> {
 }
 
 impl Status {
-    /// Reads `/proc/PID/stat`: fields 3, 4 and 22 are state, parent and start.
+    /// Parses `/proc/PID/stat`: fields 3, 4 and 22 are state, parent and start.
     fn parse(text: &str) -> Option<Status> {
-        // The command, field 2, is in parentheses and may hold anything.
+        // The command, field 2, is in parentheses and may hold any characters.
         let (_, after_command) = text.rsplit_once(')')?;
         let mut fields = after_command.split_ascii_whitespace();
         let has_ended = matches!(fields.next()?, "Z" | "X");
@@ -98,13 +106,17 @@ fn since_boot(ticks: u64) -> Option<Timestamp> {
     Some(boot_time()? + start)
 }
 
-/// The time of the boot by the clock on the wall, in seconds since 1970. When that clock is put
-/// forward, the kernel moves the boot, and with it the start of every process, along: a process
-/// would seem to have started after it wrote its files. So we go by the earliest that we have seen.
+/// Earliest known time of boot by the wall clock, in seconds since 1970.
+///
+/// When the wall clock is set forward, the kernel moves the time of boot and the start of every
+/// process with it. A process would seem to have started after it wrote its files. So the earliest
+/// known value is used.
 static EARLIEST_BOOT: AtomicI64 = AtomicI64::new(i64::MAX);
 
-/// Makes note of the time of the boot. A program that runs for long does so at its start, and is
-/// not misled when the clock is put forward later.
+/// Records the time of boot.
+///
+/// A program that runs for long calls this at its start, so that a clock set forward later does not
+/// mislead it.
 pub fn remember_boot_time() {
     boot_time();
 }
@@ -120,15 +132,15 @@ fn earliest(known: &AtomicI64, seconds: i64) -> i64 {
     known.fetch_min(seconds, Ordering::Relaxed).min(seconds)
 }
 
-/// The pid of the scheduler that ran on the spool before; 0 is unknown.
+/// Pid of the former scheduler on the spool; 0 is unknown.
 static FORMER_SCHEDULER: AtomicU32 = AtomicU32::new(0);
 
-/// Makes note of the scheduler that ran on the spool before. Nothing was delivered under its locks.
+/// Records the pid of the former scheduler on the spool. Its own locks mean no delivery.
 pub fn remember_former_scheduler(pid: u32) {
     FORMER_SCHEDULER.store(pid, Ordering::Relaxed);
 }
 
-/// The scheduler that ran on the spool before, if its pid is known.
+/// Pid of the former scheduler on the spool, if known.
 pub fn former_scheduler() -> Option<u32> {
     Some(FORMER_SCHEDULER.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
 }
@@ -138,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn we_may_have_written_what_is_new_but_not_what_is_old() {
+    fn own_process_may_have_written_new_file_but_not_old_one() {
         let us = Process::alive(std::process::id()).expect("we live");
         assert!(us.is_ours() && us.works_in_our_folder());
         assert!(us.may_have_written(Timestamp::now()));
@@ -146,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_put_forward_does_not_move_the_boot() {
+    fn boot_time_stays_when_clock_is_set_forward() {
         let known = AtomicI64::new(i64::MAX);
         assert_eq!(earliest(&known, 1_000), 1_000);
         assert_eq!(earliest(&known, 4_600), 1_000);
@@ -154,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_may_hold_anything() {
+    fn process_status_with_odd_command_is_parsed() {
         let text = "7 (a) Z 9) S 42 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 100 0 0";
         let status = Status::parse(text).expect("a status");
         assert!(!status.has_ended && status.started.is_some());

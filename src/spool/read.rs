@@ -1,4 +1,4 @@
-//! Reading a control file that was found in the spool.
+//! Loads a control file that was found in the spool.
 
 use super::folder::exists;
 use super::part::{self, NoPart};
@@ -16,44 +16,49 @@ use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField,
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// A control file of at most so many bytes is read as a whole, even if only some of it is wanted.
+/// Maximum size of a control file that is always read as a whole, in bytes.
 const SMALL: u64 = 1 << 20;
-/// Of a larger one so many bytes are looked through at a time for recipients to do, or a little more.
+/// Number of bytes of a larger file that are searched at a time.
+///
+/// It may be slightly exceeded.
 const READ_AT_A_TIME: u32 = 16 << 20;
 
-/// What a look at a control file brought.
+/// The result of loading a control file.
 #[derive(Debug)]
 pub enum Found {
-    /// It is good.
+    /// The file is valid.
     Arrival(Arrival),
-    /// There is none of this name, or what is there is no regular file.
+    /// There is no regular file of this name.
     Nothing,
-    /// A living process holds a recipient of it.
+    /// A living process with this pid has locked one of the recipients.
     Locked(u32),
-    /// It cannot be used, and was moved out of the way.
+    /// The file cannot be used, and was moved away.
     Malformed {
-        /// What is wrong with it.
+        /// The error in it.
         error: ControlFileError,
-        /// Where it is now; or why it could not be moved, and stays where it is.
+        /// Its new path, or the reason why it stays where it is.
         moved: Result<PathBuf, io::Error>,
     },
-    /// It could not be read.
+    /// The file could not be read.
     Failed(io::Error),
-    /// Its message is not there, nor is any other: most likely the folder of the message files is not
-    /// mounted. It stays as it is.
+    /// Neither its message file nor any other exists.
+    ///
+    /// Most likely the folder of the message files is not mounted. The control file stays as it is.
     NoQueue,
 }
 
-/// What a look at a control file from outside tells. Taken before it is opened, it saves a second one.
+/// Size and time of a control file, from one `stat(2)`.
+///
+/// With it, loading needs no second call.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     size: u64,
-    /// When the inode last changed: when the file came.
+    /// Last change of the inode: the time when the file arrived.
     pub changed: Timestamp,
 }
 
 impl Look {
-    /// Looks at the control file of a message. `None` if there is none, or no regular file.
+    /// Examines the control file of a message. Returns `None` if there is no regular file.
     pub fn at(spool: &Spool, name: &SpoolName) -> io::Result<Option<Look>> {
         match fs::symlink_metadata(spool.control_file(name)) {
             Ok(metadata) if metadata.is_file() => Ok(Some(Look {
@@ -67,11 +72,11 @@ impl Look {
     }
 }
 
-/// Reads the control file of a message, on behalf of the scheduler as a whole.
+/// Loads the control file of a message for the scheduler.
 ///
-/// A file in the top folder of a spool with hash levels is moved down first. Locks of dead processes
-/// are cleared, in the file too, after `tell` was told. A file that cannot be used is moved aside together
-/// with its message.
+/// In a spool with hash levels, a file in the top folder is moved down first. `tell` receives
+/// possible duplicates, and then locks of dead processes are cleared, in the file as well. A file
+/// that cannot be used is moved aside together with its message.
 pub fn read(
     spool: &Spool,
     level: HashLevel,
@@ -86,7 +91,7 @@ pub fn read(
     }
 }
 
-/// The same, for a file that has been looked at just now.
+/// The same, for a file that has just been examined.
 pub fn read_looked_at(
     spool: &Spool,
     level: HashLevel,
@@ -108,8 +113,9 @@ pub fn read_looked_at(
     }
 }
 
-/// Reads a further portion of the control file of a message that is loaded in part. Recipients that a living
-/// process holds are no obstacle: they are listed as locked.
+/// Loads a further portion of a partly loaded message.
+///
+/// Recipients that a living process has locked do not prevent this. They are listed as locked.
 pub fn read_more(spool: &Spool, name: SpoolName, portion: Portion, tell: Tell<'_>) -> Found {
     let look = match Look::at(spool, &name) {
         Ok(Some(look)) => look,
@@ -122,8 +128,9 @@ pub fn read_more(spool: &Spool, name: SpoolName, portion: Portion, tell: Tell<'_
     }
 }
 
-/// Reads the control file of a message that is loaded already. Recipients that a living process holds
-/// are no obstacle: they are listed as locked.
+/// Loads the control file of a message that is already loaded.
+///
+/// Recipients that a living process has locked do not prevent this. They are listed as locked.
 pub fn read_again(spool: &Spool, name: SpoolName, tell: Tell<'_>) -> Found {
     let look = match Look::at(spool, &name) {
         Ok(Some(look)) => look,
@@ -136,7 +143,9 @@ pub fn read_again(spool: &Spool, name: SpoolName, tell: Tell<'_>) -> Found {
     }
 }
 
-/// Moves a malformed message to `postman/`. It is listed first: a kill may leave its message file in `queue/`.
+/// Moves a malformed message to `postman/`.
+///
+/// It is listed first, because a kill may leave its message file in `queue/`.
 fn set_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
     let mut removals = RemovalList::new(spool.removals_of_reader_file());
     if let Err(error) = removals.write(spool, std::iter::once(name)) {
@@ -145,8 +154,9 @@ fn set_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
     remove::move_aside(spool, name, Reason::Malformed)
 }
 
-/// Clears the locks that dead processes hold in a control file, among them the given one, after `tell`
-/// was told.
+/// Clears the locks of dead processes in a control file, among them the given one.
+///
+/// `tell` receives the possible duplicates before.
 pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -> io::Result<()> {
     let path = spool.control_file(name);
     let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
@@ -184,7 +194,7 @@ fn clear_locks_in_parts(
         let mut part = match part::read(file, at, usize::MAX) {
             Ok(part) => part,
             Err(NoPart::Failed(error)) => return Err(error),
-            // Whoever reads it next will find out.
+            // The next program that reads the file will report the error.
             Err(NoPart::Malformed(_)) => return Ok(()),
         };
         unlock_dead(file, (name, received), &mut part.file, owner, &mut *tell)?;
@@ -193,14 +203,16 @@ fn clear_locks_in_parts(
     Ok(())
 }
 
-/// Who holds a lock when a certain process has died.
+/// The owner of a lock after a certain process has died.
 fn owner_after_death(field: PidField, dead: u32, modified: Timestamp) -> LockOwner {
     if field.pid() == Some(dead) { LockOwner::Dead } else { owner_of(field, modified) }
 }
 
-/// Completes the tags of recipients that a `d` line decides on, and takes the locks of dead processes off the
-/// others, on disk and in what was read of it, after `tell` was told: a crash in between shall not hide
-/// anything. Locks without a pid are nobody's. The message has a name, and was received at a certain time.
+/// Completes the tags that `d` lines decide, and clears the other locks of dead processes.
+///
+/// Both are changed on disk and in `file`. `tell` receives the possible duplicates before locks are
+/// cleared, so that a crash in between hides nothing. A lock without a pid has no owner. `message`
+/// is the name of the message and the time of its arrival.
 pub fn unlock_dead(
     on_disk: &impl FileExt,
     message: (&SpoolName, Timestamp),
@@ -229,13 +241,13 @@ pub fn unlock_dead(
     Ok(())
 }
 
-/// The process that holds the first locked recipient of a file; 0 if the file does not say.
+/// The process that has locked the first locked recipient of a file; 0 if the file has no pid.
 pub fn holder(file: &ControlFile) -> Option<u32> {
     let locked = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked)?;
     Some(locked.lock.and_then(|field| field.pid()).unwrap_or_default())
 }
 
-/// Finds out who holds a lock in a file that was last changed at a certain time.
+/// Determines the owner of a lock, given the file's last change.
 type OwnerOf = fn(PidField, Timestamp) -> LockOwner;
 
 enum Problem {
@@ -247,7 +259,7 @@ enum Problem {
 }
 
 impl Problem {
-    /// The verdict on the file; a malformed one is moved out of the way.
+    /// The result for the caller. A malformed file is moved away.
     fn found(self, move_away: impl FnOnce() -> io::Result<PathBuf>) -> Found {
         match self {
             Problem::Gone => Found::Nothing,
@@ -268,10 +280,12 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Where the files of a message are to be used: a control file found at the top, although the spool has
-/// levels, goes where it belongs, and its message with it. A move that a crash has cut short is finished.
-/// If it cannot be moved, or something is in its way, it is used where it is. Fails only if it cannot be
-/// used anywhere yet: its message is still at the top.
+/// Determines where the files of a message are to be used.
+///
+/// If the spool has levels, a control file in the top folder moves down, and its message with it. A
+/// move that a crash has cut short is finished. A file that cannot be moved, because another is in
+/// its way for example, is used where it is. Returns an error only if the message file is still in
+/// the top folder and cannot be moved yet.
 fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> io::Result<SpoolName> {
     let folder = HashFolder::of(name.number(), level);
     if name.folder() != HashFolder::TOP {
@@ -285,7 +299,7 @@ fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> io::Result<SpoolN
     Ok(match move_down(spool, &name, &below) {
         Ok(()) => below,
         Err(error) => {
-            // What has gone away since is told by whoever reads it.
+            // If the file has disappeared meanwhile, the caller reports that.
             if error.kind() != ErrorKind::NotFound {
                 log::warn!("{name}: not moved to {below}, used where it is: {error}");
             }
@@ -294,8 +308,9 @@ fn settle(spool: &Spool, level: HashLevel, name: SpoolName) -> io::Result<SpoolN
     })
 }
 
-/// Moves a control file down, then its message. Never onto a file that is there: each of the two would
-/// lose its own.
+/// Moves a control file down, then its message.
+///
+/// Existing files are never replaced, since both messages would lose theirs.
 fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> {
     let (control, control_below) = (spool.control_file(from), spool.control_file(to));
     let (message, message_below) = (spool.message_file(from), spool.message_file(to));
@@ -308,7 +323,7 @@ fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> 
     }
     sys::rename_new(&control, &control_below)?;
     match sys::rename_new(&message, &message_below) {
-        // It has none, or has it there already.
+        // The control file has no message file, or that is already below.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => {
             sys::rename_new(&control_below, &control)?;
@@ -318,8 +333,10 @@ fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> 
     }
 }
 
-/// A crash may have come between the two steps of a move: then the message is still at the top, where no
-/// control file lays claim to it. As long as it cannot be moved it is not missing.
+/// Finishes a move that a crash has cut short between its two steps.
+///
+/// The message is then still in the top folder, without a control file there. While it cannot be
+/// moved it does not count as missing.
 fn finish_move(spool: &Spool, name: &SpoolName) -> io::Result<()> {
     let at_top = name.in_folder(HashFolder::TOP);
     let (message, message_at_top) = (spool.message_file(name), spool.message_file(&at_top));
@@ -354,7 +371,7 @@ fn examine(
     Ok(arrival)
 }
 
-/// The same for a large file, of which only some is read.
+/// The same for a large file, of which only a part is read.
 fn examine_parts(
     spool: &Spool,
     name: &SpoolName,
@@ -403,7 +420,7 @@ fn examine_parts(
     }
 }
 
-/// Completes the tags that the `d` lines at the end of a large file decide on.
+/// Completes the tags decided by the `d` lines of a large file.
 fn complete_large(path: &Path, owner: OwnerOf) -> io::Result<()> {
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
     let metadata = on_disk.metadata()?;
@@ -412,12 +429,13 @@ fn complete_large(path: &Path, owner: OwnerOf) -> io::Result<()> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // It may have been replaced by something else meanwhile; that must not hold us up.
+    // Another kind of file may have replaced it meanwhile, which must not block.
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-/// Reads and parses a control file, with the locks of dead processes cleared. Also tells when its
-/// message was received, if it has one.
+/// Reads and parses a control file, and clears the locks of dead processes.
+///
+/// Also returns when its message was received, if it has one.
 fn parse_and_clear(
     spool: &Spool,
     name: &SpoolName,
@@ -433,7 +451,7 @@ fn parse_and_clear(
     Ok((file, received))
 }
 
-/// What is in a control file.
+/// Reads the text of a control file.
 fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
     let mut file = open(path)?;
     control_file::contents(&mut file, look.size).map_err(|error| match error.kind() {
@@ -446,7 +464,7 @@ fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
     })
 }
 
-/// A control file must name itself, unless it names nothing.
+/// Checks that the `i` line, if there is one, has the file's own name.
 pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFileError> {
     match file.name() {
         Some(own_name) if own_name != name.base().as_bytes() => {
@@ -457,7 +475,9 @@ pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFil
     }
 }
 
-/// Agents refuse a file whose headers have no end; what follows them may be missing, too.
+/// Checks that the last header block has an end.
+///
+/// Agents refuse a file without it, and later fields may be missing, too.
 pub fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
     match file.block_without_end {
         Some(offset) => Err(ControlFileError::new(offset as usize, "the headers have no end")),
@@ -470,7 +490,7 @@ fn error_in_name(file: &ControlFile, reason: String) -> ControlFileError {
     ControlFileError::new(offset, reason)
 }
 
-/// The message file that a control file must have, unless it only asks for a host to be tried.
+/// Checks that the message file exists, unless the control file is only an ETRN request.
 fn check_message(
     spool: &Spool,
     name: &SpoolName,
@@ -486,7 +506,7 @@ fn check_message(
         Ok(_) => return Err(malformed("the message file is no regular file".to_string())),
         Err(error) => error,
     };
-    // Somebody may have taken both away since.
+    // Another process may have removed both files meanwhile.
     if error.kind() != ErrorKind::NotFound || !exists(&spool.control_file(name))? {
         return Err(error.into());
     }
@@ -496,7 +516,7 @@ fn check_message(
     Err(malformed("there is no message file".to_string()))
 }
 
-/// Whether there is nothing at all in a folder.
+/// Returns true if a folder is empty.
 fn is_empty(folder: &Path) -> io::Result<bool> {
     match fs::read_dir(folder)?.next() {
         None => Ok(true),
@@ -504,10 +524,10 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Completes what is decided, and clears the locks of dead processes, in the file too.
+/// Completes decided tags, and clears the locks of dead processes, in the file as well.
 ///
-/// How old the locks may be is asked only now: the look at the file, a long scan ago, may have been
-/// before an agent of an earlier scheduler took a recipient.
+/// The file's time is read only now. An agent of an earlier scheduler may have locked a recipient
+/// after the file was examined, which was before a long scan.
 fn clear_dead_locks(
     path: &Path,
     message: (&SpoolName, Timestamp),
@@ -559,7 +579,8 @@ mod tests {
         (folder, spool)
     }
 
-    /// Writes a file of the spool: a control file, if it is in `transport/`, with this log id.
+    /// Writes a file of the spool. `text` is the log id of a control file, if it is in
+    /// `transport/`.
     fn put(spool: &Spool, path: &str, text: &str) {
         let path = spool.postoffice().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
@@ -568,7 +589,7 @@ mod tests {
         fs::write(path, if is_control { control } else { text.to_string() }).expect("written");
     }
 
-    /// Reads `4711` where it is found; returns where it is used.
+    /// Settles `4711` found in `folder`, and returns the folder in which it is used.
     fn used_at(spool: &Spool, folder: HashFolder) -> String {
         let name = SpoolName::new(folder, NUMBER).expect("a name");
         match read(spool, HashLevel::Once, name, None, &mut |_| {}) {
@@ -582,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_was_cut_short_is_finished() {
+    fn interrupted_move_is_finished() {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         put(&spool, "queue/4711", "one's message");
@@ -592,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_cannot_be_moved_yet_is_not_missing() {
+    fn message_that_cannot_be_moved_is_not_missing() {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         put(&spool, "queue/4711", "one's message");
@@ -618,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_of_another_control_file_is_left_to_it() {
+    fn message_of_other_control_file_is_not_moved() {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         put(&spool, "transport/4711", "two");
@@ -632,7 +653,7 @@ mod tests {
 
     #[test]
     fn two_messages_of_one_number_both_stay() {
-        // Those that are in the way, and what is at the top with them.
+        // The files that are in the way, and those in the top folder.
         for in_the_way in [&["transport/F/4711", "queue/F/4711"][..], &["queue/F/4711"]] {
             let (_folder, spool) = spool();
             let mut all = Vec::new();
@@ -648,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_message_is_at_all_none_is_declared_missing() {
+    fn no_message_is_missing_while_queue_is_empty() {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");

@@ -1,13 +1,16 @@
-//! The list of messages that are about to leave the spool: a kill between the removal of the control file and
-//! that of the message file shall leave no message file for ever.
+//! The list of messages that are about to be removed from the spool.
+//!
+//! A kill may come between the removals of the control file and of the message file. Without the
+//! list the message file would then stay permanently.
 //!
 //! ```text
-//! F/4711 1184322 1795259643 7001500     name; inode, and time of the last change (s, ns) of the message file
+//! F/4711 1184322 1795259643 7001500     name; inode and mtime (s, ns) of the message file
 //! end
 //! ```
 //!
-//! It is written before each batch of removals, in place: what follows `end` is of earlier batches. It is not
-//! synced: a kill loses nothing that was written. After a power failure message files may be left over.
+//! The list is written in place before each batch of removals. Text after `end` is of earlier
+//! batches. It is not synced: a kill loses nothing that was written. After a power failure message
+//! files may be left over.
 
 use super::{HashFolder, Spool, SpoolName};
 use std::fmt::Write as _;
@@ -16,7 +19,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Size of a new list, in bytes: what is written in place needs no room on a full disk.
+/// Size of a new list, in bytes. Writing in place needs no space on a full disk.
 const SIZE: usize = 64 * 1024;
 /// The last line.
 const END: &str = "end";
@@ -29,18 +32,19 @@ pub struct RemovalList {
 }
 
 impl RemovalList {
-    /// A list in this file, which is not looked at yet.
+    /// Creates a list in this file, without accessing it.
     pub fn new(path: PathBuf) -> RemovalList {
         RemovalList { path, file: None, text: String::new() }
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lists messages that are about to be taken out of the spool, those of the last batch no more. Those whose
-    /// message file cannot be looked at are left out.
+    /// Replaces the list by the messages that are about to be removed.
+    ///
+    /// Messages whose message file cannot be examined are left out.
     pub fn write<'n>(
         &mut self,
         spool: &Spool,
@@ -50,7 +54,7 @@ impl RemovalList {
         for name in names {
             if let Ok(metadata) = fs::symlink_metadata(spool.message_file(name)) {
                 let (inode, seconds, nanoseconds) = identity(&metadata);
-                // A String takes everything.
+                // Writing to a String cannot fail.
                 writeln!(self.text, "{name} {inode} {seconds} {nanoseconds}").ok();
             }
         }
@@ -80,15 +84,17 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Inode and time of the last change in seconds and nanoseconds: no other file of the name has both.
+/// Inode and modification time (seconds, nanoseconds), which together identify a message file.
 fn identity(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// Removes the message files that a killed scheduler has listed and not removed. Tells how many there were.
+/// Removes the message files that a killed scheduler has listed and not removed; returns their
+/// number.
 ///
-/// Inode numbers come again, and a router puts the message file into `queue/` before its control file gets
-/// its name. So the message file must be the listed one, without a control file, be it hidden.
+/// Inode numbers are reused, and a router puts a message file into `queue/` before its control file
+/// is visible. So the message file must be the listed one, and must not have a control file, not
+/// even a hidden one.
 pub fn finish(spool: &Spool, list: &Path) -> io::Result<usize> {
     let text = match fs::read(list) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
@@ -116,7 +122,9 @@ fn finish_one(spool: &Spool, name: &SpoolName, listed: (u64, i64, i64)) -> io::R
     fs::remove_file(path).map(|()| true)
 }
 
-/// Whether there is a control file for a message file, or one in the making: in its folder or at the top.
+/// Returns true if a message file has a control file.
+///
+/// That may be hidden, and in its own folder or in the top folder.
 pub fn has_control_file(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     for name in [name.clone(), name.in_folder(HashFolder::TOP)] {
         let path = spool.control_file(&name);
@@ -152,7 +160,7 @@ mod tests {
         list: PathBuf,
     }
 
-    /// A spool with messages that are listed, and have lost their control files.
+    /// A spool with listed messages that have lost their control files.
     fn killed() -> Place {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
@@ -178,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_message_files_without_control_file_are_removed() {
+    fn listed_message_file_without_control_file_is_removed() {
         let place = killed();
         assert_eq!(finish(&place.spool, &place.list).expect("finished"), 3);
         assert_eq!(left(&place), [""; 0]);
@@ -186,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn message_with_a_control_file_stays_also_while_that_is_hidden() {
+    fn message_with_visible_or_hidden_control_file_stays() {
         for is_hidden in [false, true] {
             let place = killed();
             let name = &place.names[1];
@@ -201,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn other_file_of_a_listed_name_stays() {
+    fn other_file_with_listed_name_stays() {
         let place = killed();
         let path = place.spool.message_file(&place.names[0]);
         let later = SystemTime::now() + Duration::from_nanos(100);
@@ -218,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_list_removes_nothing_else() {
+    fn damaged_list_removes_only_listed_files() {
         let place = killed();
         let text = fs::read_to_string(&place.list).expect("a list");
         let second = text.lines().nth(1).expect("a line");

@@ -1,5 +1,7 @@
-//! Taking messages out of the spool: removed when they are finished, moved aside when they cannot be
-//! handled or when somebody is still owed a report.
+//! Takes messages out of the spool.
+//!
+//! Finished messages are removed. Those that cannot be handled, or have a report due, are moved
+//! aside.
 
 use super::folder::exists;
 use super::{Spool, SpoolName, folder, note};
@@ -8,24 +10,28 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use zsched_format::control_file::{self, Tag};
 
-/// Removes a finished message: the control file first, then the message file, so that a crash in
-/// between leaves a message that nobody delivers again. Files that are gone already are no error.
+/// Removes the control file of a finished message, then the message file.
+///
+/// So a crash in between leaves a message file that cannot be delivered again. Files that do not
+/// exist are no error.
 pub fn remove(spool: &Spool, name: &SpoolName) -> io::Result<()> {
     unless_gone(fs::remove_file(spool.control_file(name)))?;
     unless_gone(fs::remove_file(spool.message_file(name)))
 }
 
-/// Why a message is moved aside; it becomes part of the file names in `postman/`.
+/// The reason for moving a message aside.
+///
+/// It becomes part of the file names in `postman/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// All recipients are finished, but the sender is still owed a report.
+    /// All recipients are finished, but a report to the sender is due.
     OwedReport,
     /// The control file cannot be used.
     Malformed,
 }
 
 impl Reason {
-    /// What the names of its files begin with: the cron job of the original deletes `postman/[0-9]*`.
+    /// Prefix of file names: the cron job of the original deletes `postman/[0-9]*`.
     fn prefix(self) -> &'static str {
         match self {
             Reason::OwedReport => "owed-report",
@@ -38,9 +44,11 @@ impl Reason {
     }
 }
 
-/// Whether a finished message still has something in it that somebody must see: a report that is owed,
-/// a failure that nobody noted, a line that nobody could deliver. A control file that cannot be read
-/// must be seen, too; and a very large one is not looked through for that.
+/// Returns true if a finished message contains something that a person must look at.
+///
+/// That is a report that is due, a failure without a `d` line, or a line that could not be
+/// delivered. A malformed control file counts as well. So does a very large one, which is not
+/// searched.
 pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     let text = match read(&spool.control_file(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -50,9 +58,9 @@ pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     Ok(has_something_to_see(text))
 }
 
-/// The same, asked of the text of the control file.
+/// The same for the text of the control file.
 pub fn has_something_to_see(text: Vec<u8>) -> bool {
-    // All recipients are finished, so whoever is not marked as delivered has failed.
+    // All recipients are finished, so any that is not marked as delivered has failed.
     control_file::parse(text).map_or(true, |file| {
         note::owes_report(&file)
             || note::hides_failure(&file, |tag| tag != Tag::Done)
@@ -69,12 +77,15 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     control_file::contents(&mut file, size)
 }
 
-/// Moves both files of a message to `postman/`, as `<reason>:<name>` (the control file) and
-/// `<reason>:<name>:message`. Returns where the control file is now. The time of the message file's last
-/// change, which is that of its arrival, stays.
+/// Moves both files of a message to `postman/`.
 ///
-/// The message gets its second name before the control file moves, and loses the first one after:
-/// a crash in between leaves a message in the queue as it was, or a needless second name.
+/// Returns the new path of the control file.
+///
+/// The names are `<reason>:<name>` (the control file) and `<reason>:<name>:message`. The
+/// modification time of the message file, which is that of its arrival, does not change.
+///
+/// The message file gets its second name before the control file moves, and loses the first one
+/// after that. So a crash in between leaves a message in the queue as it was, or an extra name.
 pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let postman = spool.postman();
     folder::make(&postman, folder::OURS)?;
@@ -95,7 +106,9 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
     Ok(control)
 }
 
-/// Hides a control file from all scans where it is, for when it cannot be moved to `postman/`.
+/// Hides a control file from scans, in its own folder.
+///
+/// This is done if it cannot be moved to `postman/`.
 pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let control = spool.control_file(name);
     let hidden = control.with_file_name(format!(".{}", reason.name_of(name)));
@@ -104,14 +117,15 @@ pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathB
     Ok(hidden)
 }
 
-/// What belongs to a control file in `postman/`. A crash may have left one without the other.
+/// The message file of a control file in `postman/`. After a crash only one of them may exist.
 fn message_of(control: &Path) -> PathBuf {
     let mut path = control.to_path_buf().into_os_string();
     path.push(":message");
     path.into()
 }
 
-/// The first of `path`, `path.2`, `path.3` and so on that is free. What cannot be examined is not.
+/// The first free name of `path`, `path.2`, `path.3` and so on. One that cannot be examined is an
+/// error.
 fn free_name(path: &Path, is_free: impl Fn(&Path) -> io::Result<bool>) -> io::Result<PathBuf> {
     let mut candidate = path.to_path_buf();
     let mut count = 1;
@@ -135,7 +149,8 @@ mod tests {
     use crate::HashFolder;
     use std::time::{Duration, SystemTime};
 
-    /// The original's cron job deletes what begins with a digit in `postman/` and is a week old.
+    /// The original's cron job deletes files in `postman/` that begin with a digit and are a week
+    /// old.
     #[test]
     fn file_moved_aside_keeps_its_time_under_a_name_without_leading_digit() {
         let folder = tempfile::tempdir().expect("a folder");

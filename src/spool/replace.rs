@@ -1,4 +1,4 @@
-//! Files that are written anew as a whole: whoever reads sees the old one or the new one.
+//! Replaces files as a whole: a reader gets either the old or the new one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -6,8 +6,9 @@ use std::io::{self, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes a file under another name, and puts it in the place of the old one when it is on disk. It is for
-/// its owner alone.
+/// Writes a file under another name, syncs it, and renames it onto the old one.
+///
+/// Only its owner may read it.
 pub fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -40,7 +41,7 @@ mod tests {
     use std::io::{ErrorKind, Write};
 
     #[test]
-    fn a_file_that_cannot_be_written_leaves_the_old_one() {
+    fn failed_write_leaves_old_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(".scheduler.learned");
         replace(&path, |out| out.write_all(b"old")).expect("written");

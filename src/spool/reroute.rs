@@ -1,4 +1,4 @@
-//! Giving recipients of a queued message back to the router, because an operator wants it.
+//! Gives recipients of a queued message back to the router, on an operator's order.
 
 use super::ending::{Candidate, Locker};
 use super::outbox::{self, Draft, Identity, OnDisk, OutboxFolder};
@@ -10,12 +10,14 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{self, ControlFile, Recipient};
 
-/// Recipients that get the same: offsets of their sender and their headers.
+/// Recipients with the same offsets of sender and headers share a submission.
 type Kind = (Option<u32>, Option<u32>);
 
-/// Hands over those of the recipients at `offsets` that have not ended, and marks them as done: one submission
-/// for all that have sender and headers in common. Whenever it ends, either the router gets a recipient
-/// or it stays in the message ([`outbox`]); after an error it can be tried again.
+/// Hands over the unfinished recipients at `offsets`, and marks them as done.
+///
+/// Recipients with the same sender and headers share one submission. At any crash, either the
+/// router gets a recipient or it stays in the message ([`outbox`]). After an error it can be called
+/// again.
 ///
 /// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them.
 pub(super) fn reroute(

@@ -1,5 +1,6 @@
-//! Handing mail back to the router, as a new submission, to be routed as if it had just come in. Held mail
-//! leaves the spool this way, and what an operator has rerouted.
+//! Hands mail back to the router, which routes it like new mail.
+//!
+//! Held mail leaves the spool this way, and so does mail that an operator has rerouted.
 //!
 //! ```text
 //! from <alice@example.org>                    envelope, one item a line
@@ -17,26 +18,28 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::ControlFile;
 
-/// What goes back.
+/// The contents of a submission.
 pub struct Submission<'a> {
-    /// The control file it comes from.
+    /// The control file that it is taken from.
     pub file: &'a ControlFile,
     /// The envelope sender; `None` is the null sender.
     pub sender: Option<&'a [u8]>,
-    /// For whom: the value of the `N` line, and the address.
+    /// The recipients: the value of the `N` line, and the address.
     pub recipients: Vec<(Option<&'a [u8]>, &'a [u8])>,
     /// The headers, each line with its line end.
     pub headers: &'a [u8],
 }
 
 impl Submission<'_> {
-    /// Writes the submission into `public/`, syncs it, and moves it to `router/`. Returns its number.
+    /// Writes the submission into `public/`, syncs it, and moves it to `router/`. Returns its
+    /// number.
     ///
-    /// An error means that the router has not got it. Once it can be seen in `router/` it is handed
-    /// over, whatever else goes wrong: tried again, it would be routed once more.
+    /// An error means that the router has not got it. Once it is visible in `router/` it is handed
+    /// over, and later errors are ignored, since a retry would route it again.
     ///
-    /// It is to belong to `owner`, user and group of the message file, because what a submission may ask
-    /// of the router depends on whose it is. Only root can arrange that; anybody else submits as itself.
+    /// The submission should belong to `owner`, the user and group of the message file, because its
+    /// rights depend on its owner. Only root can change the owner; other users submit as
+    /// themselves.
     pub fn hand_over(
         &self,
         postoffice: &Path,
@@ -51,7 +54,7 @@ impl Submission<'_> {
         move_to(scratch, &postoffice.join("router"))
     }
 
-    /// Writes the submission into a file that is to belong to `owner`, and syncs it.
+    /// Writes the submission into a file, sets its owner, and syncs it.
     pub(super) fn write_to(
         &self,
         file: &File,
@@ -112,15 +115,16 @@ fn give_to(file: &File, (user, group): (u32, u32)) -> io::Result<()> {
     }
 }
 
-/// Moves the file into `folder`, under the number of its inode. Nothing there is replaced: the number is
-/// ours alone, but a file under a wrong name may be in the way.
+/// Moves the file into `folder`, named after the number of its inode.
+///
+/// Existing files are not replaced. The number is unique, but a misnamed file may be in the way.
 fn move_to(mut scratch: Scratch, folder: &Path) -> io::Result<u64> {
     let number = scratch.number()?;
     let opened = File::open(folder)?;
     scratch.rename(folder.join(number.to_string()))?;
     scratch.keep();
-    // The router has it now. A failure here, and a crash on top of it, could still lose it; to hand it
-    // over again and again, as long as the failure lasts, would be worse.
+    // The router has the file now. A failed sync followed by a crash could still lose it. Handing
+    // it over again while the failure lasts would be worse.
     opened.sync_all().ok();
     Ok(number)
 }

@@ -1,4 +1,4 @@
-//! Looking for control files in the spool's folders.
+//! Scans the spool's folders for control files.
 
 use super::{HashFolder, Spool, SpoolName};
 use std::fs::{self, ReadDir};
@@ -7,42 +7,46 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 use zsched_format::printable;
 
-/// How much one scan may bring (`-E`).
+/// Limits of one scan (`-E`).
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimits {
-    /// Leave a folder when it has yielded more new names than this.
+    /// Maximum number of new names in a folder. If it is exceeded, the scan leaves the folder.
     pub new_names: usize,
-    /// Stop when so much time has been spent on new names. What it takes to come upon names that are known
-    /// does not count: they would be all that is ever listed.
+    /// Maximum time spent on new names.
+    ///
+    /// The time spent on known names does not count. Otherwise a scan could find nothing but known
+    /// names each time.
     pub time: Duration,
 }
 
 impl ScanLimits {
-    /// No limits: find everything.
+    /// No limits: find all files.
     pub const NONE: ScanLimits = ScanLimits { new_names: usize::MAX, time: Duration::MAX };
 }
 
-/// How a scan ended.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct ScanEnd {
-    /// A limit was met: there may be more.
+    /// True if a limit was reached, so there may be more files.
     pub truncated: bool,
     /// Folders that could not be read.
     pub errors: Vec<io::Error>,
-    /// What looks like the name of a control file or of a folder of them, and is none: paths below
-    /// `transport/`, some of them if there are many.
+    /// Paths below `transport/` that resemble a control file or folder, but are not valid.
+    ///
+    /// Limited in number.
     pub passed_over: Vec<String>,
 }
 
-/// So many names that were passed over are told of.
+/// Maximum number of invalid names that are reported.
 const MOST_PASSED_OVER: usize = 100;
 
-/// Names are passed on in portions of at most this many.
+/// Maximum number of names in one call of `portion`.
 const PORTION: usize = 1000;
 
-/// Lists the names of control files below `transport/`, folder by folder, in the order in which the
-/// file system has them. `portion` is given some at a time; it tells how many of them were new, or
-/// `None` to end the scan.
+/// Lists the control files below `transport/`, folder by folder, in the file system's order.
+///
+/// `portion` is called with some names at a time. It returns how many of them were new, or `None`
+/// to end the scan.
 pub fn scan(
     spool: &Spool,
     limits: ScanLimits,
@@ -86,7 +90,7 @@ pub fn scan(
     end
 }
 
-/// The names of control files in one folder; notes the folders below it.
+/// The control files in one folder. Collects the folders below it.
 struct Entries<'e> {
     entries: ReadDir,
     folder: HashFolder,
@@ -95,7 +99,7 @@ struct Entries<'e> {
 }
 
 impl Entries<'_> {
-    /// Says of a name that was passed over that it was, if somebody may have meant something by it.
+    /// Records a skipped name if it was probably meant to be valid.
     fn pass_over(&mut self, name: &[u8], is_folder: bool) {
         let is_meant = match (name, is_folder) {
             ([b'A'..=b'Z'], is_folder) => is_folder,
@@ -124,7 +128,7 @@ impl Iterator for Entries<'_> {
             if let Some(name) = SpoolName::new(self.folder, name.as_bytes()) {
                 return Some(name);
             }
-            // Not what a symbolic link points to.
+            // The type of the entry itself, not that of a symbolic link's target.
             let is_folder = match entry.file_type() {
                 Ok(kind) => kind.is_dir(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_at_all_levels_and_nothing_else() {
+    fn scan_finds_control_files_at_all_levels_only() {
         let files =
             ["4711", "F/4712", "Z/F/4713", ".4714", "x4715", "A/B/C/4716", "a/4717", "AB/1"];
         let (_folder, spool) = spool_with(&files);
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_meant_for_a_control_file_is_told() {
+    fn scan_reports_invalid_names() {
         let long = format!("1{}", "x".repeat(48));
         let files = ["4711", "47 11", "99999999999999999999", &long, "A/B/C/4716", ".12", "x12"];
         let (_folder, spool) = spool_with(&files);
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_stops_at_its_limit() {
+    fn scan_stops_at_limit() {
         let files: Vec<String> = (1..=2500).map(|number| number.to_string()).collect();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         let (_folder, spool) = spool_with(&files);
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_known_take_none_of_its_time() {
+    fn scan_time_limit_excludes_known_names() {
         let files: Vec<String> = (1..=4500).map(|number| number.to_string()).collect();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         let (_folder, spool) = spool_with(&files);
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_is_told() {
+    fn scan_reports_missing_folder() {
         let spool = Spool::new("/nonexistent");
         let end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
         assert_eq!(end.errors.len(), 1);

@@ -1,4 +1,4 @@
-//! Files that appear in the spool whole or not at all.
+//! Temporary files: files that appear in the spool complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -7,11 +7,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use zsched_sys as sys;
 
-/// Mode of a new file: it is for its owner alone, and for root.
+/// Mode of a new file: readable by its owner only.
 const MODE: u32 = 0o600;
 
-/// A file under a name of its own, that gets its final one when it is complete. If this value is dropped
-/// before [`keep`](Scratch::keep), the file goes, whatever its name is by then.
+/// A file under a temporary name, which gets its final name when it is complete.
+///
+/// If this value is dropped before [`keep`](Scratch::keep), the file is removed, under any name
+/// that it has by then.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -20,14 +22,14 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a file that is not there yet.
+    /// Creates a file that does not exist yet.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Scratch> {
         let path = path.into();
         let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&path)?;
         Ok(Scratch { path, file, is_kept: false })
     }
 
-    /// The same in the place of what a crash may have left there.
+    /// The same, after removing a file that a crash may have left.
     pub fn create_again(path: impl Into<PathBuf>) -> io::Result<Scratch> {
         let path = path.into();
         match fs::remove_file(&path) {
@@ -41,12 +43,14 @@ impl Scratch {
         &self.file
     }
 
-    /// Its inode number: no other file of this file system has it for as long as this value lives.
+    /// Its inode number.
+    ///
+    /// No other file of the file system has it during the life of this value.
     pub fn number(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
     }
 
-    /// Gives the file to whom `folder` belongs. Only root can; files of others are theirs.
+    /// Gives the file to the owner of `folder`. Only root can; other users keep their files.
     pub fn give_to_owner_of(&self, folder: &Path) -> io::Result<()> {
         let folder = fs::metadata(folder)?;
         if !sys::users::is_root() || folder.uid() == sys::users::effective_user() {
@@ -55,7 +59,7 @@ impl Scratch {
         fchown(&self.file, Some(folder.uid()), Some(folder.gid()))
     }
 
-    /// Gives the file another name, which must be free.
+    /// Renames the file. The new name must be free.
     pub fn rename(&mut self, to: impl Into<PathBuf>) -> io::Result<()> {
         let to = to.into();
         match sys::rename_new(&self.path, &to) {
@@ -71,13 +75,13 @@ impl Scratch {
         }
     }
 
-    /// Takes away the name. The number stays taken.
+    /// Removes the name. The inode number remains taken.
     pub fn remove(&mut self) -> io::Result<()> {
         self.is_kept = true;
         fs::remove_file(&self.path)
     }
 
-    /// The file is complete, and stays.
+    /// Marks the file as complete, so that it stays.
     pub fn keep(mut self) {
         self.is_kept = true;
     }
@@ -86,7 +90,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Whoever drops it has an error to tell already.
+            // The caller already has an error to report.
             drop(fs::remove_file(&self.path));
         }
     }
@@ -97,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_stays_only_if_it_is_kept() {
+    fn file_remains_only_if_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         drop(Scratch::create(at("1")).expect("made"));

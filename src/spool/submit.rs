@@ -1,8 +1,8 @@
-//! Handing a message to the scheduler, the way a router does.
+//! Submits a message to the scheduler as a router does.
 //!
-//! The message file gets its inode number as its name; the control file is written under a hidden
-//! name and synced, the message is renamed into `queue/`, and only then does the control file get
-//! its name. At each moment a crash leaves either nothing visible, or a complete message.
+//! The message file is named after its inode number. The control file is written under a hidden
+//! name and synced. Then the message is renamed into `queue/`, and only then does the control file
+//! get its name. So at any moment a crash leaves either nothing visible or a complete message.
 
 use super::scratch::Scratch;
 use super::{HashFolder, HashLevel, Spool, SpoolName, folder};
@@ -13,24 +13,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::compose::{Draft, Group};
 
-/// Puts messages into one spool.
+/// Submits messages to one spool.
 #[derive(Clone, Debug)]
 pub struct Submitter {
-    /// The spool they go into.
+    /// The spool.
     pub spool: Spool,
-    /// How its folders are nested; must be what the scheduler has.
+    /// Nesting of its folders; must be that of the scheduler.
     pub level: HashLevel,
-    /// Sync files and folders, so that an accepted message survives a power cut.
+    /// Syncs files and folders, so that an accepted message survives a power failure.
     pub sync: bool,
 }
 
-/// So many numbers that are taken are passed over; there should be none, since a number is that of an
-/// inode. A spool that was copied may have some.
+/// Maximum number of taken message numbers that are skipped.
+///
+/// Normally there are none, since the number is that of an inode. A copied spool may have some.
 const TRIES: u32 = 100;
 
 impl Submitter {
-    /// Puts `message` (headers, empty line, body) into the spool for the recipients in `groups`.
-    /// Returns its name, which tells its number. If there is an error, nothing is left behind.
+    /// Submits `message` (headers, empty line, body) for the recipients in `groups`.
+    ///
+    /// Returns its name, which contains its number. After an error no file is left.
     pub fn submit(
         &self,
         message: &[u8],
@@ -40,7 +42,7 @@ impl Submitter {
         self.submit_urgent(message, log_id, groups, None)
     }
 
-    /// The same for a message with a priority, 0 to 9, 0 first.
+    /// The same for a message with a priority, from 0 (first) to 9.
     pub fn submit_urgent(
         &self,
         message: &[u8],
@@ -51,7 +53,7 @@ impl Submitter {
         let body_offset = body_offset(message) as u64;
         let log_id = log_id.to_string();
         let mut draft = Draft { name: String::new(), body_offset, log_id, priority, groups };
-        // Those whose number is taken keep it busy, so that the next one gets another.
+        // Files whose number is taken are kept, so that the next one gets another inode.
         let mut passed_over = Vec::new();
         for _ in 0..TRIES {
             let mut scratch = self.scratch_file()?;
@@ -71,8 +73,10 @@ impl Submitter {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Writes the control file, and gives both files their names. Nothing is ever replaced: if a file of
-    /// this number is there, the error is [`ErrorKind::AlreadyExists`].
+    /// Writes the control file, and gives both files their names.
+    ///
+    /// Existing files are never replaced. If there is a file with this number, the error is
+    /// [`ErrorKind::AlreadyExists`].
     fn place(&self, message: &mut Scratch, draft: &mut Draft) -> io::Result<SpoolName> {
         let number = message.number()?;
         let name =
@@ -81,14 +85,14 @@ impl Submitter {
         draft.name = name.base();
         let text = draft.to_text().map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
         let control_file = self.spool.control_file(&name);
-        // A control file that is there shall not find our message for its own.
+        // An existing control file must not be paired with this message.
         if folder::exists(&control_file)? {
             return Err(ErrorKind::AlreadyExists.into());
         }
         let below = |top| folder::make_below(top, name.folder(), self.sync);
         let message_folder = below(self.spool.queue())?;
         let control_folder = below(self.spool.transport())?;
-        // Only a crash can have left one of this name: the number is ours.
+        // Only a crash can have left a file of this name, since the number is unique.
         let mut control = Scratch::create_again(control_folder.join(format!(".{}", name.base())))?;
         self.fill(&control, self.spool.transport(), &text)?;
         message.rename(self.spool.message_file(&name))?;
@@ -99,8 +103,11 @@ impl Submitter {
         Ok(name)
     }
 
-    /// Tells a running scheduler about a message, so that it need not wait for its next scan. Nobody
-    /// listening is no error: the scan will find it.
+    /// Notifies a running scheduler of a message.
+    ///
+    /// Otherwise it finds the message by its next scan.
+    ///
+    /// If no scheduler listens, that is no error, since the scan will find the message.
     pub fn notify(&self, socket: &Path, name: &SpoolName) -> io::Result<()> {
         let sender = UnixDatagram::unbound()?;
         sender.set_nonblocking(true)?;
@@ -110,8 +117,9 @@ impl Submitter {
         }
     }
 
-    /// A file under a name that is free. What a crash has left, under a pid that has come round again,
-    /// may be in the way.
+    /// Creates a file under a free name.
+    ///
+    /// A crash may have left a file with a name of the same pid.
     fn scratch_file(&self) -> io::Result<Scratch> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -124,7 +132,7 @@ impl Submitter {
         }
     }
 
-    /// Writes all of a file that is going to belong to the owner of `folder`.
+    /// Writes all of a file, which is given to the owner of `folder`.
     fn fill(&self, scratch: &Scratch, folder: &Path, contents: &[u8]) -> io::Result<()> {
         scratch.give_to_owner_of(folder)?;
         let mut file = scratch.file();
@@ -144,7 +152,7 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Offset of the body: behind the first empty line.
+/// Offset of the body, which follows the first empty line.
 fn body_offset(message: &[u8]) -> usize {
     memchr::memmem::find(message, b"\n\n").map_or(message.len(), |at| at + 2)
 }
@@ -171,7 +179,7 @@ mod tests {
         }
     }
 
-    /// All files of the spool, hidden ones included.
+    /// All files of the spool, including hidden ones.
     fn files(top: &Path) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![top.to_path_buf()];
@@ -191,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn both_files_are_for_their_owner_alone() {
+    fn files_are_readable_by_owner_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let submitter = submitter(folder.path(), HashLevel::Twice);
         let name = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("A: 1\n")]);
@@ -203,9 +211,9 @@ mod tests {
         }
     }
 
-    /// Whatever is in the way of a number stays as it is, and nothing of ours is left.
+    /// Existing files remain unchanged, and no new file is left.
     #[test]
-    fn nothing_is_replaced() {
+    fn submit_replaces_no_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let submitter = submitter(folder.path(), HashLevel::Once);
         for top in ["queue", "transport"] {
@@ -222,7 +230,7 @@ mod tests {
             assert_eq!(files(folder.path()), before);
             assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
             drop(scratch);
-            // And with another number it works.
+            // With another number it succeeds.
             submitter.submit(b"\nb\n", "", vec![group("")]).expect("submitted");
             assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
         }
@@ -230,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_has_left_is_no_obstacle() {
+    fn submit_succeeds_after_crash_left_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let submitter = submitter(folder.path(), HashLevel::Flat);
         let mut scratch = submitter.scratch_file().expect("a scratch file");
@@ -243,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_leaves_nothing_behind() {
+    fn failed_submit_leaves_no_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let submitter = submitter(folder.path(), HashLevel::Twice);
         let evil = group("From: a@b\n\nr           prog - x 0\nm\n");

@@ -1,7 +1,8 @@
-//! The verbose file of a message, which the `v` line of its control file names.
+//! The verbose file of a message, named by the `v` line of its control file.
 //!
-//! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome, and the scheduler
-//! a last one when the message leaves the spool: `sendmail` stops at a line that begins with `scheduler done`.
+//! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome.
+//! The scheduler appends the last line when the message leaves the spool: `sendmail` stops at a
+//! line that begins with `scheduler done`.
 
 use super::{Spool, SpoolName};
 use std::fs::{File, OpenOptions};
@@ -11,17 +12,19 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zsched_format::printable;
 
-/// How far into a control file a `v` line is looked for, in bytes. Routers write it second.
+/// Number of bytes of a control file that are searched for a `v` line. Routers write it second.
 const HEAD: u64 = 4096;
 
-/// The verbose file of one message, and the user that may follow it.
+/// The verbose file of one message, and the user who follows it.
 pub struct VerboseFile {
     path: PathBuf,
     owner: u32,
 }
 
 impl VerboseFile {
-    /// The file of a message, if its control file names one. A control file that cannot be read names none.
+    /// The verbose file of a message, if it is named.
+    ///
+    /// A control file that cannot be read names none.
     pub fn of(spool: &Spool, name: &SpoolName) -> Option<VerboseFile> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let file =
@@ -38,19 +41,21 @@ impl VerboseFile {
         Some(VerboseFile { path: path_of(spool.transport(), path), owner })
     }
 
-    /// Appends the last line. Nothing depends on it, so an error is not reported.
+    /// Appends the last line. Nothing depends on it, so an error is ignored.
     pub fn end(&self, name: &SpoolName) {
         drop(append(&self.path, self.owner, &format!("scheduler done with {name}")));
     }
 }
 
-/// The path that the value of a `v` line stands for.
+/// The path for the value of a `v` line.
 pub fn path_of(transport: &Path, value: &[u8]) -> PathBuf {
     transport.join(std::ffi::OsStr::from_bytes(value.trim_ascii()))
 }
 
-/// Appends one line, made printable. The writer may run as root, and the user has chosen the path: the file must
-/// exist, be a plain file with one name, and belong to `owner`, to whom the control file belongs.
+/// Appends one line, made printable.
+///
+/// The writer may run as root, and the user has chosen the path. So the file must exist, be a
+/// regular file with one name, and belong to `owner`, the owner of the control file.
 pub fn append(path: &Path, owner: u32, line: &str) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
@@ -72,7 +77,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn end_is_appended_only_to_a_plain_file_of_the_owner() {
+    fn end_is_appended_only_to_regular_file_of_owner() {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");

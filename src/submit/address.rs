@@ -1,11 +1,15 @@
-//! The addresses in a To, Cc or Bcc header (RFC 5322, 3.4): names, comments, groups and routes left out.
+//! Parses the addresses in a To, Cc or Bcc header (RFC 5322, 3.4).
+//!
+//! Names, comments, groups and routes are skipped.
 
-/// A list of addresses that cannot be read.
+/// A syntax error in an address list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadList(&'static str);
 
-/// Reads the addresses of a list. Quotes stay as they are written, since they are part of an address.
+/// Returns the addresses of a list.
+///
+/// Quotes are kept, since they are part of an address.
 pub fn addresses(list: &[u8]) -> Result<Vec<String>, BadList> {
     let mut reader = Reader::default();
     for &byte in list {
@@ -14,7 +18,7 @@ pub fn addresses(list: &[u8]) -> Result<Vec<String>, BadList> {
     reader.finish()
 }
 
-/// What the next byte is part of.
+/// The context of the next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Within {
     #[default]
@@ -30,21 +34,23 @@ enum Within {
 struct Reader {
     found: Vec<String>,
     within: Within,
-    /// The byte before was a backslash, in quotes or in a comment.
+    /// True after a backslash in quotes or in a comment.
     is_escaped: bool,
-    /// There has been a blank since the last word.
+    /// True if there was a blank since the last word.
     is_apart: bool,
-    /// What stands outside angle brackets since the last comma: an address, or somebody's name.
+    /// Text outside angle brackets since the last comma: an address or a display name.
     outside: Text,
-    /// What stands in them, and whether they are closed.
+    /// Text inside angle brackets, and true if they are closed.
     inside: Option<(Text, bool)>,
 }
 
-/// Words that may be an address.
+/// Text that may be an address.
 #[derive(Default)]
 struct Text {
     bytes: Vec<u8>,
-    /// There are two words without a dot or at sign between: no address.
+    /// True if two words lack a dot or `@` between them.
+    ///
+    /// The text is then no address.
     is_torn: bool,
 }
 
@@ -106,7 +112,7 @@ impl Reader {
                 _ => return Err(BadList("a > without <")),
             },
             b',' | b';' if !is_in_brackets => self.end_address()?,
-            // The name of a group is no address; nor is the way that a route names.
+            // Neither the name of a group nor the hosts of a route are an address.
             b':' if is_in_brackets => self.inside = Some((Text::default(), false)),
             b':' => self.outside = Text::default(),
             0..0x20 | 0x7f => return Err(BadList("a control character")),
@@ -172,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn addresses_come_out_of_all_that_is_around_them() {
+    fn addresses_are_found_among_names_and_comments() {
         for (list, expected) in [
             ("a@b", &["a@b"][..]),
             ("a@b, c", &["a@b", "c"]),
@@ -191,12 +197,12 @@ mod tests {
             let found = addresses(list.as_bytes()).expect(list);
             assert_eq!(found, expected, "{list}");
         }
-        // A name in another character set is no obstacle.
+        // A display name need not be in UTF-8.
         assert_eq!(addresses(b"J\xf6rg <a@b>"), Ok(vec!["a@b".to_string()]));
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn malformed_list_is_refused() {
         for list in [
             "alice bob",
             "a@b c@d",
@@ -219,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_or_get_a_line_end_through(list in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn any_bytes_yield_addresses_without_line_ends(list in prop::collection::vec(any::<u8>(), 0..60)) {
             for address in addresses(&list).unwrap_or_default() {
                 prop_assert!(!address.is_empty() && !address.contains(['\n', '\r', '\0']));
             }

@@ -1,20 +1,20 @@
 //! The header fields of a message.
 
-/// A field: its name, and its value as it is written, line ends of folded lines and the last one included.
+/// A header field: name and value as written, including folded lines and line ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     lines: Vec<u8>,
-    /// Where the colon is.
+    /// Offset of the colon.
     colon: usize,
 }
 
 impl Field {
-    /// A field of these texts, which must be one line.
+    /// Creates a field; name and value must not contain line ends.
     pub fn new(name: &str, value: &str) -> Field {
         Field { lines: format!("{name}: {value}\n").into_bytes(), colon: name.len() }
     }
 
-    /// The field that begins with this line; `None` if that is none.
+    /// Parses the first line of a field; `None` if it is no field.
     fn begin(line: &[u8]) -> Option<Field> {
         let colon = memchr::memchr(b':', line)?;
         let name = line[..colon].trim_ascii_end();
@@ -22,29 +22,30 @@ impl Field {
         is_name.then(|| Field { lines: whole(line), colon })
     }
 
-    /// Whether it is a field of this name.
+    /// Returns true if the field has this name, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.lines[..self.colon].trim_ascii_end().eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// What it says, without the blanks around it.
+    /// Returns the value without surrounding white space.
     pub fn value(&self) -> &[u8] {
         self.lines[self.colon + 1..].trim_ascii()
     }
 
-    /// Its lines, with their ends.
+    /// Returns its lines, with line ends.
     pub fn lines(&self) -> &[u8] {
         &self.lines
     }
 }
 
-/// A line with its line end, which the last one of a file may lack.
+/// Adds the line end, which may be missing at the end of a file.
 fn whole(line: &[u8]) -> Vec<u8> {
     [line.strip_suffix(b"\n").unwrap_or(line), b"\n"].concat()
 }
 
-/// Splits a text into fields and body. The first line that belongs to no field begins the body; an empty
-/// one before it is left out.
+/// Splits a text into header fields and body.
+///
+/// The body begins at the first line that belongs to no field. An empty line before it is skipped.
 pub fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
     let mut fields: Vec<Field> = Vec::new();
     let mut rest = text;
@@ -72,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn headers_and_body_come_apart() {
+    fn text_splits_into_headers_and_body() {
         for (text, headers, body) in [
             ("Subject: x\n\nbody\n", "Subject: x\n", "body\n"),
             ("Subject: x\n folded\n\n\nbody", "Subject: x\n folded\n", "\nbody"),
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_has_a_name_and_a_value() {
+    fn field_has_name_and_value() {
         let field = Field::begin(b"Message-ID :  <1@x> \n").expect("a field");
         assert!(field.is("message-id") && !field.is("Message"));
         assert_eq!(field.value(), b"<1@x>");
@@ -102,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_block_of_fields_never_ends_early(text in "[a: \n\t]{0,40}") {
+        fn header_block_has_no_empty_line(text in "[a: \n\t]{0,40}") {
             let (fields, _) = split(text.as_bytes());
             let lines = fields.iter().map(Field::lines).collect::<Vec<_>>().concat();
             prop_assert!(memchr::memmem::find(&lines, b"\n\n").is_none() && !lines.starts_with(b"\n"));

@@ -1,5 +1,6 @@
-//! The program `submit`: puts one message into the spool, as a router would, without routing it. The
-//! caller says which channel and host it goes by.
+//! The program `submit`: writes one message to the spool, as a router does.
+//!
+//! It does not route the message: the caller chooses the channel and, if needed, the host.
 
 mod address;
 mod header;
@@ -22,12 +23,12 @@ use zsched_sys as sys;
 
 /// Exit status for a message that cannot be used (`EX_DATAERR`).
 const BAD_MESSAGE: i32 = 65;
-/// Exit status for everything else: it may be different the next time.
+/// Exit status for other errors, which may be temporary.
 const TROUBLE: i32 = 1;
-/// User id with whose rights recipients are delivered to: nobody's.
+/// User id of `nobody`, with whose rights recipients are delivered to.
 const NOBODY: i64 = 65534;
 
-/// Why the message is not in the spool.
+/// Why the message was not submitted.
 #[derive(Debug)]
 struct Failure {
     status: i32,
@@ -57,7 +58,7 @@ pub fn main(options: &Options) -> i32 {
     }
 }
 
-/// Tells whoever reads standard error. Nobody has to.
+/// Prints a message on standard error.
 fn say(text: &str) {
     printable::complain("submit", text);
 }
@@ -82,26 +83,27 @@ fn run(options: &Options) -> Result<(), Failure> {
     let submitted =
         submitter.submit_urgent(&letter.text, &letter.id, vec![letter.group], options.priority);
     let name = submitted.map_err(in_spool)?;
-    // It is in the spool, and will be delivered. Whatever fails from here on, the caller must not try
-    // again.
+    // The message is in the spool and will be delivered. Errors from here on must not make the
+    // caller submit it again.
     tell(&submitter, &notify_socket(&zenv, &postoffice), &name);
     Ok(())
 }
 
-/// What is put into the spool.
+/// The parts of a message for the spool.
 #[derive(Debug)]
 pub struct Letter {
     /// The message: headers, empty line, body.
     pub text: Vec<u8>,
     /// Its Message-ID.
     pub id: String,
-    /// The sender, the recipients, and the headers once more.
+    /// Sender, recipients and a copy of the headers.
     pub group: Group,
 }
 
 impl Letter {
-    /// What the command line, which has been [checked](Options::check), and the text on standard input
-    /// come to.
+    /// Composes the message from standard input and the command line.
+    ///
+    /// The options must have been [checked](Options::check).
     pub fn compose(text: &[u8], options: &Options) -> Result<Letter, Unsendable> {
         let message = Message::new(text, options)?;
         Ok(Letter {
@@ -120,7 +122,7 @@ impl Letter {
     }
 }
 
-/// Tells the scheduler and the caller of the message.
+/// Notifies the scheduler, and prints the name of the message for the caller.
 fn tell(submitter: &Submitter, socket: &Path, name: &SpoolName) {
     if let Err(error) = submitter.notify(socket, name) {
         say(&format!("{name} is queued; the scheduler will find it by itself: {error}"));
@@ -131,7 +133,9 @@ fn tell(submitter: &Submitter, socket: &Path, name: &SpoolName) {
     }
 }
 
-/// `SCHEDULERDIRHASH` of the ZENV file counts before the options, but only if it is 1 or 2.
+/// Returns the depth of the spool's folders.
+///
+/// `SCHEDULERDIRHASH` of the ZENV file overrides the option, but only if it is 1 or 2.
 fn level(zenv: Option<&str>, options: u8) -> HashLevel {
     match (zenv, options) {
         (Some("1"), _) => HashLevel::Once,
@@ -153,7 +157,7 @@ fn local_sender(user: &str) -> Address {
     Address::new("local", "", user, i64::from(sys::users::real_user()))
 }
 
-/// The sender of a message that nobody wants reports about: the channel says so, as a router does.
+/// The sender of a message without error reports: channel `error`, as a router writes it.
 fn error_sender() -> Address {
     Address::new("error", "<>", "<>", i64::from(sys::users::real_user()))
 }
@@ -174,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_and_two_override_the_option() {
+    fn zenv_hash_overrides_option_only_if_one_or_two() {
         for (zenv, option, expected) in [
             (None, 0, HashLevel::Flat),
             (None, 1, HashLevel::Once),

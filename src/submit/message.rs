@@ -1,5 +1,6 @@
-//! A message as it goes into the spool: with the headers that every message has, and without those that
-//! nobody shall see.
+//! A message as it is written to the spool.
+//!
+//! Required headers are added, and Bcc headers are removed.
 
 use super::address::{BadList, addresses};
 use super::header::{Field, split};
@@ -7,31 +8,31 @@ use super::options::Options;
 use jiff::Zoned;
 use std::collections::HashSet;
 
-/// What the From header says of a message without a sender.
+/// Sender in the From header of a message with a null sender.
 const NOBODY: &str = "MAILER-DAEMON";
 
-/// A message, and who it is for.
+/// A message and its recipients.
 #[derive(Debug)]
 pub struct Message {
     fields: Vec<Field>,
     body: Vec<u8>,
-    /// Envelope recipients, each once.
+    /// Envelope recipients, without duplicates.
     pub recipients: Vec<String>,
 }
 
-/// Why a message cannot be sent.
+/// Why a message cannot be submitted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
-    /// A header with recipients cannot be read.
+    /// A header that lists recipients cannot be parsed.
     #[error("the {0} header cannot be read: {1}")]
     Header(String, BadList),
-    /// Neither the command line nor a header names anybody.
+    /// Neither the command line nor a header names a recipient.
     #[error("it is for nobody")]
     NoRecipient,
 }
 
 impl Message {
-    /// A message of what was read from standard input.
+    /// Creates a message from the text on standard input.
     pub fn new(text: &[u8], options: &Options) -> Result<Message, Unsendable> {
         let text = with_line_feeds(text);
         let (mut fields, body) = split(behind_mbox_line(&text));
@@ -53,7 +54,7 @@ impl Message {
         Ok(message)
     }
 
-    /// Adds the headers that every message has, where they are missing.
+    /// Adds required headers that are missing.
     fn complete(&mut self, options: &Options, shown_recipients: &str) {
         let now = Zoned::now();
         let unique = format!("{}.{}", now.strftime("%Y%m%d%H%M%S%f"), std::process::id());
@@ -77,25 +78,25 @@ impl Message {
         }
     }
 
-    /// What names the message in logs: its Message-ID, on one line.
+    /// Returns its id in logs: the Message-ID, on one line.
     pub fn id(&self) -> String {
         let field = self.fields.iter().find(|field| field.is("Message-ID"));
         let value = String::from_utf8_lossy(field.map_or(b"", Field::value));
         value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
 
-    /// The headers, line by line.
+    /// Returns the header lines.
     pub fn headers(&self) -> Vec<u8> {
         self.fields.iter().flat_map(Field::lines).copied().collect()
     }
 
-    /// The whole message.
+    /// Returns the whole message.
     pub fn text(&self) -> Vec<u8> {
         [&self.headers(), &b"\n"[..], &self.body].concat()
     }
 }
 
-/// What ends in CR LF ends in LF here.
+/// Converts line ends from CR LF to LF.
 fn with_line_feeds(text: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -107,7 +108,7 @@ fn with_line_feeds(text: &[u8]) -> Vec<u8> {
     lines
 }
 
-/// A message that was cut out of a mailbox begins with a line that is no header.
+/// Skips the `From ` line of a message that was copied from an mbox file.
 fn behind_mbox_line(text: &[u8]) -> &[u8] {
     let is_line = text.starts_with(b"From ") || text.starts_with(b">From ");
     match memchr::memchr(b'\n', text) {
@@ -116,7 +117,9 @@ fn behind_mbox_line(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Whom the headers name. Those of a message that is sent on count in place of the first ones.
+/// Returns the recipients in the headers.
+///
+/// If there are Resent- headers, only those are used.
 fn recipients_in(fields: &[Field]) -> Result<Vec<String>, Unsendable> {
     const FIRST: [&str; 3] = ["To", "Cc", "Bcc"];
     const RESENT: [&str; 3] = ["Resent-To", "Resent-Cc", "Resent-Bcc"];
@@ -141,7 +144,7 @@ fn from(options: &Options) -> String {
     }
 }
 
-/// A name as it may stand before an address: in quotes, unless it is plain words.
+/// Formats a name for use before an address: quoted, unless it is plain words.
 fn phrase(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || " -_'!#$%&*+/=?^`{|}~".contains(c);
     if name.chars().all(is_plain) {
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_is_not_added() {
+    fn existing_header_is_not_added() {
         let text = b"from: carol@y\r\nmessage-id:\r\n <1@y>\r\n\r\nhi\r\n";
         let message = message(&["-f", "alice@x", "bob"], text).expect("a message");
         assert_eq!(message.id(), "<1@y>");
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_go_through() {
+    fn message_keeps_arbitrary_bytes() {
         let text =
             b"From me Mon Jan  1 00:00:00 2026\nSubject: Gr\xfc\xdfe\n\nGr\xfc\xdfe\0\r.\n.\n";
         let message = message(&["bob"], text).expect("a message");
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted_where_they_must_be() {
+    fn full_name_is_quoted_if_needed() {
         for (name, expected) in [
             ("Alice B", "Alice B <a@b>"),
             ("J\u{f6}rg", "J\u{f6}rg <a@b>"),
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn recipients_are_taken_from_headers_if_that_is_wanted() {
+    fn recipients_come_from_headers_with_option_t() {
         let text = b"To: A <a@x>,\n b@x\nBCC: secret@x\ncc: a@x, c@x\n\nhi\n";
         let from_headers = message(&["-t", "d@x"], text).expect("a message");
         assert_eq!(from_headers.recipients, ["d@x", "a@x", "b@x", "c@x", "secret@x"]);
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_hidden_stays_so() {
+    fn bcc_recipient_is_not_shown() {
         for arguments in [&["-t"][..], &["a@x"]] {
             let message = message(arguments, b"Bcc: a@x\n\nhi\n").expect("a message");
             assert_eq!(header(&message, "To").as_deref(), Some("undisclosed-recipients:;"));
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_for_nobody_is_refused() {
+    fn message_without_recipient_is_refused() {
         for text in [&b"Subject: x\n\nTo: a@x\n"[..], b"To: undisclosed-recipients:;\n\n", b""] {
             assert_eq!(message(&["-t"], text).expect_err("nobody"), Unsendable::NoRecipient);
         }

@@ -1,4 +1,4 @@
-//! The command line of `submit`: its own, and what programs give to `sendmail`.
+//! Command line of `submit`: its own options, and those that programs give to `sendmail`.
 
 use clap::{ArgAction, Parser};
 use std::path::PathBuf;
@@ -66,18 +66,20 @@ pub struct Options {
 }
 
 impl Options {
-    /// The envelope sender; `None` if reports are to go to nobody.
+    /// Returns the envelope sender; `None` if nobody gets error reports.
     pub fn sender(&self) -> Option<&str> {
         Some(without_brackets(&self.from)).filter(|sender| !sender.is_empty())
     }
 
-    /// The recipients on the command line.
+    /// Returns the recipients on the command line.
     pub fn recipients(&self) -> impl Iterator<Item = &str> {
         self.recipients.iter().map(|recipient| without_brackets(recipient))
     }
 
-    /// Refuses what cannot stand in a control file. A line end would make a line of its own there: a
-    /// recipient, for example.
+    /// Refuses arguments that cannot be written to a control file.
+    ///
+    /// A line end in an argument would add a line to the control file, for example another
+    /// recipient.
     pub fn check(&self) -> Result<(), String> {
         let texts = [
             ("sender", Some(&self.from)),
@@ -95,7 +97,7 @@ impl Options {
         if self.channel.is_empty() || self.recipients().any(str::is_empty) {
             return Err("a channel or recipient is empty".to_string());
         }
-        // Agents compare channels byte by byte, and the scheduler has them in lower case.
+        // Agents compare channels byte by byte, and the scheduler keeps them in lower case.
         if self.channel.chars().any(|c| c.is_whitespace() || c.is_uppercase()) {
             return Err(format!("the channel {:?} is no word in lower case", self.channel));
         }
@@ -112,7 +114,7 @@ fn without_brackets(address: &str) -> &str {
     address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
 }
 
-/// Whether the text is what may stand behind `NOTIFY=` (RFC 3461, 4.1).
+/// Returns true if the text is a valid value for `NOTIFY=` (RFC 3461, 4.1).
 fn is_wish(text: &str) -> bool {
     let is_event = |word: &str| {
         ["SUCCESS", "FAILURE", "DELAY"].iter().any(|event| word.eq_ignore_ascii_case(event))
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_may_take_it_for_sendmail() {
+    fn sendmail_options_are_accepted() {
         let given =
             options(&["-oi", "-oem", "-i", "-t", "-bm", "-F", "A. B.", "-f", "<a@b>", "--", "-c"]);
         assert_eq!(given.sender(), Some("a@b"));
@@ -143,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_be_the_sender() {
+    fn empty_sender_is_the_null_sender() {
         for nobody in ["", "<>"] {
             assert_eq!(options(&["-f", nobody, "x"]).sender(), None, "{nobody:?}");
         }
     }
 
     #[test]
-    fn what_would_make_a_line_of_its_own_is_refused() {
+    fn control_character_in_argument_is_refused() {
         for evil in ["a\nb", "a@b\n\nr           prog - x 0\nm", "a\r", "\u{7f}", "a\tb", "\u{85}"]
         {
             for option in ["-f", "-F", "-c", "-n", "-N"] {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn notification_wishes_are_known_words() {
+    fn invalid_notify_value_is_refused() {
         for (wish, is_good) in [
             ("NEVER", true),
             ("never", true),

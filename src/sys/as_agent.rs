@@ -1,8 +1,8 @@
-//! How a process becomes an agent: the side of the child.
+//! Turns a child process of the scheduler into an agent.
 //!
-//! The scheduler starts itself again as a small process ([`super::launch`]), which does here what is to be
-//! done before it becomes the agent. It is a process of its own by then, with one OS thread and hardly any
-//! memory, so everything may be done that any program may do.
+//! The scheduler starts its own program again as a small process ([`super::launch`]), which runs
+//! this code before it becomes the agent. It is a separate process with one OS thread and hardly
+//! any memory. So it may do all that any program may do, unlike a child after `fork`.
 
 use super::dispositions::{ignore_signal, reset_dispositions, unblock_signals};
 use super::launch::{ABSENT, BECOME_AGENT, REPORT, VARIABLE};
@@ -16,17 +16,18 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
-/// The exit status of a process that did not become an agent. Nobody looks at it: the report counts.
+/// Exit status of a process that did not become an agent. The scheduler reads the report instead.
 const NO_AGENT: i32 = 127;
 
-/// Becomes the agent that the command line asks for, if it asks for one. Returns the exit status if it
-/// does, and that has failed. To be called before anything else is done.
+/// Becomes the agent that the command line describes, if it does.
+///
+/// Returns the exit status if that fails. Must be called before anything else.
 pub fn become_agent() -> Option<i32> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != BECOME_AGENT {
         return None;
     }
-    // Agents have no use for it, and it tells a person's attempt from the scheduler's.
+    // Keeps the pipe from the agent. It fails if a person tries this, without such a pipe.
     // SAFETY: touches no memory of ours.
     if unsafe { libc::fcntl(REPORT, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
         eprintln!("scheduler: {BECOME_AGENT} is of use to the scheduler only");
@@ -38,12 +39,12 @@ pub fn become_agent() -> Option<i32> {
     let number = error.raw_os_error().unwrap_or(libc::EINVAL);
     let mut record = std::process::id().to_ne_bytes().to_vec();
     record.extend_from_slice(&number.to_ne_bytes());
-    // If the scheduler is gone, nobody is left to hear of it.
+    // Writing fails only if the scheduler is gone. Then the report is not needed.
     drop(report.write_all(&record));
     Some(NO_AGENT)
 }
 
-/// What is to be done, in the order of the command line, and the agent's environment.
+/// Preparations in the order of the command line, and the agent's environment.
 struct Order {
     file_limit: u64,
     user: Option<u32>,
@@ -79,7 +80,7 @@ impl Order {
         })
     }
 
-    /// Becomes the agent. Returns why that has failed.
+    /// Becomes the agent. Returns only with the error if that fails.
     fn obey(self) -> io::Error {
         match self.prepare() {
             Ok(()) => execute(&self.program, &self.arguments, &self.environment),
@@ -97,7 +98,8 @@ impl Order {
         set_file_limit(self.file_limit)?;
         self.priority.map_or(Ok(()), set_priority)?;
         become_user(self.user, self.group)?;
-        // Whatever has come since the start comes now, and does what it would do to the agent.
+        // Signals that came since the start are delivered now, with the effect they would have on
+        // the agent.
         unblock_signals()
     }
 }
@@ -106,7 +108,7 @@ fn number<N: std::str::FromStr>(word: &OsStr) -> Option<N> {
     word.to_str()?.parse().ok()
 }
 
-/// A value that may be missing; `None` if it is neither.
+/// Parses a value that may be absent; `None` if it is invalid.
 fn optional<T>(word: &OsStr, parse: impl Fn(&OsStr) -> Option<T>) -> Option<Option<T>> {
     if word == ABSENT { Some(None) } else { parse(word).map(Some) }
 }
@@ -125,7 +127,7 @@ fn c_string(word: &OsStr) -> Option<CString> {
     CString::new(word.as_bytes()).ok()
 }
 
-/// A variable of the agent, out of one of this process: without the mark before its name.
+/// A variable of the agent, from one of this process: without the mark before its name.
 fn variable((name, value): (OsString, OsString)) -> Option<CString> {
     let name = name.into_vec();
     let name = name.strip_prefix(VARIABLE.as_bytes())?;

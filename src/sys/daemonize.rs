@@ -1,4 +1,4 @@
-//! Becoming a daemon: a process of its own session, whose starter waits until it is ready.
+//! Becoming a daemon: a process in its own session, whose parent waits until it is ready.
 
 use super::succeeded;
 use std::fs::{File, OpenOptions};
@@ -6,27 +6,30 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 
-/// What [`daemonize`] returns in the daemon: tells the process that was started on the command line
-/// how the start went, so that its exit status can.
+/// Pipe to the process that was started on the command line.
+///
+/// [`daemonize`] returns it in the daemon. The parent's exit status depends on what is reported
+/// here.
 pub struct Starter {
     pipe: File,
 }
 
-/// The byte that means "ready".
+/// Byte that means "ready".
 const READY: u8 = b'+';
 
 impl Starter {
-    /// The daemon is at work: the starter exits with status 0. Dropping this without a word lets the
-    /// starter exit with status 1.
+    /// Reports success: the parent exits with status 0.
+    ///
+    /// If this is dropped without a report, the parent exits with status 1.
     pub fn report_ready(mut self) -> io::Result<()> {
         self.pipe.write_all(&[READY])
     }
 }
 
-/// Goes on in a new process that leads its own session, without a terminal. The process that calls
-/// it does not come back: it waits for the daemon's word and exits.
+/// Continues in a new process that leads its own session, without a terminal.
 ///
-/// Must be called before any OS thread is started: only the calling one goes on.
+/// The calling process does not return: it waits for the daemon's report and exits. Must be called
+/// before any OS thread is started, since only the calling one continues.
 pub fn daemonize() -> io::Result<Starter> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for the two descriptors; both are owned by the Files made here.
@@ -45,14 +48,14 @@ pub fn daemonize() -> io::Result<Starter> {
     if unsafe { libc::setsid() } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // The scheduler leads its process group, so that a signal to the group reaches its agents; a
-    // second fork, which would keep it from ever getting a terminal, would take that away. It opens
-    // no terminal without O_NOCTTY.
+    // The scheduler leads its process group, so that a signal to the group reaches its agents. A
+    // second fork would prevent it from ever getting a terminal, but it would no longer lead the
+    // group. It opens no terminal without O_NOCTTY.
     redirect(Path::new("/dev/null"), false, &[0])?;
     Ok(Starter { pipe: writer })
 }
 
-/// Forks. Tells whether this is the parent.
+/// Forks. Returns true in the parent.
 fn fork() -> io::Result<bool> {
     // SAFETY: there is only one OS thread, as `daemonize` demands, so the child's memory is whole.
     match unsafe { libc::fork() } {
@@ -61,7 +64,7 @@ fn fork() -> io::Result<bool> {
     }
 }
 
-/// Points standard output and error at a log file, opened for appending.
+/// Redirects standard output and error to a log file, opened for appending.
 pub fn redirect_output(log: &Path) -> io::Result<()> {
     redirect(log, true, &[1, 2])
 }
@@ -80,13 +83,13 @@ fn redirect(path: &Path, append: bool, descriptors: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the file mode creation mask, and returns the one before.
+/// Sets the file mode creation mask, and returns the previous one.
 pub fn set_umask(mask: u32) -> u32 {
     // SAFETY: umask cannot fail and touches no memory of ours.
     unsafe { libc::umask(mask as libc::mode_t) }
 }
 
-/// Gives up all supplementary groups. Needs root.
+/// Drops all supplementary groups. Needs root.
 pub fn drop_groups() -> io::Result<()> {
     // SAFETY: the list is empty.
     succeeded(unsafe { libc::setgroups(0, std::ptr::null()) })

@@ -1,12 +1,14 @@
-//! Descriptors: those that this process was started with, and what writing to one means.
+//! Descriptors: inherited ones, the state of connections, and blocking writes.
 
 use super::succeeded;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Keeps programs that we start from inheriting any descriptor but standard input, output and error:
-/// whoever started us may have left some open. Everything that we open ourselves is closed anyway.
+/// Keeps programs that we start from inheriting descriptors above 2.
+///
+/// Our parent may have left some open. Descriptors opened by our own code are closed on exec in any
+/// case.
 pub fn close_inherited_on_exec() -> io::Result<()> {
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -15,7 +17,7 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
         // SAFETY: touches no memory of ours.
         let result = unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
         match succeeded(result) {
-            // The one that the folder was listed with.
+            // The descriptor that the folder was listed with.
             Err(error) if error.raw_os_error() == Some(libc::EBADF) => {}
             other => other?,
         }
@@ -23,8 +25,10 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the other end of a connection is closed in both directions, or lost: one that has only said that it
-/// will send nothing more may still listen. Over TCP that cannot be told before something was sent.
+/// Returns true if the other end has closed both directions or is lost.
+///
+/// A half-closed connection may still be read by the other end. Over TCP the two cannot be told
+/// apart before something was sent.
 pub fn has_hung_up(stream: &impl AsFd) -> bool {
     let mut poll = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: the descriptor is open, and `poll` is one structure that the call may write to.
@@ -32,7 +36,7 @@ pub fn has_hung_up(stream: &impl AsFd) -> bool {
     found == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
-/// Lets writes to a file that was opened with `O_NONBLOCK` wait until there is room.
+/// Makes a file opened with `O_NONBLOCK` blocking again.
 pub fn let_writes_wait(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call only returns flags.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };

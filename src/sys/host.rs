@@ -1,4 +1,4 @@
-//! What the host is like: how busy, how full; and chance.
+//! State of the host: load, disk space, uptime; and random numbers.
 
 use super::succeeded;
 use std::ffi::CString;
@@ -8,24 +8,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// How full a file system is.
+/// Space on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Bytes that somebody who is not root can still use.
+    /// Bytes available to users other than root.
     pub available: u64,
-    /// Bytes that nobody uses.
+    /// Free bytes.
     pub free: u64,
-    /// Bytes in all.
+    /// Size in bytes.
     pub size: u64,
-    /// Files that somebody who is not root can still make.
+    /// Files that users other than root can still create.
     pub available_files: u64,
-    /// Files that nobody has made.
+    /// Free inodes.
     pub free_files: u64,
-    /// Files in all.
+    /// Maximum number of files.
     pub files: u64,
 }
 
-/// How full the file system is that has this file or folder. It may have to wait for a disk.
+/// Space on the file system of a file or folder. The call may have to wait for a disk.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
@@ -44,7 +44,7 @@ pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     })
 }
 
-/// The mean number of processes that want to run, over one and over five minutes.
+/// Mean number of runnable processes over one and over five minutes.
 pub fn load_averages() -> Option<(f64, f64)> {
     let mut averages = [0.0; 2];
     // SAFETY: there is room for two.
@@ -52,21 +52,21 @@ pub fn load_averages() -> Option<(f64, f64)> {
     (count == 2).then_some((averages[0], averages[1]))
 }
 
-/// The time since the machine was started, as nobody can set it; time in which it was suspended counts.
+/// Time since boot (`CLOCK_BOOTTIME`), including suspension. It cannot be set.
 pub fn time_since_boot() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writing. The call fails only for clocks that a system does not have.
+    // SAFETY: `time` is valid for writing. The call fails only for clocks that a system lacks.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// A number that nobody can guess.
+/// Number that cannot be guessed.
 pub fn random_number() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
     // SAFETY: the length is that of the buffer.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    // So few bytes come all at once, or not at all.
+    // Eight bytes are returned all at once or not at all.
     match usize::try_from(count) {
         Ok(count) if count == bytes.len() => Ok(u64::from_ne_bytes(bytes)),
         Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_can_be_looked_at() {
+    fn host_state_is_available() {
         let found = file_system(Path::new("/")).expect("there is a root");
         assert!(found.free <= found.size && found.available <= found.size);
         assert!(file_system(Path::new("/no/such/folder")).is_err());

@@ -1,4 +1,4 @@
-//! Working with somebody else's rights: act as a user for a while, then be root again.
+//! Acting as another user for a while, then as root again.
 
 use super::succeeded;
 use super::users::Account;
@@ -6,9 +6,10 @@ use std::ffi::CString;
 use std::io;
 use std::ptr;
 
-/// While this value lives, the process acts as another user: effective user and group, and the
-/// user's supplementary groups. The real user stays root, so the user can neither signal nor trace
-/// the process. Only a process that runs as root can do this.
+/// Guard: while it lives, the process acts as another user.
+///
+/// It has the user's effective user id, a group, and the supplementary groups. The real user stays
+/// root, so that the user can neither signal nor trace the process. Needs root.
 #[derive(Debug)]
 pub struct Impersonation {
     uid: libc::uid_t,
@@ -17,12 +18,13 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// Begins to act as `account`, with `group` as the effective group: the account's own, or that
-    /// of a folder which only its group may write to.
+    /// Starts acting as `account`, with `group` as the effective group.
+    ///
+    /// That is the account's own group, or that of a folder which only its group may write to.
     pub fn begin(account: &Account, group: u32) -> io::Result<Impersonation> {
         let name = CString::new(account.name.as_str())?;
         let former = Impersonation::current()?;
-        // From here on, dropping the value undoes whatever has been done.
+        // From here on, dropping the value undoes all that was done.
         // SAFETY: the name is a C string that outlives the call.
         succeeded(unsafe { libc::initgroups(name.as_ptr(), account.gid) })?;
         // SAFETY: takes a number only.
@@ -32,9 +34,9 @@ impl Impersonation {
         Ok(former)
     }
 
-    /// The way back, for a process that may go it.
+    /// Records the present identity to return to. Fails unless the process is root.
     fn current() -> io::Result<Impersonation> {
-        // SAFETY: asks for the number of groups only; no memory is written to.
+        // SAFETY: requests the number of groups only; no memory is written to.
         let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
         let capacity = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         let mut groups = vec![0; capacity];
@@ -61,18 +63,18 @@ impl Impersonation {
 
 impl Drop for Impersonation {
     fn drop(&mut self) {
-        // To go on with the rights of one user where another's are meant would be worse than to die.
+        // Going on with the rights of the wrong user would be worse than to abort.
         if self.end().is_err() {
             std::process::abort();
         }
     }
 }
 
-/// The name of this host, as the kernel has it.
+/// Name of this host, from the kernel.
 pub fn host_name() -> io::Result<String> {
     let mut buffer = [0u8; 256];
-    // SAFETY: the length is that of the buffer, less one: so there is an end even where the name is
-    // cut short.
+    // SAFETY: the length is that of the buffer, less one: the last byte stays zero even if the name
+    // is truncated.
     succeeded(unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) })?;
     let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
     Ok(String::from_utf8_lossy(&buffer[..end]).into_owned())
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_root_acts_as_others() {
+    fn impersonation_without_root_is_refused() {
         // SAFETY: the call only returns a number and cannot fail.
         if unsafe { libc::geteuid() } == 0 {
             // Switching would show in all other tests of this process; `tests/agents` does it.
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_a_name() {
+    fn host_name_is_not_empty() {
         assert!(!host_name().expect("a name").is_empty());
     }
 }

@@ -1,13 +1,13 @@
-//! What a process inherits from its parent, put in order.
+//! Resets what a process inherits from its parent.
 
 use super::dispositions::{reset_dispositions, unblock_signals};
 use super::set_umask;
 use std::io;
 
-/// Frees the process from what its parent has left it: blocked and ignored signals, the umask, timers.
+/// Resets what the parent has left: blocked and ignored signals, the umask, timers.
 ///
-/// Must be called before any OS thread is started, since those inherit the signal mask. Descriptors 0 to 2 that
-/// are closed have been opened to `/dev/null` before `main`, by the runtime of the language.
+/// Must be called before any OS thread is started, since those inherit the signal mask. Closed
+/// descriptors 0 to 2 have been opened to `/dev/null` before `main`, by the Rust runtime.
 pub fn shed_inherited() -> io::Result<()> {
     set_umask(0o022);
     stop_timers();
@@ -15,12 +15,13 @@ pub fn shed_inherited() -> io::Result<()> {
     unblock_signals()
 }
 
-/// A timer outlives `execve`, and its signal may end the process.
+/// Stops timers. They survive `execve`, and their signals may end the process.
 fn stop_timers() {
     let none = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let off = libc::itimerval { it_interval: none, it_value: none };
     for timer in [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF] {
-        // SAFETY: `off` is valid for reading, and nobody asks for the former value. It cannot fail.
+        // SAFETY: `off` is valid for reading, and the former value is not requested. It cannot
+        // fail.
         unsafe { libc::setitimer(timer, &raw const off, std::ptr::null_mut()) };
     }
 }

@@ -1,9 +1,10 @@
-//! Starting agents, however large this process is.
+//! Starts agents at a cost independent of the size of this process.
 //!
-//! To fork a process costs time by its size, and a scheduler may have gigabytes in its queue. So it has
-//! its own program started as a process that shares its memory until then (`posix_spawn(3)`), which takes
-//! the same time however large that is; [`super::as_agent`] is what that process does first. It tells of
-//! failures over a pipe that all of them share, which the agents themselves do not get.
+//! The cost of a fork grows with the memory of the process, and a scheduler may have gigabytes in
+//! its queue. `posix_spawn(3)` starts the scheduler's own program as a process that shares memory
+//! with its parent until then. That takes the same time for any size. The new process begins in
+//! [`super::as_agent`]. It reports failures over a pipe that all such processes share and that
+//! agents do not inherit.
 
 use super::process::ProcessPriority;
 use super::succeeded;
@@ -17,56 +18,60 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-/// The first word on the command line of a process that is to become an agent.
+/// First argument of a process that is to become an agent.
 pub(super) const BECOME_AGENT: &str = "--become-agent";
-/// What stands on it for something that is not given.
+/// Argument for an absent value.
 pub(super) const ABSENT: &str = "-";
-/// What stands before each variable of the agent in that process' environment: the dynamic linker heeds none of
-/// them too early. They are not on the command line, which every user can read in `/proc`.
+/// Mark before variables of the agent in the environment of that process.
+///
+/// It keeps the dynamic linker from using a variable too early. Variables are not passed as
+/// arguments, since every user can read these in `/proc`.
 pub(super) const VARIABLE: &str = "+";
-/// The descriptor on which it reports a failure: its pid and an error number, four bytes each, at once.
+/// Descriptor for the report of a failure: pid and error number, four bytes each, in one write.
 pub(super) const REPORT: i32 = 3;
-/// This process' own program, even if there is another one of its name by now.
+/// Program of this process, even if its path names another file by now.
 const OWN_PROGRAM: &CStr = c"/proc/self/exe";
-/// Descriptors of our own from here on are no target of another one in a child.
+/// Lowest number for our end of the pipe, above descriptors of children.
 const BEYOND_TARGETS: i32 = 10;
 
-/// A process to be started with one socket as its standard input, output and error.
+/// Description of a process whose standard input, output and error are one socket.
 pub struct ChildProcess<'a> {
-    /// The program: a path.
+    /// Path of the program.
     pub program: &'a Path,
-    /// Its arguments, the program's name not included.
+    /// Arguments, without the program's name.
     pub arguments: &'a [OsString],
-    /// All of its environment.
+    /// Complete environment.
     pub environment: &'a [(OsString, OsString)],
-    /// Its working folder.
+    /// Working folder.
     pub folder: &'a Path,
-    /// Becomes its descriptors 0, 1 and 2.
+    /// Socket for its descriptors 0, 1 and 2.
     pub socket: OwnedFd,
     /// User id to change to, if any. Needs root, unless it is the present one.
     pub user: Option<u32>,
-    /// Group id to change to, if any; supplementary groups are given up with it.
+    /// Group id to change to, if any.
     pub group: Option<u32>,
-    /// Its priority, if it is not to be ours.
+    /// Priority, if it is to differ from ours.
     pub priority: Option<ProcessPriority>,
-    /// How many descriptors it may have.
+    /// Maximum number of descriptors.
     pub file_limit: u64,
-    /// Let it ignore SIGHUP from the start.
+    /// True if it ignores SIGHUP from the start.
     pub ignore_hangup: bool,
 }
 
-/// Starts processes, and knows which of them failed before they ran their program.
+/// Starts processes, and records which of them failed before they ran their program.
 pub struct Launcher {
-    /// The end of the pipe that the children get.
+    /// End of the pipe for the children.
     report: OwnedFd,
     reports: File,
-    /// Error numbers by pid, of children that have not been asked after.
+    /// Error numbers by pid, of children that were not asked for yet.
     failures: BTreeMap<u32, i32>,
 }
 
 impl Launcher {
-    /// One that has started nothing yet. The program of this process must call
-    /// [`become_agent`](super::become_agent) before anything else.
+    /// Creates a launcher.
+    ///
+    /// The program of this process must call [`become_agent`](super::become_agent) before anything
+    /// else.
     pub fn new() -> io::Result<Launcher> {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for the two descriptors; both are owned by the values made here.
@@ -83,8 +88,10 @@ impl Launcher {
         Ok(Launcher { report, reports, failures: BTreeMap::new() })
     }
 
-    /// Starts a process, and returns its pid. An error is one of the system's: there is no process. That
-    /// the program cannot be run shows only when the process has ended: [`failure`](Launcher::failure).
+    /// Starts a process and returns its pid. On an error there is no process.
+    ///
+    /// A program that cannot be run shows only when the process has ended:
+    /// [`failure`](Launcher::failure).
     pub fn start(&self, child: ChildProcess<'_>) -> io::Result<u32> {
         if !child.program.as_os_str().as_bytes().contains(&b'/') {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
@@ -96,8 +103,8 @@ impl Launcher {
         let targets = [(socket, 0), (socket, 1), (socket, 2), report];
         let (attributes, actions) = (Attributes::new()?, FileActions::new(&targets)?);
         let mut pid = 0;
-        // SAFETY: all structures have been set up and outlive the call, as do the strings; the list of
-        // arguments and that of variables end with a null pointer.
+        // SAFETY: all structures have been set up and outlive the call, as do the strings. The
+        // lists of arguments and variables end with a null pointer.
         error_number(unsafe {
             libc::posix_spawn(
                 &raw mut pid,
@@ -111,10 +118,10 @@ impl Launcher {
         u32::try_from(pid).map_err(|_| ErrorKind::InvalidData.into())
     }
 
-    /// Why a process that has ended never ran its program, if that is so.
+    /// Error of an ended process that failed to run its program.
     pub fn failure(&mut self, pid: u32) -> Option<io::Error> {
         let mut record = [0; 8];
-        // Each is written at once, and so is read as a whole.
+        // Each record is written at once, and so is read as a whole.
         while let Ok(()) = self.reports.read_exact(&mut record) {
             let [a, b, c, d, number @ ..] = record;
             self.failures.insert(u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(number));
@@ -124,7 +131,7 @@ impl Launcher {
 }
 
 impl ChildProcess<'_> {
-    /// The command line that asks for it.
+    /// Command line that describes the agent to the new process.
     fn command_line(&self) -> io::Result<Vec<CString>> {
         let number =
             |number: Option<u32>| number.map_or(ABSENT.into(), |number| number.to_string());
@@ -151,7 +158,7 @@ impl ChildProcess<'_> {
         Ok(words)
     }
 
-    /// The environment that it is started with.
+    /// Environment of the new process, with marked names.
     fn variables(&self) -> io::Result<Vec<CString>> {
         let marked = |(name, value): &(OsString, OsString)| {
             let parts = [VARIABLE.as_bytes(), name.as_bytes(), b"=", value.as_bytes()];
@@ -161,24 +168,24 @@ impl ChildProcess<'_> {
     }
 }
 
-/// What a list of strings is to the system: pointers, a null pointer at the end.
+/// Strings as an array of pointers with a null pointer at the end.
 fn pointers(texts: &[CString]) -> Vec<*mut libc::c_char> {
     texts.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
 }
 
-/// The result of a call that returns an error number.
+/// Result of a call that returns an error number.
 fn error_number(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
-/// Signals wait until the child has seen to what it does about them.
+/// Spawn attributes: signals stay blocked until the child has set their dispositions.
 struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {
     fn new() -> io::Result<Attributes> {
         let mut attributes = MaybeUninit::uninit();
         let mut all = MaybeUninit::uninit();
-        // SAFETY: posix_spawnattr_init and sigfillset fill in what they are given, before it is used.
+        // SAFETY: posix_spawnattr_init and sigfillset fill in their arguments before use.
         unsafe {
             error_number(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
             let mut attributes = Attributes(attributes.assume_init());
@@ -193,12 +200,12 @@ impl Attributes {
 
 impl Drop for Attributes {
     fn drop(&mut self) {
-        // SAFETY: it was initialised, and is not used any more.
+        // SAFETY: it was initialised, and is no longer used.
         unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
     }
 }
 
-/// Which descriptors of ours become which of the child's. All others are closed when it runs a program.
+/// Our descriptors that become the child's. All others are closed when it runs a program.
 struct FileActions(libc::posix_spawn_file_actions_t);
 
 impl FileActions {
@@ -222,7 +229,7 @@ impl FileActions {
 
 impl Drop for FileActions {
     fn drop(&mut self) {
-        // SAFETY: it was initialised, and is not used any more.
+        // SAFETY: it was initialised, and is no longer used.
         unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
     }
 }
@@ -231,7 +238,7 @@ impl Drop for FileActions {
 mod tests {
     use super::*;
 
-    /// Starts the test program itself, which knows nothing of becoming an agent.
+    /// Describes a process. If started, it would run the test program, which ignores the request.
     fn child<'a>(
         program: &'a Path,
         arguments: &'a [OsString],
@@ -256,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_says_everything() {
+    fn command_line_describes_agent_without_variables() {
         let arguments = ["x".into(), "".into()];
         let child = ChildProcess {
             environment: &[("A".into(), "b c".into())],
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_program_is_refused_at_once() {
+    fn child_that_cannot_be_a_program_is_refused_at_once() {
         let launcher = Launcher::new().expect("a pipe");
         let refused =
             launcher.start(child(Path::new("agent"), &[], socket())).expect_err("no path");
@@ -285,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart_by_pid_and_told_once() {
+    fn launch_failures_are_reported_by_pid_once() {
         let mut launcher = Launcher::new().expect("a pipe");
         let mut child = File::from(launcher.report.try_clone().expect("a copy"));
         for (pid, number) in [(4711u32, libc::ENOENT), (4712, libc::EACCES)] {

@@ -1,4 +1,4 @@
-//! What the standard library cannot ask of the operating system. The only `unsafe` code is here.
+//! System calls that the standard library lacks. The only `unsafe` code is here.
 #![allow(unsafe_code)]
 
 mod as_agent;
@@ -37,7 +37,7 @@ pub use same_file::{file_identity, leads_to};
 pub use signals::Signals;
 pub use users::{Account, find_account};
 
-/// The result of a call that returns 0, or -1 and an error number.
+/// Converts the result of a call that returns 0, or -1 and sets `errno`.
 fn succeeded(result: i32) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

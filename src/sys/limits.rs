@@ -1,10 +1,11 @@
-//! Limits of this process.
+//! Resource limits of this process.
 
 use super::succeeded;
 use std::io;
 
-/// Raises the number of descriptors this process may have as far as it may, but not beyond `most`.
-/// Returns how many it may have now.
+/// Raises the limit of descriptors as far as allowed, but not beyond `most`.
+///
+/// Returns the limit in force.
 pub fn raise_file_limit(most: u64) -> io::Result<u64> {
     let limit = get(libc::RLIMIT_NOFILE)?;
     let wanted = limit.rlim_max.min(most).max(limit.rlim_cur);
@@ -14,18 +15,18 @@ pub fn raise_file_limit(most: u64) -> io::Result<u64> {
     Ok(wanted)
 }
 
-/// Sets the number of descriptors this process may have; the upper bound stays.
+/// Sets the limit of descriptors; the hard limit stays.
 pub(super) fn set_file_limit(count: u64) -> io::Result<()> {
     let limit = get(libc::RLIMIT_NOFILE)?;
     set(libc::RLIMIT_NOFILE, libc::rlimit { rlim_cur: limit.rlim_max.min(count), ..limit })
 }
 
-/// Lifts the limit on the size of files, as far as this process may. Returns what is left of it, in bytes.
+/// Lifts the limit of file sizes as far as allowed. Returns what remains of it, in bytes.
 pub fn lift_file_size_limit() -> io::Result<Option<u64>> {
     lift(libc::RLIMIT_FSIZE)
 }
 
-/// Lifts the limit on processor time, as far as this process may. Returns what is left of it, in seconds.
+/// Lifts the limit of processor time as far as allowed. Returns what remains of it, in seconds.
 pub fn lift_processor_limit() -> io::Result<Option<u64>> {
     lift(libc::RLIMIT_CPU)
 }
@@ -36,7 +37,7 @@ fn lift(resource: libc::__rlimit_resource_t) -> io::Result<Option<u64>> {
         return Ok(None);
     }
     let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // The upper bound may be raised by root only.
+    // Only root may raise the hard limit.
     if set(resource, none).is_ok() {
         return Ok(None);
     }

@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Takes a POSIX write lock (`fcntl(2)`) on the whole file, as mail readers do with a mailbox.
-/// Returns at once; `false` means that somebody else holds a lock.
+/// Takes a POSIX write lock (`fcntl(2)`) on the whole file.
 ///
-/// The lock ends when this process closes the file, by *any* of its descriptors, so open it once.
+/// Mail readers lock mailboxes in this way.
+///
+/// Returns at once; `false` means that another process holds a lock. The lock ends when this
+/// process closes the file, by *any* of its descriptors, so open it once.
 pub fn try_posix_lock(file: &File) -> io::Result<bool> {
     let whole_file = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
@@ -33,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_lock_does_not_stand_in_our_way() {
+    fn posix_lock_held_by_us_can_be_taken_again() {
         let file = tempfile::tempfile().expect("a file");
         assert!(try_posix_lock(&file).expect("a lock"));
         assert!(try_posix_lock(&file).expect("the same lock"));

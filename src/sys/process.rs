@@ -1,13 +1,13 @@
-//! Processes: do they live, signal them, reap them.
+//! Processes: existence, signals, priorities, and ends of children.
 
 use super::succeeded;
 use std::io;
 
-/// Whether there is a process of this id. One that we may not signal exists too.
+/// Returns true if a process has this pid, even if we may not signal it.
 pub fn process_exists(pid: u32) -> bool {
     match send_signal(pid, 0) {
         Ok(()) => true,
-        // Without a number, it is no id of a process.
+        // An error without a number means that the pid is invalid.
         Err(error) => error.raw_os_error().is_some_and(|number| number != libc::ESRCH),
     }
 }
@@ -36,7 +36,7 @@ pub enum ChildEnd {
     Signalled(i32),
 }
 
-/// The next child that has ended, if there is one.
+/// Reaps the next child that has ended, if there is one.
 pub fn reap() -> Option<(u32, ChildEnd)> {
     let mut status = 0;
     // SAFETY: `status` is valid for writing for the length of the call.
@@ -50,7 +50,7 @@ pub fn reap() -> Option<(u32, ChildEnd)> {
     Some((pid, end))
 }
 
-/// Priority of a process to be started.
+/// Priority of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessPriority {
     /// Added to ours: nice(2).

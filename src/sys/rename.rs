@@ -1,4 +1,4 @@
-//! Giving a file another name.
+//! Renaming without replacing.
 
 use super::succeeded;
 use std::ffi::CString;
@@ -6,8 +6,10 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Renames a file, but never onto another one: then the error is [`ErrorKind::AlreadyExists`], and
-/// nothing has changed. [`ErrorKind::Unsupported`] where the file system cannot do that.
+/// Renames a file unless the new name exists.
+///
+/// If it exists, the error is [`ErrorKind::AlreadyExists`] and nothing has changed. The error is
+/// [`ErrorKind::Unsupported`] where the file system lacks the operation.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     let from = CString::new(from.as_os_str().as_bytes())?;
     let to = CString::new(to.as_os_str().as_bytes())?;
@@ -33,7 +35,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn nothing_is_replaced() {
+    fn rename_new_to_existing_file_fails() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         let content = |name: &str| fs::read_to_string(at(name)).ok();

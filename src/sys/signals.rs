@@ -1,7 +1,8 @@
 //! Signals for an event loop.
 //!
-//! The handler sets a bit and writes to an eventfd. A write to an eventfd needs no memory and always signals
-//! readiness, unlike one to a pipe or socket; the bits can be asked for at any time, without a system call.
+//! The handler sets a bit and writes to an eventfd. A write to an eventfd needs no memory and
+//! always signals readiness, unlike one to a pipe or socket. The bits can be read at any time
+//! without a system call.
 
 use super::succeeded;
 use mio::event::Source;
@@ -14,33 +15,33 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Signals that the process catches, and those of them that came.
+/// Signals that the process catches, and those received.
 pub struct Signals {
     shared: Arc<Shared>,
     handlers: Vec<SigId>,
 }
 
 struct Shared {
-    /// A bit for each signal number that came.
+    /// Bit for each signal number received.
     came: AtomicU64,
     bell: OwnedFd,
 }
 
 impl Shared {
-    /// Notes a signal. Runs in a signal handler: it only stores and writes.
+    /// Records a signal. Runs in a signal handler: it only stores and writes.
     fn note(&self, signal: i32) {
         self.came.fetch_or(1 << signal, Ordering::SeqCst);
         let one = 1u64.to_ne_bytes();
-        // SAFETY: the descriptor is open as long as `self`, and the eight bytes are ours. A failure means that
-        // the counter is at its maximum: the descriptor is readable then.
+        // SAFETY: the descriptor is open while `self` lives, and the eight bytes are ours. A
+        // failure means that the counter is at its maximum: the descriptor is readable then.
         unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
 
 impl Signals {
-    /// Catches these signals from now on, in place of what they would do.
+    /// Catches signals from now on, in place of their default actions.
     pub fn catch(signals: &[i32]) -> io::Result<Signals> {
-        // SAFETY: eventfd touches no memory of ours; the new descriptor is owned by the value made here.
+        // SAFETY: eventfd touches no memory of ours; the value made here owns the new descriptor.
         let bell = unsafe {
             let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             succeeded(bell.min(0))?;
@@ -50,18 +51,19 @@ impl Signals {
         let mut caught = Signals { shared, handlers: Vec::new() };
         for &signal in signals {
             let shared = caught.shared.clone();
-            // SAFETY: `note` calls nothing that is not async-signal-safe, and cannot panic: signals are below 64.
+            // SAFETY: `note` calls only async-signal-safe functions, and cannot panic: signals are
+            // below 64.
             caught.handlers.push(unsafe { register(signal, move || shared.note(signal)) }?);
         }
         Ok(caught)
     }
 
-    /// Whether a signal came that was not taken.
+    /// Returns true if a signal has come and was not taken.
     pub fn are_pending(&self) -> bool {
         self.shared.came.load(Ordering::SeqCst) != 0
     }
 
-    /// Takes the signals that came since the last call, each once, by number.
+    /// Takes the signals that came since the last call, each once.
     pub fn take(&self) -> impl Iterator<Item = i32> + use<> {
         let came = self.shared.came.swap(0, Ordering::SeqCst);
         (1..64).filter(move |signal| came & (1 << signal) != 0)
@@ -76,7 +78,7 @@ impl Drop for Signals {
     }
 }
 
-/// Each signal makes it readable anew; nobody needs to read.
+/// Each signal triggers readiness again; reading is not needed.
 impl Source for Signals {
     fn register(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
         SourceFd(&self.shared.bell.as_raw_fd()).register(to, token, interests)
@@ -97,15 +99,15 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn each_signal_wakes_the_loop_and_is_taken_once() {
-        // What these two do by default is nothing.
+    fn signal_wakes_loop_and_is_taken_once() {
+        // The default action of these two is to do nothing.
         let mut signals = Signals::catch(&[libc::SIGURG, libc::SIGWINCH]).expect("caught");
         let mut poll = mio::Poll::new().expect("a poll");
         poll.registry().register(&mut signals, Token(7), Interest::READABLE).expect("registered");
         let mut events = mio::Events::with_capacity(8);
         for round in 0..3 {
             for _ in 0..1000 {
-                // To this thread, so that none is still under way after this.
+                // To this OS thread, so that none is still pending after this.
                 signal_hook::low_level::raise(libc::SIGWINCH).expect("sent");
             }
             let deadline = Some(Duration::from_secs(30));

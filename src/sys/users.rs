@@ -1,17 +1,17 @@
-//! Users and groups of the system, and who this process runs as.
+//! Users and groups of the system, and the identity of this process.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Size of the buffer for an entry of a database, in bytes: at first, and at most.
+/// Buffer size for an entry of a database, in bytes: initial and maximum.
 const BUFFER: std::ops::RangeInclusive<usize> = 1024..=1 << 20;
 
-/// What deliveries need to know of a user.
+/// Account data needed for deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Login name, as the database has it.
+    /// Login name, as in the database.
     pub name: String,
     /// User id.
     pub uid: u32,
@@ -19,8 +19,10 @@ pub struct Account {
     pub gid: u32,
 }
 
-/// Finds the account of this name. `Ok(None)` means that the last source of the name service knows no
-/// such user; the others may have been unable to answer. An error means that the question is open.
+/// Finds the account of a name.
+///
+/// `Ok(None)` means that the last source of the name service has no such user; earlier sources may
+/// have been unable to answer. An error means that the result is unknown.
 pub fn find_account(name: &str) -> io::Result<Option<Account>> {
     find(name, |name, buffer| {
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -46,12 +48,12 @@ pub fn find_account(name: &str) -> io::Result<Option<Account>> {
     })
 }
 
-/// The id of the account of this name, as [`find_account`] finds it.
+/// User id of a name, found as by [`find_account`].
 pub fn user_id(name: &str) -> io::Result<Option<u32>> {
     Ok(find_account(name)?.map(|account| account.uid))
 }
 
-/// The id of the group of this name. `Ok(None)` and errors are as for [`find_account`].
+/// Group id of a name. `Ok(None)` and errors are as for [`find_account`].
 pub fn group_id(name: &str) -> io::Result<Option<u32>> {
     find(name, |name, buffer| {
         let mut entry = MaybeUninit::<libc::group>::uninit();
@@ -74,8 +76,9 @@ pub fn group_id(name: &str) -> io::Result<Option<u32>> {
     })
 }
 
-/// Looks a name up with larger and larger buffers while it fails for the lack of room. `look_up`
-/// gives an error number, 0 for "no such entry".
+/// Looks a name up with growing buffers while it fails for lack of room.
+///
+/// `look_up` returns an error number, 0 for "no such entry".
 fn find<T>(
     name: &str,
     look_up: impl Fn(&CStr, &mut [u8]) -> Result<T, libc::c_int>,
@@ -90,32 +93,33 @@ fn find<T>(
             Err(libc::ERANGE) if buffer.len() < *BUFFER.end() => {
                 buffer.resize(buffer.len() * 2, 0);
             }
-            // ENOENT and ESRCH are no such answer here: glibc hands on the error of a source that is away.
+            // ENOENT and ESRCH do not mean "no such entry": glibc returns the error of a source
+            // that failed.
             Err(0) => return Ok(None),
             Err(error) => return Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-/// The user who started this process.
+/// Real user id of this process.
 pub fn real_user() -> u32 {
     // SAFETY: the call only returns a number and cannot fail.
     unsafe { libc::getuid() }
 }
 
-/// The user this process acts as.
+/// Effective user id of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: the call only returns a number and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// The group this process acts as.
+/// Effective group id of this process.
 pub fn effective_group() -> u32 {
     // SAFETY: the call only returns a number and cannot fail.
     unsafe { libc::getegid() }
 }
 
-/// Whether this process may become any user.
+/// Returns true if this process may become any user.
 pub fn is_root() -> bool {
     effective_user() == 0
 }
@@ -125,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_known_everywhere() {
+    fn root_account_is_found() {
         let root = find_account("root").expect("the database answers").expect("root");
         assert_eq!((root.name.as_str(), root.uid, root.gid), ("root", 0, 0));
         assert_eq!(user_id("root").expect("an answer"), Some(0));
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn unknown_names_are_not_found() {
         for name in ["", "no-such-account-here", "ro\0ot", "0"] {
             assert_eq!(user_id(name).expect("an answer"), None, "{name:?}");
             assert_eq!(group_id(name).expect("an answer"), None, "{name:?}");
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_buffer_grows() {
+    fn lookup_buffer_too_small_grows_up_to_limit() {
         let sizes = std::cell::RefCell::new(Vec::new());
         let entry = find("x", |_, buffer| {
             sizes.borrow_mut().push(buffer.len());
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_is_somebody() {
+    fn process_identity_is_consistent() {
         assert_eq!(is_root(), effective_user() == 0);
         assert_eq!(effective_group(), effective_group());
     }

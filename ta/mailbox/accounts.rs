@@ -1,8 +1,9 @@
-//! Accounts of the system, where "there is none" is certain.
+//! Looks up system accounts, and makes sure that a missing one is really missing.
 //!
-//! `getpwnam_r` says that there is no such account also when a source of the name service could not be
-//! read (no descriptors, no memory, an error of the disk, a missing module) and another one, such as
-//! `systemd`, knows no more. Mail for a real user must not bounce then. So a user is unknown only if
+//! `getpwnam_r` reports a missing account also when a source of the name service could not be read
+//! (no descriptors, no memory, a disk error, a missing module) and another one, such as `systemd`,
+//! does not have the account. Mail for a real user must not bounce then. So a user is unknown only
+//! if
 //!
 //! 1. `/etc/passwd` can be read, and does not have the name,
 //! 2. known accounts are found, and
@@ -13,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use zsched_sys::{self as sys, Account};
 
-/// Names that `nss-systemd` knows without reading anything.
+/// Names that `nss-systemd` has without reading anything.
 const SYNTHESIZED: [&str; 2] = ["root", "nobody"];
 
 /// Looks an account up by name.
@@ -24,18 +25,20 @@ type LookUp = fn(&str) -> io::Result<Option<Account>>;
 pub struct Accounts {
     look_up: LookUp,
     passwd: PathBuf,
-    /// Accounts that the operator says there are; without any, one of `/etc/passwd` is taken.
+    /// Accounts that exist according to the operator; if empty, one of `/etc/passwd` is used.
     known: Vec<String>,
 }
 
 impl Accounts {
-    /// The accounts that the name service has; the operator knows that these are among them.
+    /// Uses the accounts of the name service. `known` are accounts that the operator declares to
+    /// exist.
     pub fn new(known: Vec<String>) -> Accounts {
         Accounts { look_up: sys::find_account, passwd: PathBuf::from("/etc/passwd"), known }
     }
 
-    /// Finds an account by the first of `names` that there is. `None`: there is certainly none. An
-    /// error: that could not be found out.
+    /// Finds the account of the first of `names` that exists.
+    ///
+    /// Returns `None` if there is certainly none, and an error if that is unknown.
     pub fn find(&self, names: &[&str]) -> io::Result<Option<Account>> {
         if let Some(account) = self.find_any(names)? {
             return Ok(Some(account));
@@ -63,8 +66,9 @@ impl Accounts {
         Ok(None)
     }
 
-    /// The accounts that have to be found. Users come behind the accounts of the system, so the last
-    /// one of the file it is.
+    /// The accounts that must be found.
+    ///
+    /// The last one of the file is used, since users follow the system's accounts.
     fn known_accounts<'a>(&'a self, listed: &'a [String]) -> Vec<&'a str> {
         if !self.known.is_empty() {
             return self.known.iter().map(String::as_str).collect();
@@ -74,7 +78,7 @@ impl Accounts {
     }
 }
 
-/// The names in a password file, in its order. Entries of NIS are left out.
+/// The names in a password file, in its order, without NIS entries.
 fn names_in(passwd: &Path) -> io::Result<Vec<String>> {
     let failed =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", passwd.display()));
@@ -92,7 +96,7 @@ mod tests {
         Account { name: name.to_string(), uid: 1000, gid: 1000 }
     }
 
-    /// Accounts of a system with this password file and name service.
+    /// The accounts of a system with this password file and name service.
     fn accounts(passwd: &str, look_up: LookUp, known: &[&str]) -> (tempfile::TempDir, Accounts) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("passwd");
@@ -110,18 +114,18 @@ mod tests {
         Ok(known.contains(&name).then(|| account(name)))
     }
 
-    /// One that could not read `/etc/passwd`; `systemd` knows root and nobody.
+    /// One that could not read `/etc/passwd`; `systemd` has root and nobody.
     fn cannot_read_files(name: &str) -> io::Result<Option<Account>> {
         Ok(SYNTHESIZED.contains(&name).then(|| account(name)))
     }
 
-    /// One where LDAP is away.
+    /// One that cannot reach LDAP.
     fn cannot_ask_ldap(name: &str) -> io::Result<Option<Account>> {
         Ok(["root", "nobody", "ann"].contains(&name).then(|| account(name)))
     }
 
     #[test]
-    fn user_found_by_any_of_the_names() {
+    fn user_with_any_of_the_names_is_found() {
         let (_folder, accounts) = accounts(PASSWD, works, &[]);
         for names in [&["ann"][..], &["Lea", "lea"]] {
             let found = accounts.find(names).expect("an answer").expect("there is one");
@@ -130,18 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn user_unknown_while_known_accounts_are_found_does_not_exist() {
+    fn unknown_user_does_not_exist_if_known_accounts_are_found() {
         for known in [&[][..], &["root"], &["lea", "ann"]] {
             let (_folder, accounts) = accounts(PASSWD, works, known);
             assert_eq!(accounts.find(&["Eve", "eve"]).expect("an answer"), None, "{known:?}");
         }
-        // A system without users.
+        // A system without ordinary users.
         let (_folder, accounts) = accounts("root:x:0:0::/:/bin/sh\n", works, &[]);
         assert_eq!(accounts.find(&["eve"]).expect("an answer"), None);
     }
 
     #[test]
-    fn user_unknown_while_the_name_service_cannot_read_is_an_error() {
+    fn unknown_user_is_error_if_name_service_cannot_read() {
         for (name, why) in [
             ("ann", "has ann, the name service does not"),
             ("eve", "does not find the known account ann"),
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn user_found_at_second_sight_exists() {
+    fn user_found_at_second_lookup_exists() {
         use std::sync::atomic::{AtomicBool, Ordering};
         static ASKED: AtomicBool = AtomicBool::new(false);
         fn at_second_sight(name: &str) -> io::Result<Option<Account>> {
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn password_file_that_cannot_be_read_is_an_error() {
+    fn unreadable_password_file_is_error() {
         let (folder, accounts) = accounts(PASSWD, works, &["root"]);
         let path = folder.path().join("passwd");
         fs::remove_file(&path).expect("removed");

@@ -1,20 +1,21 @@
-//! Who an address means.
+//! Determines the user that an address belongs to.
 
-/// Where a recipient's message goes.
+/// The destination of a recipient's message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To the mailbox of this user, if there is one.
+    /// The mailbox of this user, if there is one.
     User(String),
-    /// To `/dev/null`, as routers write recipients that get nothing.
+    /// `/dev/null`, which routers use for recipients that get nothing.
     Nowhere,
-    /// To a file or a program: not by this agent.
+    /// A file or a program, to which this agent does not deliver.
     Unsupported,
-    /// To a name that no user can have.
+    /// A name that no user can have.
     Nobody,
 }
 
-/// Reads an address: `user`, `user@domain`, `user+detail@domain`, `"user"@domain`, or what a router
-/// makes of an alias: `/a/file`, `|a program`.
+/// Parses an address: `user`, `user@domain`, `user+detail@domain` or `"user"@domain`.
+///
+/// Also accepts what a router makes of an alias: `/a/file`, `|a program`.
 pub fn destination(address: &[u8]) -> Destination {
     let Ok(address) = std::str::from_utf8(address) else {
         return Destination::Nobody;
@@ -30,7 +31,7 @@ pub fn destination(address: &[u8]) -> Destination {
     }
 }
 
-/// Everything before the last `@` that is not within quotes.
+/// The part before the last `@` that is not inside quotes.
 fn local_part(address: &str) -> &str {
     let (mut end, mut quoted, mut escaped) = (address.len(), false, false);
     for (index, byte) in address.bytes().enumerate() {
@@ -58,15 +59,16 @@ fn unquote(local: &str) -> String {
     unquoted
 }
 
-/// Whether a name can be that of a mailbox file at all. `NAME.lock` would be the lock of another.
+/// Returns true if a mailbox file can have this name. `NAME.lock` would be the lock of another.
 pub fn is_file_name(name: &str) -> bool {
     let allowed = |byte: u8| byte != b'/' && !byte.is_ascii_control();
     let starts_well = !name.is_empty() && !name.starts_with('.');
     starts_well && name.bytes().all(allowed) && !name.ends_with(".lock")
 }
 
-/// Whether a name is a sensible one, where every sensible name has a mailbox: letters, digits, and in
-/// between also `.`, `_` and `-`.
+/// Returns true for a sensible name, if every sensible name has a mailbox.
+///
+/// It consists of letters and digits, and of `.`, `_` and `-` after the beginning.
 pub fn is_sensible(name: &str) -> bool {
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_name_users() {
+    fn addresses_map_to_users() {
         for (address, user) in [
             ("games", "games"),
             ("games@zm.example.test", "games"),
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_never_become_users() {
+    fn paths_are_never_users() {
         for address in [
             "",
             "@x",
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn not_every_file_name_is_sensible() {
+    fn some_file_names_are_not_sensible() {
         for name in ["bob", "b.o-b_9", "_b", "9"] {
             assert!(is_sensible(name) && is_file_name(name), "{name}");
         }
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_programs_are_told_apart() {
+    fn files_and_programs_are_unsupported() {
         assert_eq!(destination(b"/dev/null"), Destination::Nowhere);
         for address in
             ["/tmp/file", "\"|/bin/prog -x\"@host", "|prog", ":include:/list", "/dev/null2"]

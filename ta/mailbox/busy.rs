@@ -1,28 +1,30 @@
-//! Mailboxes that were locked when we last waited for them.
+//! Mailboxes that were locked at the last wait for them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long we do not wait for such a mailbox again.
+/// Time for which such a mailbox is not waited for again.
 const MEMORY: Duration = Duration::from_secs(60);
-/// How many are remembered at most.
+/// Maximum number of mailboxes that are remembered.
 const MOST: usize = 1000;
 
-/// The mailboxes that we have waited for in vain, and when.
+/// The mailboxes whose lock was not released while waiting, and when.
 #[derive(Debug, Default)]
 pub struct Busy {
     since: HashMap<PathBuf, Instant>,
 }
 
 impl Busy {
-    /// Whether the mailbox was locked less than a minute before `now`.
+    /// Returns true if the mailbox was locked less than a minute before `now`.
     pub fn contains(&self, mailbox: &Path, now: Instant) -> bool {
         self.since.get(mailbox).is_some_and(|since| is_fresh(*since, now))
     }
 
-    /// Remembers that a mailbox is locked. One that was remembered keeps its time, so that it is
-    /// waited for once a minute however often it is tried.
+    /// Remembers that a mailbox is locked.
+    ///
+    /// A mailbox that is already remembered keeps its time. So it is waited for once a minute,
+    /// however often delivery is tried.
     pub fn insert(&mut self, mailbox: &Path, now: Instant) {
         self.since.retain(|_, since| is_fresh(*since, now));
         if self.since.len() < MOST && !self.since.contains_key(mailbox) {
@@ -30,7 +32,7 @@ impl Busy {
         }
     }
 
-    /// Forgets a mailbox that is not locked any more.
+    /// Forgets a mailbox that is no longer locked.
     pub fn remove(&mut self, mailbox: &Path) {
         self.since.remove(mailbox);
     }
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mailboxes_are_remembered_for_a_minute() {
+    fn busy_mailbox_is_remembered_for_a_minute() {
         let (start, mut busy) = (Instant::now(), Busy::default());
         let after = |seconds| start + Duration::from_secs(seconds);
         let (ann, bob) = (Path::new("ann"), Path::new("bob"));
@@ -60,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_memory() {
+    fn busy_mailboxes_are_limited() {
         let (now, mut busy) = (Instant::now(), Busy::default());
         for number in 0..2 * MOST {
             busy.insert(Path::new(&number.to_string()), now);

@@ -1,7 +1,7 @@
 //! Dot locks: the file `MAILBOX.lock`, which all mail programs respect, also over NFS.
 //!
-//! The lock is made by giving a complete file a second name, which happens at once or not at all.
-//! What a crash has left behind is broken, see [`stale`](crate::stale).
+//! The lock is made by giving a complete file a second name, which is atomic. A lock that a crash
+//! has left behind is broken, see [`stale`](crate::stale).
 
 use crate::lock_text::{Append, Here};
 use crate::stale::break_lock;
@@ -14,24 +14,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zsched_sys as sys;
 
-/// Pauses between attempts: at first, and at most. A delivery takes some milliseconds, a reader that
-/// rewrites a large mailbox seconds.
+/// First and maximum pause between attempts.
+///
+/// A delivery takes some milliseconds, a reader that rewrites a large mailbox seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A lock that we hold. It ends when this value does.
+/// A lock held by this agent, which is released when the value is dropped.
 #[derive(Debug)]
 pub struct DotLock {
     path: PathBuf,
     file: File,
-    /// Length of its text without a record, in bytes.
+    /// Length of the lock's text without a record, in bytes.
     length: u64,
-    /// Device and inode of our lock, so that we never remove another's.
+    /// Device and inode of this lock, so that another's is never removed.
     identity: (u64, u64),
 }
 
 impl DotLock {
-    /// Locks `mailbox`, waiting for others as long as `wait` lasts.
+    /// Locks `mailbox`, waiting for other programs as long as `wait` lasts.
     pub fn take(mailbox: &Path, wait: Wait<'_>) -> Result<DotLock, Trouble> {
         let mut path = mailbox.to_path_buf().into_os_string();
         path.push(".lock");
@@ -43,13 +44,14 @@ impl DotLock {
         }
     }
 
-    /// Notes what has to be undone if we die from here on. Not synced: it is for those that come
-    /// after us, not for a time after a power failure.
+    /// Records what must be undone if the agent dies from now on.
+    ///
+    /// Not synced: other agents need it after this one dies, but not after a power failure.
     pub fn record(&self, append: &Append) -> io::Result<()> {
         self.file.write_all_at(&append.line(), self.length)
     }
 
-    /// Ends what [`record`](DotLock::record) began: nothing is to be undone any more.
+    /// Removes the record: nothing must be undone.
     pub fn clear_record(&self) -> io::Result<()> {
         self.file.set_len(self.length)
     }
@@ -59,7 +61,7 @@ impl Drop for DotLock {
     fn drop(&mut self) {
         let found = fs::symlink_metadata(&self.path).map(|found| sys::file_identity(&found));
         if found.is_ok_and(|found| found == self.identity) {
-            // If it cannot be removed it becomes stale, and is broken when we are gone.
+            // If it cannot be removed it becomes stale, and is broken after this agent has ended.
             fs::remove_file(&self.path).ok();
         }
     }
@@ -71,7 +73,8 @@ fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLoc
     let mut pause = FIRST_PAUSE;
     loop {
         let linked = fs::hard_link(&ours.path, path);
-        // Over NFS the answer can get lost where the link was made: the number of names tells.
+        // Over NFS the reply may be lost although the link was made, which the number of names
+        // shows.
         let metadata = fs::metadata(&ours.path)?;
         if linked.is_ok() || metadata.nlink() == 2 {
             let (length, identity) = (metadata.len(), sys::file_identity(&metadata));
@@ -92,14 +95,15 @@ fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLoc
     }
 }
 
-/// A lock file under a name of its own, for as long as we try.
+/// A lock file under a unique name, during the attempts.
 struct Candidate {
     path: PathBuf,
     file: File,
 }
 
 impl Candidate {
-    /// The name cannot be guessed: where everybody may write, anybody could take it first.
+    /// The name cannot be guessed. In a world-writable folder any user could create it first
+    /// otherwise.
     fn create(lock: &Path, here: &Here) -> io::Result<Candidate> {
         let host = sys::host_name()?.replace('/', "_");
         let unique = fastrand::u64(..);
@@ -114,7 +118,7 @@ impl Candidate {
 
 impl Drop for Candidate {
     fn drop(&mut self) {
-        // What is left over is in nobody's way: the name is never used again.
+        // A leftover file does no harm, since its name is never used again.
         fs::remove_file(&self.path).ok();
     }
 }
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_excludes_others_until_it_ends() {
+    fn dot_lock_excludes_others_until_dropped() {
         let folder = tempfile::tempdir().expect("a folder");
         let mailbox = folder.path().join("bob");
         let lock = DotLock::take(&mailbox, soon()).expect("a lock");
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_there_until_it_is_cleared() {
+    fn record_remains_until_cleared() {
         let folder = tempfile::tempdir().expect("a folder");
         let lock = DotLock::take(&folder.path().join("bob"), soon()).expect("a lock");
         let append = || Append { old_length: 7, opening_line: b"From a@x Sat\n".to_vec() };
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn anothers_lock_is_not_removed() {
+    fn lock_of_other_program_is_not_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let lock = DotLock::take(&folder.path().join("bob"), soon()).expect("a lock");
         let path = folder.path().join("bob.lock");

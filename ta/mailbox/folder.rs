@@ -1,12 +1,12 @@
-//! The folder that all mailboxes are in, and whose rights are good for what in it.
+//! The folder of all mailboxes, and the rights with which they are accessed.
 //!
-//! Where we are root, we act as the user whose mailbox it is, so that all that is made is the user's
-//! and nothing is touched that is not. Two kinds of folders need more:
+//! If the agent runs as root, it acts as the user who owns the mailbox. So all new files belong to
+//! the user, and no other user's files are touched. Two kinds of folders need more:
 //!
-//! - The traditional one is for its group to write to; while we work in it, we are in that group.
-//!   Not so inside a mailbox, where the user could have prepared anything.
-//! - One that only root may write to: locks and new mailboxes are made as root. Nobody else can have
-//!   prepared anything there.
+//! - The traditional one is writable by its group. While the agent works in the folder, it is in
+//!   that group. It is not inside a mailbox, where the user could have prepared anything.
+//! - In one that only root can write to, locks and new mailboxes are made as root. No other user
+//!   can have prepared anything there.
 
 use crate::owner::Owner;
 use crate::trouble::Trouble;
@@ -18,13 +18,15 @@ use zsched_sys::{self as sys, Account, Impersonation};
 
 /// The folder of mailboxes.
 pub struct Folder {
-    /// To sync it. `None` where we may not read it.
+    /// For syncing the folder. `None` if the agent may not read it.
     handle: Option<File>,
     metadata: Metadata,
 }
 
 impl Folder {
-    /// Opens the folder, with our own rights: users need not be able to read it.
+    /// Opens the folder with the agent's own rights.
+    ///
+    /// Users need not be able to read it.
     pub fn open(path: &Path) -> io::Result<Folder> {
         match File::open(path) {
             Ok(handle) => Ok(Folder { metadata: handle.metadata()?, handle: Some(handle) }),
@@ -35,7 +37,8 @@ impl Folder {
         }
     }
 
-    /// Begins to act as `owner` where locks and mailboxes are made. `None` means with our own rights.
+    /// Begins to act as `owner` where locks and mailboxes are made. `None` means with its own
+    /// rights.
     pub fn act_in(&self, owner: &Owner) -> Result<Option<Impersonation>, Trouble> {
         let Some(account) = actor(owner).filter(|_| !self.is_for_root_only()) else {
             return Ok(None);
@@ -50,11 +53,10 @@ impl Folder {
         actor(owner).map(|account| begin(account, account.gid)).transpose()
     }
 
-    /// Gives a mailbox that has just been made to its owner, and makes sure that it is still there
-    /// after a power failure.
+    /// Gives a new mailbox to its owner, and syncs the folder.
     ///
-    /// A folder that we may not read cannot be synced. That is no reason to let mail wait: most file
-    /// systems write the name of a new file when the file is synced.
+    /// A folder that the agent may not read cannot be synced. Mail is delivered anyway, since most
+    /// file systems write the name of a new file when the file is synced.
     pub fn settle(&self, mailbox: &Path, owner: &Owner) -> Result<(), Trouble> {
         if let Some(account) = actor(owner).filter(|_| self.is_for_root_only()) {
             let given = lchown(mailbox, Some(account.uid), Some(account.gid));
@@ -72,7 +74,7 @@ impl Folder {
     }
 }
 
-/// Whom to act as, if we are root and the owner is not.
+/// The account to act as, if the agent is root and the owner is not.
 fn actor(owner: &Owner) -> Option<&Account> {
     let account = owner.account.as_ref().filter(|account| account.uid != 0);
     account.filter(|_| sys::users::is_root())

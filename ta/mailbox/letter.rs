@@ -1,23 +1,23 @@
-//! What is written into a mailbox: one recipient's copy of a message.
+//! A letter: the copy of a message for one recipient, as written into a mailbox.
 
 use jiff::tz::TimeZone;
 use std::io::{self, Write};
 use zsched_agent::{Delivery, Message};
 
-/// The sender named in the `From_` line of a message that has none.
+/// The sender in the `From_` line of a message with the null sender.
 const NULL_SENDER: &[u8] = b"MAILER-DAEMON";
 
 /// One recipient's copy.
 pub struct Letter<'a> {
-    /// Who it is for.
+    /// The recipient.
     pub delivery: &'a Delivery<'a>,
-    /// Where its body is.
+    /// The message with its body.
     pub message: &'a Message,
 }
 
 impl Letter<'_> {
-    /// Writes the message: `Return-Path` and `Delivered-To` of our own, the headers that the router
-    /// made for this recipient, the body.
+    /// Writes the message: `Return-Path`, `Delivered-To`, the router's headers for this recipient,
+    /// the body.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let sender = self.delivery.sender().unwrap_or_default();
         out.write_all(&[b"Return-Path: <", &*printable(sender), b">\n"].concat())?;
@@ -30,24 +30,25 @@ impl Letter<'_> {
         io::copy(&mut self.message.body(), out).map(drop)
     }
 
-    /// The line that begins a message in an mbox file: sender, and the local time `now`.
+    /// The line that begins a message in an mbox file: sender, and local time `now`.
     pub fn opening_line(&self, now: jiff::Timestamp) -> Vec<u8> {
         let sender = self.delivery.sender().unwrap_or(NULL_SENDER);
         let date = now.to_zoned(TimeZone::system()).strftime("%a %b %e %H:%M:%S %Y").to_string();
-        // Readers take everything up to the first blank as the sender.
+        // Readers take the text up to the first blank as the sender.
         let blanks_out = |byte| if byte == b' ' { b'_' } else { byte };
         let sender: Vec<u8> = printable(sender).into_iter().map(blanks_out).collect();
         [b"From ", &*sender, b" ", date.as_bytes(), b"\n"].concat()
     }
 }
 
-/// An address as it can stand in a line of its own.
+/// An address without control characters, for a line of its own.
 fn printable(address: &[u8]) -> Vec<u8> {
     address.iter().map(|&byte| if byte.is_ascii_control() { b'?' } else { byte }).collect()
 }
 
-/// Headers, line by line, less those that tell the sender already: the last hop knows it best
-/// (RFC 5321, 4.4).
+/// The headers, line by line, without an earlier `Return-Path`.
+///
+/// The last hop adds its own (RFC 5321, 4.4).
 fn without_return_path(headers: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut dropping = false;
     headers.split_inclusive(|byte| *byte == b'\n').filter(move |line| {
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_return_path_is_dropped_with_its_folds() {
+    fn foreign_return_path_is_dropped_with_folded_lines() {
         let headers = b"A: 1\nreturn-path:\n <x@y>\n\tmore\nB: 2\n fold\nReturn-Path : <z>\n";
         let kept: Vec<u8> = without_return_path(headers).collect::<Vec<_>>().concat();
         assert_eq!(kept, b"A: 1\nB: 2\n fold\n");
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_cannot_break_a_line() {
+    fn control_characters_in_address_are_replaced() {
         assert_eq!(printable(b"a\rb\x01c d"), b"a?b?c d");
     }
 }

@@ -1,60 +1,64 @@
-//! What is in a lock file: who made it, and what would have to be undone if that one died.
+//! The text of a lock file: its maker, and the append in progress.
+//!
+//! The append must be undone if the maker has died.
 //!
 //! ```text
 //! 31337                                                      the maker's pid
-//! zsched mail.example.org 2a8f...                            agents only: host, and boot of the host
+//! zsched mail.example.org 2a8f...                            agents only: host, and its boot id
 //! 1048576 From alice@example.org Sat Nov 21 10:04:09 2026    while a letter is being appended:
 //!                                                            old length, and how the letter begins
 //! ```
 //!
-//! Other programs read the first line at most. The boot matters because after a power failure the
-//! lock may be back although the letter was delivered and its sender was told so.
+//! Other programs read the first line at most. The boot id is needed because after a power failure
+//! the lock may exist again, although the letter was delivered and that was reported to its sender.
 
 use std::fs;
 use zsched_sys as sys;
 
-/// The most that is read of a lock file, in bytes. An opening line has a sender in it.
+/// Maximum number of bytes read of a lock file. An opening line contains a sender.
 pub const LONGEST: u64 = 16 * 1024;
 
 /// First word of the second line.
 const MARK: &str = "zsched";
 
-/// Who made a lock.
+/// The maker of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// An agent as we are, on this host.
+    /// A `mailbox` agent on this host.
     Agent(u32),
-    /// Some other program, probably on this host.
+    /// Another program, probably on this host.
     Program(u32),
-    /// That is not said, or it is somebody on another host.
+    /// Not named, or on another host.
     Unknown,
 }
 
-/// An append that has begun.
+/// An append in progress.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Append {
     /// Length of the mailbox before it, in bytes.
     pub old_length: u64,
-    /// How the letter begins, with the line end.
+    /// First line of the letter, with the line end.
     pub opening_line: Vec<u8>,
 }
 
-/// What a lock file says.
+/// The contents of a lock file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LockText {
     pub maker: Maker,
-    /// What its maker has begun, if it was an agent on this host, since the boot.
+    /// The append in progress.
+    ///
+    /// It is used only if the maker was an agent on this host since its boot.
     pub append: Option<Append>,
 }
 
-/// Which system this is, and since when: the second line of its locks.
+/// The identity of this system and of its boot: the second line of its locks.
 #[derive(Clone, Debug)]
 pub struct Here {
     line: Option<String>,
 }
 
 impl Here {
-    /// This system. Where it has no identity, its locks name just their makers.
+    /// Determines the identity. Without one, locks name only the pid of their makers.
     pub fn find() -> Here {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let line = boot.and_then(|boot| {
@@ -64,7 +68,7 @@ impl Here {
         Here { line }
     }
 
-    /// The text of a new lock of ours.
+    /// The text of a new lock.
     pub fn new_lock(&self) -> String {
         let pid = std::process::id();
         match &self.line {
@@ -73,11 +77,11 @@ impl Here {
         }
     }
 
-    /// Reads the text of a lock.
+    /// Parses the text of a lock.
     pub fn read(&self, text: &[u8]) -> LockText {
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let mut next = || lines.next().and_then(|line| std::str::from_utf8(line).ok());
-        // Some programs write a zero, to say nothing.
+        // Some programs write a zero for an unspecified pid.
         let pid = next().and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
         let pid = pid.filter(|pid| *pid > 0);
         let second = next().unwrap_or_default().trim_end();
@@ -91,7 +95,9 @@ impl Here {
         LockText { maker, append }
     }
 
-    /// Whether the second line of a lock is that of an agent, one on this host, and since the boot.
+    /// Compares the second line of a lock with that of this system.
+    ///
+    /// Returns three flags: it is that of an agent, on this host, since its boot.
     fn compare(&self, line: &str) -> (bool, bool, bool) {
         let host = |line: &str| line.rsplit_once(' ').map(|(host, _boot)| host.to_string());
         let is_agents = line.starts_with(MARK);
@@ -103,12 +109,12 @@ impl Here {
 }
 
 impl Append {
-    /// The third line of a lock.
+    /// Formats the third line of a lock.
     pub fn line(&self) -> Vec<u8> {
         [format!("{} ", self.old_length).as_bytes(), &self.opening_line].concat()
     }
 
-    /// `None` for one that was not written to its end: nothing was appended then.
+    /// Parses the third line. Returns `None` if it is incomplete: then nothing was appended.
     fn parse(line: &[u8]) -> Option<Append> {
         let blank = line.iter().position(|byte| *byte == b' ')?;
         let old_length = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
@@ -127,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn makers_are_told_apart() {
+    fn makers_of_locks_are_distinguished() {
         for (text, maker) in [
             ("", Maker::Unknown),
             ("0", Maker::Unknown),
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_is_read_back_if_it_is_whole_and_of_this_boot() {
+    fn append_is_parsed_if_complete_and_of_this_boot() {
         let append = Append { old_length: 12, opening_line: b"From \xe9@x Sat\n".to_vec() };
         let text = |second: &str, end: usize| {
             let line = append.line();
@@ -161,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_we_know() {
+    fn written_lock_is_parsed_unchanged() {
         let here = Here::find();
         let ours = here.read(here.new_lock().as_bytes()).maker;
         assert!(

@@ -1,7 +1,7 @@
-//! Delivering into a Maildir: a file of its own for each message, so that nothing needs a lock.
+//! Delivers into a Maildir: one file for each message, so that no lock is needed.
 //!
-//! The message is written under a unique name in `tmp/`, synced, and moved to `new/`: readers see all
-//! of it or nothing.
+//! The message is written under a unique name in `tmp/`, synced, and moved to `new/`. So readers
+//! see all of it or nothing.
 
 use crate::letter::Letter;
 use crate::owner::Owner;
@@ -17,7 +17,7 @@ use zsched_sys as sys;
 /// Size of the buffer between message and file, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// Makes an empty mailbox, unless somebody else has made it just now.
+/// Creates an empty mailbox, unless it exists.
 pub fn create(path: &Path) -> Result<(), Trouble> {
     make_folder(path).map(drop)
 }
@@ -25,7 +25,9 @@ pub fn create(path: &Path) -> Result<(), Trouble> {
 /// An open mailbox.
 pub struct Maildir {
     folder: File,
-    /// A way to it that needs no rights in the folders above, and that nobody can replace.
+    /// A path that needs no rights in the folders above.
+    ///
+    /// No user can replace it.
     path: PathBuf,
 }
 
@@ -44,7 +46,7 @@ impl Maildir {
         Ok(Maildir { folder, path })
     }
 
-    /// Delivers `letter`, making the folders in the mailbox where they are missing.
+    /// Delivers `letter`. Missing folders in the mailbox are created.
     pub fn deliver(&self, letter: &Letter<'_>) -> Result<(), Trouble> {
         let mut has_new_folders = false;
         for name in ["tmp", "new", "cur"] {
@@ -73,13 +75,13 @@ impl Maildir {
         }
         let new = File::open(&new)?;
         fs::rename(&draft.path, &target)?;
-        // What may not survive a crash will be delivered again, so it must not stay; but if it has
-        // been taken away already, it has been read.
+        // A message that may not survive a crash is delivered again, so it must be removed here. If
+        // it has disappeared already, a reader has taken it.
         new.sync_all().or_else(|error| fs::remove_file(&target).map_or(Ok(()), |()| Err(error)))
     }
 }
 
-/// Makes a folder, unless there is one.
+/// Creates a folder, unless it exists. Returns true if it was created.
 fn make_folder(path: &Path) -> Result<bool, Trouble> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => Ok(true),
@@ -88,19 +90,19 @@ fn make_folder(path: &Path) -> Result<bool, Trouble> {
     }
 }
 
-/// A message that is not complete; it goes away unless it is moved to `new/`.
+/// An incomplete message, which is removed unless it is moved to `new/`.
 struct Draft {
     path: PathBuf,
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Readers remove what is left in tmp/ after 36 hours.
+        // Readers remove leftover files in tmp/ after 36 hours.
         fs::remove_file(&self.path).ok();
     }
 }
 
-/// A name that nobody else makes: time, process, count, host.
+/// A unique name: time, process, count, host.
 fn unique_name(now: jiff::Timestamp) -> io::Result<String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

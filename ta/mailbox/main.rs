@@ -1,13 +1,14 @@
 //! `mailbox`: delivers to the mailboxes of local users, as mbox files or Maildir folders.
 //!
-//! For one recipient: who is it ([`address`]), whose mailbox is that ([`owner`], [`accounts`]), what goes into it
-//! ([`letter`]), and how does it get there and stay there: [`store`] with the [`folder`] of all and
-//! its memory of [`busy`] mailboxes, then [`maildir`], or [`mbox`] with its [`quoting`] and its
-//! [`dotlock`]. Whatever goes wrong on the way leaves the letter out of the mailbox and the recipient
-//! deferred; only a recipient that cannot exist fails.
+//! The steps for one recipient are: find the user ([`address`]), find the owner of the mailbox
+//! ([`owner`], [`accounts`]), compose the letter ([`letter`]), and store it. [`store`] uses the
+//! [`folder`] of all mailboxes and remembers [`busy`] ones. It delivers to a [`maildir`], or to an
+//! [`mbox`] with [`quoting`] and a [`dotlock`]. After any error the letter is not in the mailbox
+//! and the recipient is deferred. Only a recipient that cannot exist fails.
 //!
-//! An agent that is killed over an mbox file leaves a lock that says so ([`lock_text`]). The next one
-//! breaks it ([`stale`]), and takes back the part of a letter that is behind it ([`remains`]).
+//! An agent that is killed while appending to an mbox file leaves a lock that says so
+//! ([`lock_text`]). The next agent breaks the lock ([`stale`]), and removes the partial letter
+//! ([`remains`]).
 
 mod accounts;
 mod address;
@@ -36,7 +37,7 @@ use store::Store;
 use zsched_agent::{Delivery, Message, Outcome, Verdict};
 use zsched_spool::processes;
 
-/// Exit status for options that make no sense (`EX_USAGE` of `sysexits.h`).
+/// Exit status for invalid options (`EX_USAGE` of `sysexits.h`).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {

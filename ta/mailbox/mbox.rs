@@ -1,5 +1,7 @@
-//! Appending to an mbox file: locked twice over, complete or not at all. What is killed in between is
-//! taken back by whoever breaks the lock, see [`remains`](crate::remains).
+//! Appends to an mbox file, under two locks, completely or not at all.
+//!
+//! If the agent is killed meanwhile, the agent that breaks its lock removes the partial letter, see
+//! [`remains`](crate::remains).
 
 use crate::dotlock::DotLock;
 use crate::letter::Letter;
@@ -21,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Size of the buffer between message and mailbox, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// Makes an empty mailbox, unless there is one.
+/// Creates an empty mailbox, unless it exists.
 pub fn create(path: &Path) -> Result<(), Trouble> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -31,7 +33,7 @@ pub fn create(path: &Path) -> Result<(), Trouble> {
     }
 }
 
-/// Appends `letter` to the mailbox `path`, which `dot_lock` locks, and returns when it is on disk.
+/// Appends `letter` to the mailbox `path`, which `dot_lock` locks; returns when it is on disk.
 pub fn append(
     path: &Path,
     owner: &Owner,
@@ -55,7 +57,7 @@ pub fn append(
     })
 }
 
-/// Opens the mailbox. Links are not followed, and nothing is waited for.
+/// Opens the mailbox without following links and without blocking.
 fn open(path: &Path) -> Result<File, Trouble> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).append(true).custom_flags(flags).open(path);
@@ -65,7 +67,7 @@ fn open(path: &Path) -> Result<File, Trouble> {
     })
 }
 
-/// Takes the kernel's lock, for programs that do not know dot locks.
+/// Takes the kernel's lock, for programs that do not use dot locks.
 fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), Trouble> {
     loop {
         if sys::try_posix_lock(file).map_err(Trouble::with("cannot lock the mailbox"))? {
@@ -77,8 +79,9 @@ fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), Trouble> {
     }
 }
 
-/// Makes sure that what we have open is the owner's mailbox and nothing else, now that nobody who
-/// respects locks can change it.
+/// Checks that the open file is the owner's mailbox and nothing else.
+///
+/// Programs that respect locks can no longer change it now.
 fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), Trouble> {
     let trouble = || Trouble::with("cannot examine the mailbox");
     let opened = file.metadata().map_err(trouble())?;

@@ -1,4 +1,6 @@
-//! The command line of `mailbox`: our options, and those of ZMailer's program of this name.
+//! The command line of `mailbox`.
+//!
+//! It has its own options, and those of ZMailer's program of this name.
 
 use crate::accounts::Accounts;
 use crate::busy::Busy;
@@ -13,9 +15,9 @@ use zsched_agent::ScopeOptions;
 use zsched_config::Zenv;
 use zsched_sys as sys;
 
-/// Folder of the mailboxes where neither an option nor the ZENV file names one.
+/// Folder of the mailboxes if neither an option nor the ZENV file names one.
 const DEFAULT_FOLDER: &str = "/var/mail";
-/// ZENV file where neither an option nor the environment names one.
+/// ZENV file if neither an option nor the environment names one.
 const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
 /// Variable of the ZENV file: the folder of the mailboxes.
 const MAILBOX: &str = "MAILBOX";
@@ -105,7 +107,7 @@ struct Original {
 }
 
 impl Options {
-    /// Where mailboxes are, and how they are used. An error says why that cannot be known.
+    /// Creates the store of mailboxes. An error says why it cannot be determined.
     pub fn store(&self) -> Result<Store, String> {
         if self.original.pjw_hash + self.original.crc_hash > 0 {
             return Err("-P and -X, folders by a hash of the user, are not supported".to_string());
@@ -114,7 +116,7 @@ impl Options {
             return Err(format!("-D can be given {MAX_DEPTH} times at most"));
         }
         let folder = self.folder()?;
-        // A path compares without its last slash, so this has to look at the text.
+        // A path compares without its last slash, so the text must be examined.
         let ends_with_slash = folder.as_os_str().as_encoded_bytes().ends_with(b"/");
         Ok(Store {
             folder,
@@ -149,7 +151,7 @@ impl Options {
         }
     }
 
-    /// Who has a mailbox.
+    /// The users that have a mailbox.
     pub fn users(&self) -> Users {
         let anyone = self.any_user || (self.directory.is_some() && !sys::users::is_root());
         if anyone {
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_original_accepted() {
+    fn options_of_original_are_accepted() {
         for arguments in
             [&["-8"][..], &["-88"], &["-8abCHrS"], &["-l", "/log/mailbox", "-8", "-c", "local"]]
         {
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_would_misplace_mail_refused() {
+    fn options_that_would_misplace_mail_are_refused() {
         for (arguments, expected) in [
             (&["-P"][..], "-P and -X"),
             (&["-XX"], "-P and -X"),
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_of_the_mailboxes_taken_from_the_zenv_file() {
+    fn folder_of_mailboxes_is_taken_from_zenv_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let zenv = folder.path().join("zmailer.conf");
         let path = zenv.to_string_lossy();
@@ -217,7 +219,7 @@ mod tests {
                 Err(why) => assert!(found.is_err_and(|error| error.contains(why)), "{text}"),
             }
         }
-        // What is named must be there.
+        // A ZENV file that is named must exist.
         fs::remove_file(&zenv).expect("removed");
         let why = options(&["-Z", &path]).store().expect_err("it is gone");
         assert!(why.starts_with(&*path), "{why}");

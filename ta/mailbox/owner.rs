@@ -1,4 +1,4 @@
-//! Whose mailbox a user name means.
+//! Determines the owner of the mailbox for a user name.
 
 use crate::accounts::Accounts;
 use crate::address::{is_file_name, is_sensible};
@@ -6,36 +6,37 @@ use crate::store::Store;
 use std::io::{self, ErrorKind};
 use zsched_sys::{self as sys, Account};
 
-/// Who has a mailbox.
+/// The users that have a mailbox.
 #[derive(Clone, Debug)]
 pub enum Users {
     /// The users of this system; each mailbox belongs to its user.
     OfTheSystem(Accounts),
-    /// Every name; all mailboxes belong to whoever runs the agent.
+    /// Every name; all mailboxes belong to the user who runs the agent.
     Anyone,
 }
 
-/// A mailbox's name, and whose it is.
+/// The name and the owner of a mailbox.
 #[derive(Debug)]
 pub struct Owner {
     /// Name of the file or folder.
     pub name: String,
-    /// The user, where mailboxes are those of users.
+    /// The owner's account, if mailboxes belong to users.
     pub account: Option<Account>,
 }
 
-/// Why a user has not been found.
+/// The reason why a user was not found.
 #[derive(Debug)]
 pub enum NotFound {
-    /// There is none.
+    /// There is no such user.
     NoSuchUser,
-    /// That could not be found out.
+    /// The user database could not be read.
     Unknown(io::Error),
 }
 
 impl Users {
-    /// Finds the owner of the mailbox that `name` stands for, as written or in lower case. `store`
-    /// is where mailboxes are.
+    /// Finds the owner of the mailbox for `name`, as written or in lower case.
+    ///
+    /// `store` has the mailboxes.
     pub fn find(&self, name: &str, store: &Store) -> Result<Owner, NotFound> {
         let lower_case = name.to_ascii_lowercase();
         match self {
@@ -46,7 +47,7 @@ impl Users {
                     Err(error) => return Err(NotFound::Unknown(error)),
                 };
                 let name = if exists { name.to_string() } else { lower_case };
-                // `BOB.LOCK` is a name; `bob.lock` is the lock of another.
+                // `BOB.LOCK` is a valid name, but `bob.lock` is the lock of another mailbox.
                 if !is_sensible(&name) {
                     return Err(NotFound::NoSuchUser);
                 }
@@ -65,7 +66,7 @@ impl Users {
 }
 
 impl Owner {
-    /// Whether a file of user `uid` may be this owner's mailbox.
+    /// Returns true if a file of user `uid` may be this owner's mailbox.
     pub fn may_own(&self, uid: u32) -> bool {
         uid == sys::users::effective_user() || self.account.as_ref().is_some_and(|a| a.uid == uid)
     }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn mailbox_that_cannot_be_examined_is_not_taken_for_missing() {
+    fn mailbox_that_cannot_be_examined_is_not_missing() {
         let folder = tempfile::tempdir().expect("a folder");
         let found = Users::Anyone.find("Bob", &store(folder.path().into()));
         assert_eq!(found.expect("no mailbox yet").name, "bob");

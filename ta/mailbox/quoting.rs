@@ -1,42 +1,46 @@
-//! The mboxrd form of a message: lines that a reader of the file could take for the beginning of the
-//! next one get a `>` in front.
+//! The mboxrd form of a message.
+//!
+//! A line that could be taken for the beginning of the next message gets a `>` in front.
 //!
 //! ```text
 //! From here on     ->  >From here on
 //! >From here on    ->  >>From here on
 //! ```
 //!
-//! So a reader that knows the form can take exactly one `>` away again.
+//! So a reader that supports this form can remove exactly one `>` again.
 
 use std::io::{self, Write};
 
 const FROM: &[u8] = b"From ";
 
-/// Quotes what is written to it. Needs no more memory for a long line than for a short one.
+/// A writer that quotes its input. A long line needs no more memory than a short one.
 pub struct Quoting<W> {
     inner: W,
     place: Place,
 }
 
-/// Where in a line we are.
+/// The position in a line.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Nothing but this many `>` and the first bytes of `From ` so far, none of them written yet.
+    /// Only this many `>` and the first bytes of `From ` so far.
+    ///
+    /// None of them has been written.
     Beginning { arrows: u64, matched: usize },
-    /// Behind that.
+    /// After that.
     Inside,
 }
 
 const LINE_START: Place = Place::Beginning { arrows: 0, matched: 0 };
 
 impl<W: Write> Quoting<W> {
-    /// Quotes what goes to `inner`, beginning with a new line.
+    /// Quotes the text that goes to `inner`, starting at a new line.
     pub fn new(inner: W) -> Quoting<W> {
         Quoting { inner, place: LINE_START }
     }
 
-    /// Ends the message: completes its last line, then adds the empty line that parts it from the
-    /// next message.
+    /// Ends the message.
+    ///
+    /// Completes its last line, and adds the empty line before the next message.
     pub fn finish(mut self) -> io::Result<W> {
         if let Place::Beginning { arrows: 0, matched: 0 } = self.place {
             self.inner.write_all(b"\n")?;
@@ -47,7 +51,7 @@ impl<W: Write> Quoting<W> {
         Ok(self.inner)
     }
 
-    /// Writes what has been kept back.
+    /// Writes the bytes that were held back.
     fn release(&mut self) -> io::Result<()> {
         if let Place::Beginning { arrows, matched } = self.place {
             self.place = Place::Inside;
@@ -60,7 +64,7 @@ impl<W: Write> Quoting<W> {
         Ok(())
     }
 
-    /// Takes one byte at the beginning of a line; `false` if it does not belong there.
+    /// Takes one byte at the beginning of a line. Returns `false` if it does not belong there.
     fn take(&mut self, byte: u8) -> bool {
         let Place::Beginning { arrows, matched } = &mut self.place else { return false };
         if byte == b'>' && *matched == 0 {
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_that_look_like_a_beginning_are_quoted() {
+    fn only_lines_like_from_lines_are_quoted() {
         for (text, expected) in [
             ("", "\n"),
             ("a", "a\n\n"),
@@ -136,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_arrow_less_gives_the_message_back(text in "(>|From |F|x|\n){0,40}", cut: usize) {
+        fn quoted_text_without_one_arrow_is_original(text in "(>|From |F|x|\n){0,40}", cut: usize) {
             let (one, two) = text.as_bytes().split_at(cut % (text.len() + 1));
             let whole = quoted(&[text.as_bytes()]);
             prop_assert_eq!(&whole, &quoted(&[one, two]), "cuts do not show");

@@ -1,8 +1,8 @@
-//! Taking back the beginning of a letter that an agent was killed over.
+//! Removes the beginning of a letter whose agent was killed while appending.
 //!
-//! The agent's lock tells how long the mailbox was and how the letter begins. The mailbox is cut
-//! only if exactly this letter begins there, and nothing that could be another message follows: then
-//! what is cut off is a part of a letter that will be delivered again.
+//! The agent's lock has the old length of the mailbox and the first line of the letter. The mailbox
+//! is truncated only if exactly this letter begins there, and nothing after it could be another
+//! message. Then only a part of a letter that will be delivered again is removed.
 
 use crate::lock_text::Append;
 use memchr::memmem;
@@ -10,14 +10,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// How much of a mailbox is looked at at once, in bytes.
+/// Number of bytes of a mailbox that are searched at a time.
 const WINDOW: usize = 64 * 1024;
-/// The longest opening line that is found for sure, in bytes.
+/// Maximum length of an opening line that is reliably found, in bytes.
 const LONGEST_OPENING: usize = 4 * 1024;
 const WEEKDAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 
-/// Gives the mailbox the length it had before `append`, if all there is behind it came from that.
-/// Nobody else may be using the mailbox.
+/// Truncates the mailbox to its length before `append`.
+///
+/// Does so only if all text after that came from the append.
+///
+/// The caller must have locked the mailbox.
 pub fn take_back(mailbox: &File, append: &Append) -> io::Result<()> {
     let length = mailbox.metadata()?.len();
     if length <= append.old_length || !begins_there(mailbox, append)? {
@@ -38,8 +41,10 @@ fn begins_there(mailbox: &File, append: &Append) -> io::Result<bool> {
     Ok(expected.starts_with(&found[..count]))
 }
 
-/// Whether something like the line that begins a message is behind `position`, even within a line:
-/// not every program makes sure to begin a new one. A letter that quotes such a line is let stay.
+/// Returns true if text like the first line of a message follows `position`.
+///
+/// It is found even within a line, because not every program begins a new one. A letter that quotes
+/// such a line is kept.
 fn another_begins(mailbox: &File, mut position: u64) -> io::Result<bool> {
     let mut window = vec![0; WINDOW];
     loop {
@@ -75,8 +80,9 @@ fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     Ok(count)
 }
 
-/// What has to come first so that a message at `length` has an empty line before it, whatever
-/// another program has left at the end of the mailbox.
+/// The line ends needed for an empty line before a message at `length`.
+///
+/// Another program may have left any text at the end of the mailbox.
 pub fn missing_line_ends(file: &File, length: u64) -> io::Result<&'static [u8]> {
     let mut last = [b'\n'; 2];
     let known = usize::try_from(length.min(2)).unwrap_or(2);
@@ -95,7 +101,9 @@ mod tests {
 
     const OPENING: &str = "From a@x Sat Nov 21 10:04:09 2026\n";
 
-    /// What is left of a mailbox with this text behind the five bytes that were there before.
+    /// The remaining text of a mailbox.
+    ///
+    /// `rest` follows the five bytes that were there before.
     fn after(rest: &[u8]) -> Vec<u8> {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[b"old\n\n", rest].concat()).expect("write");
@@ -108,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_beginning_is_taken_back() {
+    fn only_own_partial_letter_is_removed() {
         let long = "From here on\n".repeat(20_000);
         for rest in ["From a", OPENING, &format!("{OPENING}Subject: x\n\n{long}")] {
             assert_eq!(after(rest.as_bytes()), b"old\n\n", "{rest:.60}");
@@ -125,7 +133,7 @@ mod tests {
         ] {
             assert_eq!(after(rest.as_bytes()), ["old\n\n", rest].concat().as_bytes(), "{rest:.60}");
         }
-        // Across the border of two looks.
+        // Across the boundary of two windows.
         for shift in WINDOW - 40..WINDOW {
             let rest = format!("{OPENING}{}{other}", "x".repeat(shift));
             assert_eq!(after(rest.as_bytes()).len(), 5 + rest.len(), "{shift}");

@@ -1,13 +1,13 @@
-//! Locks that a crash has left behind.
+//! Breaks locks that a crash has left behind.
 //!
 //! | a lock made by | is broken when |
 //! |---|---|
-//! | an agent on this host | that process is gone |
-//! | a program that names itself | that process is gone, and the lock is 5 minutes old |
-//! | somebody unknown, or on another host | it is 15 minutes old |
+//! | an agent on this host | that process has ended |
+//! | a program that writes its pid | that process has ended, and the lock is 5 minutes old |
+//! | an unknown program, or one on another host | it is 15 minutes old |
 //!
-//! In all cases we must get the kernel's lock on the mailbox first, which nearly everybody holds who
-//! is at work on one.
+//! In all cases the kernel's lock on the mailbox must be obtained first. Nearly all programs hold
+//! it while they use a mailbox.
 
 use crate::lock_text::{Here, LONGEST, LockText, Maker};
 use crate::remains;
@@ -20,16 +20,17 @@ use zsched_format::time::Timestamp;
 use zsched_spool::processes::Process;
 use zsched_sys as sys;
 
-/// How long the lock of a program stands that is gone. Its pid may be one of another host.
+/// Minimum age of the lock of an ended program. Its pid may be one of another host.
 const AGE_OF_PROGRAMS: Duration = Duration::from_secs(5 * 60);
-/// How long a lock stands of which we do not know who made it.
+/// Minimum age of a lock with an unknown maker.
 const AGE_OF_UNKNOWN: Duration = Duration::from_secs(15 * 60);
 
-/// Removes the lock file `path` of `mailbox` if whoever made it is gone, and what a killed agent has
-/// left of its letter. `true` if there is no such lock any more.
+/// Removes the lock file `path` of `mailbox` if its maker has ended.
 ///
-/// Two agents may find the same stale lock. Only one gets the kernel's lock on it, and the other
-/// finds another file, or none, under the name afterwards.
+/// Also removes the maker's partial letter.
+///
+/// Returns `true` if that lock no longer exists. Two agents may find the same stale lock. Only one
+/// of them gets the kernel's lock, and the other then finds another file, or none, under the name.
 pub fn break_lock(path: &Path, mailbox: &Path, here: &Here) -> io::Result<bool> {
     let mut lock = match open(OpenOptions::new().read(true), path) {
         Ok(file) => file,
@@ -45,7 +46,7 @@ pub fn break_lock(path: &Path, mailbox: &Path, here: &Here) -> io::Result<bool> 
     if !is_stale(text.maker, &metadata) || lock.try_lock().is_err() {
         return Ok(false);
     }
-    // Keeps the kernel's lock until the file is gone.
+    // Keeps the kernel's lock until the file is removed.
     let Some(mailbox) = Mailbox::claim(mailbox)? else {
         return Ok(false);
     };
@@ -74,11 +75,13 @@ fn is_older(lock: &Metadata, than: Duration) -> bool {
     age.is_ok_and(|age| age > than)
 }
 
-/// A mailbox that nobody else has locked, or none at all.
+/// A mailbox that no other process has locked, or none at all.
 struct Mailbox(Option<File>);
 
 impl Mailbox {
-    /// `None` if somebody else uses it, or if it is none that could be locked.
+    /// Locks the mailbox.
+    ///
+    /// Returns `None` if another process uses it, or if it is not a lockable file.
     fn claim(path: &Path) -> io::Result<Option<Mailbox>> {
         let file = match open(OpenOptions::new().read(true).write(true), path) {
             Ok(file) => file,
@@ -89,8 +92,9 @@ impl Mailbox {
         Ok(is_ours.then_some(Mailbox(Some(file))))
     }
 
-    /// Takes back what the maker of a lock had begun. Nobody but the one whose rights we have can
-    /// have made such a lock.
+    /// Undoes what the maker of a lock had begun.
+    ///
+    /// Only the user whose rights the agent has now can have made such a lock.
     fn clean(&self, text: &LockText, lock: &Metadata) -> io::Result<()> {
         let (Some(file), Some(append)) = (&self.0, &text.append) else {
             return Ok(());
@@ -116,7 +120,7 @@ mod tests {
     const NEW: Duration = Duration::from_secs(60);
     const VERY_OLD: Duration = Duration::from_secs(1000);
 
-    /// A folder with a lock of the given text and age on the mailbox `bob`.
+    /// A folder with a lock of the given text and age for the mailbox `bob`.
     fn locked(text: &str, age: Duration) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("bob.lock");
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn age_and_maker_decide() {
+    fn lock_is_broken_by_age_and_maker() {
         let (dead, us) = (dead().to_string(), std::process::id().to_string());
         let agent = |pid: &str| {
             let ours = Here::find().new_lock();
@@ -150,7 +154,7 @@ mod tests {
             (dead.clone(), OLD, true),
             (dead.clone(), NEW, false),
             (us.clone(), Duration::ZERO, false),
-            // We have not been here for so long: the number is that of somebody before us.
+            // This process is younger than the lock, so the pid was that of an earlier one.
             (us.clone(), Duration::from_secs(1 << 29), true),
             (agent(&dead), Duration::ZERO, true),
             (agent(&us), Duration::ZERO, false),
@@ -168,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_holds_no_lock() {
+    fn lock_of_zombie_is_broken() {
         let mut child = Command::new("true").spawn().expect("true starts");
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         let folder = locked(&child.id().to_string(), OLD);
-        // The process may not have ended yet, and started after that.
+        // The process may still run, but it started after this lock was made.
         assert!(break_in(folder.path()));
         let us = std::process::id().to_string();
         let text = Here::find().new_lock().replacen(&us, &child.id().to_string(), 1);

@@ -1,4 +1,4 @@
-//! The mailboxes: where they are, of which kind, and with whose rights they are touched.
+//! The mailboxes: their location, their kind, and the rights with which they are accessed.
 
 use crate::busy::Busy;
 use crate::dotlock::DotLock;
@@ -16,21 +16,23 @@ use std::time::{Duration, Instant};
 /// A folder of mailboxes.
 #[derive(Debug)]
 pub struct Store {
-    /// Where the mailboxes are, each under the name of its owner.
+    /// The folder, in which each mailbox has the name of its owner.
     pub folder: PathBuf,
-    /// How many letters of a user's name are names of folders on the way to the mailbox.
+    /// Number of letters of a user's name that are folders above the mailbox.
     pub dir_letters: usize,
-    /// Mailboxes are made as Maildir folders.
+    /// True if new mailboxes are made as Maildir folders.
     pub new_ones_are_folders: bool,
-    /// How long to wait for a locked mailbox.
+    /// Maximum wait for a locked mailbox.
     pub patience: Duration,
-    /// Those that we have waited for in vain.
+    /// Mailboxes whose lock was not released while waiting.
     pub busy: Busy,
 }
 
 impl Store {
-    /// Puts a letter into the mailbox of `owner`. Done means on disk; and whatever can fail for
-    /// reasons outside of the mailbox comes before the letter.
+    /// Delivers a letter to the mailbox of `owner`, and returns when it is on disk.
+    ///
+    /// Everything that can fail for reasons outside of the mailbox is done before the letter is
+    /// written.
     pub fn deliver(&mut self, owner: &Owner, letter: &Letter<'_>) -> Result<(), Trouble> {
         let folder = self.folder_of(&owner.name);
         let path = folder.join(&owner.name);
@@ -52,16 +54,19 @@ impl Store {
         }
     }
 
-    /// The folder of a mailbox: `b/o` below that of all for bob, with two letters. A name of one letter
-    /// has it twice, as with ZMailer's `mailbox -DD`.
+    /// The folder of a mailbox: for bob, with two letters, `b/o` below the top folder.
+    ///
+    /// For a name of one letter that is used twice, as by ZMailer's `mailbox -DD`.
     pub fn folder_of(&self, name: &str) -> PathBuf {
         let first = name.chars().next();
         let letters = name.chars().chain(first).take(self.dir_letters);
         self.folder.join(letters.map(String::from).collect::<PathBuf>())
     }
 
-    /// Appends to an mbox file. A mailbox that was locked a moment ago is not waited for again, so
-    /// that it does not hold up the mail of everybody else.
+    /// Appends to an mbox file.
+    ///
+    /// A mailbox that was locked a moment ago is not waited for again, so that it does not delay
+    /// the mail of other users.
     fn append(
         &mut self,
         folder: &Folder,
@@ -109,7 +114,7 @@ fn append(
         mbox::create(path)?;
         folder.settle(path, owner)?;
     }
-    // Ends before the lock does, which is removed with the rights that it was made with.
+    // Dropped before the lock, which is removed with the rights that it was made with.
     let _inside = match &outside {
         Some(_) => None,
         None => folder.act_inside(owner)?,
@@ -117,7 +122,7 @@ fn append(
     mbox::append(path, owner, letter, &lock, wait)
 }
 
-/// What a mailbox is, or will be.
+/// The kind of an existing or new mailbox.
 enum Kind {
     File,
     Folder { is_new: bool },

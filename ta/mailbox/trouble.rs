@@ -1,29 +1,32 @@
-//! What keeps a message out of a mailbox, for now.
+//! Errors that keep a message out of a mailbox temporarily.
 
 use std::io;
 use std::path::PathBuf;
 use zsched_agent::{Outcome, Verdict};
 
-/// Why a message could not be put into a mailbox. The mailbox has no letter that it did not have
-/// before, unless the text says that a beginning could not be undone.
+/// The reason why a message could not be stored in a mailbox.
+///
+/// The mailbox is unchanged, unless the text says that a partial letter could not be removed.
 #[derive(Debug)]
 pub enum Trouble {
-    /// Somebody else has locked this file, longer than we care to wait: the mailbox, or its dot
-    /// lock.
+    /// Another program has locked this file for longer than the wait.
+    ///
+    /// It is the mailbox or its dot lock.
     Locked(PathBuf),
-    /// What is there is no mailbox that we would trust.
+    /// The existing file is not a mailbox that can be trusted.
     Unusable(&'static str),
-    /// The system refused something.
+    /// A system error.
     System(&'static str, io::Error),
 }
 
 impl Trouble {
-    /// Says what could not be done, for `map_err`.
+    /// Converts an error for `map_err`; `what` says what could not be done.
     pub fn with(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
         move |error| Trouble::System(what, error)
     }
 
-    /// What to report. Never a failure: all of this can be repaired, and the message waits.
+    /// The outcome to report. It is always a deferral, because each of these errors can be
+    /// repaired.
     pub fn outcome(self) -> Outcome {
         let deferred = |comment| Outcome::new(Verdict::Deferred, "4.2.0", 450, comment);
         match self {

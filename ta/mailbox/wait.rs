@@ -1,10 +1,10 @@
-//! How long a delivery waits for a locked mailbox.
+//! The wait of a delivery for a locked mailbox.
 
 use std::thread;
 use std::time::{Duration, Instant};
 use zsched_agent::Delivery;
 
-/// A wait that ends at a deadline, or when the agent is told to stop.
+/// A wait that ends at a deadline, or when the agent is stopped.
 #[derive(Clone, Copy)]
 pub struct Wait<'a> {
     deadline: Instant,
@@ -12,18 +12,19 @@ pub struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// A wait during this delivery.
+    /// Creates a wait during this delivery.
     pub fn during(delivery: &'a Delivery<'a>, deadline: Instant) -> Wait<'a> {
         Wait { deadline, delivery: Some(delivery) }
     }
 
-    /// A wait that only the deadline ends.
+    /// Creates a wait that only the deadline ends.
     #[cfg(test)]
     pub fn until(deadline: Instant) -> Wait<'static> {
         Wait { deadline, delivery: None }
     }
 
-    /// Sleeps for `pause`, a fraction of a second. `false`, without sleeping, if the wait is over.
+    /// Sleeps for `pause`, a fraction of a second. If the wait is over, returns `false` without
+    /// sleeping.
     pub fn goes_on(&self, pause: Duration) -> bool {
         let is_over = Instant::now() >= self.deadline
             || self.delivery.is_some_and(|delivery| delivery.is_stopping());

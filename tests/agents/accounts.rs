@@ -1,10 +1,10 @@
-//! `mailbox` for the users of the system: the name service that cannot answer, and the ZENV file.
+//! `mailbox` for users of the system: failures of the name service, and the ZENV file.
 
 use crate::support::{Agent, MAILBOX, Spool, control_file, is_root, not_run};
 use std::fs;
 use std::process::Command;
 
-/// An account that every system has, and that only `/etc/passwd` has.
+/// An account that exists on every system, in `/etc/passwd` only.
 const REAL: &str = "daemon";
 const UNKNOWN: &str = "no-such-account-here";
 
@@ -12,17 +12,17 @@ fn job(spool: &Spool, user: &str) {
     spool.put("7", &control_file("7", "local - a@x", &[&format!("local h {user}")]), "body\n");
 }
 
-/// What the agent answers about mail for a user, started by a shell that has run `preparation`.
+/// Returns the agent's answer about mail for a user, after a shell has run `preparation`.
 fn answer(preparation: &str, user: &str, options: &[&str]) -> String {
     let spool = Spool::new();
     job(&spool, user);
     let mut agent = Agent::start_after(&spool, preparation, MAILBOX, options);
-    agent.tell("7\th\n");
+    agent.send("7\th\n");
     agent.end().0
 }
 
-/// A library for `LD_PRELOAD` whose `getpwnam_r` finds nobody and returns `ANSWER`.
-fn blind_name_service(folder: &tempfile::TempDir) -> String {
+/// Builds a library for `LD_PRELOAD` whose `getpwnam_r` finds no user and returns `ANSWER`.
+fn failing_name_service(folder: &tempfile::TempDir) -> String {
     let source = folder.path().join("blind.c");
     let library = folder.path().join("blind.so");
     let text = "#include <pwd.h>\n#include <stdlib.h>\n\
@@ -36,7 +36,7 @@ fn blind_name_service(folder: &tempfile::TempDir) -> String {
 }
 
 #[test]
-fn user_that_is_certainly_unknown_fails() {
+fn unknown_user_fails() {
     for options in [&[][..], &["--known-account", REAL]] {
         let answer = answer("true", UNKNOWN, options);
         assert!(answer.contains("\terror2 there is no user no-such-account-here here"), "{answer}");
@@ -44,9 +44,9 @@ fn user_that_is_certainly_unknown_fails() {
 }
 
 #[test]
-fn any_user_deferred_while_the_name_service_finds_nobody() {
+fn users_are_deferred_while_name_service_finds_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let library = blind_name_service(&folder);
+    let library = failing_name_service(&folder);
     for code in [0, libc::ENOENT, libc::ESRCH, libc::EMFILE, libc::EIO] {
         let preparation = format!("export ANSWER={code} LD_PRELOAD={library}");
         for user in [REAL, UNKNOWN] {
@@ -58,21 +58,21 @@ fn any_user_deferred_while_the_name_service_finds_nobody() {
 }
 
 #[test]
-fn user_deferred_while_there_are_no_descriptors() {
-    // Standard input, output and error, the control file and the message file.
+fn user_is_deferred_without_free_descriptors() {
+    // The five are standard input, output and error, the control file and the message file.
     let answer = answer("ulimit -n 5", REAL, &[]);
     assert!(answer.contains("\tdeferred cannot look up the user: "), "{answer}");
 }
 
 #[test]
-fn unknown_user_deferred_while_a_known_account_is_not_found() {
+fn unknown_user_is_deferred_while_known_account_is_missing() {
     let answer = answer("true", UNKNOWN, &["--known-account", "only-ldap-has-this"]);
     let why = "the name service does not find the known account only-ldap-has-this";
     assert!(answer.contains(&format!("\tdeferred cannot look up the user: {why}")), "{answer}");
 }
 
 #[test]
-fn folder_of_the_mailboxes_is_that_of_the_zenv_file() {
+fn mailbox_folder_comes_from_zenv_file() {
     if !is_root() {
         return not_run("mailboxes of other users: needs root");
     }
@@ -84,7 +84,7 @@ fn folder_of_the_mailboxes_is_that_of_the_zenv_file() {
         let zenv = spool.path("zmailer.conf");
         let preparation = format!("export ZCONFIG={}", zenv.display());
         let mut agent = Agent::start_after(&spool, &preparation, MAILBOX, options);
-        agent.tell("7\th\n");
+        agent.send("7\th\n");
         let answers = agent.end().0;
         assert!(answers.contains("\tok3 "), "{answers}");
         assert!(spool.read(expected).contains("\nbody\n"), "{expected}");

@@ -3,7 +3,7 @@
 use crate::support::{DISCARD, Spool, control_file, offset};
 
 #[test]
-fn everything_is_marked_done_without_a_look_at_the_message() {
+fn recipients_are_marked_without_message_file() {
     let spool = Spool::new();
     let recipients = ["discard h a@x", "discard h b@x", "other h c@x", "discard H d@x"];
     let control = control_file("7", "local - a@x", &recipients);
@@ -17,7 +17,7 @@ fn everything_is_marked_done_without_a_look_at_the_message() {
 }
 
 #[test]
-fn a_sender_who_wants_to_know_is_told() {
+fn requested_success_is_noted() {
     let spool = Spool::new();
     let recipients = ["discard h a@x | NOTIFY=SUCCESS", "discard h b@x|NOTIFY=NEVER"];
     let control = control_file("7", "local - a@x", &recipients);
@@ -31,7 +31,7 @@ fn a_sender_who_wants_to_know_is_told() {
 }
 
 #[test]
-fn many_recipients_go_in_one_job() {
+fn many_recipients_are_discarded_in_one_job() {
     let spool = Spool::new();
     let recipients: Vec<String> = (0..1000).map(|n| format!("discard h user{n}@x")).collect();
     let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();

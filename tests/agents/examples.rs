@@ -1,9 +1,9 @@
-//! The example agents in `docs/examples/agents`: they speak the protocol that their readers copy.
+//! The example agents in `docs/examples/agents`. Their readers copy them, so they must be correct.
 
 use crate::support::{Agent, Spool, control_file, not_run, offset};
 use std::process::Command;
 
-/// What the agents run: notes whom it got what for, and does what the name of the user asks for.
+/// Program that the agents run: it logs recipient and message, and its status depends on the user.
 const PROGRAM: &str = r#"#!/bin/sh
 { echo "to: $1"; cat; echo .; } >>delivered
 case $1 in
@@ -12,7 +12,7 @@ case $1 in
 esac
 "#;
 
-/// The example agents that can run here.
+/// Returns the example agents that can run here.
 fn agents() -> Vec<String> {
     let path = |name| format!("{}/docs/examples/agents/{name}", zsched_tests::source().display());
     let mut agents = vec![path("deliver.sh")];
@@ -36,7 +36,7 @@ fn session(spool: &Spool, agent: &str, input: &str) -> String {
 }
 
 #[test]
-fn each_outcome_is_reported_noted_and_marked() {
+fn each_result_is_reported_noted_and_marked() {
     for agent in agents() {
         let spool = spool();
         let recipients = [
@@ -72,7 +72,7 @@ fn each_outcome_is_reported_noted_and_marked() {
         let got = spool.read("transport/delivered");
         let message = "to: ok%s@x\nSubject: test\n\nbody\n\nFrom me\n.\n";
         assert!(got.contains(message), "{agent}: {got:?}");
-        // The control file has the same bytes as before where nothing had to change.
+        // All other bytes of the control file are unchanged.
         let after = spool.read("transport/7-x");
         assert_eq!(after.len() - note.len() - 1, control.len(), "{agent}");
         zsched_format::control_file::parse(after.into_bytes()).expect("a good control file");
@@ -80,7 +80,7 @@ fn each_outcome_is_reported_noted_and_marked() {
 }
 
 #[test]
-fn recipients_of_others_are_left_alone() {
+fn recipients_of_other_agents_are_left_alone() {
     for agent in agents() {
         let spool = spool();
         let control = control_file("7", "local - a@x", &["demo h u@x"]);
@@ -95,7 +95,7 @@ fn recipients_of_others_are_left_alone() {
 }
 
 #[test]
-fn a_message_that_is_gone_is_a_failure() {
+fn missing_message_is_a_failure() {
     for agent in agents() {
         let spool = spool();
         spool.write("transport/7", &control_file("7", "local - a@x", &["demo h u@x"]));
@@ -107,7 +107,7 @@ fn a_message_that_is_gone_is_a_failure() {
 }
 
 #[test]
-fn the_end_is_understood() {
+fn end_of_input_ends_agent() {
     for agent in agents() {
         let spool = spool();
         let control = control_file("7", "local - a@x", &["demo h u@x"]);
@@ -116,8 +116,8 @@ fn the_end_is_understood() {
             assert_eq!(session(&spool, &agent, input), "#hungry\n", "{agent}: {input:?}");
         }
         assert_eq!(spool.read("transport/7"), control, "{agent}");
-        // However it ends, it does.
-        Agent::start(&spool, &agent, &["demo", "true"]).abandon(|| {});
+        // The agent also exits when its scheduler is gone.
+        Agent::start(&spool, &agent, &["demo", "true"]).disconnect(|| {});
     }
 }
 
@@ -141,7 +141,7 @@ fn addresses_that_look_like_options_are_refused() {
 }
 
 #[test]
-fn malformed_lines_do_not_stand_in_the_way() {
+fn malformed_lines_do_not_stop_others() {
     for agent in agents() {
         let spool = spool();
         let recipients = ["other", "demo", "demo h", "demo h ok@x", "other h"];
@@ -157,7 +157,7 @@ fn malformed_lines_do_not_stand_in_the_way() {
 }
 
 #[test]
-fn without_the_place_of_the_body_mail_waits() {
+fn control_file_without_body_offset_is_deferred() {
     for agent in agents() {
         let spool = spool();
         let control = control_file("7", "local - a@x", &["demo h ok@x"]);
@@ -171,15 +171,15 @@ fn without_the_place_of_the_body_mail_waits() {
 }
 
 #[test]
-fn a_lock_names_the_agent() {
+fn lock_has_pid_of_agent() {
     for agent in agents() {
         let spool = spool();
         spool.write("program", "#!/bin/sh\ncat >/dev/null\ngrep '^r~' 7 | cut -c 2-8 >lock\n");
         spool.put("7", &control_file("7", "local - a@x", &["demo h u@x"]), "body\n");
         let program = spool.path("program").to_string_lossy().into_owned();
         let mut process = Agent::start(&spool, &agent, &["demo", &program]);
-        process.tell("7\th\n");
-        process.hear("7/");
+        process.send("7\th\n");
+        process.read_until("7/");
         let field = zsched_format::control_file::PidField::of(process.pid()).0;
         let lock = format!("~{}\n", String::from_utf8_lossy(&field));
         process.end();
@@ -187,8 +187,8 @@ fn a_lock_names_the_agent() {
     }
 }
 
-/// Runs Python with a pid of seven digits, and the given modules of ours to import.
-fn as_a_late_process(spool: &Spool, folder: &str, script: &str) {
+/// Runs Python with a pid of seven digits; the script can import our modules in `folder`.
+fn run_with_long_pid(spool: &Spool, folder: &str, script: &str) {
     let folder = format!("{}/{folder}", zsched_tests::source().display());
     let script = format!("import os, sys; os.getpid = lambda: 4194304; {script}");
     let status = Command::new("python3")
@@ -200,7 +200,7 @@ fn as_a_late_process(spool: &Spool, folder: &str, script: &str) {
 }
 
 #[test]
-fn of_a_long_pid_a_lock_has_the_beginning() {
+fn lock_has_first_digits_of_long_pid() {
     if agents().len() < 2 {
         return;
     }
@@ -215,14 +215,14 @@ fn of_a_long_pid_a_lock_has_the_beginning() {
     ] {
         let spool = spool();
         spool.put("7", &control, "body\n");
-        as_a_late_process(&spool, folder, &script);
+        run_with_long_pid(&spool, folder, &script);
         assert_eq!(&spool.lines("7", 'r')[0][..8], "r~419430", "{folder}");
     }
 }
 
 #[test]
-fn a_failure_that_cannot_be_noted_is_deferred() {
-    // In sh, the signal that comes with such a write ends the agent.
+fn failure_without_room_for_note_is_deferred() {
+    // In sh, the signal of such a write ends the agent.
     for agent in agents().into_iter().filter(|agent| agent.ends_with(".py")) {
         let spool = spool();
         spool.write("program", "#!/bin/sh\necho no\nexit 1\n");
@@ -233,7 +233,7 @@ fn a_failure_that_cannot_be_noted_is_deferred() {
         spool.put("7", &control, "body\n");
         let program = spool.path("program").to_string_lossy().into_owned();
         let mut process = Agent::start_after(&spool, "ulimit -f 4", &agent, &["demo", &program]);
-        process.tell("7\th\n");
+        process.send("7\th\n");
         let (answers, status) = process.end();
         assert!(status.success(), "{status}: {answers}");
         assert!(answers.contains("\tdeferred cannot note this: no\n"), "{answers}");

@@ -4,7 +4,7 @@ use crate::support::{HOLD, Spool, allow, control_file, is_root, not_run, offset}
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn what_is_waited_for_is_in_the_host() {
+fn host_names_the_condition_of_release() {
     for (host, held) in [
         ("timeout:2100000000", true),
         ("TimeOut:2100000000", true),
@@ -34,7 +34,7 @@ fn what_is_waited_for_is_in_the_host() {
 }
 
 #[test]
-fn a_released_message_is_a_new_submission() {
+fn released_message_is_a_new_submission() {
     let spool = Spool::new();
     let recipients = ["hold timeout:1 u@x | NOTIFY=DELAY ORCPT=rfc822;v@x", "hold timeout:1 w@x"];
     let control = control_file("7", "local - a@x", &recipients);
@@ -61,7 +61,7 @@ fn a_released_message_is_a_new_submission() {
 }
 
 #[test]
-fn an_error_message_stays_one() {
+fn released_error_message_keeps_error_channel() {
     let spool = Spool::new();
     spool.put("7", &control_file("7", "error <> <>", &["hold timeout:1 u@x"]), "body\n");
     spool.session(HOLD, &[], "7\ttimeout:1\n");
@@ -70,7 +70,7 @@ fn an_error_message_stays_one() {
 }
 
 #[test]
-fn a_submission_has_no_more_rights_than_its_message() {
+fn submission_has_owner_of_message() {
     if !is_root() {
         not_run("submissions for other users: needs root");
         return;
@@ -85,7 +85,7 @@ fn a_submission_has_no_more_rights_than_its_message() {
 }
 
 #[test]
-fn without_a_router_nothing_is_lost() {
+fn missing_router_folder_defers() {
     let spool = Spool::new();
     std::fs::remove_dir(spool.path("router")).expect("remove");
     let control = control_file("7", "local - a@x", &["hold timeout:1 u@x"]);
@@ -97,11 +97,11 @@ fn without_a_router_nothing_is_lost() {
 }
 
 #[test]
-fn a_message_that_is_not_handed_over_is_not_in_the_router() {
+fn failed_submission_leaves_no_file_in_router() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["hold timeout:1 u@x"]);
     spool.put("7", &control, "body\n");
-    // A folder that can be written to, but neither read nor, for that reason, synced.
+    // The folder is writable, but not readable, so it cannot be synced.
     allow(spool.path("router"), 0o333);
     let Some(answers) = spool.ordinary_session(HOLD, &[], "7\ttimeout:1\n") else { return };
     allow(spool.path("router"), 0o755);

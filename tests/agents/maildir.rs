@@ -21,7 +21,7 @@ fn the_only_message(spool: &Spool) -> String {
 }
 
 #[test]
-fn a_mailbox_that_is_a_folder_gets_files() {
+fn mailbox_folder_gets_files() {
     let spool = Spool::new();
     put(&spool);
     for folder in ["mail/bob", "mail/bob/tmp", "mail/bob/new", "mail/bob/cur"] {
@@ -37,7 +37,7 @@ fn a_mailbox_that_is_a_folder_gets_files() {
 }
 
 #[test]
-fn new_mailboxes_are_folders_on_request() {
+fn option_m_creates_maildir() {
     let spool = Spool::new();
     put(&spool);
     spool.deliver(&["-M"], "7\th\n");
@@ -53,7 +53,7 @@ fn new_mailboxes_are_folders_on_request() {
 }
 
 #[test]
-fn a_slash_behind_the_folder_asks_for_the_same() {
+fn trailing_slash_creates_maildir() {
     let spool = Spool::new();
     put(&spool);
     let folder = spool.mail() + "/";
@@ -62,7 +62,7 @@ fn a_slash_behind_the_folder_asks_for_the_same() {
 }
 
 #[test]
-fn each_message_has_a_name_of_its_own() {
+fn messages_have_unique_names() {
     let spool = Spool::new();
     let mut orders = String::new();
     for name in 1..=50 {
@@ -75,7 +75,7 @@ fn each_message_has_a_name_of_its_own() {
 }
 
 #[test]
-fn what_is_no_folder_of_ours_is_refused() {
+fn symbolic_link_to_folder_is_refused() {
     let spool = Spool::new();
     put(&spool);
     fs::create_dir(spool.path("elsewhere")).expect("make a folder");

@@ -1,5 +1,5 @@
-//! The transport agents, driven by hand: each test plays the scheduler for a real program, over a
-//! socket pair and in a spool of its own.
+//! Tests of the transport agents. Each test acts as the scheduler of a real program, over a socket
+//! pair and in a temporary spool.
 
 mod accounts;
 mod discard;

@@ -5,14 +5,14 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Delivers `body` from `sender` to `recipient`; returns the report.
+/// Delivers `body` from `sender` to `recipient`. Returns the report.
 fn deliver(spool: &Spool, sender: &str, recipient: &str, body: &str) -> String {
     spool.put("7", &control_file("7", sender, &[&format!("local h {recipient}")]), body);
     let answers = spool.deliver(&["-w", "0"], "7\th\n");
     answers.trim_start_matches("#hungry\n").trim_end_matches("#hungry\n").to_string()
 }
 
-/// A mailbox with the dates of its `From_` lines taken out, once they have been looked at.
+/// Checks the dates of a mailbox's `From_` lines. Returns the mailbox without them.
 fn without_dates(mailbox: &str) -> String {
     let line = |line: &str| match line.strip_prefix("From ") {
         Some(rest) => {
@@ -29,7 +29,7 @@ fn without_dates(mailbox: &str) -> String {
 }
 
 #[test]
-fn a_message_is_written_with_its_envelope() {
+fn message_is_written_with_envelope() {
     let spool = Spool::new();
     let report = deliver(&spool, "local - alice@example.org", "bob+list@x", "one\ntwo");
     assert!(report.contains("\t\tok3 delivered"), "{report}");
@@ -58,7 +58,7 @@ fn a_message_is_written_with_its_envelope() {
 }
 
 #[test]
-fn a_message_begins_behind_an_empty_line_whatever_was_there() {
+fn message_is_preceded_by_empty_line() {
     for (before, gap) in
         [("x", "\n\n"), ("x\n", "\n"), ("x\n\n", ""), ("\n", ""), ("", ""), ("xy\n", "\n")]
     {
@@ -72,7 +72,7 @@ fn a_message_begins_behind_an_empty_line_whatever_was_there() {
 }
 
 #[test]
-fn senders_cannot_break_the_file() {
+fn odd_sender_does_not_break_from_line() {
     let spool = Spool::new();
     deliver(&spool, r#"local - "joe\rd x"@x"#, "bob@x", "body\n");
     let after = spool.read("mail/bob");
@@ -81,7 +81,7 @@ fn senders_cannot_break_the_file() {
 }
 
 #[test]
-fn some_recipients_cannot_exist() {
+fn impossible_recipients_fail() {
     let spool = Spool::new();
     for (recipient, answer) in [
         ("/dev/null", "\t\tok3 discarded"),
@@ -103,7 +103,7 @@ fn some_recipients_cannot_exist() {
 }
 
 #[test]
-fn case_matters_only_where_a_mailbox_has_some() {
+fn existing_mailbox_with_capitals_is_used() {
     let spool = Spool::new();
     spool.write("mail/Bob", "");
     deliver(&spool, "local - a@x", "Bob@x", "body\n");
@@ -114,7 +114,7 @@ fn case_matters_only_where_a_mailbox_has_some() {
 }
 
 #[test]
-fn what_is_no_plain_mailbox_is_refused() {
+fn links_and_special_files_are_refused() {
     for (make, why) in [
         ("touch real; ln -s real bob", "symbolic link"),
         ("ln -s nowhere bob", "symbolic link"),
@@ -134,14 +134,14 @@ fn what_is_no_plain_mailbox_is_refused() {
 }
 
 #[test]
-fn a_locked_mailbox_is_left_for_later() {
+fn locked_mailbox_is_deferred() {
     let spool = Spool::new();
     spool.write("mail/bob.lock", "");
     let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
     assert!(report.contains("\tdeferred the mailbox is locked"), "{report}");
     assert_eq!(spool.names("mail"), ["bob.lock"]);
     fs::remove_file(spool.path("mail/bob.lock")).expect("unlock");
-    // Now by a program that uses the kernel's lock.
+    // Now another program holds the kernel's lock.
     spool.write("mail/bob", "");
     let mailbox = fs::OpenOptions::new().write(true).open(spool.path("mail/bob")).expect("open");
     assert!(zsched_sys::try_posix_lock(&mailbox).expect("a lock"));
@@ -172,11 +172,11 @@ fn concurrent_deliveries_do_not_mix() {
             orders += &format!("{name}\tbob\n");
         }
         let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
-        agent.hear("#hungry");
+        agent.read_until("#hungry");
         agents.push((agent, orders));
     }
     for (agent, orders) in &mut agents {
-        agent.tell(orders);
+        agent.send(orders);
     }
     for (agent, _) in agents {
         let (answers, _) = agent.end();
@@ -206,7 +206,7 @@ fn recipients_are_reported_last_first() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_gets_a_message_once() {
+fn unreadable_folder_gets_message_once() {
     for options in [&[][..], &["-M"]] {
         let spool = Spool::new();
         spool.put("7", &control_file("7", "local - a@x", &["local h bob@x"]), "body\n");
@@ -228,7 +228,7 @@ fn age(path: &std::path::Path, seconds: u64) {
 }
 
 #[test]
-fn an_old_lock_of_nobody_is_broken_unless_the_mailbox_is_in_use() {
+fn old_lock_without_owner_is_broken_unless_mailbox_is_in_use() {
     let spool = Spool::new();
     spool.write("mail/bob.lock", "0");
     spool.write("mail/bob", "");
@@ -246,17 +246,20 @@ fn an_old_lock_of_nobody_is_broken_unless_the_mailbox_is_in_use() {
 }
 
 #[test]
-fn a_lock_older_than_the_process_of_its_number_is_broken() {
+fn lock_older_than_its_process_is_broken() {
     let spool = Spool::new();
-    // The number is ours by now.
+    // The number is that of this process by now.
     spool.write("mail/bob.lock", &format!("{}\n", std::process::id()));
     age(&spool.path("mail/bob.lock"), 1 << 29);
     let report = deliver(&spool, "local - a@x", "bob@x", "body\n");
     assert!(report.contains("\tok3 "), "{report}");
 }
 
-/// Starts an agent on a large message, and kills it when a part of that is in the mailbox. On a busy
-/// machine the agent may have ended by then: in that case, once more.
+/// Starts an agent with a large message, and kills it during the delivery.
+///
+/// A part of the message is in the mailbox then.
+///
+/// On a busy machine the agent may have exited by then; in that case this tries again.
 fn kill_an_agent_at_work(spool: &Spool) {
     let control = control_file("7", "local - a@x", &["local h bob@x"]);
     let (mail, before) = (spool.mail(), spool.read("mail/bob"));
@@ -264,7 +267,7 @@ fn kill_an_agent_at_work(spool: &Spool) {
         spool.write("mail/bob", &before);
         spool.put("7", &control, &"From here on\n".repeat(4_000_000));
         let mut agent = Agent::start(spool, MAILBOX, &["-u", "-d", &mail]);
-        agent.tell("7\th\n");
+        agent.send("7\th\n");
         let length = || spool.path("mail/bob").metadata().expect("a mailbox").len();
         wait_until("a part is there", || length() > before.len() as u64 + 100_000);
         agent.signal("KILL");
@@ -274,7 +277,7 @@ fn kill_an_agent_at_work(spool: &Spool) {
 }
 
 #[test]
-fn what_a_killed_agent_has_begun_is_taken_back() {
+fn partial_message_of_killed_agent_is_removed() {
     let spool = Spool::new();
     let before = "From b@x Sat Nov 21 10:04:09 2026\n\nold\n";
     spool.write("mail/bob", before);
@@ -289,11 +292,11 @@ fn what_a_killed_agent_has_begun_is_taken_back() {
 }
 
 #[test]
-fn what_others_have_written_since_is_not_taken_back() {
+fn partial_message_stays_if_others_wrote_since() {
     let spool = Spool::new();
     spool.write("mail/bob", "");
     kill_an_agent_at_work(&spool);
-    // A program that knows no dot locks.
+    // This program does not use dot locks.
     let message = "From c@x Sun Nov 22 10:04:09 2026\nSubject: other\n\n";
     let mut mailbox =
         fs::OpenOptions::new().append(true).open(spool.path("mail/bob")).expect("open");
@@ -305,7 +308,7 @@ fn what_others_have_written_since_is_not_taken_back() {
 }
 
 #[test]
-fn a_locked_mailbox_is_waited_for_once() {
+fn wait_for_locked_mailbox_happens_once() {
     let spool = Spool::new();
     spool.write("mail/bob.lock", "");
     let mut orders = String::new();
@@ -320,16 +323,17 @@ fn a_locked_mailbox_is_waited_for_once() {
 }
 
 #[test]
-fn a_name_in_use_does_not_stop_a_lock() {
+fn existing_temporary_name_does_not_prevent_lock() {
     let spool = Spool::new();
     spool.put("7", &control_file("7", "local - a@x", &["local h bob@x"]), "body\n");
     let mail = spool.mail();
     let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
-    // What anybody could make in a folder for all, where only its owner may remove it.
+    // Any user could make this in a folder that is writable for all, and only its owner may remove
+    // it.
     let host = zsched_sys::host_name().expect("a name");
     let name = format!("mail/.lock.{}.{host}", agent.pid());
     fs::create_dir(spool.path(&name)).expect("make it");
-    agent.tell("7\th\n");
+    agent.send("7\th\n");
     let (answers, _) = agent.end();
     assert!(answers.contains("\tok3 "), "{answers}");
     assert!(spool.path(&name).exists());

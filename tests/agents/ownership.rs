@@ -1,10 +1,10 @@
-//! `mailbox` as root: every mailbox is its user's, and is touched with the user's rights only.
+//! `mailbox` as root: a mailbox belongs to its user, and is written with that user's rights only.
 
 use crate::support::{MAILBOX, Spool, allow, control_file, is_root, not_run};
 use std::os::unix::fs::{MetadataExt, chown};
 use zsched_sys::{Account, find_account};
 
-/// Some user of this system who is not root.
+/// Returns a user of this system other than root.
 fn user() -> Option<Account> {
     if !is_root() {
         not_run("mailboxes of other users: needs root");
@@ -28,16 +28,16 @@ fn deliver(spool: &Spool, recipient: &str, mode: u32, group: u32, options: &[&st
 }
 
 #[test]
-fn a_mailbox_belongs_to_its_user() {
+fn mailbox_belongs_to_its_user() {
     let Some(user) = user() else { return };
     let mail_group = 4242;
-    // The traditional folder, one that everybody may write to, and both with Maildir.
+    // The traditional folder, one that is writable for all, and both with Maildir.
     for (mode, group, options, expected) in [
         (0o2775, mail_group, &[][..], mail_group),
         (0o1777, 0, &[], user.gid),
         (0o775, mail_group, &["-M"], user.gid),
         (0o1777, 0, &["-M"], user.gid),
-        // One that the user cannot look into, and one that only root may write to.
+        // One that the user cannot read, and one that only root may write to.
         (0o770, mail_group, &[], mail_group),
         (0o770, mail_group, &["-M"], user.gid),
         (0o755, 0, &[], user.gid),
@@ -55,13 +55,13 @@ fn a_mailbox_belongs_to_its_user() {
         let metadata = path.metadata().expect("a mailbox");
         let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o777);
         assert_eq!(found, (user.uid, expected, 0o600), "{mode:o}");
-        // Root again: the control file has been marked.
+        // The agent is root again: it has marked the control file.
         assert!(spool.lines("7", 'r')[0].starts_with("r+ "));
     }
 }
 
 #[test]
-fn where_only_root_may_write_a_mailbox_is_still_its_users() {
+fn mailbox_in_folder_of_root_is_written_as_user() {
     let Some(user) = user() else { return };
     let spool = Spool::new();
     let path = spool.path("mail").join(&user.name);
@@ -69,7 +69,7 @@ fn where_only_root_may_write_a_mailbox_is_still_its_users() {
     chown(&path, Some(user.uid), Some(user.gid)).expect("chown");
     let answers = deliver(&spool, &user.name, 0o755, 0, &[]);
     assert!(answers.contains("\tok3 "), "{answers}");
-    // With the user's rights: what the user may not touch is not touched for the user.
+    // A mailbox of root is not written for the user.
     chown(&path, Some(0), Some(0)).expect("chown");
     allow(&path, 0o600);
     let answers = deliver(&spool, &user.name, 0o755, 0, &[]);
@@ -78,7 +78,7 @@ fn where_only_root_may_write_a_mailbox_is_still_its_users() {
 }
 
 #[test]
-fn the_rights_of_root_are_not_used_for_users() {
+fn rights_of_root_are_not_used_for_users() {
     let Some(user) = user() else { return };
     let spool = Spool::new();
     chown(spool.path("mail"), Some(user.uid + 1), None).expect("chown");
@@ -96,7 +96,7 @@ fn the_rights_of_root_are_not_used_for_users() {
 }
 
 #[test]
-fn a_mailbox_that_somebody_else_has_made_is_refused() {
+fn mailbox_of_other_user_is_refused() {
     let Some(user) = user() else { return };
     for make_folder in [false, true] {
         let spool = Spool::new();
@@ -124,7 +124,7 @@ fn names_are_looked_up_as_written_then_in_lower_case() {
     assert!(answers.contains("\tok3 "), "{answers}");
     let answers = deliver(&spool, "no-such-user@x", 0o1777, 0, &[]);
     assert!(answers.contains("\t\terror2 there is no user no-such-user here"), "{answers}");
-    // Whatever the database could know is looked up.
+    // Every name that the user database could contain is looked up.
     let answers = deliver(&spool, "no-such-user$@x", 0o1777, 0, &[]);
     assert!(answers.contains("\t\terror2 there is no user no-such-user$ here"), "{answers}");
     assert_eq!(spool.names("mail"), [user.name]);

@@ -1,11 +1,11 @@
-//! What all agents have in common: orders, locks, refusals.
+//! Behaviour that all agents share: orders, locks, refusals.
 
 use crate::support::{Agent, DISCARD, HOLD, MAILBOX, Spool, control_file, offset, wait_until};
 
 const AGENTS: [&str; 3] = [DISCARD, HOLD, MAILBOX];
 
 #[test]
-fn an_agent_is_hungry_once_at_start_and_once_behind_each_order() {
+fn agent_is_hungry_at_start_and_after_each_order() {
     for agent in AGENTS {
         let spool = Spool::new();
         assert_eq!(spool.session(agent, &[], ""), "#hungry\n");
@@ -18,7 +18,7 @@ fn an_agent_is_hungry_once_at_start_and_once_behind_each_order() {
 }
 
 #[test]
-fn a_last_line_without_its_end_is_not_an_order() {
+fn incomplete_last_line_is_not_an_order() {
     for agent in AGENTS {
         let spool = Spool::new();
         let control = control_file("7", "local - a@x", &["smtp h u@x"]);
@@ -29,7 +29,7 @@ fn a_last_line_without_its_end_is_not_an_order() {
 }
 
 #[test]
-fn a_bad_command_line_ends_with_status_64() {
+fn bad_command_line_gives_status_64() {
     for agent in AGENTS {
         let spool = Spool::new();
         let (_, status) = Agent::start(&spool, agent, &["--no-such-option"]).end();
@@ -41,7 +41,7 @@ fn a_bad_command_line_ends_with_status_64() {
 }
 
 #[test]
-fn jobs_name_files_in_hashed_folders() {
+fn jobs_can_name_files_in_hash_folders() {
     let spool = Spool::new();
     for folder in ["transport/Z", "transport/Z/F", "queue/Z", "queue/Z/F"] {
         std::fs::create_dir(spool.path(folder)).expect("make a folder");
@@ -55,7 +55,7 @@ fn jobs_name_files_in_hashed_folders() {
 }
 
 #[test]
-fn an_agent_started_for_one_host_needs_none_in_its_jobs() {
+fn agent_for_one_host_accepts_jobs_without_host() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["smtp one u@x", "smtp TWO v@x"]);
     spool.put("7", &control, "body\n");
@@ -89,7 +89,7 @@ fn odd_files_are_refused_at_once() {
 }
 
 #[test]
-fn a_message_file_that_is_none_counts_as_missing() {
+fn irregular_message_file_counts_as_missing() {
     for make in ["ln -s ../transport/7 7", "mkdir 7", "mkfifo 7", "true"] {
         let spool = Spool::new();
         let control = control_file("7", "local - a@x", &["hold h u@x"]);
@@ -106,7 +106,7 @@ fn a_message_file_that_is_none_counts_as_missing() {
 }
 
 #[test]
-fn a_damaged_message_waits_for_repair() {
+fn damaged_message_is_deferred() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["hold h u@x"]);
     spool.write("transport/7", &control);
@@ -118,7 +118,7 @@ fn a_damaged_message_waits_for_repair() {
 }
 
 #[test]
-fn of_two_agents_only_one_gets_a_recipient() {
+fn only_one_of_two_agents_gets_a_recipient() {
     for round in 0..20 {
         let spool = Spool::new();
         let control = control_file("7", "local - a@x", &["local bob bob@x", "local bob bob@y"]);
@@ -126,12 +126,12 @@ fn of_two_agents_only_one_gets_a_recipient() {
         let mail = spool.mail();
         let start = || {
             let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
-            agent.hear("#hungry");
+            agent.read_until("#hungry");
             agent
         };
         let mut agents = [start(), start()];
         for agent in &mut agents {
-            agent.tell("7\tbob\n");
+            agent.send("7\tbob\n");
         }
         let answers = agents.map(|agent| agent.end().0).concat();
         assert_eq!(answers.matches("\tok3 ").count(), 2, "round {round}: {answers}");
@@ -141,21 +141,21 @@ fn of_two_agents_only_one_gets_a_recipient() {
 }
 
 #[test]
-fn a_killed_agent_leaves_its_lock_and_nothing_else() {
+fn killed_agent_leaves_only_its_lock() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["local bob bob@x"]);
     spool.put("7", &control, "body\n");
     spool.write("mail/bob.lock", "");
     let mail = spool.mail();
     let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
-    agent.tell("7\tbob\n");
+    agent.send("7\tbob\n");
     let locked = format!("r~{:6}    local bob bob@x 0", agent.pid() % 1_000_000);
     wait_until("the recipient is locked", || spool.lines("7", 'r') == [locked.as_str()]);
     agent.signal("KILL");
     let (answers, status) = agent.end();
     assert_eq!((answers.as_str(), status.code()), ("#hungry\n", None));
     assert_eq!(spool.lines("7", 'r'), [locked.as_str()]);
-    // Whoever comes next leaves the recipient alone, and has the scheduler look at it.
+    // The next agent leaves the recipient alone, and makes the scheduler read the file again.
     let answers = spool.deliver(&[], "7\tbob\n");
     assert_eq!(answers, "#hungry\n#resync 7\n#hungry\n");
     assert_eq!(spool.lines("7", 'r'), [locked]);
@@ -163,7 +163,7 @@ fn a_killed_agent_leaves_its_lock_and_nothing_else() {
 }
 
 #[test]
-fn killed_agent_with_many_recipients_leaves_one_locked() {
+fn killed_agent_leaves_one_of_many_recipients_locked() {
     let spool = Spool::new();
     let users = ["ann", "bob", "eve"].map(|user| format!("local h {user}@x"));
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
@@ -172,14 +172,14 @@ fn killed_agent_with_many_recipients_leaves_one_locked() {
     spool.write("mail/bob.lock", "");
     let mail = spool.mail();
     let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
-    agent.tell("7\th\n");
+    agent.send("7\th\n");
     wait_until("bob is locked", || spool.lines("7", 'r')[1].starts_with("r~"));
     agent.signal("KILL");
     let locked = format!("r~{:6}    local h bob@x 0", agent.pid() % 1_000_000);
     agent.end();
     let lines = ["r           local h ann@x 0", &locked, "r+          local h eve@x 0"];
     assert_eq!(spool.lines("7", 'r'), lines);
-    // The next agent delivers what is free, and leaves the rest to the scheduler.
+    // The next agent delivers to unlocked recipients, and leaves the other one to the scheduler.
     let answers = spool.deliver(&[], "7\th\n");
     let delivered = format!("#hungry\n7/{}\t\tok3 ", offset(&control, 0));
     assert!(answers.starts_with(&delivered), "{answers}");
@@ -188,12 +188,12 @@ fn killed_agent_with_many_recipients_leaves_one_locked() {
 }
 
 #[test]
-fn a_user_who_asked_for_it_can_watch() {
+fn verbose_file_gets_diagnostics() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["hold h u@x"]);
     let control = control.replacen("i 7", "v ../public/v_watch\ni 7", 1);
     spool.put("7", &control, "body\n");
-    // Nobody has made the file: nothing is made for a stranger.
+    // The file does not exist, and is not created.
     spool.session(HOLD, &[], "7\th\n");
     assert!(!spool.path("public/v_watch").exists());
     spool.write("public/v_watch", "scheduler: ...\n");
@@ -201,7 +201,7 @@ fn a_user_who_asked_for_it_can_watch() {
     let log = spool.read("public/v_watch");
     assert!(log.starts_with("scheduler: ...\nDIAG: <u@x> deferred "), "{log}");
     assert_eq!(log.lines().count(), 2);
-    // Nor is anything written to a file that may be somebody else's.
+    // Nothing is written to a file that may belong to another user.
     std::fs::rename(spool.path("public/v_watch"), spool.path("secret")).expect("move");
     std::os::unix::fs::symlink("../secret", spool.path("public/v_watch")).expect("a link");
     spool.session(HOLD, &[], "7\th\n");

@@ -1,5 +1,5 @@
-//! Sessions recorded with ZMailer's agents: ours have to answer alike, and leave the same control
-//! file. Wording is our own, so texts are not compared.
+//! Sessions recorded with ZMailer's agents. Ours must give the same answers and leave the same
+//! control file; the wording of texts may differ.
 
 use crate::support::{DISCARD, HOLD, MAILBOX, Spool};
 use std::fs;
@@ -13,15 +13,19 @@ fn text(name: &str) -> String {
     String::from_utf8_lossy(&data(name)).into_owned()
 }
 
-/// What counts in an agent's answers: the protocol words, and of reports the recipient, action,
-/// enhanced status and status word.
+/// Returns the comparable parts of an agent's answers.
+///
+/// They are the protocol words, and of reports the recipient, action, enhanced status and status
+/// word.
 fn essence_of_answers(answers: &str) -> Vec<String> {
     let lines = answers.lines().filter(|line| !line.starts_with("# "));
     lines.map(|line| if line.starts_with('#') { line.into() } else { essence(line, 2) }).collect()
 }
 
-/// What counts in a line with notary data: everything in front of it, its action and enhanced status,
-/// and the first word of everything behind it.
+/// Returns the comparable parts of a line with notary data.
+///
+/// They are all fields before the notary data, its action and enhanced status, and the first word
+/// of each field behind it.
 fn essence(line: &str, fields: usize) -> String {
     let mut parts: Vec<&str> = line.split('\t').collect();
     let notary: Vec<&str> = parts[1].split('\x01').collect();
@@ -34,7 +38,7 @@ fn essence(line: &str, fields: usize) -> String {
     format!("{} | {notary} | {word}", parts[0])
 }
 
-/// A control file with the times and texts of its `d` lines taken out.
+/// Returns a control file without the times and texts of its `d` lines.
 fn essence_of_file(file: &str) -> String {
     let line = |line: &str| match line.strip_prefix("d ").and_then(|rest| rest.split_once("::")) {
         Some((place, rest)) => {
@@ -48,7 +52,7 @@ fn essence_of_file(file: &str) -> String {
 }
 
 #[test]
-fn the_library_answers_the_probes_as_the_original() {
+fn library_answers_probes_as_recorded() {
     for number in 1..=9 {
         let spool = Spool::new();
         let file = |kind| format!("probes/{number}.{kind}");
@@ -69,7 +73,7 @@ fn the_library_answers_the_probes_as_the_original() {
 }
 
 #[test]
-fn a_missing_message_is_noted_as_the_original_notes_it() {
+fn missing_message_is_noted_as_recorded() {
     let spool = Spool::new();
     spool.write("transport/8", &text("probes/8.controlfile"));
     spool.session(HOLD, &[], "8\ttimeout:2100000000\n");
@@ -78,7 +82,7 @@ fn a_missing_message_is_noted_as_the_original_notes_it() {
     assert!(note.contains("\t\x01failed\x01\x01\x01\t"), "{note:?}");
 }
 
-/// A spool with the two recorded messages.
+/// Creates a spool with the two recorded messages.
 fn recorded_spool() -> Spool {
     let spool = Spool::new();
     for name in ["10101639", "10101649"] {
@@ -107,18 +111,18 @@ fn check_by_hand(session: &str, program: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn sessions_by_hand_go_as_recorded() {
+fn manual_sessions_equal_recordings() {
     for session in ["hold", "hold-emptyline", "hold-partial", "hold-withoutchannelmatch", "nofile"]
     {
         check_by_hand(session, HOLD, &[]);
     }
     check_by_hand("mailbox", MAILBOX, &["-u", "-d", "MAIL"]);
-    // The original ran a program here, with the same effect on the recipient.
+    // ZMailer ran a program here, with the same effect on the recipient.
     check_by_hand("sm", DISCARD, &["-c", "uucp"]);
 }
 
 #[test]
-fn a_wanted_success_is_noted_as_recorded() {
+fn requested_success_is_noted_as_recorded() {
     let spool = recorded_spool();
     spool.deliver(&[], "10101649\tnews@zm.example.test\n");
     let recorded = "d 560:667:626::1\tnews@zm.example.test\x01delivered\x012.2.0 (x)\x01x\x01\tOk";

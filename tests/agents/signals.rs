@@ -1,10 +1,11 @@
-//! Ending: by signal, at the end of input, and when the scheduler is gone.
+//! Ends of agents: by signal, at the end of input, and without a scheduler.
 
 use crate::support::{Agent, DISCARD, HOLD, MAILBOX, Spool, control_file, wait_until};
 use std::fs;
 
-/// A spool with a message for bob, whose mailbox is locked: an agent that delivers it has to wait
-/// until the lock is removed.
+/// Creates a spool with messages for bob, whose mailbox is locked.
+///
+/// An agent that delivers them waits until the lock is removed.
 fn spool_with_work() -> Spool {
     let spool = Spool::new();
     for name in ["7", "8"] {
@@ -15,18 +16,20 @@ fn spool_with_work() -> Spool {
     spool
 }
 
-/// An agent that works on message 7, with message 8 waiting.
+/// Starts an agent that works on message 7, with message 8 waiting.
 fn agent_at_work(spool: &Spool) -> Agent {
     let mail = spool.mail();
     let mut agent = Agent::start(spool, MAILBOX, &["-u", "-d", &mail]);
-    agent.hear("#hungry");
-    agent.tell("7\tbob\n8\tbob\n");
+    agent.read_until("#hungry");
+    agent.send("7\tbob\n8\tbob\n");
     wait_until("the agent works", || spool.lines("7", 'r')[0].starts_with("r~"));
     agent
 }
 
-/// The signals that end an agent. Whoever runs the tests may have them ignore some, as `nohup` does, and a
-/// shell with what it starts in the background.
+/// Returns the signals that end an agent and are not ignored.
+///
+/// The tests inherit ignored signals, for example from `nohup` or from a shell that runs them in
+/// the background.
 fn signals() -> impl Iterator<Item = &'static str> {
     let all = [
         (libc::SIGHUP, "HUP"),
@@ -42,12 +45,12 @@ fn unlock(spool: &Spool) {
 }
 
 #[test]
-fn a_signal_ends_an_idle_agent_at_once() {
+fn signal_ends_idle_agent_at_once() {
     for signal in signals() {
         for program in [DISCARD, HOLD, MAILBOX] {
             let spool = Spool::new();
             let mut agent = Agent::start(&spool, program, &[]);
-            agent.hear("#hungry");
+            agent.read_until("#hungry");
             agent.signal(signal);
             assert_eq!(agent.wait().code(), Some(0), "{signal}");
         }
@@ -55,7 +58,7 @@ fn a_signal_ends_an_idle_agent_at_once() {
 }
 
 #[test]
-fn signal_during_a_wait_for_a_mailbox_ends_the_agent_without_a_report() {
+fn signal_during_wait_for_mailbox_ends_agent_without_report() {
     for signal in signals() {
         let spool = spool_with_work();
         let before = (spool.read("transport/7"), spool.read("transport/8"));
@@ -70,7 +73,7 @@ fn signal_during_a_wait_for_a_mailbox_ends_the_agent_without_a_report() {
 }
 
 #[test]
-fn signal_within_a_large_job_ends_the_agent_after_the_recipient_at_hand() {
+fn signal_within_large_job_ends_agent_after_current_recipient() {
     const RECIPIENTS: usize = 20_000;
     for signal in signals() {
         let spool = Spool::new();
@@ -79,9 +82,9 @@ fn signal_within_a_large_job_ends_the_agent_after_the_recipient_at_hand() {
         let control = control_file("7", "local - a@x", &recipients);
         spool.put("7", &control, "body\n");
         let mut agent = Agent::start(&spool, HOLD, &[]);
-        agent.tell("7\th\n");
-        // It cannot get far: its reports do not all fit into the socket.
-        agent.hear("7/");
+        agent.send("7\th\n");
+        // The agent cannot get far, since its reports do not all fit into the socket.
+        agent.read_until("7/");
         agent.signal(signal);
         let (answers, status) = agent.end();
         assert_eq!(status.code(), Some(0), "{signal}");
@@ -93,19 +96,19 @@ fn signal_within_a_large_job_ends_the_agent_after_the_recipient_at_hand() {
 }
 
 #[test]
-fn signal_does_not_interrupt_a_delivery() {
+fn signal_does_not_interrupt_delivery() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["local ann ann@x", "local ann eve@x"]);
     spool.put("7", &control, &"line\n".repeat(1_000_000));
     let mail = spool.mail();
     let mut agent = Agent::start(&spool, MAILBOX, &["-u", "-d", &mail]);
-    agent.tell("7\tann\n");
+    agent.send("7\tann\n");
     let locked = |user: &str| spool.path(&format!("mail/{user}")).exists();
     wait_until("the first letter is being written", || locked("eve"));
     agent.signal("TERM");
     let (answers, status) = agent.end();
     assert_eq!(status.code(), Some(0));
-    // Whatever has a tag has its letter, and the other way round.
+    // A recipient has a tag if and only if it has its message.
     let lines = spool.lines("7", 'r');
     for (line, user) in lines.iter().zip(["ann", "eve"]) {
         assert!(!line.starts_with("r~"), "{line}");
@@ -117,23 +120,23 @@ fn signal_does_not_interrupt_a_delivery() {
 }
 
 #[test]
-fn a_signal_that_was_ignored_stays_ignored() {
+fn inherited_ignored_signal_stays_ignored() {
     let spool = Spool::new();
     let mut agent = Agent::start_after(&spool, "trap '' HUP QUIT", HOLD, &[]);
-    agent.hear("#hungry");
+    agent.read_until("#hungry");
     agent.signal("HUP");
     agent.signal("QUIT");
-    agent.tell("#idle\n");
-    agent.hear("#hungry");
+    agent.send("#idle\n");
+    agent.read_until("#hungry");
     agent.signal("TERM");
     assert_eq!(agent.wait().code(), Some(0));
 }
 
 #[test]
-fn the_end_of_input_lets_complete_orders_through() {
+fn orders_before_end_of_input_are_carried_out() {
     let spool = spool_with_work();
     let mut agent = agent_at_work(&spool);
-    agent.stop_talking();
+    agent.close_input();
     unlock(&spool);
     let (answers, status) = agent.end();
     assert!(status.success());
@@ -142,10 +145,10 @@ fn the_end_of_input_lets_complete_orders_through() {
 }
 
 #[test]
-fn without_a_scheduler_the_job_at_hand_is_finished() {
+fn agent_without_scheduler_finishes_current_job() {
     let spool = spool_with_work();
     let agent = agent_at_work(&spool);
-    assert!(agent.abandon(|| unlock(&spool)).success());
+    assert!(agent.disconnect(|| unlock(&spool)).success());
     assert!(spool.lines("7", 'r')[0].starts_with("r+ "));
     assert!(spool.lines("8", 'r')[0].starts_with("r  "));
     assert_eq!(spool.names("mail"), ["bob"]);

@@ -1,4 +1,4 @@
-//! A spool, and an agent on the other end of a socket pair.
+//! A spool, and an agent at the other end of a socket pair.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,14 +12,14 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up.
+/// Time after which a test gives up.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub const DISCARD: &str = env!("CARGO_BIN_EXE_discard");
 pub const HOLD: &str = env!("CARGO_BIN_EXE_hold");
 pub const MAILBOX: &str = env!("CARGO_BIN_EXE_mailbox");
 
-/// A spool in a temporary folder, with a folder of mailboxes beside it.
+/// A spool in a temporary folder, which also has a folder of mailboxes.
 pub struct Spool {
     root: TempDir,
 }
@@ -28,7 +28,7 @@ impl Spool {
     pub fn new() -> Spool {
         let root = tempfile::tempdir().expect("a temporary folder");
         let spool = Spool { root };
-        // Other users have to get through, where an agent acts as one of them.
+        // Agents may act as other users, which need access to the folders.
         allow(spool.path(""), 0o755);
         for folder in ["transport", "queue", "public", "router", "mail"] {
             fs::create_dir(spool.path(folder)).expect("make a folder");
@@ -36,7 +36,7 @@ impl Spool {
         spool
     }
 
-    /// The path of something in the spool.
+    /// Returns a path in the spool.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -56,7 +56,7 @@ impl Spool {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The names in a folder, in order.
+    /// Returns the names in a folder, sorted.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).expect("read a folder");
         let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -67,28 +67,30 @@ impl Spool {
         names
     }
 
-    /// Lines of the control file `name` that begin with `id`.
+    /// Returns the lines of the control file `name` that begin with `id`.
     pub fn lines(&self, name: &str, id: char) -> Vec<String> {
         let text = self.read(&format!("transport/{name}"));
         text.lines().filter(|line| line.starts_with(id)).map(str::to_string).collect()
     }
 
-    /// The option that makes `mailbox` deliver into our folder.
+    /// Returns our folder of mailboxes, as `mailbox` gets it in an option.
     pub fn mail(&self) -> String {
         self.path("mail").to_string_lossy().into_owned()
     }
 
-    /// Runs `program` on `input` and to its end; returns everything it says.
+    /// Runs `program` with `input` until it exits. Returns its whole output.
     pub fn session(&self, program: &str, arguments: &[&str], input: &str) -> String {
         let mut agent = Agent::start(self, program, arguments);
-        agent.tell(input);
+        agent.send(input);
         let (answers, status) = agent.end();
         assert!(status.success(), "{program} ended with {status}, after {answers:?}");
         answers
     }
 
-    /// The same, but not as root: if need be, everything here is given to another user first. `None`
-    /// if that one may not run the program.
+    /// Runs `program` like `session`, but not as root.
+    ///
+    /// If necessary, all files are given to another user first. Returns `None` if that user may not
+    /// run the program.
     pub fn ordinary_session(
         &self,
         program: &str,
@@ -106,21 +108,22 @@ impl Spool {
             not_run(&format!("{program} as an ordinary user: it may not be run"));
             return None;
         };
-        agent.tell(input);
+        agent.send(input);
         let (answers, status) = agent.end();
         assert!(status.success(), "{program} ended with {status}, after {answers:?}");
         Some(answers)
     }
 
-    /// Has `mailbox` deliver into our folder, whoever runs the tests.
+    /// Runs `mailbox` with our folder, without regard to the user who runs the tests.
     pub fn deliver(&self, arguments: &[&str], input: &str) -> String {
         let mail = self.mail();
         self.session(MAILBOX, &[&["-u", "-d", &mail], arguments].concat(), input)
     }
 }
 
-/// The text of a control file for message `name` with the given recipients (`channel host user`) from
-/// `sender`, each with an optional `N` line behind ` | `.
+/// Returns the text of a control file for message `name` from `sender`.
+///
+/// Recipients are `channel host user`, each with an optional `N` line behind ` | `.
 pub fn control_file(name: &str, sender: &str, recipients: &[&str]) -> String {
     let mut text = format!("@ 0x00000007\ni {name}\no 6\nl <id@x>\ns {sender} 0\n");
     for recipient in recipients {
@@ -133,7 +136,7 @@ pub fn control_file(name: &str, sender: &str, recipients: &[&str]) -> String {
     text + "m\nSubject: test\n\n"
 }
 
-/// Offset of the recipient line number `index` in a control file.
+/// Returns the offset of the recipient line number `index` in a control file.
 pub fn offset(control: &str, index: usize) -> usize {
     let places = control.match_indices("\nr").map(|(at, _)| at + 1);
     places.into_iter().nth(index).expect("so many recipients")
@@ -147,8 +150,9 @@ pub fn is_root() -> bool {
     zsched_sys::users::is_root()
 }
 
-/// Says loudly that a part of a test did not happen: past the test harness, which keeps what a
-/// successful test prints to itself.
+/// Reports that a part of a test was skipped.
+///
+/// It writes past the test harness, which hides the output of successful tests.
 pub fn not_run(why: &str) {
     let line = format!("*** NOT RUN: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("standard error takes it");
@@ -167,7 +171,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 pub struct Agent {
     child: Child,
     socket: UnixStream,
-    /// What it has said and nobody has asked for.
+    /// Output that was received but not returned.
     unread: Vec<u8>,
 }
 
@@ -176,7 +180,7 @@ impl Agent {
         Agent::start_as(spool, None, program, arguments).expect("the agent starts")
     }
 
-    /// The same as another user, with no groups but a group of the same number.
+    /// Starts an agent as another user, whose only group has the same number.
     fn start_as(
         spool: &Spool,
         user: Option<u32>,
@@ -200,7 +204,7 @@ impl Agent {
         Ok(Agent { child, socket: ours, unread: Vec::new() })
     }
 
-    /// The same, started by a shell that has run `preparation` first.
+    /// Starts an agent from a shell that has run `preparation` first.
     pub fn start_after(
         spool: &Spool,
         preparation: &str,
@@ -216,12 +220,12 @@ impl Agent {
         self.child.id()
     }
 
-    pub fn tell(&mut self, text: &str) {
+    pub fn send(&mut self, text: &str) {
         self.socket.write_all(text.as_bytes()).expect("the agent listens");
     }
 
-    /// Everything up to and including the next line that begins with `word`.
-    pub fn hear(&mut self, word: &str) -> String {
+    /// Returns the output up to and including the next line that begins with `word`.
+    pub fn read_until(&mut self, word: &str) -> String {
         let mut heard = String::new();
         loop {
             let line = self.line().unwrap_or_else(|| panic!("no {word} behind {heard:?}"));
@@ -232,7 +236,7 @@ impl Agent {
         }
     }
 
-    /// The next line, or what there is of it. `None` at the end.
+    /// Returns the next line, which may be incomplete. Returns `None` at the end.
     fn line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.unread) {
@@ -255,15 +259,15 @@ impl Agent {
                 count > 0
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(),
-            // The agent ended without having read everything.
+            // The agent exited with unread input.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("the agent says nothing: {error}"),
         }
     }
 
-    /// Ends the input, hears the rest, and waits for the end.
+    /// Ends the input. Returns the remaining output and the status.
     pub fn end(mut self) -> (String, ExitStatus) {
-        self.stop_talking();
+        self.close_input();
         let mut heard = String::new();
         while let Some(line) = self.line() {
             heard.push_str(&line);
@@ -271,15 +275,15 @@ impl Agent {
         (heard, self.wait())
     }
 
-    pub fn stop_talking(&mut self) {
+    pub fn close_input(&mut self) {
         match self.socket.shutdown(std::net::Shutdown::Write) {
             Err(error) if error.kind() != ErrorKind::NotConnected => panic!("{error}"),
             _ => {}
         }
     }
 
-    /// Goes away, as a scheduler that is killed, and does something then; returns when the agent has ended.
-    pub fn abandon(self, then: impl FnOnce()) -> ExitStatus {
+    /// Closes the socket like a killed scheduler, then runs `then`. Returns the agent's status.
+    pub fn disconnect(self, then: impl FnOnce()) -> ExitStatus {
         let Agent { mut child, socket, .. } = self;
         drop(socket);
         then();

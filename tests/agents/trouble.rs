@@ -1,22 +1,24 @@
-//! Full disks and folders that cannot be written to. A limit on the size of files plays the full
-//! disk: a write fails, or falls short, at a place of our choosing, for root too.
+//! Full disks and folders that are not writable.
+//!
+//! A limit on the size of files has the effect of a full disk, for root too: a write fails or is
+//! cut short at a chosen place.
 
 use crate::support::{
     Agent, DISCARD, MAILBOX, Spool, allow, control_file, is_root, not_run, offset,
 };
 
-/// Runs an agent whose files may have `blocks` of 512 bytes at most.
+/// Runs an agent whose files may have at most `blocks` of 512 bytes.
 fn session_with_limit(spool: &Spool, blocks: u32, words: &[&str], input: &str) -> String {
     let mut agent =
         Agent::start_after(spool, &format!("ulimit -f {blocks}"), words[0], &words[1..]);
-    agent.tell(input);
+    agent.send(input);
     let (answers, status) = agent.end();
     assert!(status.success(), "{status}: {answers}");
     answers
 }
 
 #[test]
-fn a_message_that_does_not_fit_leaves_the_mailbox_as_it_was() {
+fn full_disk_leaves_mailbox_unchanged() {
     let spool = Spool::new();
     let before = "From a@x Sat Nov 21 10:04:09 2026\n\nold\n\n";
     spool.write("mail/bob", before);
@@ -35,7 +37,7 @@ fn a_message_that_does_not_fit_leaves_the_mailbox_as_it_was() {
 }
 
 #[test]
-fn a_message_that_does_not_fit_leaves_nothing_in_a_maildir() {
+fn full_disk_leaves_no_file_in_maildir() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["local h bob@x"]);
     spool.put("7", &control, &"0123456789abcdef\n".repeat(20_000));
@@ -47,7 +49,7 @@ fn a_message_that_does_not_fit_leaves_nothing_in_a_maildir() {
     assert_eq!(spool.read("transport/7"), control);
 }
 
-/// A control file that has no room left for `d` lines under a limit of four blocks.
+/// Returns a control file without room for `d` lines under a limit of four blocks.
 fn full_control_file(recipient: &str) -> String {
     let control = control_file("7", "local - a@x", &[recipient]);
     let room = 4 * 512 - 10 - control.len();
@@ -55,7 +57,7 @@ fn full_control_file(recipient: &str) -> String {
 }
 
 #[test]
-fn a_failure_that_cannot_be_noted_becomes_a_deferral() {
+fn failure_without_room_for_note_becomes_deferral() {
     let spool = Spool::new();
     let control = full_control_file("local h ../bob@x");
     spool.put("7", &control, "body\n");
@@ -67,7 +69,7 @@ fn a_failure_that_cannot_be_noted_becomes_a_deferral() {
 }
 
 #[test]
-fn a_delivery_that_cannot_be_noted_is_left_to_the_scheduler() {
+fn delivery_without_room_for_note_is_reported_to_scheduler() {
     for words in [&[DISCARD, "-c", "local"][..], &[MAILBOX, "-u", "-d", "MAIL"]] {
         let spool = Spool::new();
         let control = full_control_file("local h bob@x | NOTIFY=SUCCESS");
@@ -85,7 +87,7 @@ fn a_delivery_that_cannot_be_noted_is_left_to_the_scheduler() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_waited_for() {
+fn read_only_folder_defers() {
     if is_root() {
         not_run("a read-only folder as the running user: root may write everywhere");
         return;
@@ -104,7 +106,7 @@ fn a_folder_that_cannot_be_written_to_is_waited_for() {
 }
 
 #[test]
-fn without_a_folder_mail_waits() {
+fn missing_folder_defers() {
     let spool = Spool::new();
     std::fs::remove_dir(spool.path("mail")).expect("remove");
     let control = control_file("7", "local - a@x", &["local h bob@x"]);

@@ -1,5 +1,5 @@
-//! Control files that a real router wrote, and all states they went through while agents and
-//! scheduler worked on them: what we read in them, and that reading leaves them alone.
+//! Control files of a real router, in all states while agents and the scheduler work on them: their
+//! parsed contents, and the check that reading does not change them.
 
 use crate::recording::{What, run};
 use crate::support::{TestSpool, at, data, files_under, set_modified, spool_name};
@@ -17,21 +17,21 @@ use zsched_spool::{Arrival, Group, HashLevel, SpoolId, note};
 
 /// A recorded control file.
 struct Recorded {
-    /// Where it is among the recordings.
+    /// Path among the recordings.
     file: String,
-    /// What it was called in the spool.
+    /// Name in the spool.
     name: String,
     text: Vec<u8>,
 }
 
-/// The control files as the router wrote them.
+/// Returns the control files as the router wrote them.
 fn written() -> Vec<Recorded> {
     let files = files_under("control-files").into_iter();
     let files = files.filter(|file| file.split(['/', '.']).any(|part| part == "transport"));
     files.map(|file| recorded("control-files", file, ['/', '.'])).collect()
 }
 
-/// The states they were seen in later: the name is that of the folder.
+/// Returns their later states; the name of a file is that of its folder.
 fn later_states() -> Vec<Recorded> {
     let states = files_under("control-files-after").into_iter().map(|file| {
         let (name, _) = file.rsplit_once('/').expect("a folder for each message");
@@ -46,7 +46,7 @@ fn recorded(folder: &str, file: String, separators: [char; 2]) -> Recorded {
     Recorded { name, text: data(&format!("{folder}/{file}")), file }
 }
 
-/// The message file of a name. Those of the third run were not kept.
+/// Returns the message file of a name. Those of the third run were not recorded.
 fn message_file(name: &str) -> Vec<u8> {
     let is_it = |file: &String| {
         let mut parts = file.split(['/', '.']);
@@ -56,7 +56,7 @@ fn message_file(name: &str) -> Vec<u8> {
     file.map_or(b"a message\n".to_vec(), |file| data(&format!("control-files/{file}")))
 }
 
-/// The offsets of a recorded control file for a destination.
+/// Returns the offsets of a recorded control file for a destination.
 pub fn recorded_groups(number: u64, channel: &str, host: &str) -> Option<Vec<u32>> {
     static ALL: LazyLock<Vec<Recorded>> =
         LazyLock::new(|| written().into_iter().chain(later_states()).collect());
@@ -70,12 +70,12 @@ pub fn recorded_groups(number: u64, channel: &str, host: &str) -> Option<Vec<u32
     arrival.groups.into_iter().find(is_it).map(|group| group.offsets)
 }
 
-/// What is in a file, read by its columns: all of these have `@ 0x00000007`, and no quotes.
+/// Contents of a file, parsed by columns: all of these have `@ 0x00000007` and no quotes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ByColumns {
     /// Offset, tag, lock, channel, host, user.
     recipients: Vec<(u32, u8, Option<u32>, String, String, String)>,
-    /// Offset, and whether it has been reported.
+    /// Offset, and true if it has been reported.
     diagnostics: Vec<(u32, bool)>,
 }
 
@@ -101,8 +101,8 @@ fn by_columns(text: &[u8]) -> ByColumns {
     found
 }
 
-/// The same, from our reader.
-fn as_we_read_it(text: &[u8]) -> ByColumns {
+/// Contents of a file, as our parser returns them.
+fn by_parser(text: &[u8]) -> ByColumns {
     let file = parse(text.to_vec()).expect("a recorded file is good");
     let text = |span| String::from_utf8(file.get(span).to_vec()).expect("addresses are text");
     let recipients = file.recipients.iter().map(|r| {
@@ -116,7 +116,7 @@ fn as_we_read_it(text: &[u8]) -> ByColumns {
     }
 }
 
-/// The groups that the recipients which are not finished make up; locks are those of dead agents.
+/// Returns the expected groups of unfinished recipients. Locks are those of dead agents.
 fn expected_groups(found: &ByColumns) -> Vec<Group> {
     let is_to_do = |tag: u8| matches!(tag, b' ' | b'~');
     let to_do = found.recipients.iter().filter(|recipient| is_to_do(recipient.1));
@@ -135,7 +135,7 @@ fn expected_groups(found: &ByColumns) -> Vec<Group> {
     groups.collect()
 }
 
-/// The file with the locks of its recipients cleared, and nothing else changed.
+/// Returns the file with its recipients' locks cleared, and otherwise unchanged.
 fn without_locks(text: &[u8], found: &ByColumns) -> Vec<u8> {
     let mut cleared = text.to_vec();
     for (offset, tag, ..) in &found.recipients {
@@ -147,7 +147,9 @@ fn without_locks(text: &[u8], found: &ByColumns) -> Vec<u8> {
     cleared
 }
 
-/// The recipients that a final `d` line is about, while their tag is still open, and the tag that they get.
+/// Returns the recipients with a final `d` line but an open tag.
+///
+/// The second value is the tag that they get.
 fn decided(text: &[u8], found: &ByColumns) -> Vec<(u32, u8)> {
     let mut decided = Vec::new();
     for (offset, _) in &found.diagnostics {
@@ -169,12 +171,12 @@ fn decided(text: &[u8], found: &ByColumns) -> Vec<(u32, u8)> {
     decided
 }
 
-/// A time at which none of the processes was alive that are now.
+/// Returns a time before the start of all present processes.
 fn long_ago() -> SystemTime {
     at(1_000_000_000, 0)
 }
 
-/// Lays out a message and reads it, with the hash folders that its path has.
+/// Writes a message into the spool and reads it, with the hash folders of its path.
 fn read_from_spool(spool: &TestSpool, path: &str, text: &[u8]) -> Found {
     let name = path.rsplit('/').next().expect("a split gives something");
     spool.message(path, text, &message_file(name), long_ago());
@@ -194,10 +196,10 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn all_states_are_read_as_they_are_written() {
+fn parser_agrees_with_columns_in_all_states() {
     for file in written().into_iter().chain(later_states()) {
         let mut expected = by_columns(&file.text);
-        assert_eq!(as_we_read_it(&file.text), expected, "{}", file.file);
+        assert_eq!(by_parser(&file.text), expected, "{}", file.file);
         let mut text_after = without_locks(&file.text, &expected);
         for (offset, tag) in decided(&file.text, &expected) {
             text_after[offset as usize + 1] = tag;
@@ -227,7 +229,7 @@ fn all_states_are_read_as_they_are_written() {
 }
 
 #[test]
-fn what_the_router_wrote_makes_these_groups() {
+fn router_files_give_expected_groups() {
     let mut shown = String::new();
     for file in written() {
         let arrival = arrived(read_from_spool(&TestSpool::new(), &file.name, &file.text));
@@ -348,7 +350,7 @@ fn what_the_router_wrote_makes_these_groups() {
 }
 
 #[test]
-fn the_states_on_the_way_are_these() {
+fn later_states_give_expected_groups() {
     let mut shown = String::new();
     for file in later_states() {
         let control = parse(file.text.clone()).expect("a recorded file is good");
@@ -486,9 +488,9 @@ fn the_states_on_the_way_are_these() {
     .assert_eq(&shown);
 }
 
-/// The recorded agents reported about the recipients of their jobs: these must be in our groups.
+/// Recorded agents reported about recipients of their jobs; these must be in our groups.
 #[test]
-fn agents_report_about_the_recipients_of_their_group() {
+fn agent_reports_concern_recipients_of_group() {
     let mut reports = 0;
     for session in ["run1", "run2", "run3", "run4"].into_iter().flat_map(run) {
         for step in &session.steps {
@@ -496,7 +498,7 @@ fn agents_report_about_the_recipients_of_their_group() {
             for job in jobs {
                 let host = job.host().or(session.host.as_deref()).expect("a host");
                 let number = spool_name(job.path()).number();
-                // Some control files were gone before they could be copied.
+                // Some control files were removed before they could be copied.
                 let Some(group) = recorded_groups(number, &session.channel, host) else {
                     continue;
                 };
@@ -515,7 +517,7 @@ fn agents_report_about_the_recipients_of_their_group() {
 }
 
 #[test]
-fn spool_ids_are_those_that_were_recorded() {
+fn spool_ids_equal_recorded_ones() {
     for (name, seconds, nanoseconds, id) in [
         ("10101639", 1_795_255_449, 852_372_354, "S10101639AbmKUKEJuveqC"),
         ("10101288", 1_795_255_583, 187_430_651, "S10101288AbmKUKGXLK-17"),
@@ -537,7 +539,7 @@ fn spool_ids_are_those_that_were_recorded() {
 }
 
 #[test]
-fn a_spool_with_two_levels_is_read_where_the_router_wrote_it() {
+fn spool_with_two_levels_is_read_in_place() {
     let recorded = written().into_iter().filter(|file| file.file.starts_with("21-"));
     let recorded: Vec<Recorded> = recorded.collect();
     let path = |file: &Recorded| {
@@ -566,7 +568,7 @@ fn a_spool_with_two_levels_is_read_where_the_router_wrote_it() {
 }
 
 #[test]
-fn files_at_the_top_go_down_to_where_the_router_would_put_them() {
+fn files_at_top_are_moved_to_their_hash_folder() {
     let spool = TestSpool::new();
     let recorded: Vec<Recorded> =
         written().into_iter().filter(|file| file.file.starts_with("21-")).collect();
@@ -580,12 +582,12 @@ fn files_at_the_top_go_down_to_where_the_router_would_put_them() {
     }
     expected.sort();
     assert_eq!(spool.files(&["queue", "transport"]), expected);
-    // What is below stays where it is, whatever the level.
+    // A file in a folder stays there, whatever the level.
     let misplaced = read_from_spool(&spool, "B/I/777", &control_file("777", " "));
     assert_eq!(arrived(misplaced).name.to_string(), "B/I/777");
 }
 
-/// A control file with one recipient, whose tag and lock are given.
+/// Returns a control file with one recipient, which has this tag and lock.
 fn control_file(name: &str, tag_and_lock: &str) -> Vec<u8> {
     format!(
         "@ 0x00000007\ni {name}\no 40\nl <1@x.test>\ne a@x.test\ns local - a@x.test 0\n\
@@ -594,10 +596,12 @@ fn control_file(name: &str, tag_and_lock: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Locks as in the recording with a living, a dead and no process. The living one is younger than a file of
-/// long ago. A lock with our own pid is that of a predecessor: this process locks nothing that it has not loaded.
+/// The recorded locks are of a living, a dead and no process.
+///
+/// The living process is younger than a file of long ago. A lock with our own pid is a
+/// predecessor's: this process locks only what it has loaded.
 #[test]
-fn lock_counts_while_its_process_may_have_written_it() {
+fn lock_holds_while_its_process_may_have_set_it() {
     let mut other = process::Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
     let mut child = process::Command::new("true").spawn().expect("true starts");
     child.wait().expect("true ends");

@@ -1,5 +1,5 @@
-//! Control files that are no good, or look like it: each cause that was recorded, what the original
-//! did with such a file, and what we do. We delete nothing.
+//! Malformed control files: each recorded kind, what ZMailer's scheduler did with it, and what ours
+//! does. Ours deletes nothing.
 
 use crate::support::{TestSpool, at, set_modified, spool_name};
 use expect_test::{Expect, expect};
@@ -9,14 +9,14 @@ use zsched_spool::read::Found;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{Arrival, HashLevel};
 
-/// What the original did.
+/// What ZMailer's scheduler did.
 #[derive(Debug)]
 enum Original {
-    /// Unlinked the control file, and left the message without one.
+    /// It unlinked the control file, and left the message file.
     Deleted,
-    /// Took it for a finished message, and removed both files.
+    /// It treated the message as finished and removed both files.
     Removed,
-    /// Loaded it.
+    /// It loaded the message.
     Loaded,
 }
 use Original::{Deleted, Loaded, Removed};
@@ -25,7 +25,7 @@ const GOOD: &str = "@ 0x00000007\ni 1\no 40\nl <1@x.test>\ne a@x.test\ns local -
                     r           c a.test u1@x 0\nm\nFrom: a@x.test\nSubject: t\n\n";
 const MESSAGE: &[u8] = b"rcvdfrom x\nenv-end\nFrom: a@x.test\n\nbody\n";
 
-/// What becomes of a control file `1`: the verdict, and the files there are then.
+/// Reads a control file `1`. Returns the result and the files that exist afterwards.
 fn verdict(control: &str, has_message: bool) -> String {
     let spool = TestSpool::new();
     let path = spool.write("transport/1", control.as_bytes());
@@ -33,7 +33,7 @@ fn verdict(control: &str, has_message: bool) -> String {
     if has_message {
         spool.write("queue/1", MESSAGE);
     }
-    // Where there is no message at all, none is declared missing.
+    // An empty `queue/` would count as not mounted, so no message would be missing.
     let other = spool.write("queue/2", b"another message");
     let found = spool.read(HashLevel::Flat, spool_name("1"));
     std::fs::remove_file(other).expect("removed");
@@ -71,7 +71,7 @@ fn groups(arrival: &Arrival) -> String {
     groups.chain(leftovers).collect::<Vec<String>>().join(", ")
 }
 
-/// A file: what is strange about it, and its text.
+/// A file: its defect, what ZMailer's scheduler did, and its text.
 type Case<'c> = (&'c str, Original, String);
 
 fn check(cases: &[Case<'_>], expected: Expect) {
@@ -82,14 +82,14 @@ fn check(cases: &[Case<'_>], expected: Expect) {
     expected.assert_eq(&lines.collect::<String>());
 }
 
-/// The good file with something else in it.
+/// Returns the good file with a part replaced.
 fn with(old: &str, new: &str) -> String {
     assert!(GOOD.contains(old), "{old}");
     GOOD.replace(old, new)
 }
 
 #[test]
-fn what_the_original_deletes_is_moved_aside() {
+fn files_that_zmailer_deletes_are_moved_aside() {
     check(
         &[
             ("unknown format bit", Deleted, with("0x00000007", "0x00000008")),
@@ -113,13 +113,13 @@ fn what_the_original_deletes_is_moved_aside() {
 }
 
 #[test]
-fn what_the_original_takes_for_finished_is_kept() {
+fn files_that_zmailer_treats_as_finished_are_kept() {
     check(
         &[
             ("no recipient", Removed, with("r           c a.test u1@x 0\n", "")),
             ("only an alternative", Removed, with("r           c", "X 1 c")),
             ("only a disabled recipient", Removed, with("r  ", "r? ")),
-            // This is finished indeed; the core has it removed.
+            // This message really is finished; the core has it removed.
             ("all delivered", Removed, with("r  ", "r+ ")),
         ],
         expect![[r#"
@@ -132,7 +132,7 @@ fn what_the_original_takes_for_finished_is_kept() {
 }
 
 #[test]
-fn what_the_original_takes_is_taken() {
+fn files_that_zmailer_loads_are_loaded() {
     let recipient = "r           c a.test u1@x 0\n";
     check(
         &[
@@ -150,7 +150,8 @@ fn what_the_original_takes_is_taken() {
                 Loaded,
                 with(recipient, &format!("{recipient}X 1 c b.test u1@x 0\n")),
             ),
-            // What we do not take: agents refuse headers without an end, and the original calls the host 0.
+            // Ours refuses this one: agents refuse headers without an end, and ZMailer reads the
+            // host as 0.
             ("no user", Loaded, with("c a.test u1@x 0", "c 0")),
         ],
         expect![[r#"
@@ -170,7 +171,7 @@ fn what_the_original_takes_is_taken() {
 }
 
 #[test]
-fn what_the_original_leaves_alone_is_left_alone() {
+fn files_that_zmailer_ignores_are_ignored() {
     let spool = TestSpool::new();
     let good = spool.write("elsewhere", GOOD.as_bytes());
     let transport = spool.spool.transport();
@@ -196,9 +197,9 @@ fn what_the_original_leaves_alone_is_left_alone() {
     assert_eq!(spool.files(&["."]), before);
 }
 
-/// Names with more than a number are good, and the file may ask for a host only.
+/// A name may have more than a number, and a file may only request a host's mail.
 #[test]
-fn odd_names_and_turn_files_are_taken() {
+fn odd_names_and_etrn_files_are_loaded() {
     let spool = TestSpool::new();
     let (path, control) = ("701-abc", GOOD.replace("i 1\n", "i 701-abc\n"));
     spool.message(path, control.as_bytes(), MESSAGE, at(1_000_000_000, 0));

@@ -1,4 +1,5 @@
-//! What is noted in a control file when recipients are too old, compared with what the original noted.
+//! The notes in a control file about expired recipients, compared with those of ZMailer's
+//! scheduler.
 
 use crate::support::{START, TestSpool, spool_name};
 use crate::world::World;
@@ -8,17 +9,17 @@ use zsched_format::control_file::diagnostic::Diagnostic;
 use zsched_format::control_file::{Tag, parse};
 use zsched_spool::{Arrival, note};
 
-/// The recorded control file: an agent deferred each recipient three times.
+/// The recorded control file. An agent deferred each recipient three times.
 const CONTROL: &str = "@ 0x00000007\ni 1\no 40\nl <1@x.test>\ne a@x.test\ns local - a@x.test 0\n\
                        r           c a.test defer1@x 0\nr           c b.test deferf@x 0\n\
                        r           c d.test defere@x 0\nm\nFrom: a@x.test\nSubject: t\n\n";
-/// What each was told of the last time, by host: notary data.
-const SAID: [(&str, &str, &str); 3] = [
+/// The last report about each recipient, by host: notary data.
+const LAST_REPORTS: [(&str, &str, &str); 3] = [
     ("a.test", "1/67", "defer1@x\x01delayed\x014.4.1 (sim)\x01smtp; 466 (sim)\x01sim.host"),
     ("b.test", "1/99", "deferf@x\x01failed\x014.4.1 (sim)\x01smtp; 466 (sim)\x01sim.host"),
     ("d.test", "1/131", ""),
 ];
-/// What the original wrote, as it was recorded, in the order of the recipients.
+/// The recorded notes of ZMailer's scheduler, in the order of the recipients.
 const RECORDED: [&str; 3] = [
     "67:165:-1::1795259643\tdefer1@x\x01delayed\x014.4.1 (sim)\x01smtp; 466 (sim)\x01sim.host\t\
      \rexpired after 26 secs, problem was:\rlater please",
@@ -28,20 +29,23 @@ const RECORDED: [&str; 3] = [
      smtp; 500 (Expired after 26 secs)\x01\t\rexpired after 26 secs, problem was:\rlater please",
 ];
 
-/// The control file as it is when all have expired.
+/// Returns the control file after all recipients have expired.
 fn after_expiry() -> Vec<u8> {
     let spool = TestSpool::new();
     spool.write("transport/1", CONTROL.as_bytes());
     let file = parse(CONTROL.as_bytes().to_vec()).expect("it is good");
-    // It was 25 s and the original made it 26; there were retries, which make no difference.
+    // The expiry was 25 s, which ZMailer made 26 s. The recorded retries make no difference.
     let mut world = World::new("c/*\n\tinterval=1h retries=1 expiry=26s\n\tcommand=x\n");
-    world.tell(Event::Arrived(Arrival::new(spool_name("1"), &file, START, START)));
+    world.send_event(Event::Arrived(Arrival::new(spool_name("1"), &file, START, START)));
     let agents: Vec<_> = world.agents.keys().copied().collect();
-    for (agent, (host, recipient, notary)) in agents.iter().zip(SAID) {
-        world.says(*agent, b"#hungry");
-        assert_eq!(world.told(*agent), format!("1\t{host}\n"));
-        world.says(*agent, format!("{recipient}\t{notary}\tdeferred later please").as_bytes());
-        world.says(*agent, b"#hungry");
+    for (agent, (host, recipient, notary)) in agents.iter().zip(LAST_REPORTS) {
+        world.agent_writes(*agent, b"#hungry");
+        assert_eq!(world.take_input(*agent), format!("1\t{host}\n"));
+        world.agent_writes(
+            *agent,
+            format!("{recipient}\t{notary}\tdeferred later please").as_bytes(),
+        );
+        world.agent_writes(*agent, b"#hungry");
     }
     world.pass(Duration::from_secs(40));
     assert_eq!(world.notes.len(), 3);
@@ -59,7 +63,7 @@ fn after_expiry() -> Vec<u8> {
 }
 
 #[test]
-fn expired_recipients_are_noted_where_the_original_notes_them() {
+fn expiry_notes_have_place_of_zmailer() {
     let file = parse(after_expiry()).expect("it is still good");
     let mut ours: Vec<Diagnostic<'_>> = file
         .diagnostics
@@ -74,8 +78,8 @@ fn expired_recipients_are_noted_where_the_original_notes_them() {
         assert_eq!(place(ours), place(&recorded));
         assert_eq!(ours.message, recorded.message);
         assert_eq!(ours.time, START.seconds() + 26);
-        // The original repeats what the agent said last. If that was `delayed`, as it mostly is, the
-        // sender is never told. We always say what the original says when it knows nothing.
+        // ZMailer repeats the agent's last action. That is mostly `delayed`, and then the sender
+        // gets no report. Ours always writes what ZMailer writes when there was no report.
         let fields: Vec<&[u8]> = ours.notary.split(|byte| *byte == 1).collect();
         assert_eq!(fields[..2], [&b"\x03"[..], b"failed"]);
         assert!(fields[2].starts_with(b"5.4.7 ("), "{:?}", fields[2]);
@@ -84,7 +88,7 @@ fn expired_recipients_are_noted_where_the_original_notes_them() {
     }
 }
 
-/// The original leaves them as they were, so that they expire once more after a restart.
+/// ZMailer leaves the tags as they are, so recipients expire again after a restart.
 #[test]
 fn expired_recipients_are_marked_as_failed() {
     let file = parse(after_expiry()).expect("it is still good");

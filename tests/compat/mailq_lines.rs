@@ -1,5 +1,7 @@
-//! The lines of a MAILQ version 1 dump, blank for blank. Clients find things by column and label, so
-//! a dump of ours has to pass the same test as the recorded ones.
+//! The lines of a MAILQ version 1 dump, blank for blank.
+//!
+//! Clients find values by column and label, so our dumps have to pass the same checks as the
+//! recorded ones.
 //!
 //! ```text
 //! version zmailer 1.0
@@ -20,10 +22,10 @@
 use crate::support::data;
 use std::collections::BTreeSet;
 
-/// What is wrong, and with which line.
+/// The error, and the line that has it.
 type Wrong = String;
 
-/// Checks a whole dump.
+/// Checks a complete dump.
 pub fn check_dump(dump: &str) -> Result<(), Wrong> {
     let mut lines = Lines::of(dump)?;
     lines.exactly("version zmailer 1.0")?;
@@ -52,7 +54,7 @@ pub fn check_report(text: &str) -> Result<(), Wrong> {
     report(&mut Lines::of(text)?)
 }
 
-/// The lines that are left.
+/// The lines that are not parsed yet.
 struct Lines<'t> {
     left: Vec<&'t str>,
 }
@@ -67,7 +69,7 @@ impl<'t> Lines<'t> {
         self.left.last().copied()
     }
 
-    /// Reads a line from its beginning to its end.
+    /// Parses a whole line.
     fn take<T>(
         &mut self,
         read: impl FnOnce(&mut Line<'t>) -> Result<T, Wrong>,
@@ -86,7 +88,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// What is left of a line.
+/// The part of a line that is not parsed yet.
 struct Line<'t> {
     left: &'t str,
 }
@@ -106,13 +108,13 @@ impl<'t> Line<'t> {
         self.skip(text).is_ok()
     }
 
-    /// A number as `%d` prints it.
+    /// Parses a number as `%d` prints it.
     fn number(&mut self) -> Result<i64, Wrong> {
         let negative = usize::from(self.left.starts_with('-'));
         let digits = self.left[negative..].bytes().take_while(u8::is_ascii_digit).count();
         let (text, left) = self.left.split_at(negative + digits);
         let number = text.parse().map_err(|_| format!("no number at {:?}", self.left))?;
-        // Neither `007` nor `-0`.
+        // This refuses `007` and `-0`.
         if text != format!("{number}") {
             return Err(format!("{text:?} is no number"));
         }
@@ -120,7 +122,7 @@ impl<'t> Line<'t> {
         Ok(number)
     }
 
-    /// A number as `%4d` prints it.
+    /// Parses a number as `%4d` prints it.
     fn right(&mut self, width: usize) -> Result<i64, Wrong> {
         let before = self.left;
         self.left = self.left.trim_start_matches(' ');
@@ -133,7 +135,7 @@ impl<'t> Line<'t> {
         Ok(number)
     }
 
-    /// A number as `%-4d` prints it.
+    /// Parses a number as `%-4d` prints it.
     fn left(&mut self, width: usize) -> Result<i64, Wrong> {
         let before = self.left;
         let number = self.number()?;
@@ -142,7 +144,7 @@ impl<'t> Line<'t> {
         Ok(number)
     }
 
-    /// A length of time in the short form.
+    /// Parses a duration in the short form.
     fn duration(&mut self) -> Result<(), Wrong> {
         if self.skips("0s") {
             return Ok(());
@@ -171,7 +173,7 @@ impl<'t> Line<'t> {
         Ok(text)
     }
 
-    /// Between braces, things with commas between them; how many there are.
+    /// Parses a list in braces, separated by commas. Returns its length.
     fn list(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Result<(), Wrong>,
@@ -188,7 +190,7 @@ impl<'t> Line<'t> {
     }
 }
 
-/// A vertex; returns the number of its message.
+/// Parses a vertex. Returns the number of its message.
 fn vertex(line: &mut Line<'_>, key: usize) -> Result<i64, Wrong> {
     line.skip(&format!("{key}:\t"))?;
     let file = line.until('\t')?;
@@ -210,7 +212,7 @@ fn vertex(line: &mut Line<'_>, key: usize) -> Result<i64, Wrong> {
         return Err(format!("{offsets} offsets, not {count}"));
     }
     line.skip("\t#")?;
-    // The text is anything, and ends with a blank.
+    // The text is arbitrary, and ends with a blank.
     let (text, notes) = line.left.rsplit_once('(').ok_or("no notes")?;
     if !text.is_empty() && (!text.ends_with(' ') || text == " ") {
         return Err(format!("{text:?} before the notes"));
@@ -245,7 +247,7 @@ fn standing(line: &mut Line<'_>) -> Result<(), Wrong> {
     if known { Ok(()) } else { Err(format!("{:?} is no standing", line.left)) }
 }
 
-/// The lines of channels, or of hosts: each vertex is in one of them.
+/// Parses the lines of channels or of hosts; each vertex is in one of them.
 fn webs(lines: &mut Lines<'_>, vertices: usize) -> Result<(), Wrong> {
     let mut seen = BTreeSet::new();
     while lines.peek().is_some_and(|line| line.contains(":\t")) {
@@ -336,7 +338,7 @@ fn group(lines: &mut Lines<'_>) -> Result<Sums, Wrong> {
     Ok(sums)
 }
 
-/// A thread; returns how many vertices and agents it has.
+/// Parses a thread. Returns its numbers of vertices and agents.
 fn thread(line: &mut Line<'_>, with_host: &str) -> Result<(i64, i64), Wrong> {
     let whole = line.left;
     let detail = whole.rfind("N=").ok_or("no N=")?;
@@ -435,10 +437,10 @@ fn counters(line: &mut Line<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The recorded dumps.
+/// Names of the recorded dumps.
 pub const DUMPS: [&str; 6] = ["full", "sigusr2", "tcp", "unix", "optionQ", "no-expiry"];
 
-/// A recorded dump.
+/// Returns a recorded dump.
 pub fn dump(name: &str) -> String {
     let bytes = data(&format!("mailq-v1/{name}.s2c"));
     String::from_utf8(bytes).expect("recorded dumps are text")
@@ -451,7 +453,7 @@ fn recorded_dumps_pass() {
     }
 }
 
-/// These were sent by version 2, which uses the same report.
+/// Version 2 sent these; it uses the same report.
 #[test]
 fn recorded_reports_pass() {
     let text = String::from_utf8(data("mailq-v1/thread-reports.txt")).expect("text");
@@ -463,9 +465,9 @@ fn recorded_reports_pass() {
     assert_eq!(reports.len(), 65);
 }
 
-/// A blank, a TAB, a label or a sum that is not as it should be.
+/// Each case has a wrong blank, TAB, label or sum.
 #[test]
-fn what_is_not_quite_a_dump_fails() {
+fn slightly_wrong_dumps_fail() {
     let dump = dump("tcp");
     for (right, wrong) in [
         ("version zmailer 1.0\n", "version zmailer 1.0 \n"),

@@ -1,5 +1,5 @@
-//! The queue as MAILQ version 1 shows it: the states behind recorded dumps are brought about again,
-//! and our dump has to be the recorded one, but for what cannot be the same.
+//! The queue that MAILQ version 1 shows. Tests reproduce the states behind recorded dumps, and our
+//! dump has to be equal, except for a list of differences.
 
 use crate::mailq_lines::{check_dump, dump};
 use crate::recording::{Answer, End, What, run};
@@ -21,8 +21,9 @@ fn dumped(world: &World, with_vertices: bool) -> String {
     String::from_utf8(out).expect("all names are text")
 }
 
-/// How a line begins, what was recorded in it, what we have in that place, and why. Numbers that cannot
-/// be the same are a `#`.
+/// Start of a line, its recorded part, our part in that place, and the reason.
+///
+/// Numbers that cannot be equal are a `#`.
 type Difference = (&'static str, &'static str, &'static str, &'static str);
 
 /// Compares a dump of ours with a recorded one.
@@ -55,11 +56,13 @@ fn compare(name: &str, ours: &str, recorded: &str, differences: &[Difference]) {
     assert_eq!(ours.len(), expected.len(), "{name}");
 }
 
-/// The lines of a dump, with a `#` for each number that cannot be the same, and what has no order in
-/// ascending order. That they have the right form is checked before.
+/// Returns the lines of a dump in a form that can be compared.
+///
+/// A number that cannot be equal is a `#`, and parts without an order are sorted. The format was
+/// checked before.
 fn comparable(dump: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    // The lines of a group go together.
+    // The lines of a group stay together.
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut part = "";
     for line in dump.lines() {
@@ -102,7 +105,7 @@ fn sorted_web(line: &str) -> String {
     format!("{name}:\t{keys}")
 }
 
-/// A line with its pids and lengths of time blanked.
+/// Returns a line with its pids and durations replaced by `#`.
 fn blanked(line: &str) -> String {
     let mut line = line.to_string();
     for label in
@@ -111,7 +114,7 @@ fn blanked(line: &str) -> String {
         if let Some(at) = line.find(label) {
             let from = at + label.len();
             let is_part = |c: char| c.is_ascii_digit() || "dhms-,".contains(c);
-            // A comma is a part of it only between braces.
+            // A comma is a part of a number list only between braces.
             let is_end = |c: char| !is_part(c) || (c == ',' && !label.ends_with('{'));
             let end = line[from..].find(is_end).map_or(line.len(), |length| from + length);
             line.replace_range(from..end, "#");
@@ -120,7 +123,7 @@ fn blanked(line: &str) -> String {
     line
 }
 
-/// A message with recipients at these offsets for these destinations.
+/// Returns a message with recipients at these offsets for these destinations.
 fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
     let groups: Vec<Group> = groups
         .iter()
@@ -149,26 +152,26 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
 }
 
 #[test]
-fn a_queue_without_expiry() {
+fn dump_without_expiry_equals_recording() {
     let mut world = World::new("c/*\n\tinterval=5s retries=3 overfeed=0 expiry=0\n\tcommand=x\n");
     let groups: [(&str, &[u32]); 3] =
         [("c/a.test", &[67]), ("c/b.test", &[98]), ("c/b2.test", &[130, 159])];
-    world.tell(Event::Arrived(message("1", &groups)));
-    world.tell(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
-    world.tell(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
+    world.send_event(Event::Arrived(message("1", &groups)));
+    world.send_event(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
+    world.send_event(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     for agent in agents {
-        world.says(agent, b"#hungry");
-        let answer = match world.told(agent).as_str() {
+        world.agent_writes(agent, b"#hungry");
+        let answer = match world.take_input(agent).as_str() {
             "1\ta.test\n" => "1/67\t\tdeferred later please",
             "1\tb.test\n" => "1/98\t\tdeferred",
             "1\tb2.test\n" => continue,
             other => panic!("{other:?}"),
         };
-        world.says(agent, answer.as_bytes());
-        world.says(agent, b"#hungry");
-        assert_eq!(world.told(agent), "#idle\n");
-        world.says(agent, b"#hungry");
+        world.agent_writes(agent, answer.as_bytes());
+        world.agent_writes(agent, b"#hungry");
+        assert_eq!(world.take_input(agent), "#idle\n");
+        world.agent_writes(agent, b"#hungry");
     }
     world.pass(Duration::from_secs(4));
     check(
@@ -178,8 +181,8 @@ fn a_queue_without_expiry() {
     );
 }
 
-/// Two agents for many threads: one has had a deferral and a delivery.
-fn a_full_ring() -> World {
+/// Creates a world with two agents for many threads, after a deferral and a delivery.
+fn full_ring() -> World {
     let mut world =
         World::new("c/*\n\tinterval=5s retries=2 overfeed=0 expiry=1h maxring=2\n\tcommand=x\n");
     for (name, groups) in [
@@ -189,7 +192,7 @@ fn a_full_ring() -> World {
         ("90", &[("c/h0.test", &[69])]),
         ("103", &[("c/g3.test", &[104]), ("c/h3.test", &[71])]),
     ] {
-        world.tell(Event::Arrived(message(name, groups)));
+        world.send_event(Event::Arrived(message(name, groups)));
     }
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     let [first, second] = agents[..] else { panic!("{agents:?}") };
@@ -200,44 +203,44 @@ fn a_full_ring() -> World {
         (first, "102/130\t\tok3 done", "100\th0.test\n"),
     ] {
         if !answer.is_empty() {
-            world.says(agent, answer.as_bytes());
+            world.agent_writes(agent, answer.as_bytes());
         }
-        world.says(agent, b"#hungry");
-        assert_eq!(world.told(agent), job);
+        world.agent_writes(agent, b"#hungry");
+        assert_eq!(world.take_input(agent), job);
     }
     world.pass(Duration::from_secs(5));
     world
 }
 
 #[test]
-fn a_queue_with_a_full_ring() {
-    let world = a_full_ring();
+fn dump_with_full_ring_equals_recording() {
+    let world = full_ring();
     for name in ["tcp", "unix"] {
         check(name, &dumped(&world, true), &[]);
     }
 }
 
 #[test]
-fn a_queue_shown_without_its_vertices() {
-    check("optionQ", &dumped(&a_full_ring(), false), &[]);
+fn dump_without_vertices_equals_recording() {
+    check("optionQ", &dumped(&full_ring(), false), &[]);
 }
 
-/// Lets these messages arrive: `c/h1 d/h1 | c/h2`.
+/// Makes these messages arrive: `c/h1 d/h1 | c/h2`.
 fn load(world: &mut World, messages: &str) {
     for (number, destinations) in (1..).zip(messages.split('|')) {
         let hosts = destinations.split_ascii_whitespace().map(|name| format!("{name}.test"));
         let hosts: Vec<String> = hosts.collect();
         let groups: Vec<(&str, &[u32])> =
             hosts.iter().map(|destination| (destination.as_str(), &[67][..])).collect();
-        world.tell(Event::Arrived(message(&format!("{number}"), &groups)));
+        world.send_event(Event::Arrived(message(&format!("{number}"), &groups)));
     }
 }
 
-/// Lets all agents ask for work, and time pass.
+/// Makes all agents ask for work, and passes time.
 fn begin_work(world: &mut World) {
     world.pass(Duration::from_secs(2));
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
-    agents.into_iter().for_each(|agent| world.says(agent, b"#hungry"));
+    agents.into_iter().for_each(|agent| world.agent_writes(agent, b"#hungry"));
     world.pass(Duration::from_secs(5));
 }
 
@@ -249,7 +252,7 @@ fn busy_under(clauses: &str, messages: &str) -> World {
 }
 
 #[test]
-fn reports_of_threads_that_wait_for_a_limit() {
+fn reports_of_limited_threads_equal_recordings() {
     let world = busy_under("c/* maxring=2 command=x\n", "c/h1|c/h4|c/h6|c/h2|c/h5|c/h3");
     check_report("limit-maxring-2", &world, &[]);
 
@@ -267,18 +270,18 @@ fn reports_of_threads_that_wait_for_a_limit() {
 }
 
 #[test]
-fn a_report_of_threads_with_several_agents() {
+fn report_of_threads_with_several_agents_equals_recording() {
     let world = busy_under(
         "c/* maxthr=3 command=x\nd/* maxthr=2 maxring=3 command=x\n",
         &["c/h d/g d/h"; 6].join("|"),
     );
     check_report("limit-maxthr", &world, &[]);
-    // The newest first.
+    // The newest agent comes first.
     assert!(dumped(&world, false).contains(" P={5006,5004,5001} "), "{}", dumped(&world, false));
 }
 
 #[test]
-fn a_report_of_one_selected_thread() {
+fn report_of_selected_thread_equals_recording() {
     let settings = Settings { selection: Selection::parse("c/h3.test"), ..Settings::default() };
     let mut world = World::with(settings, "c/* overfeed=0 maxring=20 command=x\n");
     load(&mut world, "c/h1|c/h4|c/h2|c/h5|c/h3");
@@ -287,7 +290,7 @@ fn a_report_of_one_selected_thread() {
 }
 
 #[test]
-fn a_report_of_odd_commands() {
+fn report_of_odd_commands_equals_recording() {
     let mut world = World::new(
         "*/* overfeed=0 maxring=20\nc/* command=\"x $host\"\nd/* command=\"x ${host}\"\n\
          e/* interval=5s\nf/* command=\"no-such-program\"\n",
@@ -303,27 +306,27 @@ fn a_report_of_odd_commands() {
     );
 }
 
-/// The column at which the details begin depends on the length of the name.
+/// The column of the details depends on the length of the name.
 #[test]
-fn names_may_have_any_length() {
+fn long_names_shift_details() {
     let hosts: Vec<String> = (1..60).map(|length| format!("c/{}", "h".repeat(length))).collect();
     let world = busy_under("c/* command=x\n", &hosts.join("|"));
     assert_eq!(check_dump(&dumped(&world, true)), Ok(()));
 }
 
-/// The second run, with its real control files and what its agents said.
+/// The second run, with its real control files and its agents' reports.
 struct SecondRun {
     world: World,
-    /// Of each job what agents answered, the first time first.
+    /// Answers of agents to each job, in the order of its tries.
     answers: BTreeMap<String, Vec<Answered>>,
-    /// Jobs that agents have not ended.
+    /// Jobs that agents have not finished.
     open: BTreeMap<AgentId, Answered>,
 }
 
-/// What an agent said about a job, and how it ended if it did over it.
+/// Answers of an agent to a job, and its death during the job.
 #[derive(Clone)]
 struct Answered {
-    /// When the job was fed.
+    /// Time at which the job was fed.
     fed: Duration,
     answers: Vec<Answer>,
     end: Option<AgentEnd>,
@@ -340,18 +343,18 @@ impl SecondRun {
         let clauses: String = clauses.collect();
         let world = World::new(&format!("*/*\n\tinterval=1h retries=1 expiry=1h\n{clauses}"));
         let mut second_run = SecondRun { world, answers: BTreeMap::new(), open: BTreeMap::new() };
-        second_run.learn_answers();
+        second_run.read_answers();
         second_run.load();
         second_run
     }
 
-    fn learn_answers(&mut self) {
+    fn read_answers(&mut self) {
         for session in run("run2") {
             let pid = session.name.rsplit('.').next().and_then(|pid| pid.parse().ok());
             let began = match pid.expect("it is in the name") {
                 8050..8100 => Duration::ZERO,
                 8173..=8175 => Duration::from_secs(40),
-                // These were of another scheduler.
+                // These belong to another scheduler.
                 8253u32.. => continue,
                 other => panic!("{other} is not known"),
             };
@@ -366,7 +369,7 @@ impl SecondRun {
                     let end = if job.is_over() { None } else { end.clone() };
                     let mut answers = job.answers;
                     answers.iter_mut().for_each(|answer| answer.at += began);
-                    // That a dead agent held a lock is no concern of this test.
+                    // This test does not concern the lock of a dead agent.
                     if !answers.iter().any(|answer| answer.line.starts_with(b"#resync")) {
                         let answered = Answered { fed: began + step.at, answers, end };
                         self.answers.entry(job.line).or_default().push(answered);
@@ -380,29 +383,29 @@ impl SecondRun {
     fn load(&mut self) {
         let files = files_under("control-files").into_iter();
         let of_run = files.filter(|file| file.contains("/transport.") && !file.starts_with("21-"));
-        // Backwards, because the first to come is the first to be fed, and the recorded answers for
-        // the busiest thread are in this order.
+        // The order is reversed, because the first arrival is fed first, and the recorded answers
+        // for the busiest thread are in this order.
         for file in of_run.rev() {
             let control = parse(data(&format!("control-files/{file}"))).expect("it is good");
             let (_, name) = file.rsplit_once('.').expect("its number comes last");
             let arrival = Arrival::new(spool_name(name), &control, START, START);
-            self.world.tell(Event::Arrived(arrival));
+            self.world.send_event(Event::Arrived(arrival));
         }
         let agents: Vec<AgentId> = self.world.agents.keys().copied().collect();
-        agents.into_iter().for_each(|agent| self.world.says(agent, b"#hungry"));
+        agents.into_iter().for_each(|agent| self.world.agent_writes(agent, b"#hungry"));
         self.work(Duration::from_secs(14));
     }
 
-    /// The agents work until there is nothing left to do, or until a point of the recording.
+    /// Makes the agents work until nothing is left, or until a time in the recording.
     fn work(&mut self, until: Duration) {
         loop {
             let told = self.world.agents.iter().find(|(_, told)| !told.text.is_empty());
             let Some(agent) = told.map(|(agent, _)| *agent) else {
                 return;
             };
-            for line in self.world.told(agent).lines() {
+            for line in self.world.take_input(agent).lines() {
                 if line == "#idle" {
-                    self.world.says(agent, b"#hungry");
+                    self.world.agent_writes(agent, b"#hungry");
                 } else {
                     let answered = self.answers.get_mut(line).expect("a recorded job").remove(0);
                     self.open.insert(agent, answered);
@@ -412,21 +415,21 @@ impl SecondRun {
         }
     }
 
-    /// An agent says what it has said about its job up to a point.
+    /// Sends an agent's recorded answers about its job, up to a time.
     fn answer(&mut self, agent: AgentId, until: Duration) {
         let mut answered = self.open.remove(&agent).expect("it has a job");
         while answered.answers.first().is_some_and(|answer| answer.at <= until) {
             let answer = answered.answers.remove(0);
-            self.world.says(agent, &answer.line);
+            self.world.agent_writes(agent, &answer.line);
         }
         match answered.end.take() {
             Some(end) => {
                 let before = self.world.agents.len();
                 self.world.ends(agent, end);
-                // Another one in its place.
+                // The core has started another agent in its place.
                 if self.world.agents.len() == before {
                     let newest = *self.world.agents.keys().next_back().expect("it is there");
-                    self.world.says(newest, b"#hungry");
+                    self.world.agent_writes(newest, b"#hungry");
                 }
             }
             None if !answered.answers.is_empty() => {
@@ -436,27 +439,27 @@ impl SecondRun {
         }
     }
 
-    /// Agents go on with what they have.
+    /// Makes agents continue their jobs.
     fn go_on(&mut self, until: Duration) {
         let busy: Vec<AgentId> = self.open.keys().copied().collect();
         busy.into_iter().for_each(|agent| self.answer(agent, until));
         self.work(until);
     }
 
-    /// Threads are tried again.
+    /// Makes threads due by ETRN.
     fn turn(&mut self, hosts: &[&str], until: Duration) {
         for host in hosts {
             let before = self.world.agents.len();
-            self.world.tell(Event::Turn(host.as_bytes()));
+            self.world.send_event(Event::Turn(host.as_bytes()));
             if self.world.agents.len() > before {
                 let newest = *self.world.agents.keys().next_back().expect("it is there");
-                self.world.says(newest, b"#hungry");
+                self.world.agent_writes(newest, b"#hungry");
             }
             self.work(until);
         }
     }
 
-    /// The scripted agents that have nothing to do end; the recorded ones had died.
+    /// Ends the scripted agents without a job; the recorded ones had died.
     fn end_idle_scripted_agents(&mut self) {
         let of_channel = self.world.agents.iter().filter(|(_, told)| told.channel == "smtp-sim");
         let idle =
@@ -468,12 +471,14 @@ impl SecondRun {
 }
 
 /// Reasons for differences.
-const DEAD: &str = "the death of an agent is an attempt, and is said";
-const AT_ONCE: &str = "a thread that is due has its agent; the original comes round to it later";
-const MISSING: &str = "two reports were about 10101208, whose first state was not recorded";
-const TWICE: &str = "the original counts much of what comes in twice";
+const DEATH_IS_AN_ATTEMPT: &str = "the death of an agent is an attempt, and is said";
+const SERVED_AT_ONCE: &str =
+    "a thread that is due has its agent; the original comes round to it later";
+const STATE_NOT_RECORDED: &str =
+    "two reports were about 10101208, whose first state was not recorded";
+const COUNTED_TWICE: &str = "the original counts much of what comes in twice";
 
-/// What is said of the dead, in place of nothing.
+/// Our text about dead agents; ZMailer has none.
 const DIED_WITH_1: &str = "the transport agent ended with status 1 while it had this job \
                            (retry in #, expires in #, tries=1";
 const DIED_WITH_3: &str = "the transport agent ended with status 3 while it had this job \
@@ -482,7 +487,7 @@ const KILLED: &str = "the transport agent was ended by signal 9 while it had thi
                       (retry in #, expires in #, tries=1";
 
 #[test]
-fn the_queue_of_the_second_run() {
+fn dumps_of_second_run_equal_recordings() {
     let mut second_run = SecondRun::new();
     second_run.world.pass(Duration::from_secs(10));
     let hosts = ["timeout:2100000000", "[127.0.0.66]", "[127.0.0.67]"];
@@ -493,12 +498,12 @@ fn the_queue_of_the_second_run() {
         "full",
         &dumped(&second_run.world, true),
         &[
-            ("4:", "(retry in #, expires in #, tries=0", DIED_WITH_1, DEAD),
-            ("5:", "(retry in #, expires in #, tries=0", DIED_WITH_3, DEAD),
-            ("10:", "(retry in #, expires in #, tries=0", KILLED, DEAD),
-            ("    smtpx/[127.0.0.1]/", "A=5 ", "A=3 ", MISSING),
-            ("Msgs in", "in 78 out 38", "in 25 out 14", TWICE),
-            ("Msgs in", "in 540 out 477", "in 249 out 231", TWICE),
+            ("4:", "(retry in #, expires in #, tries=0", DIED_WITH_1, DEATH_IS_AN_ATTEMPT),
+            ("5:", "(retry in #, expires in #, tries=0", DIED_WITH_3, DEATH_IS_AN_ATTEMPT),
+            ("10:", "(retry in #, expires in #, tries=0", KILLED, DEATH_IS_AN_ATTEMPT),
+            ("    smtpx/[127.0.0.1]/", "A=5 ", "A=3 ", STATE_NOT_RECORDED),
+            ("Msgs in", "in 78 out 38", "in 25 out 14", COUNTED_TWICE),
+            ("Msgs in", "in 540 out 477", "in 249 out 231", COUNTED_TWICE),
         ],
     );
 
@@ -515,20 +520,20 @@ fn the_queue_of_the_second_run() {
         "sigusr2",
         &dumped(&second_run.world, true),
         &[
-            ("3:", inactive, "retry in #", AT_ONCE),
-            ("4:", "(retry in #, expires in #, tries=0", DIED_WITH_1, DEAD),
-            ("5:", "(retry in #, expires in #, tries=0", DIED_WITH_3, DEAD),
-            ("6:", inactive, "retry in #", AT_ONCE),
-            ("7:", inactive, "retry in #", AT_ONCE),
-            ("10:", inactive, "retry in #", AT_ONCE),
-            ("10:", "(retry in #, expires in #, tries=0", KILLED, DEAD),
-            ("    smtp-sim/da.ta.test/", " QA", " W=# QA", AT_ONCE),
-            ("    smtp-sim/db.ta.test/", " QA", " W=# QA", AT_ONCE),
-            ("    smtp-sim/host5.ta.test/", " QA", " W=# QA", AT_ONCE),
-            ("    smtp-sim/kill.ta.test/", "pend=>MaxRing", "W=#", AT_ONCE),
-            ("    smtpx/[127.0.0.1]/", "A=6 ", "A=4 ", MISSING),
-            ("Msgs in", "in 78 out 38", "in 25 out 14", TWICE),
-            ("Msgs in", "in 544 out 478", "in 249 out 232", TWICE),
+            ("3:", inactive, "retry in #", SERVED_AT_ONCE),
+            ("4:", "(retry in #, expires in #, tries=0", DIED_WITH_1, DEATH_IS_AN_ATTEMPT),
+            ("5:", "(retry in #, expires in #, tries=0", DIED_WITH_3, DEATH_IS_AN_ATTEMPT),
+            ("6:", inactive, "retry in #", SERVED_AT_ONCE),
+            ("7:", inactive, "retry in #", SERVED_AT_ONCE),
+            ("10:", inactive, "retry in #", SERVED_AT_ONCE),
+            ("10:", "(retry in #, expires in #, tries=0", KILLED, DEATH_IS_AN_ATTEMPT),
+            ("    smtp-sim/da.ta.test/", " QA", " W=# QA", SERVED_AT_ONCE),
+            ("    smtp-sim/db.ta.test/", " QA", " W=# QA", SERVED_AT_ONCE),
+            ("    smtp-sim/host5.ta.test/", " QA", " W=# QA", SERVED_AT_ONCE),
+            ("    smtp-sim/kill.ta.test/", "pend=>MaxRing", "W=#", SERVED_AT_ONCE),
+            ("    smtpx/[127.0.0.1]/", "A=6 ", "A=4 ", STATE_NOT_RECORDED),
+            ("Msgs in", "in 78 out 38", "in 25 out 14", COUNTED_TWICE),
+            ("Msgs in", "in 544 out 478", "in 249 out 232", COUNTED_TWICE),
         ],
     );
 }

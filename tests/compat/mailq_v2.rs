@@ -1,4 +1,4 @@
-//! MAILQ version 2: recorded sessions are held again.
+//! MAILQ version 2: recorded sessions are replayed.
 
 use crate::mailq_lines::check_report;
 use crate::support::{START, data, files_under, spool_name};
@@ -13,7 +13,7 @@ fn recorded(name: &str) -> String {
     String::from_utf8(data(&format!("mailq-v2/{name}"))).expect("recordings are text")
 }
 
-/// Holds a recorded session again. Returns what was answered, and what the original has answered.
+/// Replays a recorded session. Returns our answers, and the recorded ones.
 fn replay(name: &str, world: &mut World) -> (String, String) {
     let expected = recorded(&format!("{name}.s2c"));
     let line = expected.lines().nth(1).expect("a challenge");
@@ -23,9 +23,9 @@ fn replay(name: &str, world: &mut World) -> (String, String) {
     (format!("{greeting}{answers}"), expected)
 }
 
-/// Where the queue does not matter, every byte is that of the original.
+/// Where the queue does not matter, every byte is equal.
 #[test]
-fn sessions_are_those_of_the_original() {
+fn sessions_equal_recordings() {
     for name in [
         "01-greeting-quit",
         "07-auth-fail-badpw",
@@ -39,7 +39,7 @@ fn sessions_are_those_of_the_original() {
     }
 }
 
-/// A text with a `#` for each number.
+/// Returns a text with a `#` for each number.
 fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -52,15 +52,15 @@ fn without_numbers(text: &str) -> String {
 }
 
 #[test]
-fn an_account_for_totals_sees_nothing_else() {
+fn account_with_attribute_snmp_sees_only_totals() {
     let (ours, expected) = replay("11-acl-snmponly", &mut World::new("c/* command=x\n"));
     let squeezed = |text: &str| without_numbers(text).replace("  ", " ").replace("  ", " ");
     assert_eq!(squeezed(&ours), squeezed(&expected));
 }
 
-/// The same rows in the same order, and values that end in the same column.
+/// Rows and their order are equal, and values end in the same column.
 #[test]
-fn counters_have_the_rows_of_the_original() {
+fn counters_have_rows_of_zmailer() {
     let mut world = World::new("c/* command=x\n");
     let mut talk = Talk::as_user("root", "sekret");
     let space =
@@ -97,9 +97,9 @@ fn counters_have_the_rows_of_the_original() {
     }
 }
 
-/// What a request of root's brings.
+/// The requests are those of `root`.
 #[test]
-fn requests_have_the_replies_of_the_original() {
+fn requests_have_replies_of_zmailer() {
     let unknown = |verb: &str, rest: &str| {
         format!(
             "-MAILQ2 Unknown command, or refused by access control; VERB='{verb}' REST='{rest}'\n"
@@ -176,7 +176,7 @@ fn logins_are_counted_and_end() {
     assert!(talk.session.is_over());
     assert_eq!(talk.tally.refused_logins, 10);
 
-    // A hash is no password.
+    // A hash does not work as a password.
     let hash = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
         WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
     let (mut talk, _) = Talk::open(&format!("root:{hash}:ALL:\n"), challenge(line));
@@ -189,9 +189,9 @@ fn logins_are_counted_and_end() {
     assert!(talk.session.is_over());
 }
 
-/// A line has an end, whoever says it.
+/// The limit holds before and after a login.
 #[test]
-fn lines_that_are_too_long_end_the_session() {
+fn oversized_lines_end_session() {
     let mut world = World::new("c/* command=x\n");
     let mut talk = Talk::as_user("root", "sekret");
     let long = "x".repeat(LONGEST_REQUEST - 4);
@@ -203,19 +203,19 @@ fn lines_that_are_too_long_end_the_session() {
     assert!(talk.session.is_over());
 }
 
-/// A queue like that of the recordings, with three of their real control files for a dead host.
+/// Creates a queue with three recorded control files for a dead host.
 fn dead_host() -> World {
     let clause = "*/*\n\tinterval=63s retries=1 expiry=4m\n\tcommand=x maxring=5 overfeed=150\n";
     let mut world = World::new(clause);
-    world.is_barren = true;
+    world.cannot_start_agents = true;
     let files = files_under("control-files").into_iter();
     for number in ["10101217", "10101639", "10101206"] {
         let path = files.clone().find(|path| path.ends_with(&format!("/transport.{number}")));
         let path = path.expect("it was recorded");
         let control = parse(data(&format!("control-files/{path}"))).expect("it is good");
-        world.tell(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
+        world.send_event(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
     }
-    world.is_barren = false;
+    world.cannot_start_agents = false;
     world
 }
 
@@ -223,16 +223,16 @@ const REFUSED: &str = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0
                        refused)";
 
 #[test]
-fn a_thread_is_shown_in_the_lines_of_the_original() {
+fn show_thread_has_lines_of_zmailer() {
     let mut world = dead_host();
-    world.tell(Event::Turn(b"[127.0.0.66]"));
+    world.send_event(Event::Turn(b"[127.0.0.66]"));
     let agent = *world.agents.keys().next().expect("it was started");
-    world.says(agent, b"#hungry");
-    assert_eq!(world.told(agent), "10101217\t[127.0.0.66]\n");
+    world.agent_writes(agent, b"#hungry");
+    assert_eq!(world.take_input(agent), "10101217\t[127.0.0.66]\n");
     for _ in 0..3 {
-        world.says(agent, format!("10101217/229\t\tdeferall {REFUSED}").as_bytes());
+        world.agent_writes(agent, format!("10101217/229\t\tdeferall {REFUSED}").as_bytes());
     }
-    world.says(agent, b"#hungry");
+    world.agent_writes(agent, b"#hungry");
     let mut talk = Talk::as_user("nobody", "nobody");
     for number in ["10101217", "10101639", "10101206"] {
         talk.addresses.insert(number.to_string(), "games@zm.example.test");
@@ -245,8 +245,9 @@ fn a_thread_is_shown_in_the_lines_of_the_original() {
     assert_eq!(fields(&ours), fields(&expected), "{ours}\n{expected}");
 }
 
-/// Field by field, with a `#` for what depends on when and how often it was tried; and in order of the
-/// messages, which the original has in none.
+/// Returns a text as fields, with a `#` for times and numbers of tries.
+///
+/// Lines are sorted by message; ZMailer's have no order.
 fn fields(text: &str) -> Vec<Vec<String>> {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for line in text.lines() {
@@ -268,16 +269,16 @@ fn fields(text: &str) -> Vec<Vec<String>> {
     lines
 }
 
-/// CR and all: clients make lines of it again.
+/// Texts keep their CR, which clients turn into lines.
 #[test]
-fn texts_of_many_lines_stay_in_their_field() {
+fn multiline_texts_stay_in_their_field() {
     let mut world = World::new("c/*\n\tinterval=10s retries=1 expiry=1h command=x\n");
     let text = b"i 7\ns l - a@x.test 0\nr           c h.test u 0\nm\n\n".to_vec();
     let file = parse(text).expect("it is good");
-    world.tell(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
+    world.send_event(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
     let agent: AgentId = *world.agents.keys().next().expect("it was started");
-    world.says(agent, b"#hungry");
-    world.says(agent, b"7/21\t\tdeferred \r<<- MAIL\tFrom:<>\r->> 450 busy");
+    world.agent_writes(agent, b"#hungry");
+    world.agent_writes(agent, b"7/21\t\tdeferred \r<<- MAIL\tFrom:<>\r->> 450 busy");
     let mut talk = Talk::as_user("nobody", "nobody");
     let ours =
         talk.say(&mut world, "SHOW THREAD c h.test\nSHOW QUEUE THREADS2\nSHOW QUEUE THREADS\n");
@@ -291,9 +292,9 @@ fn texts_of_many_lines_stay_in_their_field() {
 }
 
 #[test]
-fn reports_have_the_lines_of_the_original() {
+fn reports_have_lines_of_zmailer() {
     let mut world = dead_host();
-    world.tell(Event::Turn(b"[127.0.0.66]"));
+    world.send_event(Event::Turn(b"[127.0.0.66]"));
     let mut talk = Talk::as_user("root", "sekret");
     let answer = talk.say(&mut world, "SHOW QUEUE THREADS\n");
     let report = answer.strip_prefix("+OK until LF.LF\n").and_then(|text| text.strip_suffix(".\n"));
@@ -317,9 +318,9 @@ fn reports_have_the_lines_of_the_original() {
     }
 }
 
-/// `KILL` takes out of the spool what it names; the reply is that of the original.
+/// `KILL` removes matching mail from the spool; the reply is that of ZMailer.
 #[test]
-fn what_is_killed_is_gone() {
+fn kill_removes_mail() {
     let mut world = dead_host();
     let mut talk = Talk::as_user("root", "sekret");
     let killed = "+OK; KILLed something.\n\n";
@@ -335,7 +336,7 @@ fn what_is_killed_is_gone() {
 }
 
 #[test]
-fn etrn_tells_whether_it_has_started_something() {
+fn etrn_reports_if_mail_was_started() {
     let mut world = dead_host();
     let mut talk = Talk::as_user("nobody", "nobody");
     assert_eq!(
@@ -346,15 +347,15 @@ fn etrn_tells_whether_it_has_started_something() {
     assert_eq!(talk.say(&mut world, "ETRN HOST3.ta.test\n"), "+OK; an ETRN started something.\n");
 }
 
-/// A thread of many messages is shown and killed in parts.
+/// A thread with many messages is shown and killed in steps.
 #[test]
-fn large_threads_are_taken_in_parts() {
+fn large_threads_are_shown_and_killed_in_steps() {
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     let text = b"i 7\ns l - a@x.test 0\nr           c .h.test u 0\nm\n\n".to_vec();
     let file = parse(text).expect("it is good");
     for number in 1..=1000 {
         let name = spool_name(&number.to_string());
-        world.tell(Event::Arrived(Arrival::new(name, &file, START, START)));
+        world.send_event(Event::Arrived(Arrival::new(name, &file, START, START)));
     }
     let mut talk = Talk::as_user("root", "sekret");
     let shown = talk.say(&mut world, "SHOW THREAD c .h.test\nQUEUE\n");

@@ -1,19 +1,19 @@
-//! Recordings of ZMailer's scheduler, agents and routers at work, against this scheduler.
+//! This scheduler, compared with recordings of ZMailer's scheduler, agents and routers.
 //!
 //! | file | what is compared |
 //! |---|---|
-//! | [`control_files`] | what is read from the control files that a real router wrote, and from all their later states |
-//! | [`damaged_files`] | the verdicts on files that are no good |
-//! | [`sessions`] | what agents are told, line by line, in sessions with the original's scheduler |
-//! | [`order`] | the order of jobs where the original's is no matter of chance |
-//! | [`retries`], [`expiry`] | when something is tried again, and what is noted when it is given up |
-//! | [`mailq_v1`], [`mailq_lines`] | the queue, as MAILQ version 1 shows it |
+//! | [`control_files`] | the contents of a real router's control files, in all their states |
+//! | [`damaged_files`] | what happens to malformed files |
+//! | [`sessions`] | the lines that agents get in sessions with ZMailer's scheduler |
+//! | [`order`] | the order of jobs where ZMailer's is not random |
+//! | [`retries`], [`expiry`] | retry times, and the notes about expired recipients |
+//! | [`mailq_v1`], [`mailq_lines`] | the queue that MAILQ version 1 shows |
 //! | [`mailq_v2`] | sessions of MAILQ version 2 |
 //!
-//! The recordings are under `tests/data/compat`. Where we differ on purpose the test says so in a
-//! table; `docs/zmailer.md` has the reasons.
+//! The recordings are under `tests/data/compat`. A test lists intended differences in a table;
+//! `docs/zmailer.md` has the reasons.
 //!
-//! Recorded vectors that are tests of the modules themselves, and are not repeated here:
+//! Other recorded vectors are in the tests of the modules themselves:
 //!
 //! | vectors | where |
 //! |---|---|
@@ -23,7 +23,7 @@
 //! | intervals | `src/config/units.rs` |
 //! | selection of clauses, errors in configurations | `src/config/tests.rs` |
 //! | forms of durations | `src/time.rs` |
-//! | answers to challenges, lines of the auth file, address lists | `src/mailq/login.rs`, `auth_file.rs`, `acl.rs` |
+//! | answers to challenges, auth file, address lists | `login.rs`, `auth_file.rs`, `acl.rs` in `src/mailq/` |
 //! | forms of agents' lines | `src/agent/protocol.rs` |
 //! | agents' answers to jobs, and control files after them | `tests/agents/recordings.rs` |
 

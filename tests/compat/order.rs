@@ -6,28 +6,30 @@ use std::time::Duration;
 use zsched_core::Event;
 use zsched_spool::{Arrival, Group};
 
-/// The messages of the recording, and how old each was, in seconds.
+/// The recorded messages, and their ages in seconds.
 const MESSAGES: [(&str, u64); 5] =
     [("600", 50), ("601", 10), ("602", 90), ("603", 30), ("604", 70)];
-/// What was fed of the thread whose clause has `ageorder`, each time that somebody asked for it.
+/// Recorded order of the thread whose clause has `ageorder`, the same after each ETRN.
 const OLDEST_FIRST: [&str; 5] = ["602", "604", "600", "603", "601"];
-/// What was fed of the other one: a new order each time.
+/// Recorded orders of the other thread, a new one after each ETRN.
 const SHUFFLED: [[&str; 5]; 3] = [
     ["602", "604", "601", "603", "600"],
     ["600", "602", "604", "601", "603"],
     ["603", "600", "602", "604", "601"],
 ];
 
-/// What an agent gets of a thread in each of three runs, if it defers everything.
+/// Returns the order of an agent's jobs for a thread, in three runs.
+///
+/// The agent defers all recipients.
 fn orders(keyword: &str) -> [Vec<String>; 3] {
     let clause = format!("c/a.test\n\t{keyword}\n\toverfeed=0 maxring=1\n\tcommand=x\n");
     let mut world = World::new(&clause);
-    world.is_barren = true;
+    world.cannot_start_agents = true;
     for (name, age) in MESSAGES {
         let modified = START - Duration::from_secs(age);
         let group =
             Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![71] };
-        world.tell(Event::Arrived(Arrival {
+        world.send_event(Event::Arrived(Arrival {
             name: spool_name(name),
             modified,
             created: modified,
@@ -44,36 +46,36 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             is_part: false,
         }));
     }
-    world.is_barren = false;
+    world.cannot_start_agents = false;
     [(); 3].map(|()| {
-        world.tell(Event::Turn(b"a.test"));
+        world.send_event(Event::Turn(b"a.test"));
         let agent = *world.agents.keys().next().expect("it was started");
         let mut fed = Vec::new();
-        let mut job = world.told(agent);
+        let mut job = world.take_input(agent);
         if job.is_empty() {
-            world.says(agent, b"#hungry");
-            job = world.told(agent);
+            world.agent_writes(agent, b"#hungry");
+            job = world.take_input(agent);
         }
         while let Some((name, _)) = job.split_once('\t') {
-            world.says(agent, format!("{name}/71\t\tdeferred later").as_bytes());
-            world.says(agent, b"#hungry");
+            world.agent_writes(agent, format!("{name}/71\t\tdeferred later").as_bytes());
+            world.agent_writes(agent, b"#hungry");
             fed.push(name.to_string());
-            job = world.told(agent);
+            job = world.take_input(agent);
         }
         assert_eq!(job, "#idle\n");
-        world.says(agent, b"#hungry");
+        world.agent_writes(agent, b"#hungry");
         fed
     })
 }
 
 #[test]
-fn the_oldest_message_goes_first_where_that_is_asked_for() {
+fn ageorder_feeds_oldest_message_first() {
     assert_eq!(orders("ageorder"), [(); 3].map(|()| OLDEST_FIRST.map(str::to_string).to_vec()));
 }
 
-/// The original shuffles; that is no order anybody could rely on, and mail goes as it came.
+/// ZMailer shuffles, which no site can rely on. Ours uses the order of arrival.
 #[test]
-fn otherwise_the_first_to_come_goes_first() {
+fn default_order_is_order_of_arrival() {
     let names = MESSAGES.map(|(name, _)| name);
     assert_eq!(orders(""), [(); 3].map(|()| names.map(str::to_string).to_vec()));
     assert!(SHUFFLED.iter().all(|order| *order != names));

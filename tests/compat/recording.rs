@@ -1,7 +1,7 @@
-//! Recorded lives of agents: what an agent said, what it was told, and when.
+//! Recorded sessions of agents: input and output of an agent, with times.
 //!
-//! There are two kinds of recordings. `ta-sessions/*/*.log` come from a wrapper between scheduler and
-//! agent, `agent-logs/*.talog` were written by the agents themselves, many in one file:
+//! There are two kinds of recordings. A wrapper between scheduler and agent wrote
+//! `ta-sessions/*/*.log`. Agents wrote `agent-logs/*.talog`, with many agents in one file:
 //!
 //! ```text
 //!    20.0708 S->T '10101222\tdb.ta.test\n'                      1795259613.844 7331 S> b'14\tr4.test\n'
@@ -12,25 +12,25 @@ use crate::support::{data, files_under};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// One recorded life of an agent.
+/// A recorded session of one agent.
 pub struct Session {
-    /// Names it: folder and file, or file and pid.
+    /// Name: folder and file, or file and pid.
     pub name: String,
     /// The channel that the agent served.
     pub channel: String,
-    /// The host that the agent was started for, where its command named it.
+    /// The host that the agent was started for, if its command names the host.
     pub host: Option<String>,
-    /// When it asked for work first.
+    /// Time of its first `#hungry`.
     pub first_hungry: Duration,
-    /// What the scheduler told it, and what it answered.
+    /// Input of the scheduler, each with the agent's answers.
     pub steps: Vec<Step>,
-    /// How the recording ends.
+    /// End of the recording.
     pub end: End,
-    /// Everything the scheduler told it.
+    /// All input of the scheduler.
     pub told: Vec<u8>,
 }
 
-/// Something that the scheduler said in one go, with the agent's answers.
+/// A single write of the scheduler, with the agent's answers.
 pub struct Step {
     pub at: Duration,
     pub what: What,
@@ -39,13 +39,13 @@ pub struct Step {
 pub enum What {
     /// One or more jobs.
     Jobs(Vec<Job>),
-    /// `#idle`, and when the agent answered `#hungry`.
+    /// `#idle`, and the time of the agent's `#hungry`.
     Idle { hungry: Option<Duration> },
-    /// The empty lines that tell an agent to end.
+    /// The empty lines that end an agent.
     Farewell(String),
 }
 
-/// One job, and what the agent said until it was over.
+/// A job, and the agent's lines until its end.
 #[derive(Clone)]
 pub struct Job {
     /// The job line, without its line end.
@@ -53,7 +53,7 @@ pub struct Job {
     pub answers: Vec<Answer>,
 }
 
-/// A line that an agent said.
+/// A line of an agent.
 #[derive(Clone)]
 pub struct Answer {
     pub at: Duration,
@@ -62,18 +62,18 @@ pub struct Answer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The agent ended, with this status.
+    /// The agent exited with this status.
     Exited(i32),
-    /// A signal ended the agent.
+    /// A signal killed the agent.
     Signalled(i32),
     /// The scheduler was gone.
     SchedulerGone,
-    /// The agent was still there when the recording ended.
+    /// The agent still ran when the recording ended.
     Open,
 }
 
 impl Step {
-    /// What the scheduler said.
+    /// Returns the scheduler's text.
     pub fn text(&self) -> String {
         match &self.what {
             What::Jobs(jobs) => jobs.iter().map(|job| format!("{}\n", job.line)).collect(),
@@ -82,24 +82,24 @@ impl Step {
         }
     }
 
-    /// Whether it tells the agent to end because that has been idle for too long.
+    /// Returns true if it ends the agent because that was idle for too long.
     pub fn is_for_idleness(&self) -> bool {
         matches!(&self.what, What::Farewell(text) if text == "\n")
     }
 }
 
 impl Job {
-    /// Path of the control file.
+    /// Returns the path of the control file.
     pub fn path(&self) -> &str {
         self.line.split('\t').next().expect("a split gives something")
     }
 
-    /// The host, if the line has one.
+    /// Returns the host, if the line has one.
     pub fn host(&self) -> Option<&str> {
         self.line.split_once('\t').map(|(_, host)| host)
     }
 
-    /// Whether the agent came to its end.
+    /// Returns true if the agent finished the job.
     pub fn is_over(&self) -> bool {
         self.answers.last().is_some_and(|answer| is_hungry(&answer.line))
     }
@@ -109,7 +109,7 @@ fn is_hungry(line: &[u8]) -> bool {
     line.starts_with(b"#hungry")
 }
 
-/// All recorded sessions of one run: those of the wrappers.
+/// Returns all sessions that wrappers recorded in one run.
 pub fn run(name: &str) -> Vec<Session> {
     let folder = format!("ta-sessions/{name}");
     let logs = files_under(&folder).into_iter().filter(|file| file.ends_with(".log"));
@@ -117,7 +117,7 @@ pub fn run(name: &str) -> Vec<Session> {
         let text = String::from_utf8(data(&format!("{folder}/{file}"))).expect("logs are text");
         let tag = file.trim_end_matches(".log");
         let session = wrapper_log(&format!("{name}/{tag}"), &text);
-        // The other file of it has the same bytes.
+        // The other file of the session has the same bytes.
         let told = data(&format!("{folder}/{tag}.s2t"));
         assert_eq!(session.told, told, "{}", session.name);
         session
@@ -125,7 +125,7 @@ pub fn run(name: &str) -> Vec<Session> {
     sessions.collect()
 }
 
-/// All sessions of the agents of one log.
+/// Returns all sessions in one log of agents.
 pub fn agent_log(name: &str) -> Vec<Session> {
     let text = String::from_utf8(data(&format!("agent-logs/{name}.talog"))).expect("text");
     let mut events: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
@@ -157,7 +157,7 @@ pub fn agent_log(name: &str) -> Vec<Session> {
     sessions.collect()
 }
 
-/// Something in a recording.
+/// A line in a recording.
 struct Event {
     at: Duration,
     kind: Kind,
@@ -215,21 +215,22 @@ fn seconds(text: &str) -> Duration {
     Duration::from_secs_f64(text.trim().parse().expect("a time in seconds"))
 }
 
-/// What a line of a recording says, put together as it comes.
+/// A session that is built from the lines of a recording.
 struct Builder {
     session: Session,
-    /// The beginning of a line of the agent.
+    /// An incomplete line of the agent.
     begun: Vec<u8>,
-    /// It has asked for work.
+    /// The agent has asked for work.
     is_known: bool,
-    /// Jobs of the last step whose end has not come, by their place in it.
+    /// Indices of unfinished jobs in the last step.
     open: VecDeque<usize>,
-    /// The agent has said something since it was last told something.
+    /// The agent has written a line since the scheduler's last write.
     has_spoken: bool,
 }
 
-/// Puts a session together. It also sees to it that the recording is what the protocol says: the
-/// scheduler is silent while an answer is missing.
+/// Builds a session from a recording.
+///
+/// It also checks the protocol: the scheduler writes nothing while an answer is missing.
 fn session(name: &str, channel: String, host: Option<String>, events: Vec<Event>) -> Session {
     let session = Session {
         name: name.to_string(),
@@ -249,12 +250,12 @@ fn session(name: &str, channel: String, host: Option<String>, events: Vec<Event>
     };
     for Event { at, kind } in events {
         match kind {
-            Kind::Said(bytes) => builder.said(at, &bytes),
-            Kind::Told(bytes) => builder.told(at, &bytes),
-            // A last line without line end is lost, as the scheduler loses it.
+            Kind::Said(bytes) => builder.agent_wrote(at, &bytes),
+            Kind::Told(bytes) => builder.scheduler_wrote(at, &bytes),
+            // The scheduler loses an incomplete last line, and so does this.
             Kind::AgentEnd => builder.begun.clear(),
             Kind::SchedulerEnd => {
-                let told_to_end = builder.was_told_to_end();
+                let told_to_end = builder.has_farewell();
                 builder.session.end = if told_to_end { End::Open } else { End::SchedulerGone };
             }
             Kind::Exit(status) if builder.session.end == End::Open => {
@@ -268,11 +269,11 @@ fn session(name: &str, channel: String, host: Option<String>, events: Vec<Event>
 }
 
 impl Builder {
-    fn was_told_to_end(&self) -> bool {
+    fn has_farewell(&self) -> bool {
         matches!(self.session.steps.last(), Some(Step { what: What::Farewell(_), .. }))
     }
 
-    fn said(&mut self, at: Duration, bytes: &[u8]) {
+    fn agent_wrote(&mut self, at: Duration, bytes: &[u8]) {
         self.has_spoken = true;
         self.begun.extend_from_slice(bytes);
         while let Some(end) = self.begun.iter().position(|byte| *byte == b'\n') {
@@ -303,7 +304,7 @@ impl Builder {
         }
     }
 
-    fn told(&mut self, at: Duration, bytes: &[u8]) {
+    fn scheduler_wrote(&mut self, at: Duration, bytes: &[u8]) {
         self.session.told.extend_from_slice(bytes);
         let text = std::str::from_utf8(bytes).expect("job lines are text");
         assert!(text.ends_with('\n'), "{}: {text:?}", self.session.name);
@@ -334,7 +335,7 @@ impl Builder {
     }
 }
 
-/// The bytes that a literal of Python stands for: `'a\tb'`, `b"a'b"`.
+/// Returns the bytes of a Python literal: `'a\tb'`, `b"a'b"`.
 fn unquote(literal: &str) -> Vec<u8> {
     let literal = literal.strip_prefix('b').unwrap_or(literal);
     let inner = literal.strip_prefix(['\'', '"']).and_then(|rest| rest.strip_suffix(['\'', '"']));
@@ -362,7 +363,7 @@ fn unquote(literal: &str) -> Vec<u8> {
 }
 
 #[test]
-fn literals_are_read() {
+fn python_literals_are_unquoted() {
     assert_eq!(unquote(r"b'a\tb\x01\r\n'"), b"a\tb\x01\r\n");
     assert_eq!(unquote(r#"'can\'t "x" \\'"#), br#"can't "x" \"#);
 }

@@ -1,11 +1,13 @@
-//! The scheduler's core in the place of the recorded scheduler: it hears what the recorded agent said,
-//! when the agent said it, and has to say what the recorded scheduler said, and else nothing.
+//! The scheduler's core in the place of the recorded scheduler.
 //!
-//! What to do first is a matter of chance in the original, and wake-ups are planned differently; so
-//! the recording tells what there is to do. A *run* is what the agent was given of one thread without
-//! a break. As it begins, the core knows exactly its jobs, in their order: those that wait for a
-//! retry are woken (`Event::Turn`), others arrive. What the original cannot have known at that time
-//! arrives later: after the first job, bursts take everything there is.
+//! The core gets the recorded agent's lines at their recorded times. Its output must be equal to
+//! that of the recorded scheduler.
+//!
+//! ZMailer's scheduler begins with random threads, and plans wake-ups in another way, so the
+//! recording determines what is due. A *run* is a series of jobs for one thread. When it begins,
+//! the core has exactly its jobs, in their order: those that wait for a retry become due
+//! (`Event::Turn`), others arrive. Mail that ZMailer cannot have had at that time arrives later:
+//! after the first job, bursts contain everything that is due.
 
 use crate::control_files::recorded_groups;
 use crate::recording::{Answer, End, Job, Session, Step, What};
@@ -17,19 +19,19 @@ use zsched_core::{AgentEnd, AgentId, Event, Reread};
 use zsched_format::agent_protocol::{Answer as Line, Status};
 use zsched_spool::{Arrival, Group, SpoolName};
 
-/// What was said otherwise than it was recorded, and when.
+/// The first output that differs from the recording, and its time.
 type Difference = String;
 
-/// What the recording does not tell.
+/// Settings that the recording does not contain.
 #[derive(Clone, Copy)]
 pub struct Circumstances {
     /// `overfeed` of the clause.
     pub overfeed: u32,
-    /// What else the clause says.
+    /// Further keywords of the clause.
     pub keywords: &'static str,
-    /// How long before the session the mail had come in.
+    /// Time from the arrival of the mail to the start of the session.
     pub age: Duration,
-    /// All of it is past its expiry: what is left after its one attempt expires.
+    /// All mail is past its expiry: recipients that remain after their only try expire.
     pub is_last_chance: bool,
 }
 
@@ -48,16 +50,16 @@ struct Vertex {
     name: SpoolName,
     /// Offsets of the recipients that are not finished.
     pending: BTreeSet<u32>,
-    /// The core knows it.
+    /// The core has loaded it.
     is_loaded: bool,
 }
 
-/// What the agent is given of one thread without a break.
+/// A series of jobs for one thread.
 struct Run {
     host: String,
-    /// The step it begins with.
+    /// Index of its first step.
     first_step: usize,
-    /// What the original knew as it began.
+    /// The mail that ZMailer had when it began.
     known: Vec<Key>,
     /// It is the first run of its thread.
     is_first: bool,
@@ -69,7 +71,7 @@ struct Replay<'s> {
     world: World,
     vertices: BTreeMap<Key, Vertex>,
     runs: Vec<Run>,
-    /// The messages that were loaded at first, in this order.
+    /// The messages that were loaded at the start, in this order.
     at_first: Vec<u64>,
     told: String,
 }
@@ -102,8 +104,9 @@ impl<'s> Replay<'s> {
         })
     }
 
-    /// The recipients of a vertex are those that the agent reports about, or if it never does, those
-    /// of the control file.
+    /// Finds the recipients of each vertex: those that the agent reports about.
+    ///
+    /// Without reports, they are those of the control file.
     fn find_vertices(&mut self) {
         for job in self.job_steps().flat_map(|(_, jobs)| jobs) {
             let key = self.key(job);
@@ -155,8 +158,9 @@ impl<'s> Replay<'s> {
             .collect();
     }
 
-    /// Loads the messages that the first runs of their threads need, whole. They wait, because no
-    /// agent can be started; each thread is woken when its turn comes.
+    /// Loads the messages that the first runs of their threads need, as a whole.
+    ///
+    /// They wait, because no agent can be started. Each thread becomes due when its run begins.
     fn load_what_is_there_at_first(&mut self) {
         let mut loaded: BTreeSet<u64> = self.vertices.keys().map(|(number, _)| *number).collect();
         let known_first = |host: &str| {
@@ -175,15 +179,15 @@ impl<'s> Replay<'s> {
             }
         }
         self.at_first = self.order(loaded);
-        self.world.is_barren = true;
+        self.world.cannot_start_agents = true;
         for number in self.at_first.clone() {
             let of_message = self.vertices.keys().filter(|(other, _)| *other == number);
             self.arrive(of_message.cloned().collect());
         }
-        self.world.is_barren = false;
+        self.world.cannot_start_agents = false;
     }
 
-    /// An order of messages in which each is behind those that come before it in some first run.
+    /// Returns an order of messages that agrees with all first runs.
     fn order(&self, mut left: BTreeSet<u64>) -> Vec<u64> {
         let mut ordered = Vec::new();
         while !left.is_empty() {
@@ -203,10 +207,10 @@ impl<'s> Replay<'s> {
     }
 
     fn play(&mut self) -> Result<(), Difference> {
-        // What is there to do makes the core start the agent.
+        // Due mail makes the core start the agent.
         self.prepare(0);
         let start = Answer { at: self.session.first_hungry, line: b"#hungry".to_vec() };
-        self.tell_quietly(&start)?;
+        self.answer_quietly(&start)?;
         for (index, step) in self.session.steps.iter().enumerate() {
             self.expect(&step.text())?;
             match &step.what {
@@ -220,7 +224,7 @@ impl<'s> Replay<'s> {
         Ok(())
     }
 
-    /// The agent answers the jobs of a step. With the last answer comes the next step.
+    /// Sends the agent's answers to the jobs of a step. The last answer triggers the next step.
     fn answer(&mut self, step: usize, jobs: &[Job]) -> Result<(), Difference> {
         let answers: Vec<&Answer> = jobs.iter().flat_map(|job| &job.answers).collect();
         let is_over = jobs.iter().all(Job::is_over);
@@ -228,18 +232,18 @@ impl<'s> Replay<'s> {
             if is_over && index + 1 == answers.len() {
                 self.world.pass(answer.at);
                 self.prepare(step + 1);
-                self.tell_quietly(answer)?;
+                self.answer_quietly(answer)?;
             } else {
-                self.tell_quietly(answer)?;
+                self.answer_quietly(answer)?;
                 self.expect("")?;
             }
         }
         Ok(())
     }
 
-    /// The agent answers `#idle`. The next step comes by itself.
+    /// Sends the agent's answer to `#idle`. The next step comes without an answer.
     fn idle(&mut self, step: usize, hungry: Duration) -> Result<(), Difference> {
-        self.tell_quietly(&Answer { at: hungry, line: b"#hungry".to_vec() })?;
+        self.answer_quietly(&Answer { at: hungry, line: b"#hungry".to_vec() })?;
         self.expect("")?;
         let Some(next) = self.session.steps.get(step + 1) else {
             return Ok(());
@@ -254,7 +258,7 @@ impl<'s> Replay<'s> {
         self.world.pass(next.at);
         self.expect("")?;
         match next.what {
-            What::Farewell(_) => self.tell_core(Event::Drain),
+            What::Farewell(_) => self.send_to_core(Event::Drain),
             _ => self.prepare(step + 1),
         }
         Ok(())
@@ -275,15 +279,15 @@ impl<'s> Replay<'s> {
         let Some(Step { what: What::Jobs(jobs), .. }) = self.session.steps.last() else {
             return Ok(());
         };
-        // It has died over a job: that waits, and goes to the next agent.
+        // The agent died during a job. That waits, and the next agent gets it.
         let job = jobs.iter().find(|job| !job.is_over()).expect("its death was no answer");
         let (_, host) = self.key(job);
-        self.tell_core(Event::Turn(host.as_bytes()));
-        self.world.says(self.agent(), b"#hungry");
+        self.send_to_core(Event::Turn(host.as_bytes()));
+        self.world.agent_writes(self.agent(), b"#hungry");
         self.expect(&format!("{}\n", job.line))
     }
 
-    /// The recipients that the core has left must be those that have no final report.
+    /// Checks that the core's remaining recipients are those without a final report.
     fn compare_what_is_left(&mut self) {
         let of_core = |number: u64| {
             let found = self.world.core.message_at_or_after(self.world.now, number);
@@ -305,7 +309,7 @@ impl<'s> Replay<'s> {
         assert_eq!(left.into_iter().collect::<BTreeMap<_, _>>(), expected, "{}", self.session.name);
     }
 
-    /// Lets the core know what it has to know before a step.
+    /// Loads the mail that a step needs.
     fn prepare(&mut self, step: usize) {
         let Some(What::Jobs(jobs)) = self.session.steps.get(step).map(|step| &step.what) else {
             return;
@@ -333,15 +337,15 @@ impl<'s> Replay<'s> {
         let is_ordered = (*is_first && in_order.into_iter().eq(&known)) || known.len() == 1;
         let is_all = waiting.len() == known.len() && waiting.iter().all(|key| known.contains(key));
         if is_all && is_ordered {
-            self.tell_core(Event::Turn(host.as_bytes()));
+            self.send_to_core(Event::Turn(host.as_bytes()));
             return;
         }
-        // The original shuffles what waits in a thread; here it is put into the recorded order.
+        // ZMailer shuffles the waiting mail of a thread; here it gets the recorded order.
         waiting.iter().for_each(|(number, _)| self.forget(*number));
         known.into_iter().for_each(|key| self.load(key));
     }
 
-    /// Sees to it that the core knows a vertex.
+    /// Loads a vertex unless the core has it.
     fn load(&mut self, key: Key) {
         if !self.vertices[&key].is_loaded {
             self.forget(key.0);
@@ -349,7 +353,7 @@ impl<'s> Replay<'s> {
         }
     }
 
-    /// Lets the core forget a message.
+    /// Makes the core drop a message.
     fn forget(&mut self, number: u64) {
         let mut was_loaded = false;
         for ((other, _), vertex) in &mut self.vertices {
@@ -358,17 +362,17 @@ impl<'s> Replay<'s> {
             }
         }
         if was_loaded {
-            self.tell_core(Event::ReadAgain { number, outcome: Reread::Gone });
+            self.send_to_core(Event::ReadAgain { number, outcome: Reread::Gone });
         }
     }
 
-    /// Lets vertices of one message arrive.
+    /// Makes vertices of one message arrive.
     fn arrive(&mut self, keys: Vec<Key>) {
         let arrival = self.arrival(&keys);
         for key in keys {
             self.vertices.get_mut(&key).expect("it was found before").is_loaded = true;
         }
-        self.tell_core(Event::Arrived(arrival));
+        self.send_to_core(Event::Arrived(arrival));
     }
 
     fn arrival(&self, keys: &[Key]) -> Arrival {
@@ -398,8 +402,8 @@ impl<'s> Replay<'s> {
         }
     }
 
-    /// The agent says something. Nothing has been said to it before.
-    fn tell_quietly(&mut self, answer: &Answer) -> Result<(), Difference> {
+    /// Sends a line of the agent, and checks that the core wrote nothing before.
+    fn answer_quietly(&mut self, answer: &Answer) -> Result<(), Difference> {
         self.world.pass(answer.at);
         self.expect("")?;
         if let Line::Report(report) = Line::parse(&answer.line) {
@@ -413,11 +417,11 @@ impl<'s> Replay<'s> {
                 }
             }
         }
-        self.tell_core(Event::AgentSaid { agent: self.agent(), line: &answer.line });
+        self.send_to_core(Event::AgentSaid { agent: self.agent(), line: &answer.line });
         Ok(())
     }
 
-    /// The one agent there is.
+    /// Returns the only agent.
     fn agent(&self) -> AgentId {
         let agents: Vec<(&AgentId, &str)> =
             self.world.agents.iter().map(|(agent, told)| (agent, told.channel.as_str())).collect();
@@ -426,22 +430,22 @@ impl<'s> Replay<'s> {
         *agent
     }
 
-    /// Tells the core something. If it wants to read a control file again, that has what is left.
-    fn tell_core(&mut self, event: Event<'_>) {
-        self.world.tell(event);
+    /// Sends an event. If the core reads a control file again, that has the remaining recipients.
+    fn send_to_core(&mut self, event: Event<'_>) {
+        self.world.send_event(event);
         while let Some(name) = self.world.to_read_again.pop() {
             let number = name.number();
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
             let keys: Vec<Key> = loaded.map(|(key, _)| key.clone()).collect();
             let outcome = Reread::Read(self.arrival(&keys));
-            self.world.tell(Event::ReadAgain { number, outcome });
+            self.world.send_event(Event::ReadAgain { number, outcome });
         }
     }
 
-    /// Compares what the agent was told since it was last looked at.
+    /// Compares the core's output since the last call.
     fn expect(&mut self, expected: &str) -> Result<(), Difference> {
-        let told = self.world.told(self.agent());
+        let told = self.world.take_input(self.agent());
         if told != expected {
             let since = self.world.now.since(START).as_secs_f64();
             return Err(format!("at {since:.4}: {told:?} instead of {expected:?}"));
@@ -451,7 +455,7 @@ impl<'s> Replay<'s> {
     }
 }
 
-/// The clause of a session: one agent, and nothing happens by itself but the end of idle agents.
+/// Returns a session's clause: one agent, and no timer but that of idle agents.
 fn clause(session: &Session, circumstances: Circumstances) -> String {
     let host = if session.host.is_some() { " $host" } else { "" };
     let idle = |is_last: bool| {
@@ -468,7 +472,7 @@ fn clause(session: &Session, circumstances: Circumstances) -> String {
     )
 }
 
-/// How long the agent was idle, each time, and what came then.
+/// Returns the agent's idle times, each with the step that followed.
 fn idle_times(session: &Session) -> impl Iterator<Item = (Duration, &Step)> {
     session.steps.windows(2).filter_map(|pair| match pair[0].what {
         What::Idle { hungry: Some(hungry) } => Some((pair[1].at - hungry, &pair[1])),
@@ -476,8 +480,10 @@ fn idle_times(session: &Session) -> impl Iterator<Item = (Duration, &Step)> {
     })
 }
 
-/// What the original knew as a run began, given its bursts: the first job, which is always alone, the
-/// next burst, and what comes behind a burst that was as long as it may be.
+/// Returns the mail that ZMailer had at the beginning of a run, given its bursts.
+///
+/// It is the first job, which is always alone, the next burst, and each burst that follows one of
+/// maximum length.
 fn known_at_first(bursts: &[Vec<Key>], longest: usize) -> Vec<Key> {
     let mut known = bursts[0].clone();
     for (index, burst) in bursts.iter().enumerate().skip(1) {

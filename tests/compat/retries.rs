@@ -1,7 +1,7 @@
-//! When mail is tried again: the original's wake-ups, as they were seen through MAILQ, and ours.
+//! Retry times: recorded wake-ups of ZMailer's scheduler, seen through MAILQ, and ours.
 //!
-//! A line of a recording: seconds since the first look, message, index; then relative to that look the
-//! planned wake-up and the last feed; the tries so far.
+//! A line of a recording has the seconds since the first look, the message and an index. Then come
+//! the planned wake-up and the last feed, relative to that look, and the number of tries.
 //!
 //! ```text
 //! 39.6 1 0 wake=+53 fed=+38 tries=4 f8='retry in 15s' | #c/a.test/0  N=1   R=1   A=4  W=15s QA=42s
@@ -18,9 +18,9 @@ use zsched_spool::{Arrival, Group};
 
 /// A recording.
 struct Recording {
-    /// What the clause says.
+    /// Keywords of the clause.
     keywords: String,
-    /// Of each message the tries and the wake-ups that were planned, in seconds since the first feed.
+    /// Tries and planned wake-ups of each message, in seconds since the first feed.
     planned: BTreeMap<u64, Vec<Planned>>,
 }
 
@@ -56,7 +56,7 @@ fn recording(name: &str) -> Recording {
     Recording { keywords, planned }
 }
 
-/// A world in which one agent always gives one answer.
+/// A world in which one agent always gives the same answer.
 struct Deferring {
     world: World,
     recipients: u32,
@@ -86,31 +86,31 @@ impl Deferring {
             unread_at_most: 0,
             is_part: false,
         };
-        world.tell(Event::Arrived(arrival));
+        world.send_event(Event::Arrived(arrival));
         Deferring { world, recipients, answer: answer.to_string(), agent: None }
     }
 
-    /// The agent works until it is idle. Returns what is planned then, in seconds since the first feed.
+    /// Makes the agent work until it is idle. Returns the plan, in seconds since the first feed.
     fn work(&mut self, first_fed: Timestamp) -> Planned {
         let agent = *self.world.agents.keys().next().expect("it was started");
         if self.agent.replace(agent).is_none() {
-            self.world.says(agent, b"#hungry");
+            self.world.agent_writes(agent, b"#hungry");
         }
-        assert_eq!(self.world.told(agent), "1\ta.test\n");
+        assert_eq!(self.world.take_input(agent), "1\ta.test\n");
         for index in 0..self.recipients {
             let line = format!("1/{}\t\t{}", 67 + 30 * index, self.answer);
-            self.world.says(agent, line.as_bytes());
+            self.world.agent_writes(agent, line.as_bytes());
         }
-        self.world.says(agent, b"#hungry");
-        assert_eq!(self.world.told(agent), "#idle\n");
-        self.world.says(agent, b"#hungry");
+        self.world.agent_writes(agent, b"#hungry");
+        assert_eq!(self.world.take_input(agent), "#idle\n");
+        self.world.agent_writes(agent, b"#hungry");
         let now = self.world.now;
         let (_, views) = self.world.core.message_at_or_after(now, 1).expect("it is not finished");
         let Standing::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
         Planned { tries: views[0].tries, wakeup: (now.seconds_since(first_fed)) + seconds }
     }
 
-    /// The wake-ups that follow each other, each try made at the wake-up before.
+    /// Returns successive wake-ups, with a try at each.
     fn wakeups(&mut self, count: usize) -> Vec<Planned> {
         let first_fed = self.world.now;
         let mut all = Vec::new();
@@ -124,17 +124,17 @@ impl Deferring {
     }
 }
 
-/// The times between wake-ups.
+/// Returns the times between wake-ups.
 fn spacing(planned: &[Planned]) -> Vec<i64> {
     let wakeups = std::iter::once(0).chain(planned.iter().map(|planned| planned.wakeup));
     let wakeups: Vec<i64> = wakeups.collect();
     wakeups.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// As long as the list of factors lasts, tries come in the rhythm that was recorded, give or take one
-/// interval. Behind its end both go on at a random place in it.
+/// While the list of factors lasts, the distance between tries is as recorded, plus or minus one
+/// interval. After its end both go on at a random place in the list.
 #[test]
-fn tries_come_in_the_recorded_rhythm() {
+fn retry_distances_equal_recorded_ones() {
     for (name, interval, past_boundary, factors, exception) in [
         ("1-2-3-4", 5, 0, &[1, 2, 3, 4][..], None),
         ("1-2-3-4-skew1", 5, 0, &[1, 2, 3, 4], None),
@@ -142,7 +142,7 @@ fn tries_come_in_the_recorded_rhythm() {
         ("10s-1-2-3-5-8", 10, 1, &[1, 2, 3, 5, 8], None),
         ("two-recipients", 5, 1, &[1, 2, 3, 4], None),
         ("two-threads", 5, 1, &[1, 2, 3, 4], None),
-        // The original steps through the list twice in the first run: it leaves out 1 and 2.
+        // In the first run ZMailer advances twice in the list, and leaves out 1 and 2.
         ("1m-1-1-2-3", 60, 31, &[1, 1, 2, 3], Some((1, 178, 68))),
     ] {
         let Recording { keywords, planned } = recording(name);
@@ -158,7 +158,7 @@ fn tries_come_in_the_recorded_rhythm() {
             let (ours, recorded) = (spacing(&ours), spacing(&recorded));
             for (index, (ours, recorded)) in ours.iter().zip(&recorded).enumerate() {
                 let place = format!("{name}, message {message}, {index}: {ours}, not {recorded}");
-                // Both keep to the list, give or take the skew and the first run's alignment.
+                // Both follow the list, apart from the skew and the first run's alignment.
                 let factor = factors.get(index).copied();
                 let is_in_list = |seconds: i64| {
                     factors.iter().any(|factor| (seconds - factor * interval).abs() <= interval)
@@ -175,15 +175,17 @@ fn tries_come_in_the_recorded_rhythm() {
     }
 }
 
-/// The original reads these times, and does not keep to them; we do. Its next tries were at the next
-/// multiple of 5 s, and then every 20 s.
+/// ZMailer parses these times but does not use them; ours does.
+///
+/// Its next tries were at the next multiple of 5 s, and then every 20 s.
 #[test]
-fn times_that_agents_ask_for_are_kept() {
+fn retryat_and_deferall_times_are_used() {
     let Recording { keywords, planned } = recording("retryat-deferall");
     for (messages, answer, expected) in [
         (&[1, 2][..], "retryat +20 come back", [20, 40, 60]),
         (&[1, 2], "retryat 45 come back", [45, 90, 135]),
-        // An absolute time, 25 s from the first feed: the second is past, and the list decides.
+        // An absolute time, 25 s after the first feed. At the second try it is past, so the list
+        // applies.
         (&[1, 2], "retryat 1795255226 come back", [25, 44, 64]),
         (&[3, 4], "deferall all later", [60, 120, 180]),
     ] {

@@ -1,17 +1,16 @@
-//! Whole sessions of agents with the original's scheduler, replayed: see [`crate::replay`].
+//! Complete sessions of agents with ZMailer's scheduler, replayed; see [`crate::replay`].
 
 use crate::recording::{End, Session, What, agent_log, run};
 use crate::replay::{Circumstances, replay};
 use std::time::Duration;
 
-/// What is said otherwise on purpose: the session, what is heard first of it, and why.
+/// Intended differences: the session, the first one in it, and the reason.
 const DIFFERENCES: [(&str, &str, &str); 0] = [];
 
-/// The configuration of the runs. Nothing is known of the mail's age in most sessions, and it does not
-/// matter there.
+/// Settings of the runs. In most sessions the age of the mail is unknown and does not matter.
 const RUNS: Circumstances =
     Circumstances { overfeed: 150, keywords: "", age: Duration::ZERO, is_last_chance: false };
-/// Here some was past its expiry.
+/// Settings of sessions in which some mail was past its expiry.
 const RUN_WITH_OLD_MAIL: Circumstances = Circumstances {
     overfeed: 150,
     keywords: "expiry=4m",
@@ -19,7 +18,7 @@ const RUN_WITH_OLD_MAIL: Circumstances = Circumstances {
     is_last_chance: true,
 };
 
-/// The agents that wrote logs themselves, and how many there were in each.
+/// Logs that agents wrote themselves, and the number of agents in each.
 const AGENT_LOGS: [(&str, usize); 15] = [
     ("expiry", 7),
     ("hash-level-1", 3),
@@ -61,27 +60,27 @@ fn check_run(name: &str, expected: usize) {
 }
 
 #[test]
-fn run_1_with_deaths_noise_and_idle_agents() {
+fn run_1_with_deaths_noise_and_idle_agents_is_reproduced() {
     check_run("run1", 40);
 }
 
 #[test]
-fn run_2_with_a_shutdown() {
+fn run_2_with_shutdown_is_reproduced() {
     check_run("run2", 25);
 }
 
 #[test]
-fn run_3_with_mail_that_arrives_late() {
+fn run_3_with_late_mail_is_reproduced() {
     check_run("run3", 11);
 }
 
 #[test]
-fn run_4_with_hash_folders_and_a_host_in_the_command() {
+fn run_4_with_hash_folders_and_host_agents_is_reproduced() {
     check_run("run4", 2);
 }
 
 #[test]
-fn agents_that_wrote_a_log() {
+fn sessions_in_agent_logs_are_reproduced() {
     for (name, expected) in AGENT_LOGS {
         let sessions = agent_log(name);
         assert_eq!(sessions.len(), expected, "{name}");
@@ -94,7 +93,7 @@ fn agents_that_wrote_a_log() {
 }
 
 #[test]
-fn the_recordings_have_been_understood() {
+fn recordings_have_expected_counts() {
     let runs = ["run1", "run2", "run3", "run4"];
     let sessions: Vec<Session> = runs.iter().flat_map(|name| run(name)).collect();
     let count = |counts: &dyn Fn(&What) -> usize| {
@@ -114,7 +113,7 @@ fn the_recordings_have_been_understood() {
     let ends = |end: fn(End) -> bool| sessions.iter().filter(|session| end(session.end)).count();
     assert_eq!((jobs(true), jobs(false), idle), (257, 7, 77));
     assert_eq!((farewells("\n"), farewells("\n\n")), (19, 10));
-    // How many of the others died, and how many outlived the scheduler.
+    // Numbers of agents that were killed, that failed, and that outlived the scheduler.
     assert_eq!(ends(|end| matches!(end, End::Signalled(_))), 15);
     assert_eq!(ends(|end| matches!(end, End::Exited(status) if status != 0)), 16);
     assert_eq!(ends(|end| end == End::SchedulerGone), 18);

@@ -1,4 +1,4 @@
-//! What all of these tests use: recorded data, a spool to lay them out in, a configuration.
+//! Shared helpers: recorded data, a spool for it, a configuration.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use zsched_format::time::Timestamp;
 use zsched_spool::read::{Found, read};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
 
-/// The time at which worlds begin: a multiple of all recorded intervals.
+/// Start time of worlds: a multiple of all recorded intervals.
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
-/// The folder of the recordings, or something in it.
+/// Returns the path of a recording.
 pub fn data_path(name: &str) -> PathBuf {
     zsched_tests::source().join("tests/data/compat").join(name)
 }
 
-/// One recorded file.
+/// Returns a recorded file.
 pub fn data(name: &str) -> Vec<u8> {
     let path = data_path(name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files under a folder of the recordings, by their path in it, in ascending order.
+/// Returns the files under a folder of the recordings, by their path in it, sorted.
 pub fn files_under(folder: &str) -> Vec<String> {
     fn walk(folder: &Path, top: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).expect("a folder of recordings") {
@@ -41,14 +41,14 @@ pub fn files_under(folder: &str) -> Vec<String> {
     found
 }
 
-/// A configuration that is read without looking at the system.
+/// Parses a configuration without access to the system.
 pub fn config(text: &str) -> Config {
     let context = Context::without_rights(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config
 }
 
-/// The name of a message, from its path below `transport/`.
+/// Returns the name of a message, from its path below `transport/`.
 pub fn spool_name(path: &str) -> SpoolName {
     let plain = || SpoolName::new(HashFolder::TOP, path.as_bytes());
     SpoolName::from_notified(path.as_bytes())
@@ -56,7 +56,7 @@ pub fn spool_name(path: &str) -> SpoolName {
         .unwrap_or_else(|| panic!("{path} is no name"))
 }
 
-/// A POSTOFFICE of its own, gone when it is dropped.
+/// A temporary POSTOFFICE, which is removed when this is dropped.
 pub struct TestSpool {
     pub spool: Spool,
     folder: tempfile::TempDir,
@@ -78,7 +78,7 @@ impl TestSpool {
         path
     }
 
-    /// Lays out a message: its control file, and its message file of a certain age.
+    /// Writes a message: its control file, and its message file of a certain age.
     pub fn message(&self, path: &str, control: &[u8], message: &[u8], received: SystemTime) {
         set_modified(&self.write(&format!("queue/{path}"), message), received);
         self.write(&format!("transport/{path}"), control);
@@ -89,12 +89,12 @@ impl TestSpool {
         read(&self.spool, level, name, None, &mut |_| {})
     }
 
-    /// What is in a file, or nothing if there is none.
+    /// Returns the contents of a file, or `None` if there is none.
     pub fn contents(&self, path: &str) -> Option<Vec<u8>> {
         fs::read(self.folder.path().join(path)).ok()
     }
 
-    /// The files below some folders, by their path in POSTOFFICE, in ascending order.
+    /// Returns the files below some folders, by their path in POSTOFFICE, sorted.
     pub fn files(&self, folders: &[&str]) -> Vec<String> {
         let mut found = Vec::new();
         let mut to_look_at: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
@@ -114,13 +114,13 @@ impl TestSpool {
     }
 }
 
-/// Sets when a file was last modified.
+/// Sets the modification time of a file.
 pub fn set_modified(path: &Path, time: SystemTime) {
     let file = File::options().write(true).open(path).expect("the file is there");
     file.set_modified(time).expect("the time can be set");
 }
 
-/// A point in time, for file times.
+/// Returns a time for files.
 pub fn at(seconds: u64, nanoseconds: u32) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }

@@ -1,4 +1,4 @@
-//! A session of MAILQ version 2 with a scheduler's core behind it, and nothing else.
+//! A session of MAILQ version 2 with only the scheduler's core behind it.
 
 use crate::support::START;
 use crate::world::World;
@@ -31,7 +31,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Somebody connects from 127.0.0.1, and is greeted.
+    /// Opens a session from 127.0.0.1. Returns it and the greeting.
     pub fn open(accounts: &str, challenge: Challenge) -> (Talk, String) {
         let (accounts, _) = AuthFile::parse(accounts.as_bytes());
         let peer = Peer::at([127, 0, 0, 1].into());
@@ -49,7 +49,7 @@ impl Talk {
         (talk, greeting)
     }
 
-    /// Somebody who has logged in.
+    /// Opens a session and logs in.
     pub fn as_user(user: &str, password: &str) -> Talk {
         let challenge = Challenge::new(START, 4711, 1);
         let answer = challenge.answer(password.as_bytes());
@@ -60,7 +60,7 @@ impl Talk {
         talk
     }
 
-    /// Says something, and returns what is answered.
+    /// Sends text. Returns the answer.
     pub fn say(&mut self, world: &mut World, text: impl AsRef<[u8]>) -> String {
         let (mut said, mut out) = (text.as_ref(), Vec::new());
         loop {
@@ -70,7 +70,7 @@ impl Talk {
             let demand = self.go_on(world, &mut out);
             let is_settled = demand.is_none() && !self.session.has_request();
             if let Some(demand) = demand {
-                self.meet(world, demand);
+                self.serve_demand(world, demand);
             } else if self.session.is_over() || (said.is_empty() && is_settled) {
                 return String::from_utf8(out).expect("answers are text");
             }
@@ -90,7 +90,7 @@ impl Talk {
             tally: &mut self.tally,
             remarks: &mut remarks,
         };
-        // A little at a time.
+        // Answers are written in small steps.
         let enough = out.len() + 1;
         let demand = self.session.go_on(&mut around, out, enough);
         self.remarks.extend(remarks.iter().map(|remark| format!("{remark:?}")));
@@ -100,7 +100,7 @@ impl Talk {
         demand
     }
 
-    fn meet(&mut self, world: &mut World, demand: Demand) {
+    fn serve_demand(&mut self, world: &mut World, demand: Demand) {
         match demand {
             Demand::Inquire(Inquiry::Host) => {
                 self.session.learn(Findings::Host(self.host.clone()));
@@ -113,7 +113,7 @@ impl Talk {
             }
             Demand::Obey { by, order } => {
                 self.tickets += 1;
-                world.tell(Event::Ordered { ticket: self.tickets, by, order });
+                world.send_event(Event::Ordered { ticket: self.tickets, by, order });
                 let (ticket, effect) = world.obeyed.pop().expect("it is obeyed at once here");
                 assert_eq!(ticket, self.tickets);
                 self.session.obeyed(&effect);
@@ -123,7 +123,7 @@ impl Talk {
     }
 }
 
-/// The challenge of a recorded line.
+/// Returns the challenge of a recorded line.
 pub fn challenge(line: &str) -> Challenge {
     let numbers = line.strip_prefix("220 MAILQ-V2-CHALLENGE: ").expect("a challenge");
     let numbers: Vec<u64> = numbers.split('.').map(|n| n.parse().expect("a number")).collect();

@@ -1,4 +1,4 @@
-//! The scheduler's core with nothing around it: events go in, and what it wants done is kept.
+//! The scheduler's core alone: it gets events, and its actions are recorded.
 
 use crate::support::{START, config};
 use std::collections::BTreeMap;
@@ -16,22 +16,22 @@ pub struct World {
     pub core: Scheduler,
     config: Rc<Config>,
     pub now: Timestamp,
-    /// Agents cannot be started for now, so that what arrives waits.
-    pub is_barren: bool,
-    /// The agents that run, and what each was told since anybody looked.
+    /// Agents cannot be started at present, so arriving mail waits.
+    pub cannot_start_agents: bool,
+    /// The running agents, and the input of each since the last look.
     pub agents: BTreeMap<AgentId, Told>,
-    /// Control files that are to be read again.
+    /// Control files that the core wants to read again.
     pub to_read_again: Vec<SpoolName>,
-    /// What was to be noted in control files. It has been, as far as the core knows.
+    /// Notes that the core has requested. To the core they are written.
     pub notes: Vec<Note>,
-    /// Messages that were to be taken out of the spool, and whether to `postman/`. They are gone.
+    /// Messages that the core has removed, and true if to `postman/`. To the core they are gone.
     pub removed: Vec<(SpoolName, bool)>,
     pub statistics: Vec<Statistics>,
-    /// Orders that were obeyed.
+    /// Answers to orders.
     pub obeyed: Vec<(OrderTicket, Effect)>,
 }
 
-/// What an agent was started for, and what it was told.
+/// Clause and input of an agent.
 #[derive(Debug)]
 pub struct Told {
     pub channel: String,
@@ -46,7 +46,7 @@ impl World {
         World::with(Settings::default(), configuration)
     }
 
-    /// A world under some settings; any number of agents may be started at once.
+    /// Creates a world with these settings, without a limit on starts of agents.
     pub fn with(settings: Settings, configuration: &str) -> World {
         let settings = Settings { fork_rate: u32::MAX, ..settings };
         let config = Rc::new(config(configuration));
@@ -54,7 +54,7 @@ impl World {
             core: Scheduler::new(settings, config.clone()),
             config,
             now: START,
-            is_barren: false,
+            cannot_start_agents: false,
             agents: BTreeMap::new(),
             to_read_again: Vec::new(),
             notes: Vec::new(),
@@ -64,8 +64,8 @@ impl World {
         }
     }
 
-    /// Tells the core something, and does what it wants done.
-    pub fn tell(&mut self, event: Event<'_>) {
+    /// Sends an event to the core, and carries out its actions.
+    pub fn send_event(&mut self, event: Event<'_>) {
         self.core.handle(self.now, event);
         self.core.check_invariants();
         while let Some(action) = self.core.poll() {
@@ -76,24 +76,27 @@ impl World {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::StartAgent { agent, .. } if self.is_barren => {
+            Action::StartAgent { agent, .. } if self.cannot_start_agents => {
                 let end = AgentEnd::NotStarted("not yet".to_string());
-                self.tell(Event::AgentEnded { agent, end });
+                self.send_event(Event::AgentEnded { agent, end });
                 // A new configuration ends the suspension of the ring: agents can be started later.
-                self.tell(Event::Configured(self.config.clone()));
+                self.send_event(Event::Configured(self.config.clone()));
             }
             Action::StartAgent { agent, channel, .. } => {
                 let channel = String::from_utf8(channel.to_vec()).expect("channels are text");
                 self.agents.insert(agent, Told { channel, text: String::new() });
                 let pid = FIRST_PID + agent.0 as u32;
-                self.tell(Event::AgentStarted { agent, pid });
+                self.send_event(Event::AgentStarted { agent, pid });
             }
             Action::Feed { agent, job } => {
-                self.say(agent, std::str::from_utf8(&job).expect("recorded jobs are text"));
+                self.write_to_agent(
+                    agent,
+                    std::str::from_utf8(&job).expect("recorded jobs are text"),
+                );
             }
-            Action::SayIdle(agent) => self.say(agent, "#idle\n"),
-            // That the shell says so is tested with the real programs.
-            Action::StopAgent { agent, manner } => self.say(
+            Action::SayIdle(agent) => self.write_to_agent(agent, "#idle\n"),
+            // Tests with the real programs check the lines that the shell writes.
+            Action::StopAgent { agent, manner } => self.write_to_agent(
                 agent,
                 match manner {
                     Manner::Retire => "\n",
@@ -105,48 +108,48 @@ impl World {
             Action::Note(note) => {
                 let ticket = note.ticket;
                 self.notes.push(note);
-                self.tell(Event::Noted { ticket, outcome: Ok(true) });
+                self.send_event(Event::Noted { ticket, outcome: Ok(true) });
             }
             Action::Remove { name, aside } => {
                 let number = name.number();
                 self.removed.push((name, aside));
-                self.tell(Event::Removed { number, outcome: Ok(()) });
+                self.send_event(Event::Removed { number, outcome: Ok(()) });
             }
-            // There is room for everything.
+            // Memory is not limited.
             Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
             Action::Statistics(statistics) => self.statistics.push(statistics),
             Action::KeepStanding { ticket, .. } => {
-                self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
+                self.send_event(Event::StandingKept { ticket, outcome: Ok(()) });
             }
             Action::Obeyed { ticket, effect } => self.obeyed.push((ticket, effect)),
             Action::ClearLocks { .. } | Action::Status(_) | Action::Log(..) => {}
         }
     }
 
-    fn say(&mut self, agent: AgentId, text: &str) {
+    fn write_to_agent(&mut self, agent: AgentId, text: &str) {
         self.agents.get_mut(&agent).expect("only those that run are told").text.push_str(text);
     }
 
-    /// What an agent was told since this was asked last.
-    pub fn told(&mut self, agent: AgentId) -> String {
+    /// Returns the input of an agent since the last call.
+    pub fn take_input(&mut self, agent: AgentId) -> String {
         self.agents.get_mut(&agent).map(|told| std::mem::take(&mut told.text)).unwrap_or_default()
     }
 
-    pub fn says(&mut self, agent: AgentId, line: &[u8]) {
-        self.tell(Event::AgentSaid { agent, line });
+    pub fn agent_writes(&mut self, agent: AgentId, line: &[u8]) {
+        self.send_event(Event::AgentSaid { agent, line });
     }
 
     pub fn ends(&mut self, agent: AgentId, end: AgentEnd) {
         self.agents.remove(&agent);
-        self.tell(Event::AgentEnded { agent, end });
+        self.send_event(Event::AgentEnded { agent, end });
     }
 
-    /// Lets time pass up to a point, waking the core whenever it wants to.
+    /// Passes time up to a point, and wakes the core at its wake-ups.
     pub fn pass(&mut self, since_start: Duration) {
         let until = START + since_start;
         while let Some(wakeup) = self.core.next_wakeup().filter(|wakeup| *wakeup <= until) {
             self.now = self.now.max(wakeup);
-            self.tell(Event::Tick);
+            self.send_event(Event::Tick);
         }
         self.now = self.now.max(until);
     }

@@ -1,4 +1,4 @@
-//! The documents say what the programs do.
+//! Checks that the documents agree with the programs.
 
 mod mdoc;
 
@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Options of a program that its manual page does not have, short and long.
+/// Returns a program's options, short and long, that its manual page lacks.
 fn missing_options(command: &clap::Command, page: &str) -> Vec<String> {
     let text = read(page).replace('\\', "");
     let mentions = |option: &str| {
@@ -51,9 +51,9 @@ fn manual_pages_have_every_option() {
     }
 }
 
-/// With `UPDATE_EXPECT=1` in the environment, the page is changed.
+/// With `UPDATE_EXPECT=1` in the environment, the test updates the page.
 #[test]
-fn the_manual_of_mailq_is_made_from_its_options() {
+fn mailq_manual_is_generated_from_options() {
     let mut command = zsched_mailq::Options::command();
     command.build();
     let page = read("man/mailq.1");
@@ -67,7 +67,7 @@ fn the_manual_of_mailq_is_made_from_its_options() {
 }
 
 #[test]
-fn every_attribute_is_in_the_manual() {
+fn manual_lists_every_attribute() {
     let page = read("man/mailq-auth.5");
     for word in zsched_mailq_server::attributes::words() {
         let is_there = page
@@ -79,13 +79,13 @@ fn every_attribute_is_in_the_manual() {
 }
 
 #[test]
-fn the_check_of_options_can_fail() {
+fn option_check_finds_missing_option() {
     let command = clap::Command::new("x").arg(clap::Arg::new("unheard-of").long("unheard-of"));
     assert_eq!(missing_options(&command, "man/scheduler.8"), ["-unheard-of"]);
 }
 
 #[test]
-fn files_that_are_named_exist() {
+fn named_files_exist() {
     for document in [
         "README.md",
         "docs/architecture.md",
@@ -105,7 +105,7 @@ fn files_that_are_named_exist() {
 }
 
 #[test]
-fn manual_pages_refer_to_pages_that_exist() {
+fn manual_page_references_exist() {
     for page in fs::read_dir(root().join("man")).expect("man/") {
         let page = page.expect("a page").path();
         let text = fs::read_to_string(&page).expect("a page is text");
@@ -113,7 +113,7 @@ fn manual_pages_refer_to_pages_that_exist() {
             let mut words = line.split_ascii_whitespace();
             let (name, section) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
             let exists = Path::new(&root()).join(format!("man/{name}.{section}")).exists();
-            // Sections 2 and 3 are the system's, and so are some programs.
+            // The pages of sections 2 and 3 belong to the system, and so do those of some programs.
             let is_of_system = ["2", "3"].contains(&section) || (name, section) == ("ssh", "1");
             let page = page.display();
             assert!(exists || is_of_system, "{page} refers to {name} {section}");
@@ -121,7 +121,7 @@ fn manual_pages_refer_to_pages_that_exist() {
     }
 }
 
-/// The words in backquotes in the first column of the table whose head begins so.
+/// Returns the words in backquotes in the first column of the table with this head.
 fn first_column(text: &str, head: &str) -> Vec<String> {
     let table = text.split(&format!("\n| {head} |")).nth(1).expect(head);
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -129,7 +129,7 @@ fn first_column(text: &str, head: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_status_log_is_as_its_document_says() {
+fn status_log_document_has_all_fields() {
     use zsched_format::status_log::{Entry, Gap, Status};
     let text = read("docs/status-log.md");
     let examples: Vec<&str> =
@@ -159,7 +159,7 @@ fn the_status_log_is_as_its_document_says() {
 }
 
 #[test]
-fn the_commands_of_the_readme_are_those_that_are_checked() {
+fn readme_commands_equal_tested_ones() {
     let readme = read("README.md");
     assert!(readme.contains("\n    cargo test\n"));
     let checks = read(".ci/run");
@@ -168,7 +168,7 @@ fn the_commands_of_the_readme_are_those_that_are_checked() {
     assert!(readme.contains("target/release/scheduler --quick-start"));
 }
 
-/// What a patch needs to find, and where: the lines of each hunk that are there before it.
+/// Returns the lines that a patch needs to find, each hunk with its file.
 fn wanted_by(patch: &str) -> Vec<(String, String)> {
     let mut file = String::new();
     let mut hunks: Vec<(String, String)> = Vec::new();
@@ -185,9 +185,10 @@ fn wanted_by(patch: &str) -> Vec<(String, String)> {
     hunks
 }
 
-/// The bugs that the simulation must find (`docs/testing.md`) are patches of the sources as they are.
+/// The bugs that the simulation must find (`docs/testing.md`) are patches that apply to the
+/// sources.
 #[test]
-fn bugs_can_be_planted() {
+fn planted_bugs_apply_to_sources() {
     let planted = fs::read_dir(root().join("tests/simulation/planted")).expect("a folder");
     let patches = planted.map(|entry| entry.expect("an entry").path());
     let patches: Vec<PathBuf> =

@@ -1,6 +1,6 @@
-//! The parts of manual pages that are made from the definition of a command line.
+//! Parts of manual pages that are generated from the definition of a command line.
 //!
-//! A page has them between lines of comment:
+//! They are between comments in a page:
 //!
 //! ```text
 //! .\" What follows is made from the options of mailq.
@@ -12,7 +12,7 @@
 
 use clap::{Arg, Command};
 
-/// The list of the options of a program.
+/// Returns the list of a program's options.
 pub fn options(command: &Command) -> String {
     let mut arguments: Vec<&Arg> =
         command.get_arguments().filter(|a| !a.is_positional() && !a.is_hide_set()).collect();
@@ -20,8 +20,9 @@ pub fn options(command: &Command) -> String {
     list(arguments.iter().map(|argument| item(argument)))
 }
 
-/// The list of the commands of a program, each with its own options below. What many of them take is in a
-/// list of its own before that.
+/// Returns the list of a program's commands, each with its own options.
+///
+/// Options of many commands are in a separate list before that.
 pub fn commands(command: &Command) -> String {
     let shared = shared_options(command);
     let is_shared = |argument: &Arg| shared.iter().any(|other| is_same(other, argument));
@@ -64,7 +65,7 @@ fn own_options(command: &Command) -> impl Iterator<Item = &Arg> {
     })
 }
 
-/// Options that at least three commands take.
+/// Returns the options that at least three commands have.
 fn shared_options(command: &Command) -> Vec<&Arg> {
     let all: Vec<&Arg> = visible_commands(command).flat_map(own_options).collect();
     let mut shared: Vec<&Arg> = Vec::new();
@@ -82,7 +83,7 @@ fn is_same(one: &Arg, other: &Arg) -> bool {
     one.get_id() == other.get_id() && text_of(one) == text_of(other)
 }
 
-/// What is said about it, with the values it can have.
+/// Returns the description of an option, with its possible values.
 fn text_of(argument: &Arg) -> String {
     let help = argument.get_long_help().or(argument.get_help());
     let mut text = help.map_or(String::new(), |help| help.to_string());
@@ -111,7 +112,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
 fn sorting_key(argument: &Arg) -> (String, bool) {
     let short = argument.get_short().map(String::from);
     let name = short.or(argument.get_long().map(String::from)).unwrap_or_default();
-    // Small letters before capitals.
+    // Lower-case letters come before upper-case ones.
     (name.to_lowercase(), name.chars().next().is_some_and(char::is_uppercase))
 }
 
@@ -152,7 +153,7 @@ fn value(argument: &Arg) -> String {
     format!(" Ar {shown}{ellipsis}")
 }
 
-/// Text with a sentence a line, options, paths and quotations marked up.
+/// Returns text with one sentence a line and with options, paths and quotations marked up.
 fn prose(text: &str) -> String {
     let mut lines = String::new();
     for paragraph in text.split("\n\n") {
@@ -203,7 +204,7 @@ fn macro_for(word: &str) -> Option<String> {
         Some(word) => (word, "( "),
         None => (word, ""),
     };
-    // Marks within quotes are not the sentence's.
+    // Punctuation within quotes does not end the sentence.
     let core = match (word.starts_with('"'), word.rfind('"')) {
         (true, Some(end)) if end > 0 => &word[..=end],
         _ => word.trim_end_matches(['.', ',', ';', ':', ')']),
@@ -224,7 +225,7 @@ fn macro_for(word: &str) -> Option<String> {
     Some(format!(".{line}"))
 }
 
-/// The page with what was made between these marks. Panics if it has none of them.
+/// Replaces the generated part between its comments. Panics if the page does not have them.
 pub fn replaced(page: &str, of_what: &str, made: &str) -> String {
     let begin = format!(".\\\" What follows is made from the {of_what}.\n");
     let end = format!(".\\\" That was made from the {of_what}.\n");

@@ -1,11 +1,11 @@
-//! The saved inputs: seeds from recordings, edge cases made by hand, and what once failed.
+//! The saved inputs: seeds from recordings, edge cases made by hand, and former failures.
 
 use crate::targets::Target;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
-/// The inputs of a target, with the names of their files, in the order of these.
+/// Returns the inputs of a target and the paths of their files, sorted by path.
 pub fn inputs(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = zsched_tests::source().join("tests/data/fuzzing").join(target.name);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
@@ -15,7 +15,7 @@ pub fn inputs(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).expect("an input"))).collect()
 }
 
-/// Gives a target each of its saved inputs.
+/// Runs a target with each of its saved inputs.
 pub fn run(target: Target) {
     for (path, input) in inputs(target) {
         if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))) {

@@ -1,6 +1,6 @@
-//! Arbitrary bytes for everything that reads what others write: the saved corpus, and some mutation.
+//! Arbitrary bytes for all parsers of external input: a saved corpus, and some mutation.
 //!
-//! `docs/fuzzing.md` says how to run more of it, how to reproduce a failure and how to add a target.
+//! `docs/fuzzing.md` says how to run more of it, reproduce a failure, and add a target.
 
 mod corpus;
 mod mutation;
@@ -8,18 +8,20 @@ mod targets;
 
 use targets::{TARGETS, Target};
 
-/// One test for each target, so that they run side by side and say which failed.
+/// Defines tests for each target.
+///
+/// They run in parallel, and a failure names its target.
 macro_rules! tests {
     ($($name:ident)*) => {
         $(
             mod $name {
                 #[test]
-                fn takes_the_saved_inputs() {
+                fn saved_inputs_pass() {
                     super::corpus::run(super::targets::find(stringify!($name)));
                 }
 
                 #[test]
-                fn takes_what_mutation_makes_of_them() {
+                fn mutated_inputs_pass() {
                     super::mutation::run(super::targets::find(stringify!($name)));
                 }
             }
@@ -36,7 +38,7 @@ tests! {
 }
 
 #[test]
-fn every_target_is_tested_and_has_a_program() {
+fn every_target_has_tests_and_program() {
     let mut names: Vec<&str> = TARGETS.iter().map(|target: &Target| target.name).collect();
     assert_eq!(names, TESTED);
     let programs = format!("{}/fuzz/fuzz_targets", zsched_tests::source().display());

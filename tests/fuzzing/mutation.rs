@@ -1,7 +1,6 @@
-//! A short walk away from the saved inputs: the same each time, unless a seed is given.
+//! Small mutations of the saved inputs, which are the same in each run unless a seed is given.
 //!
-//! It finds little that libFuzzer does not, but it needs nothing to be installed, and so it runs with
-//! every change.
+//! They find less than libFuzzer does, but need no installation, so they run with every change.
 
 use crate::corpus;
 use crate::targets::Target;
@@ -9,21 +8,23 @@ use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-/// The seed where none is given in FUZZING_SEED.
+/// Default of FUZZING_SEED.
 const SEED: u64 = 20_261_104;
-/// The longest input, in bytes.
-const LONGEST: usize = 4096;
-/// Bytes that mean something to some of the targets.
+/// Maximum length of an input, in bytes.
+const MAX_INPUT_LEN: usize = 4096;
+/// Bytes that have a meaning in the language of some target.
 const SPECIAL: &[u8] = b"\0\x01\t\n\r \"#$%*+-/0179:;<=>?@[\\]{}~\x7f\x80\xc3\xff";
 
-/// Gives a target mutated inputs. FUZZING_SEED is another seed, FUZZING_ROUNDS multiplies their number.
+/// Runs a target with mutated inputs.
+///
+/// The variable FUZZING_SEED sets another seed, and FUZZING_ROUNDS multiplies the number of inputs.
 pub fn run(target: Target) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed: u64 = number("FUZZING_SEED").unwrap_or(SEED);
     let rounds = u64::from(target.rounds) * number("FUZZING_ROUNDS").unwrap_or(1);
     let corpus: Vec<Vec<u8>> = corpus::inputs(target).into_iter().map(|(_, input)| input).collect();
     for round in 0..rounds {
-        // Each round has a generator of its own, so that it can be repeated without the others.
+        // Each round has a separate generator, so it can be repeated alone.
         let mut random = fastrand::Rng::with_seed(seed ^ round.rotate_left(40));
         let input = mutated(&corpus, &mut random);
         if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))) {
@@ -36,7 +37,7 @@ pub fn run(target: Target) {
     }
 }
 
-/// One of the inputs with some changes.
+/// Returns one of the inputs with some changes.
 fn mutated(corpus: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut input = corpus[random.usize(..corpus.len())].clone();
     for _ in 0..random.u32(1..8) {
@@ -62,6 +63,6 @@ fn mutated(corpus: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
             _ => input.truncate(at.max(input.len() / 2)),
         }
     }
-    input.truncate(LONGEST);
+    input.truncate(MAX_INPUT_LEN);
     input
 }

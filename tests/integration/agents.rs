@@ -1,4 +1,4 @@
-//! Agents that behave: how they are started, kept and ended.
+//! Agents that behave well: how they are started, kept and ended.
 
 use crate::support::{
     Daemon, Site, allow, is_root, not_run, processes, until, until_some, until_within,
@@ -6,13 +6,13 @@ use crate::support::{
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Lines of a file, by their first word.
+/// Returns the rest of all lines of a text that begin with a word.
 fn lines(text: &str, word: &str) -> Vec<String> {
     let matching = text.lines().filter_map(|line| line.strip_prefix(word));
     matching.map(|rest| rest.trim().to_string()).collect()
 }
 
-/// The signals in a mask of `/proc/<pid>/status`.
+/// Returns the signals in a mask of `/proc/<pid>/status`.
 fn mask(status: &str, name: &str) -> u64 {
     let value = &lines(status, &format!("{name}:"))[0];
     u64::from_str_radix(value, 16).expect("a mask")
@@ -23,7 +23,7 @@ fn has(mask: u64, signal: i32) -> bool {
 }
 
 #[test]
-fn agents_have_the_environment_that_they_are_promised() {
+fn agents_get_documented_environment() {
     let site = Site::new(
         "c/*\n\tnice=5 command=\"FOO=bar EMPTY= WHERE=${SITE}/${channel} \
          ${AGENTS}/environment.sh $channel ${host} -x${UNKNOWN}- $host\"\n",
@@ -72,7 +72,7 @@ fn agents_have_the_environment_that_they_are_promised() {
     }
     assert_eq!(mask(&status, "SigBlk"), 0, "{status}");
     if is_root() {
-        // The defaults of a scheduler that is run by root.
+        // These are the defaults of a scheduler that root runs.
         assert_eq!(lines(&status, "Uid:"), ["0\t0\t0\t0"]);
         assert_eq!(lines(&status, "Gid:"), ["1\t1\t1\t1"], "group daemon");
         assert_eq!(lines(&status, "Groups:"), [""]);
@@ -81,7 +81,7 @@ fn agents_have_the_environment_that_they_are_promised() {
 
 /// Without a log file, a scheduler in the foreground ignores SIGHUP, and so do its agents.
 #[test]
-fn without_a_log_file_a_hangup_is_ignored() {
+fn sighup_without_log_file_is_ignored() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/environment.sh c\"\n");
     let mut command = site.scheduler();
     let log = || std::fs::File::create(site.path("log")).expect("a file");
@@ -97,7 +97,7 @@ fn without_a_log_file_a_hangup_is_ignored() {
 }
 
 #[test]
-fn agents_run_as_the_user_and_group_of_their_clause() {
+fn agents_run_as_user_and_group_of_clause() {
     if !is_root() {
         return not_run("user= and group=: only root can start agents as somebody else");
     }
@@ -117,15 +117,15 @@ fn agents_run_as_the_user_and_group_of_their_clause() {
     assert_eq!(lines(&status, "Gid:"), ["65534\t65534\t65534\t65534"]);
     assert_eq!(lines(&status, "Groups:"), [""]);
     assert_eq!(lines(&site.read("environment"), "niceness"), ["3"]);
-    // One that may not write to the control file cannot deliver, and the queue says so.
+    // An agent that may not write to the control file cannot deliver; MAILQ shows that.
     site.put(&["d a.test u"]);
     site.until_shown("the agent found nothing to do in the control file");
     assert_eq!(site.events().of("count").filter(|event| event.agent == "d").count(), 0);
 }
 
-/// However the scheduler ends, the example agents finish the job at hand, and nothing is done twice.
+/// However the scheduler ends, the example agents finish their job, and no delivery happens twice.
 #[test]
-fn the_example_agents_finish_what_they_have_begun() {
+fn example_agents_finish_job_when_scheduler_ends() {
     for agent in ["deliver.py", "deliver.sh"] {
         for signal in [libc::SIGQUIT, libc::SIGTERM, libc::SIGKILL] {
             let site = Site::new(&format!(
@@ -161,14 +161,14 @@ fn the_example_agents_finish_what_they_have_begun() {
 }
 
 #[test]
-fn the_example_agents_deliver() {
+fn example_agents_deliver() {
     for agent in ["deliver.py", "deliver.sh"] {
         let site = Site::new(&format!(
             "demo/*\n\tcommand=\"${{EXAMPLES}}/{agent} demo ${{SITE}}/program\"\n"
         ));
         site.write(
             "program",
-            // One write: other agents do the same at the same time.
+            // This is a single write, since other agents append at the same time.
             "#!/bin/sh\nprintf 'to: %s\\n%s\\n' \"$1\" \"$(cat)\" >>../../delivered\ncase $1 in\n\
              later*) [ -e ../../open ] || { echo busy; exit 75; } ;;\n\
              fail*) echo 'we do not like this user'; exit 67 ;;\nesac\n",
@@ -195,7 +195,7 @@ fn the_example_agents_deliver() {
 }
 
 #[test]
-fn idle_agents_are_kept_used_again_and_ended() {
+fn idle_agents_are_reused_and_ended_after_idlemax() {
     let site = Site::new("c/*\n\tmaxring=1 idlemax=2s command=\"${AGENTS}/count.py c\"\n");
     let daemon = site.start();
     for host in ["a.test", "b.test", "a.test"] {
@@ -220,10 +220,11 @@ fn idle_agents_are_kept_used_again_and_ended() {
     until("another one is started", || site.events().count("count") == 4);
 }
 
-/// SIGQUIT: agents get two empty lines, end of file and SIGQUIT; they end what they are at, and the
-/// scheduler ends when they have.
+/// SIGQUIT to the scheduler sends agents two empty lines, end of file and SIGQUIT.
+///
+/// They end their work, and then the scheduler exits.
 #[test]
-fn sigquit_ends_everything_in_good_order() {
+fn sigquit_ends_agents_before_scheduler() {
     let site = Site::new(
         "c/*\n\tidlemax=1h overfeed=100 command=\"${AGENTS}/count.py c\"\n\
          d/*\n\tidlemax=1h command=\"${AGENTS}/count.py d\"\n",
@@ -231,7 +232,7 @@ fn sigquit_ends_everything_in_good_order() {
     let mut daemon = site.start();
     site.put(&["d a.test d"]);
     until("one agent is idle", || site.events().count("idle") == 1);
-    // The other one is at work, with more to do.
+    // The other agent is at work and has more jobs.
     site.put(&["c a.test c"]);
     until("it has shown that it works", || site.events().count("count") == 2);
     for number in 0..5 {
@@ -243,14 +244,14 @@ fn sigquit_ends_everything_in_good_order() {
     assert_eq!(std::fs::read_to_string(&pid_file).expect("it runs"), format!("{}\n", daemon.pid()));
 
     daemon.signal(libc::SIGQUIT);
-    // The idle one may end before the signal comes.
+    // The idle agent may exit before the signal comes.
     until("the one at work has been told", || {
         site.events().of("signal").any(|event| event.agent == "c")
     });
     until("the idle one has ended", || site.events().count("end") == 1);
     assert_eq!(site.events().about("farewell"), [r"b'\n\n'"]);
     daemon.assert_runs();
-    // What comes now waits for the next scheduler.
+    // Mail that comes now waits for the next scheduler.
     site.put(&["c b.test late"]);
     until("it is loaded all the same", || site.mailq().vertices.len() == 6);
     until("the idle one is gone, and no other has come", || daemon.agents().len() == 1);
@@ -274,9 +275,9 @@ fn sigquit_ends_everything_in_good_order() {
     site.events().assert_once_each(all.chain((0..5).map(|number| format!("wait!{number}"))));
 }
 
-/// SIGQUIT may take as long as the slowest delivery. Who is in a hurry then sends SIGTERM.
+/// SIGQUIT may take as long as the slowest delivery; a SIGTERM after it ends the scheduler at once.
 #[test]
-fn sigterm_ends_a_slow_end() {
+fn sigterm_after_sigquit_ends_scheduler_at_once() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let mut daemon = site.start();
     site.put(&["c a.test wait!u"]);
@@ -293,10 +294,14 @@ fn sigterm_ends_a_slow_end() {
     assert!(!site.path("postoffice/.pid.scheduler").exists());
 }
 
-/// SIGTERM: the scheduler goes at once; its agents are not signalled, and do what they were given. A
-/// new scheduler does not touch that. Waits for its second look at the locked file, after 32 s.
+/// SIGTERM ends the scheduler at once, and its agents finish their jobs.
+///
+/// The agents get no signal.
+///
+/// A new scheduler leaves their recipients alone. Waits for its second look at the locked file,
+/// after 32 s.
 #[test]
-fn sigterm_leaves_the_agents_to_their_work() {
+fn sigterm_lets_agents_finish_their_jobs() {
     let site = Site::new("c/*\n\toverfeed=100 command=\"${AGENTS}/count.py c 0.3\"\n");
     let daemon = site.start();
     site.put(&["c a.test first"]);
@@ -330,9 +335,9 @@ fn sigterm_leaves_the_agents_to_their_work() {
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
 }
 
-/// An agent whose command names the host serves only that one, and gets jobs without a host.
+/// An agent whose command names the host serves only that host, and gets jobs without a host.
 #[test]
-fn a_command_with_host_makes_agents_of_one_host() {
+fn command_with_host_gives_agents_for_one_host() {
     let site = Site::new("c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c 0 $host\"\n");
     let _daemon = site.start();
     for host in ["a.test", "b.test", "a.test"] {

@@ -45,9 +45,9 @@ fn one_message_reaches_its_recipients_on_all_channels() {
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
 }
 
-/// What `sendmail -v` shows, and waits for.
+/// `sendmail -v` shows this file and waits for its end.
 #[test]
-fn verbose_file_ends_with_the_end_of_the_message() {
+fn verbose_file_ends_when_message_leaves() {
     let site = Site::new(MAILBOXES);
     fs::write(site.path("postoffice/public/v_1"), "").expect("written");
     let text = control_file("101", &["local - alice", "discard - anybody"]);
@@ -72,16 +72,16 @@ fn failure_of_a_recipient_with_notify_success_owes_no_report() {
     site.put(&["local - |x | NOTIFY=SUCCESS", "local - |y | NOTIFY=DELAY"]);
     site.until_empty();
     assert_eq!(site.files("postman"), [""; 0]);
-    // Failures and successes that were asked for are owed.
+    // Requested reports of failures and successes are owed.
     site.put(&["local - |x | NOTIFY=SUCCESS,FAILURE"]);
     site.put(&["local - alice | NOTIFY=SUCCESS"]);
     site.until_empty();
     until("both are kept", || site.files("postman").len() == 4);
 }
 
-/// `<spoolid> <dt1> <dt2> <state> <channel>/<host>`
+/// The lines are `<spoolid> <dt1> <dt2> <state> <channel>/<host>`.
 #[test]
-fn the_statistics_log_has_a_line_for_each_recipient() {
+fn statistics_log_has_line_for_each_recipient() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let _daemon = site.start();
     let name = site.put(&["c A.test u1", "c a.test u2", "c b.test ok2!u3", "c b.test error2!u4"]);
@@ -120,8 +120,10 @@ fn spools_with_and_without_levels_are_served() {
     }
 }
 
-/// SCHEDULERDIRHASH overrides -H; a file at the top goes down, its message file too, even if the
-/// folder is not there yet.
+/// SCHEDULERDIRHASH overrides -H.
+///
+/// A control file at the top is moved down with its message file, even if the folder does not exist
+/// yet.
 #[test]
 fn files_at_the_top_are_moved_down() {
     let site = Site::new("stay/*\n\tqueueonly command=\"discard -c stay\"\n");
@@ -131,7 +133,7 @@ fn files_at_the_top_are_moved_down() {
         site.put_file(name, control_file(name, &["stay a.test u"]).as_bytes());
         site.notify(&format!("NEW {name}"));
     }
-    // In a folder already: it stays, wherever that is.
+    // A file that is in any folder stays there.
     site.put_file("I/777", control_file("777", &["stay b.test u"]).as_bytes());
     site.notify("NEW I/777");
     until("all are loaded", || site.mailq().vertices.len() == 3);
@@ -150,7 +152,7 @@ fn files_at_the_top_are_moved_down() {
 }
 
 #[test]
-fn names_may_go_on_behind_the_number() {
+fn names_with_suffix_after_number_are_accepted() {
     let site = Site::new(MAILBOXES);
     site.put_file("701-abc", control_file("701-abc", &["count a.test u"]).as_bytes());
     let _daemon = site.start();
@@ -161,7 +163,7 @@ fn names_may_go_on_behind_the_number() {
 }
 
 #[test]
-fn whatever_has_another_name_is_left_alone() {
+fn files_with_other_names_are_left_alone() {
     let site = Site::new(MAILBOXES);
     let good = control_file("5", &["discard - u"]);
     let odd = ["x702", ".5", "-5", "core", "a/5", "AB/5", "A/B/C/5", "5 6", "A/.5", "5\n"];
@@ -175,7 +177,7 @@ fn whatever_has_another_name_is_left_alone() {
     assert!(status.expect("mkfifo starts").success());
     let mut before = site.files("transport");
     let daemon = site.start();
-    // A datagram makes them no better.
+    // A datagram does not make these names valid.
     for name in odd.iter().copied().chain(["123", "124", "125"]) {
         site.notify(&format!("NEW {name}"));
     }
@@ -186,13 +188,13 @@ fn whatever_has_another_name_is_left_alone() {
     assert_eq!(after, before);
     assert!(Path::new(&transport.join("123")).is_dir());
     assert_eq!(site.logged("error"), 0, "{}", site.log());
-    // Somebody may have meant something by these.
+    // These look like mistakes, so the log has them.
     for name in ["5 6", "5^J", "A/B/C"] {
         let line = format!("transport/{name} is passed over: ");
         assert_eq!(site.logged(&line), 1, "{name:?}: {}", site.log());
     }
     assert_eq!(site.logged("is passed over: "), 3, "{}", site.log());
-    // And the scheduler is well.
+    // The scheduler still works.
     site.put(&["count - u"]);
     until("a good one is delivered", || site.events().count("count") == 1);
 }

@@ -1,4 +1,4 @@
-//! How control files are found: by datagram, by scan, on request; and what start options do to it.
+//! How control files are found: by datagram, by scan, on request; and the effect of start options.
 
 use crate::support::{DEADLINE, Site, control_file, say, timeout, until, until_within};
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use zsched_spool::HashLevel;
 
 const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
 
-/// From the datagram to the delivery and to the empty spool: without a wait of any kind in between.
+/// No wait of any kind is between a datagram, the delivery and the empty spool.
 #[test]
-fn a_datagram_is_heard_at_once() {
+fn datagram_triggers_delivery_at_once() {
     let site = Site::new(COUNT);
     let _daemon = site.start();
     let mut delivered = Vec::new();
@@ -22,7 +22,7 @@ fn a_datagram_is_heard_at_once() {
         gone.push(started.elapsed());
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     }
-    // The first one started the agent, a python program.
+    // The first message started the agent, a Python program.
     let (first_delivered, first_gone) = (delivered.remove(0), gone.remove(0));
     delivered.sort();
     gone.sort();
@@ -36,7 +36,7 @@ fn a_datagram_is_heard_at_once() {
 
 /// Waits for a regular scan: 10 scaled seconds.
 #[test]
-fn without_a_datagram_the_next_scan_finds_it_in_all_folders() {
+fn regular_scan_finds_files_in_all_folders() {
     let site = Site::with_level(HashLevel::Once, COUNT);
     let _daemon = site.start();
     let started = Instant::now();
@@ -45,7 +45,7 @@ fn without_a_datagram_the_next_scan_finds_it_in_all_folders() {
     let top = control_file("4711", &["c b.test u"]);
     site.put_file("4711", top.as_bytes());
     site.put_file("Q/R/4712", control_file("4712", &["c d.test u"]).as_bytes());
-    // Nothing is told to the scheduler, and nothing asks for a scan.
+    // The scheduler gets neither a notification nor a request to scan.
     let limit = timeout(10) + DEADLINE;
     until_within(limit, "all three are delivered", || site.events().count("count") == 3);
     say(&format!("found by the regular scan after {:?}", started.elapsed()));
@@ -101,7 +101,7 @@ fn hostile_datagrams_are_harmless() {
     assert_eq!(site.events().count("job"), 1, "nobody has named it properly");
     site.notify("NEW 600");
     until("now somebody has", || site.events().count("count") == 2);
-    // Twenty thousand for files that are not there, and one that is, told a hundred times.
+    // Of twenty thousand names no file exists; one existing file is announced a hundred times.
     let name = site.put_quietly(&["c wait.test wait!u"]);
     for number in 0..20_000 {
         site.notify(&format!("NEW {}", 3_000_000_000u64 + number));
@@ -117,9 +117,9 @@ fn hostile_datagrams_are_harmless() {
     assert_eq!(site.logged("error"), 0, "{}", site.log());
 }
 
-/// A limit of ten files for each scan only means that it takes more scans, at once.
+/// With a limit of ten files for each scan, more scans follow at once.
 #[test]
-fn a_small_limit_still_loads_everything() {
+fn scan_with_small_limit_loads_all_files() {
     let site = Site::new("c/*\n\tcommand=\"discard -c c\"\n");
     for _ in 0..3000 {
         site.put_quietly(&["c a.test u"]);
@@ -132,7 +132,7 @@ fn a_small_limit_still_loads_everything() {
 }
 
 #[test]
-fn a_synchronous_start_loads_everything_before_the_first_agent() {
+fn synchronous_start_loads_all_before_first_agent() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/bad.py early c\"\n");
     for host in 0..2000 {
         site.put_quietly(&[&format!("c {host}.test u")]);
@@ -147,7 +147,7 @@ fn a_synchronous_start_loads_everything_before_the_first_agent() {
 }
 
 #[test]
-fn a_frozen_scheduler_shows_but_does_not_deliver() {
+fn frozen_scheduler_shows_mail_without_delivery() {
     let site = Site::new(COUNT);
     site.put_quietly(&["c a.test u"]);
     let daemon = site.start_with(&["-F"]);
@@ -164,7 +164,7 @@ fn a_frozen_scheduler_shows_but_does_not_deliver() {
 }
 
 #[test]
-fn only_the_selected_thread_is_served() {
+fn option_p_serves_only_selected_destination() {
     let site = Site::new(COUNT);
     for host in ["a.test", "b.test"] {
         site.put_quietly(&[&format!("c {host} u"), &format!("d {host} u")]);
@@ -197,7 +197,7 @@ fn agents_are_started_at_the_rate_of_option_r() {
     assert!(was_shown, "the reason is shown");
     let events = site.events();
     let started: Vec<f64> = events.of("start").map(|event| event.time).collect();
-    // Two in one second, two in the next, two in the one after that.
+    // Two start in the first second, two in the next, two in the one after that.
     assert!(started[5] - started[0] > 0.8, "{started:?}");
     site.write("go", "");
     site.until_empty();

@@ -1,4 +1,4 @@
-//! What a kill between the steps of EXPIRE and REROUTE leaves: no recipient is both delivered and reported as
+//! Kills between the steps of EXPIRE and REROUTE: no recipient is both delivered and reported as
 //! failed, or both delivered and given to the router.
 
 use crate::support::{Client, Site, control_file, until};
@@ -7,12 +7,13 @@ use std::os::unix::fs::MetadataExt;
 
 const CLAUSES: &str = "q/*\n\tqueueonly\nc/*\n\tmaxring=5 command=\"${AGENTS}/count.py c\"\n";
 /// A pid that no process has.
-const DEAD: u32 = 999_999;
+const DEAD_PID: u32 = 999_999;
 const NUMBER: &str = "4711";
 
-/// A spool that a scheduler was killed on. A message has two recipients, whose tags and pids are these, and
-/// some lines behind it.
-fn left_behind(tags: [&str; 2], lines: &str) -> Site {
+/// Creates the spool of a killed scheduler.
+///
+/// It has a message with two recipients, which have these tags and pids, and `lines` behind them.
+fn killed_spool(tags: [&str; 2], lines: &str) -> Site {
     let site = Site::new(CLAUSES);
     let text = control_file(NUMBER, &["c a.test one", "c a.test two"]);
     let offsets = offsets(&text);
@@ -23,7 +24,7 @@ fn left_behind(tags: [&str; 2], lines: &str) -> Site {
     let lines =
         lines.replace("{1}", &offsets[0].to_string()).replace("{2}", &offsets[1].to_string());
     site.put_file(NUMBER, format!("{text}{lines}").as_bytes());
-    site.write("postoffice/.pid.scheduler", &format!("{DEAD}\n"));
+    site.write("postoffice/.pid.scheduler", &format!("{DEAD_PID}\n"));
     site
 }
 
@@ -48,13 +49,13 @@ const EXPIRED: &str = "d {1}:1:-1::1795259643\t\u{3}\u{1}failed\u{1}5.4.7 (deliv
                        smtp; 500 (expired after 3d)\u{1}\texpired after 3d\n";
 
 fn dead_lock() -> String {
-    format!("~{DEAD:6}")
+    format!("~{DEAD_PID:6}")
 }
 
 #[test]
 fn expiry_killed_before_its_line_leaves_the_recipient_to_be_delivered() {
     let lock = dead_lock();
-    let site = left_behind([&lock, &lock], "");
+    let site = killed_spool([&lock, &lock], "");
     let _daemon = site.start();
     site.until_empty();
     assert_eq!(delivered(&site), ["one", "two"]);
@@ -66,7 +67,7 @@ fn expiry_killed_before_its_line_leaves_the_recipient_to_be_delivered() {
 fn expiry_killed_after_its_line_is_completed() {
     let lock = dead_lock();
     for tag in [&lock, "       "] {
-        let site = left_behind([tag, tag], EXPIRED);
+        let site = killed_spool([tag, tag], EXPIRED);
         let _daemon = site.start();
         let aside = format!("owed-report:{NUMBER}");
         until("the other one is delivered", || site.files("postman").contains(&aside));
@@ -77,7 +78,7 @@ fn expiry_killed_after_its_line_is_completed() {
     }
 }
 
-/// The entry of a submission for both recipients in the outbox. Returns its id.
+/// Puts a submission for both recipients into the outbox. Returns its id.
 fn put_entry(site: &Site) -> u64 {
     let outbox = site.path("postoffice/.scheduler.outbox");
     fs::create_dir_all(&outbox).expect("a folder");
@@ -104,7 +105,7 @@ fn put_entry(site: &Site) -> u64 {
 #[test]
 fn reroute_killed_before_its_first_tag_is_undone() {
     let lock = dead_lock();
-    let site = left_behind([&lock, &lock], "");
+    let site = killed_spool([&lock, &lock], "");
     put_entry(&site);
     let _daemon = site.start();
     site.until_empty();
@@ -117,7 +118,7 @@ fn reroute_killed_before_its_first_tag_is_undone() {
 fn reroute_killed_after_its_first_tag_is_completed() {
     let lock = dead_lock();
     for tags in [["+      ", &lock], ["+      ", "+      "]] {
-        let site = left_behind(tags, "");
+        let site = killed_spool(tags, "");
         let id = put_entry(&site);
         let _daemon = site.start();
         site.until_empty();
@@ -129,7 +130,7 @@ fn reroute_killed_after_its_first_tag_is_completed() {
 
 #[test]
 fn reroute_killed_after_its_publication_leaves_no_list() {
-    let site = left_behind(["+      ", "+      "], "");
+    let site = killed_spool(["+      ", "+      "], "");
     let id = put_entry(&site);
     fs::rename(
         site.path(&format!("postoffice/.scheduler.outbox/{id}.draft")),
@@ -161,7 +162,7 @@ fn reroute_killed_while_the_router_folder_is_unusable_is_published_later() {
         text.lines().filter(|line| line.starts_with("r+")).count() == 2
     });
     daemon.kill();
-    // The message leaves before the router is given what was made of it.
+    // The message leaves before its submission is given to the router.
     let daemon = site.start();
     until("it has left", || site.files("transport") == [other.clone()]);
     daemon.kill();

@@ -1,4 +1,4 @@
-//! Requests for a host's mail, as an SMTP server leaves them for us, and clauses that wait for them.
+//! Requests for a host's mail, as an SMTP server leaves them, and clauses that wait for them.
 
 use crate::support::{Site, control_file, until};
 use std::fs;
@@ -9,8 +9,9 @@ const QUEUE_ONLY: &str = "c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n\
      d/*\n\tqueueonly command=\"${AGENTS}/count.py d\"\n\
      e/*\n\tcommand=\"${AGENTS}/count.py e\"\n";
 
-/// Asks for a host's mail as the smtpserver does: a hidden file, named by its inode number when it is
-/// whole. Returns its name.
+/// Requests a host's mail as the smtpserver does. Returns the name of the file.
+///
+/// It writes a hidden file and renames it to its inode number when it is complete.
 fn request(site: &Site, text: &str) -> String {
     let hidden = site.path("postoffice/transport/..etrn-X8dkz2");
     fs::write(&hidden, text).expect("written");
@@ -23,9 +24,9 @@ fn is_pending(site: &Site, request: &str) -> bool {
     site.files("transport").iter().any(|file| file.ends_with(request))
 }
 
-/// One request, one run: what comes later waits for the next one, and so does what was put off.
+/// A request starts one run. Later mail and deferred mail wait for the next request.
 #[test]
-fn each_request_starts_what_is_there() {
+fn request_starts_mail_that_is_queued() {
     let site = Site::new(QUEUE_ONLY);
     let daemon = site.start();
     site.put(&["c a.test 1"]);
@@ -43,7 +44,7 @@ fn each_request_starts_what_is_there() {
     site.put(&["c a.test 5"]);
     until("it is loaded", || site.mailq().vertices.len() == 3);
     daemon.scan();
-    // Longer than the interval of one second.
+    // This is longer than the interval of one second.
     crate::support::hold_for(std::time::Duration::from_millis(2500), "nobody is served", || {
         site.events().count("take") == 3
     });
@@ -55,9 +56,9 @@ fn each_request_starts_what_is_there() {
     assert!(site.mailq().vertices.iter().any(|vertex| vertex.file == other.path()));
 }
 
-/// A request that is there when the scheduler starts is about the mail that is there, too.
+/// A request that exists at the start applies to mail that exists at the start.
 #[test]
-fn requests_outlive_the_scheduler() {
+fn requests_survive_restart() {
     let site = Site::with_level(HashLevel::Twice, QUEUE_ONLY);
     site.put_quietly(&["c a.test 1"]);
     site.put_quietly(&["c b.test 2"]);
@@ -70,20 +71,20 @@ fn requests_outlive_the_scheduler() {
 }
 
 #[test]
-fn requests_may_be_strange() {
+fn odd_requests_are_harmless() {
     let site = Site::new(QUEUE_ONLY);
     let daemon = site.start();
     site.put(&["c a.test 1"]);
     site.put(&["c b.test 2"]);
     until("both are loaded", || site.mailq().vertices.len() == 2);
-    // For nobody, for nothing, and what is none.
+    // These name no host of the queue, no host at all, or are no requests.
     for text in ["T nowhere.test\n", "T \n", "T\n", "T"] {
         request(&site, text);
         daemon.signal(libc::SIGALRM);
     }
     until("they are gone, in one way or the other", || site.files("transport").len() == 2);
     assert_eq!(site.events().count("count"), 0);
-    // Two hosts in one; and one in a message, which is delivered itself.
+    // One file requests two hosts. Another request is in a message, which is also delivered.
     request(&site, "T a.test\nT nowhere.test\n");
     daemon.signal(libc::SIGALRM);
     until("a.test is served", || site.events().count("count") == 1);

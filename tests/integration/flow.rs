@@ -1,17 +1,16 @@
-//! How the flow to a destination is steered: windows that are learned or shared, dead destinations, rates,
-//! packets.
+//! Flow control: windows that are learned or shared, dead destinations, rates, packets.
 
 use crate::support::{Client, Site, hold_for, until};
 use std::time::Duration;
 
 const COUNT: &str = "command=\"${AGENTS}/count.py c\"";
 
-/// The clause of a channel `c` with these settings.
+/// Returns the clause of a channel `c` with these settings.
 fn clause(settings: &str) -> String {
     format!("c/*\n\tidlemax=1h overfeed=0 {settings}\n")
 }
 
-/// Recipients of one message, all at one host.
+/// Returns recipients for one message, all at one host.
 fn users(host: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     names.into_iter().map(|name| format!("c {host} {name}")).collect()
 }
@@ -22,7 +21,7 @@ fn put(site: &Site, recipients: &[String]) {
 }
 
 #[test]
-fn a_host_that_limits_its_clients_is_not_flooded() {
+fn window_adapts_to_host_that_limits_connections() {
     let site = Site::new(&clause(
         "maxthr=20 initial-concurrency=5 packet=2 interval=1s retries=1\n\
          \tpositive-feedback=1/concurrency negative-feedback=1/concurrency\n\
@@ -40,12 +39,13 @@ fn a_host_that_limits_its_clients_is_not_flooded() {
         }
     }
     assert_eq!(reached, 200, "each once");
-    // It tries more than five now and then; without feedback, fifteen of twenty were refused all the time.
+    // The window tries more than five at times; without feedback, fifteen of twenty were refused
+    // all the time.
     assert!((1..=100).contains(&refused), "{refused} of 100 jobs and more were refused");
 }
 
 #[test]
-fn a_dead_host_is_left_alone_and_its_mail_counts_as_tried() {
+fn mail_for_dead_host_waits_and_counts_as_tried() {
     let site = Site::new(&clause(&format!(
         "maxthr=2 interval=1h retries=1 failed-cohort-limit=2 {COUNT}"
     )));
@@ -63,13 +63,13 @@ fn a_dead_host_is_left_alone_and_its_mail_counts_as_tried() {
     assert!(site.logged("c/dead.test is dead") == 1, "{}", site.log());
     let tried = site.events().count("take");
     assert!((4..=8).contains(&tried), "{tried} were tried by agents");
-    // Others are delivered, and new mail for it waits.
+    // Mail of other hosts is delivered, and new mail for this host waits.
     site.put(&["c alive.test now", "c dead.test deferall!later"]);
     until("others are delivered", || site.events().count("count") == 1);
     hold_for(Duration::from_millis(300), "it rests", || site.events().count("take") == tried + 1);
     daemon.assert_runs();
     daemon.kill();
-    // It is still dead for the next one.
+    // The next scheduler also has it as dead.
     let _daemon = site.start();
     until("it is known to be dead", || why().contains("\"block\":\"dead\""));
     site.write("open", "");
@@ -80,7 +80,7 @@ fn a_dead_host_is_left_alone_and_its_mail_counts_as_tried() {
 }
 
 #[test]
-fn deliveries_start_at_a_rate() {
+fn deliveries_keep_to_rate() {
     let site = Site::new(&clause(&format!("maxthr=5 rate=5/1s {COUNT}")));
     put(&site, &["c other.test 0".to_string()]);
     for number in 1..=6 {
@@ -95,7 +95,7 @@ fn deliveries_start_at_a_rate() {
     let events = site.events();
     let of_host = events.of("count").filter(|event| event.address() != "0");
     let times: Vec<f64> = of_host.map(|event| event.time).collect();
-    // Five distances of 0.2 s; the first agent has to be started, which may take some of it.
+    // These are five distances of 0.2 s; the start of the first agent may take some of that.
     let span =
         times.iter().copied().fold(0.0, f64::max) - times.iter().copied().fold(1e12, f64::min);
     assert!(times.len() == 6 && span > 0.5, "{times:?}");
@@ -121,7 +121,7 @@ fn hosts_of_one_provider_share_a_window() {
 }
 
 #[test]
-fn a_large_message_is_shared_out_in_packets() {
+fn large_message_is_split_into_packets() {
     let site = Site::new(&clause("maxthr=4 packet=5 command=\"${AGENTS}/count.py c 0.02\""));
     put(&site, &users("a.test", (0..23).map(|user| user.to_string())));
     let _daemon = site.start();
@@ -133,7 +133,7 @@ fn a_large_message_is_shared_out_in_packets() {
 }
 
 #[test]
-fn our_own_agents_take_packets() {
+fn own_agents_accept_packets() {
     let site = Site::new(
         "local/*\n\tidlemax=1h overfeed=0 maxthr=3 packet=2\n\
          \tcommand=\"discard -c local\"\n",

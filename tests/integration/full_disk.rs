@@ -1,4 +1,4 @@
-//! No room on the disk: nothing is lost, and everything goes on when there is room again.
+//! A full disk: nothing is lost, and the scheduler goes on when there is room again.
 
 use crate::support::{
     DEADLINE, Site, control_file, is_root, not_run, timeout, until, until_within,
@@ -7,11 +7,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The agent says `error`: the scheduler has to write the failure down.
+/// The agent reports `error`, so the scheduler has to write a note.
 const ALARM: &str = "c/*\n\tcommand=\"${AGENTS}/bad.py alarm c\"\n\
      d/*\n\tcommand=\"${AGENTS}/count.py d\"\n";
 
-/// A control file of exactly so many bytes.
+/// Returns a control file of exactly `size` bytes.
 fn control_file_of(size: usize, name: &str, recipients: &[&str]) -> String {
     let text = control_file(name, recipients);
     let padding = format!("X-Padding: {}\n", "x".repeat(size - text.len() - "X-Padding: \n".len()));
@@ -20,7 +20,7 @@ fn control_file_of(size: usize, name: &str, recipients: &[&str]) -> String {
     text
 }
 
-/// The failure was noted, and is where somebody sees it.
+/// Fails unless the failure was noted and the message was moved to `postman/`.
 fn assert_noted(site: &Site, name: &str) {
     let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
     assert!(control.contains("\nr-          c "), "{control}");
@@ -30,10 +30,12 @@ fn assert_noted(site: &Site, name: &str) {
     assert!(control.ends_with("\tno such user\n"));
 }
 
-/// A limit on the size of files does the same as a full disk, and needs no root. It cuts the write
-/// short in the middle of the line. Waits for the second try, after 30 scaled seconds.
+/// A limit on the size of files acts as a full disk, without root.
+///
+/// It cuts the write short in the middle of the line. Waits for the second try, after 30 scaled
+/// seconds.
 #[test]
-fn a_note_that_does_not_fit_is_written_when_there_is_room() {
+fn note_is_written_after_full_disk() {
     const SIZE: usize = 512 * 64;
     let site = Site::new(ALARM);
     site.write("go", "");
@@ -50,7 +52,7 @@ fn a_note_that_does_not_fit_is_written_when_there_is_room() {
     let failed = text.replace("r           c", "r-          c");
     assert_eq!(site.read("postoffice/transport/101"), failed, "no half of a line is left");
     assert_eq!(site.files("queue"), ["101"]);
-    // Others are served meanwhile.
+    // Other mail is delivered meanwhile.
     site.put(&["d a.test u"]);
     until("others are delivered", || site.events().of("count").any(|event| event.agent == "d"));
     limit("unlimited");
@@ -58,7 +60,7 @@ fn a_note_that_does_not_fit_is_written_when_there_is_room() {
     assert_noted(&site, "101");
 }
 
-/// A small file system of its own.
+/// A small file system.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -85,9 +87,9 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The disk is full, and the scheduler is killed before there is room again.
+/// The scheduler is killed while the disk is full.
 #[test]
-fn a_kill_while_the_disk_is_full_loses_nothing() {
+fn kill_with_full_disk_loses_nothing() {
     if !is_root() {
         return not_run("a full disk: only root can mount a small one");
     }
@@ -96,7 +98,7 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
         return not_run("a full disk: a small one cannot be mounted here");
     };
     site.spool.create().expect("a spool");
-    // A page for each file: what is appended needs another one.
+    // Each file fills a page, so an appended line needs another one.
     let text = |name: &str| control_file_of(4096, name, &["c a.test u"]);
     for name in ["101", "102"] {
         site.put_file(name, text(name).as_bytes());
@@ -105,7 +107,7 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
     until("the agent has its jobs", || site.events().count("job") > 0);
     disk.fill();
     site.write("go", "");
-    // One line stands for all.
+    // The log has one line for both files.
     until("the log says so", || site.logged(": cannot write a diagnostic: no storage space") == 1);
     for name in ["101", "102"] {
         let failed = text(name).replace("r           c", "r-          c");
@@ -114,13 +116,13 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
         });
     }
     daemon.kill();
-    // Still no room: what is finished cannot be reported, and stays or goes to the postmaster.
+    // There is still no room: finished mail cannot be reported, and stays or is moved to postman/.
     let daemon = site.spawn(&[]);
     until("it has looked", || site.logged("has been looked through") == 2);
     daemon.kill();
     disk.make_room();
     let _daemon = site.start();
-    // A kill while one is moved aside may leave its message in queue/, too.
+    // A kill during such a move may leave the message file in queue/, too.
     until("no control file is left", || site.files("transport").is_empty());
     let postman = site.files("postman");
     for name in ["101", "102"] {
@@ -133,9 +135,9 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
     drop(disk);
 }
 
-/// Logs that cannot be written to keep nobody from mail.
+/// Delivery goes on while logs cannot be written.
 #[test]
-fn full_logs_are_no_reason_to_stop() {
+fn full_logs_do_not_stop_delivery() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     std::os::unix::fs::symlink("/dev/full", site.path("statistics")).expect("a link");
     let daemon = site.start();

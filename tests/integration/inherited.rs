@@ -1,4 +1,4 @@
-//! What the scheduler inherits from the program that starts it does not matter: signals, limits, descriptors.
+//! Inherited signals, limits and descriptors: the scheduler resets them, or runs despite them.
 
 use crate::support::{Daemon, Site, not_run, until, until_some};
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const DISCARD: &str = "c/*\n\tmaxring=4 command=\"discard -c c\"\n";
 
-/// The scheduler in the foreground, started by a Python program that does `prelude` first.
+/// Returns the scheduler in the foreground, started by a Python program that runs `prelude` first.
 fn command(site: &Site, prelude: &str) -> Command {
     let script = format!(
         "import ctypes, os, resource, signal, sys\n{prelude}\nos.execv(sys.argv[1], sys.argv[1:])"
@@ -30,7 +30,7 @@ fn start<'s>(site: &'s Site, prelude: &str) -> Daemon<'s> {
     daemon
 }
 
-/// A field of `/proc/<pid>/status`, as a number in this base.
+/// Returns a field of `/proc/<pid>/status`, as a number in this base.
 fn status(pid: u32, field: &str, base: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let value = text.lines().find_map(|line| line.strip_prefix(&format!("{field}:")));
@@ -38,7 +38,7 @@ fn status(pid: u32, field: &str, base: u32) -> u64 {
 }
 
 #[test]
-fn blocked_and_ignored_signals_are_free_again() {
+fn blocked_and_ignored_signals_are_reset() {
     let site = Site::new(
         "c/*\n\tmaxring=4 idlemax=1h command=\"discard -c c\"\n\
          d/*\n\tmaxring=1 idlemax=1h command=\"${AGENTS}/count.py d\"\n",
@@ -80,12 +80,12 @@ fn blocked_and_ignored_signals_are_free_again() {
 }
 
 const CAP_SYS_RESOURCE: u32 = 24;
-/// Keeps root, too, from lifting limits.
+/// Takes from root, too, the right to lift limits.
 const NO_PRIVILEGE: &str = "PR_CAPBSET_DROP, CAP_SYS_RESOURCE = 24, 24\n\
      ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE)";
 
 #[test]
-fn a_limit_on_the_size_of_files_is_lifted() {
+fn file_size_limit_is_lifted() {
     let is_privileged = status(std::process::id(), "CapEff", 16) & (1 << CAP_SYS_RESOURCE) != 0;
     if !is_privileged {
         return not_run("the upper bound of a limit can be raised with CAP_SYS_RESOURCE only");
@@ -98,7 +98,7 @@ fn a_limit_on_the_size_of_files_is_lifted() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_that_stays_ends_nothing() {
+fn fixed_file_size_limit_does_not_end_scheduler() {
     let site = Site::new(DISCARD);
     let limit = 4000;
     let mut daemon = start(
@@ -120,7 +120,7 @@ fn a_limit_on_the_size_of_files_that_stays_ends_nothing() {
 }
 
 #[test]
-fn few_descriptors_are_complained_about_and_too_few_refused() {
+fn low_descriptor_limit_warns_and_too_low_one_is_refused() {
     let limit =
         |count: u64| format!("resource.setrlimit(resource.RLIMIT_NOFILE, ({count}, {count}))");
     let site = Site::new(DISCARD);

@@ -1,4 +1,4 @@
-//! Our agents, killed or told to stop in the middle of a job for very many recipients.
+//! Our agents, killed or stopped in the middle of a job with very many recipients.
 
 use crate::support::{Daemon, Site, processes, say, until, until_within};
 use std::collections::BTreeMap;
@@ -7,15 +7,17 @@ use zsched_sys::send_signal;
 
 const HOSTS: [&str; 2] = ["a.test", "b.test"];
 const RECIPIENTS: usize = 2000;
-const LONG: Duration = Duration::from_secs(300);
+const LARGE_JOB_DEADLINE: Duration = Duration::from_secs(300);
 
-/// A site where `mailbox` delivers to 20 mailboxes, with nothing but a retry time of `interval`.
+/// Creates a site where `mailbox` delivers to 20 mailboxes.
+///
+/// The only retry time is `interval`.
 fn site(interval: &str) -> Site {
     let command = "mailbox -c c -u -d ${SITE}/mail";
     Site::new(&format!("c/*\n\tinterval={interval} maxthr=1 command=\"{command}\"\n"))
 }
 
-/// One message, its recipients for two hosts in turn.
+/// Puts one message into the spool, with recipients for two hosts in turn.
 fn put_one_for_all(site: &Site) {
     let recipient = |n: usize| format!("c {} box{}+{n}@x", HOSTS[n % 2], n % 20);
     let recipients: Vec<String> = (0..RECIPIENTS).map(recipient).collect();
@@ -23,7 +25,7 @@ fn put_one_for_all(site: &Site) {
     site.put_quietly(&recipients);
 }
 
-/// How often each address was delivered to.
+/// Returns how often each address was delivered to.
 fn deliveries(site: &Site) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for mailbox in 0..20 {
@@ -35,7 +37,7 @@ fn deliveries(site: &Site) -> BTreeMap<String, usize> {
     all
 }
 
-/// The tags of all recipients.
+/// Returns the tags of all recipients.
 fn tags(site: &Site) -> Vec<u8> {
     let name = site.files("transport").concat();
     let text = site.read(&format!("postoffice/transport/{name}"));
@@ -43,7 +45,7 @@ fn tags(site: &Site) -> Vec<u8> {
     lines.map(|line| line.as_bytes()[1]).collect()
 }
 
-/// Waits until `count` more recipients of each host are delivered to: every agent has got somewhere.
+/// Waits until each host has `count` more deliveries, so that every agent is at work.
 fn until_more_are_delivered(site: &Site, count: usize) {
     let delivered = || {
         let mut of_hosts = [0; HOSTS.len()];
@@ -54,12 +56,12 @@ fn until_more_are_delivered(site: &Site, count: usize) {
         of_hosts
     };
     let enough = delivered().map(|before| (before + count).min(RECIPIENTS / HOSTS.len()));
-    until_within(LONG, "more are delivered", || {
+    until_within(LARGE_JOB_DEADLINE, "more are delivered", || {
         delivered().iter().zip(enough).all(|(delivered, enough)| *delivered >= enough)
     });
 }
 
-/// The addresses in the list of those that may be delivered to twice.
+/// Returns the addresses in the list of possible duplicates.
 fn listed(site: &Site) -> Vec<String> {
     let text = site.read("postoffice/.scheduler.duplicates");
     let address = |line: &str| {
@@ -78,7 +80,7 @@ fn kill_all(site: &Site, daemon: Daemon<'_>) -> usize {
 }
 
 #[test]
-fn kills_within_large_jobs_put_one_recipient_per_agent_in_doubt() {
+fn kills_within_large_jobs_list_one_possible_duplicate_per_agent() {
     let site = site("1s");
     put_one_for_all(&site);
     let mut killed = 0;
@@ -98,7 +100,7 @@ fn kills_within_large_jobs_put_one_recipient_per_agent_in_doubt() {
         }
     }
     let daemon = site.start();
-    until_within(LONG, "the spool is empty", || site.is_empty());
+    until_within(LARGE_JOB_DEADLINE, "the spool is empty", || site.is_empty());
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
 
     let deliveries = deliveries(&site);
@@ -125,7 +127,7 @@ fn sigterm_to_an_agent_within_a_large_job_leaves_the_rest_due_at_once() {
         daemon.agents().iter().for_each(|agent| drop(send_signal(*agent, libc::SIGTERM)));
     }
     until("it is seen", || site.logged("ended with status 0") > 0);
-    until_within(LONG, "the spool is empty", || site.is_empty());
+    until_within(LARGE_JOB_DEADLINE, "the spool is empty", || site.is_empty());
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     let deliveries = deliveries(&site);
     assert_eq!((deliveries.len(), deliveries.values().sum()), (RECIPIENTS, RECIPIENTS));
@@ -143,9 +145,9 @@ fn sigquit_to_the_scheduler_stops_agents_within_a_large_job() {
     assert!(!tags.contains(&b'~'), "a recipient is still locked");
     assert!(tags.contains(&b' '), "the agents have worked on to the end of their jobs");
 
-    // What was not reported does not wait for the retry time.
+    // Recipients without a report do not wait for the retry time.
     let _daemon = site.start();
-    until_within(LONG, "the spool is empty", || site.is_empty());
+    until_within(LARGE_JOB_DEADLINE, "the spool is empty", || site.is_empty());
     let deliveries = deliveries(&site);
     assert_eq!((deliveries.len(), deliveries.values().sum()), (RECIPIENTS, RECIPIENTS));
     assert!(listed(&site).is_empty());

@@ -1,14 +1,14 @@
-//! Work chosen by message: what a real agent is given, one job after the other.
+//! Work chosen by message: the order of a real agent's jobs.
 
 use crate::support::{Site, until};
 
-/// The first characters of the addresses, in the order in which they were delivered.
+/// Returns the first characters of the addresses, in the order of delivery.
 fn sequence(site: &Site) -> String {
     let events = site.events();
     events.of("count").filter_map(|event| event.address().chars().next()).collect()
 }
 
-/// Recipients of a message, each at a host of its own.
+/// Puts a message into the spool, with each recipient at another host.
 fn put(site: &Site, message: usize, hosts: usize) {
     let recipients: Vec<String> =
         (0..hosts).map(|host| format!("c h{message}-{host}.test {message}-{host}")).collect();
@@ -17,7 +17,7 @@ fn put(site: &Site, message: usize, hosts: usize) {
 }
 
 #[test]
-fn small_messages_slip_past_a_large_one() {
+fn small_messages_preempt_large_one() {
     let site = Site::new(
         "c/*\n\tmaxring=1 slot-cost=2 slot-discount=50 slot-loan=0 minimum-slots=0\n\
          \tcommand=\"${AGENTS}/count.py c\"\n",
@@ -25,7 +25,7 @@ fn small_messages_slip_past_a_large_one() {
     put(&site, 1, 10);
     put(&site, 2, 2);
     put(&site, 3, 2);
-    // Nothing starts before everything is loaded.
+    // No agent is started before everything is loaded.
     let _daemon = site.start_with(&["-S"]);
     site.until_empty();
     assert_eq!(sequence(&site), "11221111331111");
@@ -52,16 +52,22 @@ fn urgent_messages_go_first() {
     assert_eq!(sequence(&site), "wu123l");
 }
 
-/// How many deliveries of the large message there were between the first and the last one of message 2.
-fn in_between(site: &Site) -> usize {
+/// Returns the number of deliveries of the large message during message 2.
+///
+/// They are those between the first and the last delivery of message 2.
+fn large_deliveries_between(site: &Site) -> usize {
     let sequence = sequence(site);
     let (first, last) = (sequence.find('2'), sequence.rfind('2'));
     let between = first.zip(last).and_then(|(first, last)| sequence.get(first..last));
     between.expect("message 2 was delivered").matches('w').count()
 }
 
-/// A large message fills its ring. Another one, of which hardly anything is in memory, preempts it.
-fn preempts_with(extra: u32) -> usize {
+/// Returns that number for a large message and a preempting second one.
+///
+/// The large message fills its ring.
+///
+/// Of the second one only little is in memory when it preempts the first.
+fn preempt_with_reserve(extra: u32) -> usize {
     let site = Site::new(&format!(
         "PARAMmessage-active-limit=20\nPARAMmessage-recipient-limit=20\n\
          PARAMmessage-recipient-minimum=2\n\
@@ -77,15 +83,15 @@ fn preempts_with(extra: u32) -> usize {
     until("some of the other is loaded", || site.mailq().vertices.len() == loaded + 2);
     site.write("go", "");
     until("it is delivered", || sequence(&site).matches('2').count() == 40);
-    in_between(&site)
+    large_deliveries_between(&site)
 }
 
 #[test]
-fn who_preempts_has_room_to_be_read() {
-    let (with, without) = (preempts_with(100), preempts_with(0));
+fn preempting_message_is_loaded_from_reserve() {
+    let (with, without) = (preempt_with_reserve(100), preempt_with_reserve(0));
     assert!(with <= 10, "{with} of the large message in between");
-    // It is read in steps of two, and with most of them the agent has gone on with the other meanwhile. How many
-    // those are depends on how long a step takes beside a delivery.
+    // Without the reserve it is read in steps of two, and the agent goes on with the large message
+    // during most steps. Their number depends on the time of a step and that of a delivery.
     assert!(
         without > with,
         "in small steps {without} of the large message in between, else {with}"

@@ -1,4 +1,4 @@
-//! The daemon's life: its options, its pid file, into the background and back out of existence.
+//! The daemon's life cycle: options, pid file, background operation, exit.
 
 use crate::support::{SCHEDULER, Site, allow, processes, until, until_some};
 use std::fs;
@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn bad_options_are_refused_with_the_status_for_that() {
+fn bad_options_are_refused_with_status_64() {
     for arguments in [
         &["-M", "3"][..],
         &["-M", "0"],
@@ -32,7 +32,7 @@ fn bad_options_are_refused_with_the_status_for_that() {
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", text(&output.stderr));
         assert!(!output.stderr.is_empty() && output.stdout.is_empty());
     }
-    // With this, the scheduler starts itself when it needs a process that becomes an agent.
+    // With this option, the scheduler starts itself when it needs a process that becomes an agent.
     let by_hand = run(&["--become-agent", "32", "-", "-", "-", "-", "/", "/bin/true"]);
     assert_eq!(by_hand.status.code(), Some(127));
     assert!(text(&by_hand.stderr).contains("of use to the scheduler only"));
@@ -45,14 +45,14 @@ fn bad_options_are_refused_with_the_status_for_that() {
 }
 
 #[test]
-fn option_t_checks_the_configuration_and_starts_nothing() {
+fn option_t_checks_configuration_without_start() {
     let site = Site::new("c/*\n\tmaxring=7 command=\"${AGENTS}/count.py c\"\n");
     site.put_quietly(&["c a.test u"]);
     let good = site.run(&["-t"]);
     assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
     let shown = text(&good.stdout);
     assert!(shown.contains("\nc/*") && shown.contains("\tmaxring=7 "), "{shown}");
-    // What it prints is a configuration that means the same.
+    // The output is a configuration with the same meaning.
     site.write("scheduler.cf", &shown);
     assert_eq!(site.run(&["-t"]).status.code(), Some(0));
     site.configure("c/*\n\tmaxrink=7\n\tinterval=never\n");
@@ -66,9 +66,9 @@ fn option_t_checks_the_configuration_and_starts_nothing() {
     assert!(!site.path("postoffice/.pid.scheduler").exists());
 }
 
-/// As the original installs it: readable for all.
+/// ZMailer installs the file in this way: readable for all.
 #[test]
-fn an_auth_file_for_all_to_read_is_a_warning_of_option_t_and_of_the_start() {
+fn auth_file_readable_for_all_is_warned_about() {
     let site = Site::new(COUNT);
     site.write("auth", "root:nobody-tells:ALL:[127.0.0.1]\n");
     site.configure(&format!("PARAMauthfile=\"${{SITE}}/auth\"\n{COUNT}"));
@@ -85,9 +85,9 @@ fn an_auth_file_for_all_to_read_is_a_warning_of_option_t_and_of_the_start() {
     assert!(!text(&site.run(&["-t"]).stderr).contains("chmod"));
 }
 
-/// What cannot be started is refused with one reason and status 1; nothing is left behind.
+/// Each obstacle to a start is reported with one reason and status 1, and no file is left behind.
 #[test]
-fn what_keeps_it_from_starting_is_said_and_nothing_is_left() {
+fn failed_start_reports_reason_and_leaves_no_files() {
     let site = Site::new(COUNT);
     let missing = site.path("missing").to_string_lossy().into_owned();
     for (first, second) in [("-Z", "-f"), ("-f", "-Z")] {
@@ -110,7 +110,7 @@ fn what_keeps_it_from_starting_is_said_and_nothing_is_left() {
 }
 
 #[test]
-fn a_second_scheduler_on_the_same_spool_is_refused() {
+fn second_scheduler_on_same_spool_is_refused() {
     let site = Site::new(COUNT);
     let mut daemon = site.start();
     let log = site.path("other-log").to_string_lossy().into_owned();
@@ -131,16 +131,16 @@ fn a_second_scheduler_on_the_same_spool_is_refused() {
     assert_eq!(site.read("postoffice/.pid.scheduler"), format!("{}\n", daemon.pid()));
     site.put(&["c a.test u"]);
     until("the first one goes on", || site.events().count("count") == 1);
-    // After kill -9 there is no obstacle.
+    // A kill -9 leaves no obstacle.
     daemon.kill();
     assert!(site.path("postoffice/.pid.scheduler").exists());
     let daemon = site.start();
     assert_eq!(site.read("postoffice/.pid.scheduler"), format!("{}\n", daemon.pid()));
 }
 
-/// As scripts restart it: SIGTERM to the pid in the file, and a start at once.
+/// Scripts restart it in this way: SIGTERM to the pid in the file, and a start at once.
 #[test]
-fn twenty_restarts_without_a_pause_leave_one_scheduler_running() {
+fn twenty_quick_restarts_leave_one_scheduler() {
     let site = Site::new(COUNT);
     let pid = || site.read("postoffice/.pid.scheduler").trim().parse::<u32>().expect("a pid");
     let start = || {
@@ -160,9 +160,9 @@ fn twenty_restarts_without_a_pause_leave_one_scheduler_running() {
     until("it works", || site.is_empty() || site.events().count("count") >= 20);
 }
 
-/// It ends when its agents have ended, which takes its time; the next one waits meanwhile, and says so.
+/// The former scheduler exits when its agents have; the next one waits meanwhile and logs that.
 #[test]
-fn a_former_scheduler_that_waits_for_agents_is_waited_for() {
+fn start_waits_for_former_scheduler() {
     let site = Site::new(COUNT);
     let daemon = site.start();
     site.put(&["c a.test wait!u"]);
@@ -183,9 +183,9 @@ fn a_former_scheduler_that_waits_for_agents_is_waited_for() {
     site.until_empty();
 }
 
-/// Everybody can open the pid file for reading, which is all that a lock needs.
+/// Any user can open the pid file for reading, which is enough for a lock.
 #[test]
-fn a_lock_on_the_pid_file_keeps_no_scheduler_from_starting() {
+fn foreign_lock_on_pid_file_does_not_prevent_start() {
     let site = Site::new(COUNT);
     let first = site.start();
     let file = fs::File::open(site.path("postoffice/.pid.scheduler")).expect("readable for all");
@@ -201,7 +201,7 @@ fn a_lock_on_the_pid_file_keeps_no_scheduler_from_starting() {
 }
 
 #[test]
-fn a_stale_pid_file_is_no_obstacle() {
+fn stale_pid_file_does_not_prevent_start() {
     let mut sleeper = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
     let mut dead = Command::new("true").spawn().expect("true starts");
     dead.wait().expect("it ends");
@@ -226,9 +226,9 @@ fn a_stale_pid_file_is_no_obstacle() {
     sleeper.wait().expect("our child");
 }
 
-/// The number may be that of a scheduler by now, but one of another spool.
+/// The number may belong to another spool's scheduler by now.
 #[test]
-fn the_pid_of_another_spool_s_scheduler_is_no_obstacle() {
+fn pid_of_other_spool_does_not_prevent_start() {
     let (site, other) = (Site::new(COUNT), Site::new(COUNT));
     let mut neighbour = other.start();
     site.write("postoffice/.pid.scheduler", &format!("{}\n", neighbour.pid()));
@@ -238,7 +238,7 @@ fn the_pid_of_another_spool_s_scheduler_is_no_obstacle() {
 }
 
 #[test]
-fn every_good_end_removes_the_pid_file() {
+fn clean_exit_removes_pid_file() {
     let site = Site::new(COUNT);
     for signal in [libc::SIGTERM, libc::SIGQUIT, libc::SIGINT] {
         let daemon = site.start();
@@ -248,9 +248,9 @@ fn every_good_end_removes_the_pid_file() {
     }
 }
 
-/// `output` waits until nobody holds the pipes of standard output and error: the daemon must let go.
+/// `output` waits until standard output and error are closed, so the daemon must close them.
 #[test]
-fn in_the_background_it_leads_its_own_group_and_ends_with_it() {
+fn daemon_leads_its_own_process_group() {
     let site = Site::new(COUNT);
     site.put_quietly(&["c a.test wait!u"]);
     let output = site
@@ -261,7 +261,7 @@ fn in_the_background_it_leads_its_own_group_and_ends_with_it() {
         .output()
         .expect("it starts");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // The starter comes back when the daemon is ready.
+    // The starting process exits when the daemon is ready.
     let pid: u32 = site.read("postoffice/.pid.scheduler").trim().parse().expect("a pid");
     assert!(processes::is_alive(pid));
     assert_eq!(processes::group(pid), i64::from(pid));
@@ -284,7 +284,7 @@ fn in_the_background_it_leads_its_own_group_and_ends_with_it() {
     processes::signal(pid, libc::SIGINT);
     site.put(&["c b.test u"]);
     until("it goes on", || site.events().count("count") == 1);
-    // As the zmailer script ends it: agents end when they are through with the present message.
+    // The zmailer script ends it in this way: agents exit after the present message.
     processes::signal_group(pid, libc::SIGTERM);
     until("it has ended", || !processes::is_alive(pid));
     assert!(!site.path("postoffice/.pid.scheduler").exists());
@@ -295,7 +295,7 @@ fn in_the_background_it_leads_its_own_group_and_ends_with_it() {
 }
 
 #[test]
-fn in_the_background_a_failed_start_shows_in_the_status() {
+fn daemon_start_failure_gives_exit_status() {
     let site = Site::new("c/*\n\tmaxrink=1\n");
     let bad = site.scheduler().args(site.file_options()).output().expect("it starts");
     assert_eq!(bad.status.code(), Some(1));
@@ -313,9 +313,9 @@ fn in_the_background_a_failed_start_shows_in_the_status() {
     assert!(!site.path("postoffice/.pid.scheduler").exists());
 }
 
-/// -v says what becomes of each recipient, -W only once what was there is loaded.
+/// -v logs the result of each recipient, -W only after the initial load.
 #[test]
-fn more_is_said_on_request() {
+fn verbose_options_log_each_recipient() {
     for (options, expected) in [(&[][..], 0), (&["-v"], 2), (&["-v", "-W"], 2)] {
         let site = Site::new("c/*\n\tcommand=\"discard -c c\"\n");
         site.put_quietly(&["c a.test early"]);

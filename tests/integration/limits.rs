@@ -1,8 +1,8 @@
-//! How many agents there may be at a time: counted as the system sees them.
+//! Limits on the number of agents, counted as processes of the system.
 
 use crate::support::{Client, Daemon, Event, Site, allow, until};
 
-/// Waits until everything is delivered; looks at the agents all the time.
+/// Waits until everything is delivered, and checks the number of agents all the time.
 #[track_caller]
 fn finish(site: &Site, daemon: &Daemon<'_>, limit: usize) {
     site.write("go", "");
@@ -16,7 +16,9 @@ fn finish(site: &Site, daemon: &Daemon<'_>, limit: usize) {
     assert!(most <= limit, "{most} by their own count");
 }
 
-/// Waits until as many agents are at work as there may be, and not one more is to be started.
+/// Waits until the maximum number of agents is at work.
+///
+/// No further one is about to start then.
 #[track_caller]
 fn until_full(site: &Site, daemon: &Daemon<'_>, limit: usize, shown: &str) {
     until("as many as there may be are at work", || site.events().count("take") == limit);
@@ -27,7 +29,7 @@ fn until_full(site: &Site, daemon: &Daemon<'_>, limit: usize, shown: &str) {
     assert!(waiting > 0, "nobody has {shown:?}: {:#?}", dump.report);
 }
 
-/// Hosts of a channel, each with a message that takes until the test says go.
+/// Puts messages for hosts of a channel into the spool; each takes until the test writes `go`.
 fn put_hosts(site: &Site, channel: &str, hosts: usize) {
     for host in 0..hosts {
         site.put_quietly(&[&format!("{channel} {host}.test wait!{channel}{host}")]);
@@ -49,7 +51,7 @@ fn maxta_counts_all_agents() {
     finish(&site, &daemon, 4);
     let events = site.events();
     assert_eq!(events.deliveries().len(), 30);
-    // Idle agents of one ring made room for the other.
+    // Idle agents of one ring have made room for the other.
     assert!(["a", "b"].iter().all(|name| events.of("start").any(|event| event.agent == *name)));
 }
 
@@ -66,7 +68,7 @@ fn maxchannel_counts_agents_of_a_channel_under_all_clauses() {
     assert!(
         site.mailq().vertices.iter().any(|vertex| vertex.text.contains("waiting for channel slot"))
     );
-    // Another channel is not held up.
+    // Another channel is served.
     site.put(&["d a.test u"]);
     until("the other channel is served", || site.events().count("count") == 1);
     finish(&site, &daemon, 4);
@@ -117,12 +119,12 @@ fn maxthr_counts_agents_of_a_thread() {
             .chain(["last".to_string()])
             .map(|n| format!("wait!{n}")),
     );
-    // Both did their share.
+    // Both agents had jobs.
     assert_eq!(events.count("start"), 2);
 }
 
 #[test]
-fn ring_that_waits_gets_an_agent_while_another_is_busy() {
+fn waiting_ring_gets_agent_while_another_is_busy() {
     const MESSAGES: usize = 500;
     let site = Site::new(
         "*/*\n\tmaxta=2\n\
@@ -148,7 +150,7 @@ fn ring_that_waits_gets_an_agent_while_another_is_busy() {
 }
 
 #[test]
-fn ring_whose_program_is_missing_does_not_use_up_the_fork_rate() {
+fn missing_program_does_not_use_fork_rate() {
     let site = Site::new(
         "bad/*\n\tcommand=\"${SITE}/missing\"\n\
          good/*\n\tidlemax=1s command=\"${AGENTS}/count.py good\"\n",
@@ -168,7 +170,7 @@ fn ring_whose_program_is_missing_does_not_use_up_the_fork_rate() {
         why.contains("those of its ring failed") && why.contains("missing")
     });
     assert_eq!(site.logged("are started one at a time until one works"), 1);
-    // As soon as there is a program, all goes on.
+    // Mail is delivered when the program exists.
     let program = format!(
         "#!/bin/sh\nexec {}/tests/data/integration/agents/count.py bad\n",
         zsched_tests::source().display()

@@ -1,9 +1,9 @@
-//! Recipients that a process has locked: of dead ones the locks are cleared, those of living ones count.
+//! Locks on recipients: those of dead processes are cleared, those of living ones are respected.
 
 use crate::support::{DEADLINE, Site, control_file, processes, timeout, until, until_within};
 use std::process::{Child, Command};
 
-/// A process that does nothing, until this is dropped.
+/// A process that sleeps until this is dropped.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -23,7 +23,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// A control file whose second recipient has this tag and pid column.
+/// Returns a control file whose second recipient has this tag and pid column.
 fn locked(name: &str, tag_and_pid: &str) -> String {
     let text = control_file(name, &["c a.test u", "c b.test v", "c b.test w"]);
     let text = text.replacen("r           c b.test v", &format!("r{tag_and_pid}    c b.test v"), 1);
@@ -32,11 +32,11 @@ fn locked(name: &str, tag_and_pid: &str) -> String {
 }
 
 #[test]
-fn locks_of_nobody_are_cleared() {
+fn locks_without_living_owner_are_cleared() {
     let mut child = Command::new("true").spawn().expect("true starts");
     child.wait().expect("true ends");
     let dead = format!("~{:6}", child.id());
-    // Not fed, so that the files can be looked at.
+    // No agent is started, so the files stay as they are.
     let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
     let fields = ["~      ", "~     0", "~999999", "~    -1", &dead];
     for (index, field) in fields.iter().enumerate() {
@@ -57,9 +57,10 @@ fn locks_of_nobody_are_cleared() {
     until("all are delivered", || site.events().count("count") == 3 * fields.len());
 }
 
-/// What is no pid at all is the lock of nobody, too: else nobody ever gets the recipient.
+/// A lock that does not have a pid has no owner; if it stayed, the recipient would wait
+/// indefinitely.
 #[test]
-fn a_lock_with_nonsense_for_a_pid_is_cleared() {
+fn lock_without_valid_pid_is_cleared() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     site.put_file("101", locked("101", "~abcdef").as_bytes());
     let _daemon = site.start();
@@ -67,10 +68,12 @@ fn a_lock_with_nonsense_for_a_pid_is_cleared() {
     assert_eq!(site.events().count("count"), 3);
 }
 
-/// A process that has ended, but whose parent has not taken notice yet: agents of a scheduler that was
-/// killed become such, and stay so where the first process of a container does not care.
+/// A zombie has exited, but its parent has not waited for it.
+///
+/// Agents of a killed scheduler become zombies, and stay so if a container's first process does not
+/// wait for them.
 #[test]
-fn a_zombie_holds_no_lock() {
+fn lock_of_zombie_is_cleared() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let mut child = Command::new("true").spawn().expect("true starts");
     until("it has ended", || !processes::is_alive(child.id()));
@@ -83,14 +86,14 @@ fn a_zombie_holds_no_lock() {
 
 /// Waits for the scheduler's second look, which comes after 32 scaled seconds.
 #[test]
-fn a_message_that_a_living_process_works_on_is_left_alone() {
+fn message_locked_by_living_process_waits() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let sleeper = Sleeper::start();
     let text = locked("101", &format!("~{:6}", sleeper.pid()));
     site.put_file("101", text.as_bytes());
     let daemon = site.start();
     until("the log says so", || site.logged(&format!("101: process {}", sleeper.pid())) == 1);
-    // Nothing makes it change its mind.
+    // Neither a notification nor a scan has an effect.
     site.notify("NEW 101");
     daemon.scan();
     site.put(&["c a.test other"]);
@@ -103,10 +106,12 @@ fn a_message_that_a_living_process_works_on_is_left_alone() {
     until("it is gone", || !site.files("transport").contains(&"101".to_string()));
 }
 
-/// A hand-over: what the agents of the former scheduler finish leaves the listing, although the new scheduler has
-/// no reason to try it. One message is locked when the new one reads it, the others wait in the agent's pipe.
+/// Messages that the former scheduler's agents finish leave the listing of the new scheduler.
+///
+/// The new scheduler has no reason to try them. One message is locked when the new one reads it,
+/// the others wait in the agent's pipe.
 #[test]
-fn messages_that_former_agents_finish_leave_the_listing() {
+fn messages_finished_by_former_agents_leave_listing() {
     let site = Site::new("c/*\n\tidlemax=1h overfeed=100 command=\"${AGENTS}/count.py c\"\n");
     let daemon = site.start();
     site.put(&["c a.test pause!0"]);
@@ -116,7 +121,7 @@ fn messages_that_former_agents_finish_leave_the_listing() {
     }
     daemon.signal(libc::SIGALRM);
     until("all are loaded", || site.mailq().vertices.len() == 6);
-    // With its first job done, it gets all others at once.
+    // When its first job is done, the agent gets all others at once.
     site.write("on", "");
     let has_all = |line: &String| line.contains("OF={5}");
     until("the agent has all jobs", || site.mailq().report.iter().any(has_all));
@@ -139,7 +144,7 @@ fn locks_of_a_killed_agent_are_cleared_when_it_is_reaped() {
     until("the agent is gone", || site.path("crashed").exists());
     let path = site.spool.control_file(&name);
     until("no lock is left", || {
-        // It may be delivered and gone already.
+        // The message may be delivered and removed already.
         std::fs::read_to_string(&path).map_or(true, |text| !text.contains("r~"))
     });
     site.until_empty();

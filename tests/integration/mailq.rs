@@ -1,4 +1,4 @@
-//! MAILQ version 1 while mail is delivered, and clients that nobody needs.
+//! MAILQ version 1 while mail is delivered, and hostile clients.
 
 use crate::support::{DEADLINE, Dump, Site, processes, timeout, until, until_within};
 use std::io::{ErrorKind, Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
 
-/// The port that the scheduler says it has.
+/// Returns the port that the scheduler has logged.
 fn port(site: &Site) -> u16 {
     let log = site.log();
     let (_, rest) = log.split_once("MAILQ is served on TCP 127.0.0.1:").expect("a port");
@@ -18,7 +18,7 @@ fn port(site: &Site) -> u16 {
 }
 
 #[test]
-fn dumps_are_whole_while_mail_is_delivered() {
+fn dumps_during_delivery_are_complete() {
     let site = Site::new("");
     let config = "PARAMmailqsock=TCP:0\n*/*\n\tinterval=1s retries=1 expiry=2d\n";
     let clauses = "c/*\n\tmaxring=2 command=\"${AGENTS}/count.py c 0.01\"\n";
@@ -56,7 +56,7 @@ fn dumps_are_whole_while_mail_is_delivered() {
         assert!(dump.total("Kids") <= 2);
     }
     assert!(dumps >= 3 && kinds.iter().all(|count| *count > 0), "{dumps} dumps, {kinds:?}");
-    // The last state, in every detail that is sure.
+    // The final dump is checked in each detail that is certain.
     until("everything that can be has been delivered", || fetch().vertices.len() == 300);
     let dump = fetch();
     assert_eq!(dump.hosts.as_ref().map(|hosts| hosts.len()), Some(20));
@@ -70,9 +70,9 @@ fn dumps_are_whole_while_mail_is_delivered() {
 }
 
 #[test]
-fn the_unix_socket_is_open_to_all() {
+fn unix_socket_is_open_to_all_users() {
     let site = Site::new(COUNT);
-    // A socket that a former scheduler has left.
+    // A former scheduler has left its socket.
     drop(std::os::unix::net::UnixListener::bind(site.path("mailq")).expect("a socket"));
     let _daemon = site.start();
     let mode = std::fs::metadata(site.path("mailq")).expect("a socket").permissions().mode();
@@ -84,9 +84,9 @@ fn the_unix_socket_is_open_to_all() {
     assert_eq!(dump.report.len(), 2, "{:?}", dump.report);
 }
 
-/// Something else is in the way: it stays, and the socket is opened as soon as it can be, within 5 s.
+/// Another file has the socket's name. It stays; when it is gone, the socket is opened within 5 s.
 #[test]
-fn a_socket_that_cannot_be_opened_is_tried_again() {
+fn blocked_socket_is_opened_later() {
     let site = Site::new(COUNT);
     site.write("mailq", "precious");
     let mut daemon = site.spawn(&[]);
@@ -110,7 +110,7 @@ fn option_q_leaves_single_messages_out() {
     let dump = site.mailq();
     assert_eq!((dump.vertices.len(), dump.hosts, dump.channels), (0, None, None));
     drop(daemon);
-    // Version 2 needs logins, and there is no auth file: nobody is let in.
+    // Version 2 needs logins. Without an auth file, every login fails.
     let _daemon = site.start_with(&["-M", "2"]);
     let mut stream = UnixStream::connect(site.path("mailq")).expect("it is served");
     let mut text = String::new();
@@ -118,9 +118,10 @@ fn option_q_leaves_single_messages_out() {
     assert_eq!(text, "version zmailer 2.0\n550 NO ACCESS FOR YOU\n");
 }
 
-/// A queue whose dump does not fit into any buffer on its way: 800 messages with 2 kB to say, which is
-/// all that is kept of the 4 kB that the agent has said. It is to be loaded (`-S`) before the first is tried:
-/// what comes when ten were tried in vain waits for an hour.
+/// Creates a queue whose dump fits into no buffer: 800 messages with texts of 2 kB.
+///
+/// The agent writes 4 kB, of which the scheduler keeps 2 kB. A test must load the queue (`-S`)
+/// before the first try: mail that comes after ten failed tries waits for an hour.
 fn large_queue() -> Site {
     let site = Site::new(&format!(
         "long/*\n\tinterval=1h maxring=1 command=\"${{AGENTS}}/bad.py verbose long\"\n{COUNT}"
@@ -131,15 +132,15 @@ fn large_queue() -> Site {
     site
 }
 
-/// Clients that take nothing cost neither time nor, in the end, their connections: waits 60 scaled seconds.
+/// Waits 60 scaled seconds.
 #[test]
-fn clients_that_never_read_are_dropped_and_hold_nobody_up() {
+fn clients_that_never_read_are_disconnected() {
     let site = large_queue();
     let mut daemon = site.start_with(&["-S"]);
     until("the dump is large", || {
         site.mailq().vertices.iter().filter(|vertex| vertex.text.len() > 2000).count() == 800
     });
-    // One of those that have just been served may still count.
+    // A connection that has just been served may still count.
     let (sockets, memory) = (processes::sockets(daemon.pid()), processes::memory(daemon.pid()));
     let connected = Instant::now();
     let mut lazy: Vec<UnixStream> =
@@ -154,7 +155,7 @@ fn clients_that_never_read_are_dropped_and_hold_nobody_up() {
     assert_eq!(site.mailq().vertices.len(), 800, "whoever reads gets everything");
     let grown = processes::memory(daemon.pid()).saturating_sub(memory);
     assert!(grown < 40_000_000, "100 clients cost {grown} bytes");
-    // One takes a little now and then: it keeps its connection.
+    // A client that reads a little at times keeps its connection.
     let mut slow = UnixStream::connect(site.path("mailq")).expect("it is served");
     let begun = Instant::now();
     let mut taken = 0;
@@ -166,7 +167,7 @@ fn clients_that_never_read_are_dropped_and_hold_nobody_up() {
             taken += 1;
             slow.read_exact(&mut buffer).expect("there is more");
         }
-        // What they say is passed over, as long as there is somebody to pass it over.
+        // Their input is discarded while the connection is open.
         if lost.is_none() && lazy.iter().all(|mut client| client.write(b"x").is_err()) {
             lost = Some(connected.elapsed());
         }
@@ -179,7 +180,7 @@ fn clients_that_never_read_are_dropped_and_hold_nobody_up() {
     let mut rest = Vec::new();
     slow.read_to_end(&mut rest).expect("it is still served");
     assert!(rest.ends_with(b"\n") && rest.len() > 1_000_000, "{} bytes", rest.len());
-    // What the others find is cut short.
+    // The dump of the others is cut short.
     let mut cut = Vec::new();
     drop(lazy[0].read_to_end(&mut cut));
     assert!(cut.len() < rest.len());
@@ -187,7 +188,7 @@ fn clients_that_never_read_are_dropped_and_hold_nobody_up() {
 }
 
 #[test]
-fn clients_may_say_what_they_like() {
+fn client_input_is_ignored() {
     let site = Site::new(COUNT);
     let mut daemon = site.start();
     let sockets = processes::sockets(daemon.pid());
@@ -208,7 +209,7 @@ fn clients_may_say_what_they_like() {
     }
     site.put(&["c a.test u"]);
     until("mail is delivered", || site.events().count("count") == 1);
-    // One that goes on talking gets its dump all the same, and then it is over.
+    // A client that goes on writing gets its dump, and then its connection is closed.
     let mut stream = UnixStream::connect(site.path("mailq")).expect("it is served");
     drop(stream.write(b"SHOW QUEUE\n"));
     Dump::from(stream);
@@ -218,10 +219,10 @@ fn clients_may_say_what_they_like() {
     assert_eq!(site.logged("error"), 0, "{}", site.log());
 }
 
-/// It takes nothing, but has much to say: it is cut short, and not only when it has taken nothing for a
+/// The client reads nothing and writes a lot. It is disconnected before it has read nothing for a
 /// minute.
 #[test]
-fn a_client_that_never_stops_talking_loses_its_connection() {
+fn client_that_writes_without_end_is_disconnected() {
     let site = large_queue();
     let mut daemon = site.start_with(&["-S"]);
     until("the dump is large", || {
@@ -239,9 +240,9 @@ fn a_client_that_never_stops_talking_loses_its_connection() {
     daemon.assert_runs();
 }
 
-/// There may be 200 at a time; more are turned away, and the first ones are served.
+/// Further clients are refused, and the first 200 are served.
 #[test]
-fn there_may_be_only_so_many_clients() {
+fn clients_over_limit_are_refused() {
     let site = large_queue();
     let mut daemon = site.start_with(&["-S"]);
     until("the dump is large", || {

@@ -1,4 +1,4 @@
-//! MAILQ version 2 with the real scheduler: sockets, accounts, orders, and clients that nobody needs.
+//! MAILQ version 2 with the real scheduler: sockets, accounts, orders, and hostile clients.
 
 use crate::support::dialogue::address;
 use crate::support::{
@@ -14,7 +14,7 @@ const COUNT: &str = "*/*\n\tinterval=1h retries=1 expiry=1h\n\
 const ACCOUNTS: &str = "nobody:nobody:SNMP QQ TT ETRN:[127.0.0.0]/8 [ipv6.0::1]/128\n\
      root:sekret:ALL:\nfar:away:ALL:[192.0.2.0]/24\n";
 
-/// A site that speaks version 2 on a TCP port, with these accounts.
+/// Creates a site that speaks version 2 on a TCP port, with these accounts.
 fn site(accounts: &str) -> Site {
     let site = Site::new("");
     site.write("auth", accounts);
@@ -25,7 +25,7 @@ fn site(accounts: &str) -> Site {
 }
 
 #[test]
-fn the_queue_is_shown_over_tcp() {
+fn queue_is_shown_over_tcp() {
     let site = site(ACCOUNTS);
     let mut daemon = site.start_with(&["-vv"]);
     site.put(&["q a.test deferred!1", "c a.test deferred!2"]);
@@ -49,7 +49,7 @@ fn the_queue_is_shown_over_tcp() {
     assert_eq!(fields.len(), 10, "{record}");
     assert_eq!((fields[1], fields[7], fields[9]), ("0", "1", "as told: deferred"));
     assert!(fields[2].contains('@'), "the address is that of the control file: {record}");
-    // How long depends on the time of day, as wake-ups are pulled towards whole hours.
+    // The time depends on that of the day, as wake-ups are moved towards whole hours.
     assert!(fields[8].starts_with("retry in "), "{record}");
     let counters = client.ask("SHOW COUNTERS");
     assert_eq!(counters.lines().count(), 261);
@@ -70,7 +70,7 @@ fn the_queue_is_shown_over_tcp() {
 }
 
 #[test]
-fn both_families_are_served() {
+fn ipv4_and_ipv6_are_served() {
     let site = site(ACCOUNTS);
     let _daemon = site.start();
     let Some(address) = address(&site, "[::1]") else {
@@ -82,7 +82,7 @@ fn both_families_are_served() {
 }
 
 #[test]
-fn orders_are_answered_when_they_are_obeyed() {
+fn orders_are_answered_after_execution() {
     let site = site(ACCOUNTS);
     let mut daemon = site.start();
     site.put(&["q a.test one"]);
@@ -114,7 +114,7 @@ fn orders_are_answered_when_they_are_obeyed() {
 }
 
 #[test]
-fn edits_of_the_accounts_work_at_once() {
+fn account_edits_take_effect_at_once() {
     let site = site("root:sekret:ALL:[10.0.0.0]/8\n");
     let mut daemon = site.start();
     let greeting = || Client::of(&site).challenge;
@@ -123,7 +123,7 @@ fn edits_of_the_accounts_work_at_once() {
     site.write("auth", "root:sekret:ALL:[127.0.0.0]/8\n");
     allow(site.path("auth"), 0o600);
     assert!(greeting().starts_with("220 "));
-    // The file is looked at again for each login, too.
+    // The file is also read again for each login.
     let mut client = Client::of(&site);
     site.write("auth", "root:other:ALL:[127.0.0.0]/8\n");
     assert_eq!(client.log_in("root", "sekret"), "-BAD USER OR PASSWORD\n");
@@ -147,9 +147,9 @@ fn edits_of_the_accounts_work_at_once() {
     daemon.assert_runs();
 }
 
-/// As in the original: what counts is whether the file can be read when the configuration is.
+/// As in ZMailer, the version depends on the file's state when the configuration is read.
 #[test]
-fn the_version_is_chosen_when_the_configuration_is_read() {
+fn version_is_chosen_when_configuration_is_read() {
     let site = site(ACCOUNTS);
     std::fs::remove_file(site.path("auth")).expect("removed");
     let daemon = site.start();
@@ -172,7 +172,7 @@ fn the_version_is_chosen_when_the_configuration_is_read() {
     until("it was read again", || site.logged("in force from now on") == 2);
     assert_eq!(first_line(), "version zmailer 2.0\n", "there is no way back");
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
-    // The file counts for more than the option.
+    // The file overrides the option.
     site.write("auth", ACCOUNTS);
     allow(site.path("auth"), 0o600);
     site.write("log", "");
@@ -180,9 +180,10 @@ fn the_version_is_chosen_when_the_configuration_is_read() {
     assert_eq!(first_line(), "version zmailer 2.0\n");
 }
 
-/// Over a UNIX socket there is no address: lines without a list admit, and those that name the user.
+/// A UNIX socket has no address. Lines without a list admit its user, and so do lines with its
+/// name.
 #[test]
-fn users_of_this_host_are_known_over_the_unix_socket() {
+fn local_users_are_identified_over_unix_socket() {
     let user = zsched_sys::users::effective_user();
     let site = Site::new(COUNT);
     let accounts =
@@ -200,27 +201,27 @@ fn users_of_this_host_are_known_over_the_unix_socket() {
     assert!(client.ask("SHOW SNMP").starts_with("Kids: "));
     site.write("auth", "net:x:ALL:[0.0.0.0]/0 [ipv6.::]/0\n");
     assert_eq!(Client::local(&site, "mailq").challenge, "550 NO ACCESS FOR YOU\n");
-    // The control socket is ours: there is no login.
+    // The control socket belongs to our user, and needs no login.
     let mut control = Client::local(&site, "postoffice/.scheduler.control");
     assert!(control.ask("SHOW QUEUE SHORT").contains("Kids: 0  "));
     assert_eq!(control.ask("KILL THREAD a b"), "-Unknown request.\n");
 }
 
-/// Clients that say nothing, and users who do not take what they ask for: waits the 90 scaled seconds that there are to
-/// log in.
+/// Some clients do not log in, and others do not read their answers. Waits the 90 scaled seconds of
+/// the login timeout.
 #[test]
-fn clients_that_stall_cost_nothing() {
+fn stalled_clients_are_disconnected() {
     let site = site(ACCOUNTS);
     let long = "long/*\n\tinterval=1h maxring=1 command=\"${AGENTS}/bad.py verbose long\"\n";
     site.write("scheduler.cf", &format!("{}{long}", site.read("scheduler.cf")));
     for _ in 0..800 {
         site.put_quietly(&["long a.test u"]);
     }
-    // All are read before the first is tried: what came after many that were tried in vain would wait.
+    // All are read before the first is tried: mail that came after many failed tries would wait.
     let mut daemon = site.start_with(&["-S"]);
     let mut client = Client::of(&site);
     assert_eq!(client.log_in("root", "sekret"), "+OK\n");
-    // 800 jobs, one after the other, each with a long text.
+    // These are 800 jobs, one after the other, each with a long text.
     until_within(Duration::from_secs(120), "the answer is large", || {
         client.ask("SHOW THREAD long a.test").len() > 1_000_000
     });
@@ -232,7 +233,7 @@ fn clients_that_stall_cost_nothing() {
     let mut greedy: Vec<Client<TcpStream>> = (0..40).map(|_| Client::at(address)).collect();
     for client in &mut greedy {
         assert_eq!(client.log_in("root", "sekret"), "+OK\n");
-        client.say(&"SHOW THREAD long a.test\n".repeat(100));
+        client.send(&"SHOW THREAD long a.test\n".repeat(100));
     }
     until("all are connected", || processes::sockets(daemon.pid()) >= sockets + 100);
     for number in 0..10 {
@@ -265,7 +266,7 @@ fn failed_logins_and_endless_lines_end_the_session() {
     }
     assert_eq!(client.line(), "", "closed");
     assert_eq!(site.logged("has failed"), 1, "not a line for each: {}", site.log());
-    // The right password is let in all the same, and each failure is counted.
+    // The right password still works, and each failure is counted.
     let mut client = Client::of(&site);
     assert_eq!(client.log_in("root", "sekret"), "+OK\n");
     let counters = client.ask("SHOW COUNTERS");
@@ -288,7 +289,7 @@ fn failed_logins_and_endless_lines_end_the_session() {
     daemon.assert_runs();
 }
 
-/// Many sessions at once, all of them answered in full while mail is delivered.
+/// Many sessions at once get full answers while mail is delivered.
 #[test]
 fn many_sessions_are_served_while_mail_is_delivered() {
     let site = site(ACCOUNTS);
@@ -305,7 +306,7 @@ fn many_sessions_are_served_while_mail_is_delivered() {
         site.put(&[&format!("c a.test {number}")]);
     }
     for client in &mut clients {
-        client.say("SHOW QUEUE THREADS\nSHOW QUEUE SHORT\nFOO\nSHOW COUNTERS\n");
+        client.send("SHOW QUEUE THREADS\nSHOW QUEUE SHORT\nFOO\nSHOW COUNTERS\n");
     }
     for client in &mut clients {
         let mut lines = Vec::new();
@@ -318,9 +319,9 @@ fn many_sessions_are_served_while_mail_is_delivered() {
         assert_eq!(lines.iter().filter(|line| line.contains("VERB='FOO'")).count(), 1);
     }
     until("mail is delivered", || site.events().count("count") == 10);
-    // One that closes its sending end is answered all the same.
+    // A client that shuts down its sending side still gets its answers.
     let mut client = clients.pop().expect("one of them");
-    client.say("SHOW SNMP\nSHOW SNMP");
+    client.send("SHOW SNMP\nSHOW SNMP");
     client.stream.get_mut().shutdown(std::net::Shutdown::Write).expect("closed");
     let mut rest = String::new();
     client.stream.read_to_string(&mut rest).expect("answered");

@@ -1,4 +1,4 @@
-//! Control files that cannot be used: moved aside and named in the log, never deleted, never in the way.
+//! Useless control files: they are moved aside and logged, and stop no other mail. None is deleted.
 
 use crate::support::{
     DEADLINE, Daemon, Site, allow, control_file, hold_for, is_root, not_run, processes, timeout,
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const COUNT: &str = "c/*\n\tcommand=\"${AGENTS}/count.py c\"\n";
-const NOBODY: u32 = 65534;
+const NOBODY_UID: u32 = 65534;
 
-/// Each with its name, and what the log must say of it.
-fn spoilt() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+/// Returns damaged files, each with its name and the text that the log must have.
+fn malformed_files() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let good = |name: &str| control_file(name, &["c a.test u", "c a.test v"]);
     let with = |name: &str, from: &str, to: &str| good(name).replacen(from, to, 1).into_bytes();
     let alone = |name: &str, to: &str| {
@@ -47,7 +47,7 @@ fn spoilt() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// Waits until a spoilt file is in `postman/`, whole, with its message.
+/// Waits until a damaged file is in `postman/`, complete, with its message.
 fn until_aside(site: &Site, name: &str, control: &[u8]) {
     until(&format!("{name} is moved aside"), || {
         !site.files("transport").contains(&name.to_string())
@@ -58,9 +58,9 @@ fn until_aside(site: &Site, name: &str, control: &[u8]) {
 }
 
 #[test]
-fn spoilt_files_are_moved_aside_with_their_messages() {
+fn malformed_files_are_moved_aside_with_messages() {
     let site = Site::new(COUNT);
-    let all = spoilt();
+    let all = malformed_files();
     for (name, control, _) in &all {
         site.put_file(name, control);
     }
@@ -81,7 +81,7 @@ fn spoilt_files_are_moved_aside_with_their_messages() {
     assert_eq!(site.events().count("count"), 1, "the good one was delivered");
     daemon.scan();
     assert_eq!(site.logged("malformed"), all.len(), "each is named once");
-    // The same number again, spoilt again: nothing in postman/ is lost.
+    // The same number is damaged again; nothing in postman/ is lost.
     site.put_file("101", b"");
     site.notify("NEW 101");
     until("it is moved aside, too", || {
@@ -90,9 +90,9 @@ fn spoilt_files_are_moved_aside_with_their_messages() {
     assert_eq!(site.files("postman").len(), 2 * all.len() + 2);
 }
 
-/// A line that cannot be used is no reason not to deliver the others; afterwards somebody must see it.
+/// A malformed line does not stop the other recipients; afterwards the file is moved to `postman/`.
 #[test]
-fn one_bad_recipient_does_not_stand_in_the_way_of_others() {
+fn bad_recipient_does_not_stop_others() {
     let site = Site::new(COUNT);
     let good = |name: &str| control_file(name, &["c a.test u", "c a.test v"]);
     let recipient = "r           c a.test u 0";
@@ -117,7 +117,7 @@ fn one_bad_recipient_does_not_stand_in_the_way_of_others() {
 }
 
 #[test]
-fn a_message_that_is_no_file_or_is_missing_makes_the_control_file_useless() {
+fn control_file_without_message_file_is_malformed() {
     let site = Site::new(COUNT);
     let queue = site.path("postoffice/queue");
     for name in ["201", "202"] {
@@ -133,17 +133,18 @@ fn a_message_that_is_no_file_or_is_missing_makes_the_control_file_useless() {
     }
     daemon.scan();
     assert_eq!(site.files("postman"), ["malformed:201"]);
-    // A folder cannot go with its control file, which is hidden where it is.
+    // A folder is not moved with its control file, which is hidden in place.
     assert_eq!(site.files("transport"), [".malformed:202"]);
     assert!(queue.join("202").is_dir(), "what is in the queue stays");
     assert_eq!(site.logged("malformed"), 2, "{}", site.log());
     assert_eq!(site.events().0.len(), 0);
 }
 
-/// A spool whose message files are on a file system of their own, which is not mounted at the start.
+/// The message files are on another file system, which is not mounted at the start.
+///
 /// Waits for the second look, after 60 scaled seconds.
 #[test]
-fn control_files_stay_while_the_queue_is_not_mounted() {
+fn control_files_stay_while_queue_is_not_mounted() {
     let site = Site::new(COUNT);
     let (queue, mounted) = (site.path("postoffice/queue"), site.path("postoffice/queue.mounted"));
     let names: Vec<String> =
@@ -163,9 +164,9 @@ fn control_files_stay_while_the_queue_is_not_mounted() {
     assert_eq!(site.files("postman"), [""; 0]);
 }
 
-/// A sparse file takes no room on the disk, but would in memory.
+/// A sparse file takes no room on the disk, but would take it in memory.
 #[test]
-fn a_file_of_an_absurd_size_is_not_read() {
+fn oversized_file_is_not_read() {
     const LIMIT: u64 = 256 << 20;
     let site = Site::new(COUNT);
     let sizes = [("221", LIMIT + 1), ("222", 4 << 40)];
@@ -186,7 +187,7 @@ fn a_file_of_an_absurd_size_is_not_read() {
 }
 
 #[test]
-fn files_with_little_in_them_are_delivered() {
+fn minimal_files_are_delivered() {
     let site = Site::new(COUNT);
     let whole = |name: &str| control_file(name, &["c a.test u"]);
     for (name, from, to) in [
@@ -208,14 +209,14 @@ fn files_with_little_in_them_are_delivered() {
     assert_eq!(site.read("statistics").lines().count(), 7);
 }
 
-/// `postman/` cannot be made, because there is a file in its place: then the file is hidden where it
-/// is, and the scheduler does not run in circles.
+/// `postman/` cannot be made, because a file has its name. The control file is hidden in place, and
+/// is not read again and again.
 #[test]
-fn where_nothing_can_be_moved_aside_the_file_is_hidden() {
+fn malformed_file_is_hidden_without_postman_folder() {
     let site = Site::new(COUNT);
     fs::remove_dir(site.path("postoffice/postman")).expect("removed");
     site.write("postoffice/postman", "in the way");
-    let spoilt = spoilt();
+    let spoilt = malformed_files();
     for (name, control, _) in &spoilt {
         site.put_file(name, control);
     }
@@ -230,12 +231,12 @@ fn where_nothing_can_be_moved_aside_the_file_is_hidden() {
     daemon.scan();
     site.put(&["c a.test u"]);
     until("others are delivered", || site.events().count("count") == 1);
-    assert_is_calm(&daemon);
+    assert_is_idle(&daemon);
     assert_eq!(site.logged("malformed"), spoilt.len());
 }
 
-/// The scheduler uses next to no time.
-fn assert_is_calm(daemon: &Daemon<'_>) {
+/// Fails unless the scheduler uses almost no CPU time.
+fn assert_is_idle(daemon: &Daemon<'_>) {
     let before = processes::cpu_time(daemon.pid());
     let watched = Duration::from_millis(1500);
     hold_for(watched, "it runs", || processes::is_alive(daemon.pid()));
@@ -243,9 +244,10 @@ fn assert_is_calm(daemon: &Daemon<'_>) {
     assert!(used < Duration::from_millis(200), "it used {used:?} in {watched:?}");
 }
 
-/// A site that belongs to somebody who is not root, and the scheduler as that user. `None` where that
-/// cannot be.
-fn as_somebody<'s>(site: &'s Site) -> Option<Daemon<'s>> {
+/// Starts the scheduler as a user other than root, who owns the site.
+///
+/// Returns `None` where that is impossible.
+fn as_other_user<'s>(site: &'s Site) -> Option<Daemon<'s>> {
     if !is_root() {
         return Some(site.start());
     }
@@ -258,19 +260,19 @@ fn as_somebody<'s>(site: &'s Site) -> Option<Daemon<'s>> {
     command.args(site.file_options()).stdin(Stdio::null()).stdout(Stdio::null());
     let child = command.spawn().ok()?;
     let daemon = Daemon::new(site, child);
-    site.owner.set(Some(NOBODY));
+    site.owner.set(Some(NOBODY_UID));
     until("it has looked through the spool", || site.logged("has been looked through") == 1);
     Some(daemon)
 }
 
 #[test]
-fn what_may_not_be_read_is_left_where_it_is() {
+fn unreadable_file_is_left_in_place() {
     let site = Site::new(COUNT);
     let unreadable = control_file("401", &["c a.test u"]);
     site.put_file("401", unreadable.as_bytes());
     let path = site.path("postoffice/transport/401");
     allow(&path, 0o000);
-    let Some(daemon) = as_somebody(&site) else {
+    let Some(daemon) = as_other_user(&site) else {
         return not_run("unreadable files: the scheduler cannot be run as another user");
     };
     if is_root() {
@@ -282,28 +284,29 @@ fn what_may_not_be_read_is_left_where_it_is() {
     daemon.scan();
     assert_eq!(site.logged("401: "), 1, "it is looked at again later, not at once");
     assert_eq!(fs::metadata(&path).expect("it is there").len(), unreadable.len() as u64);
-    assert_is_calm(&daemon);
+    assert_is_idle(&daemon);
 }
 
-/// Neither `postman/` nor the folder of the file can be written to: the file stays where it is, and is
-/// not read again with each scan.
+/// Neither `postman/` nor the folder of the file is writable. The file stays, and scans do not read
+/// it again.
 #[test]
-fn what_cannot_even_be_hidden_stays_and_is_not_read_for_ever() {
+fn file_that_cannot_be_hidden_is_not_read_again() {
     let site = Site::new(COUNT);
     fs::remove_dir(site.path("postoffice/postman")).expect("removed");
     site.write("postoffice/postman", "in the way");
     site.put_file("A/501", b"");
-    let Some(daemon) = as_somebody(&site) else {
+    let Some(daemon) = as_other_user(&site) else {
         return not_run("folders that cannot be written to: the scheduler cannot be another user");
     };
-    // The file was hidden when the scheduler came; now it is there again, in a closed folder.
+    // The first scheduler hid the file; now it has its name again, in a folder that is not
+    // writable.
     let folder = site.path("postoffice/transport/A");
     until("it is hidden", || folder.join(".malformed:501").exists());
     fs::rename(folder.join(".malformed:501"), folder.join("501")).expect("back again");
     if is_root() {
         for name in ["A", "A/501"] {
             let path = site.path("postoffice/transport").join(name);
-            chown(path, Some(NOBODY), Some(NOBODY)).expect("it was theirs");
+            chown(path, Some(NOBODY_UID), Some(NOBODY_UID)).expect("it was theirs");
         }
     }
     allow(&folder, 0o555);
@@ -314,16 +317,16 @@ fn what_cannot_even_be_hidden_stays_and_is_not_read_for_ever() {
     site.notify("NEW A/501");
     site.put(&["c a.test u"]);
     until("others are delivered", || site.events().count("count") == 1);
-    assert_is_calm(&daemon);
+    assert_is_idle(&daemon);
     assert_eq!(site.logged("501: malformed"), before + 1, "it is not read again: {}", site.log());
     assert!(folder.join("501").exists());
     allow(&folder, 0o755);
 }
 
-/// A crash has left the message's second name in `postman/`: it must not keep the pair from getting
-/// there.
+/// A crash has left the message's second name in `postman/`. It does not prevent the move of the
+/// pair.
 #[test]
-fn what_a_crash_has_left_in_postman_is_no_obstacle() {
+fn remains_in_postman_do_not_block_move() {
     let site = Site::new(COUNT);
     site.put_file("601", b"");
     let message = site.path("postoffice/queue/601");

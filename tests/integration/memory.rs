@@ -1,4 +1,4 @@
-//! A queue of which only some may be in memory: everything is delivered all the same, once.
+//! A queue that does not fit into memory: everything is delivered, once.
 
 use crate::support::{Client, Site, processes, until, until_within};
 use std::time::Duration;
@@ -8,7 +8,7 @@ const LIMITS: &str = "PARAMmessage-active-limit=5\nPARAMmessage-recipient-limit=
                       PARAMmessage-recipient-minimum=3\n";
 
 #[test]
-fn a_kill_with_little_room_loses_nothing() {
+fn kill_with_memory_limit_loses_nothing() {
     let site = Site::new(&format!(
         "{LIMITS}c/*\n\tmaxring=4 maxthr=2 overfeed=10 recipient-limit=100 refill-limit=20 \
          refill-delay=1s command=\"${{AGENTS}}/count.py c 0 c 0\"\n\
@@ -29,7 +29,7 @@ fn a_kill_with_little_room_loses_nothing() {
             put(1500, 7);
         }
     }
-    // More than a megabyte: it is read in parts.
+    // This is more than a megabyte, so the file is read in parts.
     let large: Vec<String> = (0..30_000).map(|n| format!("d h{}.test user{n}", n % 5)).collect();
     site.put_quietly(&large.iter().map(String::as_str).collect::<Vec<_>>());
     let daemon = site.spawn(&[]);
@@ -44,13 +44,13 @@ fn a_kill_with_little_room_loses_nothing() {
     assert_eq!(site.files("postman"), [""; 0]);
 }
 
-/// Twenty messages that are deferred at first.
+/// Puts twenty messages into the spool that are deferred at first.
 fn put_slow(site: &Site) -> Vec<SpoolName> {
     let put = |n| site.put_quietly(&[&format!("c slow{n}.test deferred!{n}")]);
     (0..20).map(put).collect()
 }
 
-/// Twenty others, which are delivered.
+/// Puts twenty others into the spool, which are delivered.
 fn put_good(site: &Site) {
     for n in 0..20 {
         site.put(&[&format!("c good{n}.test u{n}")]);
@@ -59,7 +59,7 @@ fn put_good(site: &Site) {
 }
 
 #[test]
-fn what_rests_survives_a_restart() {
+fn paged_out_mail_keeps_its_state_after_restart() {
     let site = Site::new(&format!(
         "{LIMITS}c/*\n\tinterval=1h retries=1 maxring=4 command=\"${{AGENTS}}/count.py c\"\n"
     ));
@@ -79,7 +79,7 @@ fn what_rests_survives_a_restart() {
     daemon.end(libc::SIGTERM);
     let mut daemon = site.start();
     until_most_rest();
-    // Each was read again, and nobody has tried it: it is known that it was tried, and what came of it.
+    // Each was read again without a try; the former tries and their result are known.
     assert_eq!(site.events().count("take"), tries);
     let shown = site.mailq().vertices;
     let is_known = |text: &str| text.contains("as told: deferred");
@@ -88,7 +88,7 @@ fn what_rests_survives_a_restart() {
 }
 
 #[test]
-fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
+fn paged_out_mail_is_loaded_on_request() {
     let site = Site::new(&format!(
         "{LIMITS}c/*\n\tinterval=1h retries=1 maxring=4 command=\"${{AGENTS}}/count.py c\"\n"
     ));
@@ -104,7 +104,7 @@ fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
         resting = names.iter().filter(|name| rests(name)).collect();
         resting.len() >= 15
     });
-    // From now on all that is tried is delivered.
+    // From now on all tries succeed.
     site.write("open", "");
     let summary = client.ask("SHOW JSON SUMMARY");
     assert!(!summary.contains("\"resting\":0") && summary.contains("\"waiting\":0"), "{summary}");
@@ -121,7 +121,7 @@ fn what_rests_makes_room_and_comes_back_when_it_is_asked_for() {
 }
 
 #[test]
-fn new_mail_gets_room_although_much_is_retried_every_second() {
+fn new_mail_gets_room_despite_many_retries() {
     let site = Site::new(&format!(
         "{LIMITS}c/*\n\tmaxring=2 command=\"${{AGENTS}}/count.py c 0.02\"\n\
          d/*\n\tcommand=\"${{AGENTS}}/count.py d\"\n"
@@ -141,9 +141,10 @@ fn new_mail_gets_room_although_much_is_retried_every_second() {
     daemon.assert_runs();
 }
 
-/// Most of the message is on disk only, some with an agent, when it is deleted; then the scheduler is killed.
+/// A message is mostly on disk, with some recipients at an agent, when it is deleted. Then the
+/// scheduler is killed.
 #[test]
-fn a_large_message_that_was_deleted_stays_so_after_a_kill() {
+fn deleted_partial_message_stays_deleted_after_kill() {
     let site = Site::new(&format!(
         "{LIMITS}c/*\n\tmaxring=1 maxthr=1 packet=5 recipient-limit=50 refill-limit=20 refill-delay=0s \
          command=\"${{AGENTS}}/count.py c 2 c 0\"\n"

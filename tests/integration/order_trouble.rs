@@ -1,5 +1,5 @@
-//! Orders of operators when something is wrong: kills, full disks, clients that go away, users who may not,
-//! requests that make no sense.
+//! Orders under adverse conditions: kills, full disks, clients that disconnect, users without
+//! rights, malformed requests.
 
 use crate::support::{
     Client, DEADLINE, Site, allow, hold_for, is_root, not_run, say, timeout, until, until_within,
@@ -14,7 +14,7 @@ const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n\
      q/*\n\tqueueonly command=\"${AGENTS}/count.py q\"\n";
 
-/// Each request, with the attribute that it takes.
+/// Each request, with the attribute that it needs.
 const REQUESTS: [(&str, &str); 12] = [
     ("HOLD", "HOLD x/*"),
     ("HOLD", "RELEASE x/*"),
@@ -35,7 +35,7 @@ fn control(site: &Site) -> Client<UnixStream> {
 }
 
 #[test]
-fn each_order_takes_its_attribute() {
+fn order_needs_its_attribute() {
     let attributes =
         ["HOLD", "RETRY", "EXPIRE", "DELETE", "REROUTE", "SET", "AGENTS", "LOG", "RELOAD"];
     let site = Site::new(CLAUSES);
@@ -85,7 +85,7 @@ fn holds_and_limits_survive_a_kill() {
     client.order("HOLD c/*.test reason=\"a \\\"reason\\\"\"");
     client.order(&format!("HOLD id={message}"));
     client.order("SET ring=q/* maxring=3 for=1h");
-    // What was answered is stored, whatever happens now.
+    // An answered order is stored, so it survives the kill.
     daemon.kill();
     site.put_quietly(&["c a.test u", "c b.other v"]);
     let daemon = site.start();
@@ -104,20 +104,21 @@ fn holds_and_limits_survive_a_kill() {
     let mut client = control(&site);
     client.order("RETRY */*");
     until("all is delivered", || site.events().count("count") >= 3);
-    // The kill may have come between the removal of the two files of what was released.
+    // A kill may have come between the removal of the two files of a released message.
     until("nothing is left", || site.is_empty());
 }
 
-/// The scheduler is killed at any moment while orders come one after the other. Each that was answered is in
-/// force after the next start, and none that was undone.
+/// The scheduler is killed at any moment during a series of orders.
+///
+/// Each answered order is in force after the next start, unless it was undone.
 #[test]
-fn orders_that_were_answered_survive_kills_at_any_moment() {
+fn answered_orders_survive_kills_at_any_moment() {
     let seed = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     say(&format!("orders and kills: ZSCHED_SEED={seed}"));
     let mut random = fastrand::Rng::with_seed(seed);
     let site = Site::new(CLAUSES);
-    // The answered orders, and the one that was given last, which may be in force or not.
+    // The answered orders, and the last one, which may be in force or not.
     let (mut held, mut last) = (std::collections::BTreeSet::new(), None);
     for _ in 0..12 {
         let daemon = site.start();
@@ -143,14 +144,14 @@ fn orders_that_were_answered_survive_kills_at_any_moment() {
                 held.insert(number)
             };
         }
-        // One more, with the kill at any moment of it.
+        // The kill comes at any moment of one more order.
         let number = random.u32(100..200);
-        client.say(&format!("HOLD q/h{number}.test\n"));
+        client.send(&format!("HOLD q/h{number}.test\n"));
         last = Some(number);
         std::thread::sleep(Duration::from_micros(random.u64(0..3000)));
         daemon.kill();
         if random.bool() {
-            // As if the kill had come in the middle of a write.
+            // This simulates a kill in the middle of a write.
             let path = site.path("postoffice/.scheduler.orders");
             let file = std::fs::File::options().append(true).open(path).expect("it is there");
             (&file).write_all(b"{\"hold\":{\"scope\":{\"destinations\":\"q").expect("written");
@@ -158,7 +159,7 @@ fn orders_that_were_answered_survive_kills_at_any_moment() {
     }
 }
 
-/// A small file system of its own, for the whole spool.
+/// A small file system for the whole spool.
 struct SmallDisk(std::path::PathBuf);
 
 impl Drop for SmallDisk {
@@ -168,7 +169,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn orders_that_cannot_be_stored_are_in_force() {
+fn unstored_orders_are_in_force() {
     if !is_root() {
         return not_run("a full disk: only root can mount a small one");
     }
@@ -192,7 +193,7 @@ fn orders_that_cannot_be_stored_are_in_force() {
     client.order("RETRY */*");
     hold_for(Duration::from_millis(300), "it is in force", || site.events().count("count") == 0);
     assert_eq!(client.refused("HOLD q/*"), "it is held already");
-    // It is tried again every 30 scaled seconds.
+    // The scheduler tries again every 30 scaled seconds.
     std::fs::remove_file(postoffice.join("fill")).expect("removed");
     drop(fill);
     let stored = || site.read("postoffice/.scheduler.orders").contains("\"q/*\"");
@@ -207,9 +208,9 @@ fn orders_that_cannot_be_stored_are_in_force() {
     drop(disk);
 }
 
-/// What was ordered and is not done is left when the client has gone; the log tells how far it came.
+/// An order stops when its client disconnects; the log tells how far it came.
 #[test]
-fn an_order_stops_when_its_client_has_gone() {
+fn order_stops_when_client_disconnects() {
     let site = Site::new(CLAUSES);
     for _ in 0..2500 {
         site.put_quietly(&["q a.test u"]);
@@ -218,16 +219,16 @@ fn an_order_stops_when_its_client_has_gone() {
     let mut client = control(&site);
     until("all is loaded", || client.ask("SHOW SNMP").contains("Rcpnts: 2500"));
     let mut leaving = control(&site);
-    leaving.say("DELETE */*\n");
+    leaving.send("DELETE */*\n");
     drop(leaving);
     until("it is noticed", || {
         site.logged("has gone, and \"DELETE */*\" is not carried on: 500 messages") == 1
     });
     let left = client.order("RETRY */* dry-run=yes")["messages"].as_u64().expect("a number");
     assert!((1..=2000).contains(&left), "{left}");
-    // One that only says that it will say nothing more is obeyed.
+    // An order of a client that only shuts down its sending side is carried out.
     let mut patient = control(&site);
-    patient.say("DELETE */*\n");
+    patient.send("DELETE */*\n");
     patient.stream.get_mut().shutdown(Shutdown::Write).expect("closed");
     let answer = patient.line();
     assert!(answer.starts_with(&format!("+OK {{\"messages\":{left},")), "{answer}");
@@ -235,9 +236,9 @@ fn an_order_stops_when_its_client_has_gone() {
     daemon.assert_runs();
 }
 
-/// Several orders at a time, and mail that is delivered meanwhile.
+/// Several orders are given at a time while mail is delivered.
 #[test]
-fn orders_do_not_disturb_each_other_or_delivery() {
+fn concurrent_orders_do_not_disturb_delivery() {
     let site = Site::new(CLAUSES);
     for number in 0..1500 {
         site.put_quietly(&[&format!("q h{}.test u", number % 300)]);
@@ -247,13 +248,13 @@ fn orders_do_not_disturb_each_other_or_delivery() {
     until("all is loaded", || clients[0].ask("SHOW SNMP").contains("Rcpnts: 1500"));
     for (number, client) in clients.iter_mut().enumerate() {
         let request = match number % 4 {
-            // Of one channel: the new mail has the same sender, and is not to be held.
+            // The hold is for one channel: the new mail has the same sender and must not be held.
             0 => "HOLD q/* sender=sender@*",
             1 => "RELEASE older=0s",
             2 => "RETRY recipient=nobody",
             _ => "DELETE sender=nobody",
         };
-        client.say(&format!("{request}\nSHOW SNMP\n"));
+        client.send(&format!("{request}\nSHOW SNMP\n"));
     }
     site.put(&["c a.test now"]);
     until("new mail is delivered", || site.events().count("count") == 1);
@@ -271,7 +272,7 @@ fn orders_do_not_disturb_each_other_or_delivery() {
 }
 
 #[test]
-fn nonsense_is_refused_where_it_is() {
+fn malformed_requests_are_refused_with_position() {
     let site = Site::new(CLAUSES);
     site.put_quietly(&["q a.test u"]);
     let mut daemon = site.start();

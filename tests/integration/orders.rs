@@ -1,10 +1,10 @@
-//! What operators order over MAILQ version 2, with the real scheduler and agents at work.
+//! Orders over MAILQ version 2, with the real scheduler and agents at work.
 
 use crate::support::{Client, Site, control_file, hold_for, processes, until};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime};
 
-/// Nothing is tried again by itself.
+/// The interval is so long that retries do not happen by themselves.
 const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tmaxring=2 idlemax=1h command=\"${AGENTS}/count.py c\"\n\
      d/*\n\tidlemax=1h command=\"${AGENTS}/count.py d\"\n\
@@ -15,7 +15,7 @@ fn control(site: &Site) -> Client<UnixStream> {
     Client::local(site, "postoffice/.scheduler.control")
 }
 
-/// Waits until so many recipients are known.
+/// Waits until MAILQ shows this number of recipients.
 fn until_known(client: &mut Client<UnixStream>, recipients: usize) {
     let ending = format!("Rcpnts: {recipients:4}  ");
     until("all is loaded", || client.ask("SHOW SNMP").contains(&ending));
@@ -26,7 +26,7 @@ fn destinations_are_held_and_released() {
     let site = Site::new(CLAUSES);
     let mut daemon = site.start();
     let mut client = control(&site);
-    let held = client.foreseen("HOLD C/*.test reason=\"looking into it\"");
+    let held = client.order_after_dry_run("HOLD C/*.test reason=\"looking into it\"");
     assert_eq!((held["threads"].as_u64(), held["recipients"].as_u64()), (Some(0), Some(0)));
     assert_eq!(client.refused("HOLD c/*.test"), "it is held already");
     assert_eq!(client.refused("HOLD c/*.test dry-run=yes"), "it is held already");
@@ -38,15 +38,15 @@ fn destinations_are_held_and_released() {
     until_known(&mut client, 6);
     hold_for(HELD_MEANWHILE, "what is held stays", || site.events().count("count") == 1);
     assert!(client.ask("SHOW WHY c/a.test").contains("looking into it"));
-    // A second hold, which keeps a part when the first is gone.
-    let part = client.foreseen("HOLD c/b.test");
+    // A second hold covers a part, and stays in force when the first is released.
+    let part = client.order_after_dry_run("HOLD c/b.test");
     assert_eq!(part["threads"], 0, "it is held already: {part}");
-    let released = client.foreseen("RELEASE c/*.test");
+    let released = client.order_after_dry_run("RELEASE c/*.test");
     assert_eq!((&released["threads"], &released["recipients"]), (&1.into(), &3.into()));
     until("a.test is delivered", || site.events().count("count") == 4);
     hold_for(HELD_MEANWHILE, "b.test is not", || site.events().count("count") == 4);
     assert_eq!(client.refused("RELEASE c/*.test"), "it is not held");
-    assert_eq!(client.foreseen("RELEASE ALL")["recipients"], 3);
+    assert_eq!(client.order_after_dry_run("RELEASE ALL")["recipients"], 3);
     assert_eq!(client.refused("RELEASE ALL"), "it is not held");
     site.until_empty();
     assert!(site.logged("orders \"HOLD C/*.test reason") >= 1, "{}", site.log());
@@ -65,24 +65,24 @@ fn rings_and_messages_are_held() {
     let first = site.put(&["c a.test one", "d a.test two"]);
     let second = site.put(&["c a.test three"]);
     until_known(&mut client, 3);
-    assert_eq!(client.foreseen(&format!("HOLD id={first}"))["recipients"], 2);
+    assert_eq!(client.order_after_dry_run(&format!("HOLD id={first}"))["recipients"], 2);
     assert_eq!(client.refused(&format!("HOLD id={first}")), "it is held already");
     assert_eq!(client.refused("HOLD id=1"), "there is no such message");
     assert_eq!(client.refused("HOLD id=S1AbmKUKEJuveqC"), "there is no such message");
-    assert_eq!(client.foreseen("RELEASE ring=c/*")["recipients"], 2, "of the thread");
+    assert_eq!(client.order_after_dry_run("RELEASE ring=c/*")["recipients"], 2, "of the thread");
     client.order("RELEASE ring=d/*");
     until("the second is delivered", || site.events().count("count") == 1);
     hold_for(HELD_MEANWHILE, "the first stays", || site.events().count("count") == 1);
     assert_eq!(client.refused(&format!("RELEASE id={second}")), "it is not held");
-    // By its spool id, as the log and agents say it.
+    // The message is named by its spool id, as in the log and by agents.
     let why = client.ask(&format!("SHOW JSON MESSAGE {first}"));
     let message: serde_json::Value = serde_json::from_str(&why).expect("an object");
     let id = message["id"].as_str().expect("a spool id");
-    assert_eq!(client.foreseen(&format!("RELEASE id={id}"))["recipients"], 2);
+    assert_eq!(client.order_after_dry_run(&format!("RELEASE id={id}"))["recipients"], 2);
     site.until_empty();
 }
 
-/// A control file with these senders and recipients: a group for each.
+/// Returns a control file with a group for each of these senders and recipients.
 fn groups(name: &str, groups: &[(&str, &[&str])]) -> String {
     let mut text = String::new();
     for (sender, recipients) in groups {
@@ -95,9 +95,9 @@ fn groups(name: &str, groups: &[(&str, &[&str])]) -> String {
     text
 }
 
-/// Senders and recipients stand in the control files only.
+/// Senders and recipients are in the control files only.
 #[test]
-fn messages_are_selected_by_their_addresses() {
+fn messages_are_selected_by_addresses() {
     let site = Site::new(CLAUSES);
     for (name, sender, recipients) in [
         ("101", "local - ann@x.test 0", &["q a.test bob", "q b.test carol"][..]),
@@ -126,18 +126,18 @@ fn messages_are_selected_by_their_addresses() {
         assert_eq!(counts, (Some(messages), Some(recipients)), "{selection}");
     }
     // Messages are held as a whole.
-    let held = client.foreseen("HOLD recipient=bob sender=ann*");
+    let held = client.order_after_dry_run("HOLD recipient=bob sender=ann*");
     assert_eq!((&held["messages"], &held["recipients"]), (&1.into(), &2.into()));
-    assert_eq!(client.foreseen("HOLD recipient=bob")["messages"], 1, "the other one");
-    let retried = client.foreseen("RETRY */*");
+    assert_eq!(client.order_after_dry_run("HOLD recipient=bob")["messages"], 1, "the other one");
+    let retried = client.order_after_dry_run("RETRY */*");
     assert_eq!((&retried["recipients"], &retried["held"]), (&2.into(), &3.into()));
     until("what is not held is delivered", || site.events().count("count") == 2);
-    assert_eq!(client.foreseen("RELEASE sender=dan*")["messages"], 1);
+    assert_eq!(client.order_after_dry_run("RELEASE sender=dan*")["messages"], 1);
     client.order("RETRY */*");
     until("the second one is delivered", || site.events().count("count") == 3);
     assert_eq!(client.order("RELEASE sender=nobody")["messages"], 0);
-    assert_eq!(client.foreseen("DELETE recipient=carol")["recipients"], 1);
-    assert_eq!(client.foreseen("RELEASE */* older=0s")["messages"], 1);
+    assert_eq!(client.order_after_dry_run("DELETE recipient=carol")["recipients"], 1);
+    assert_eq!(client.order_after_dry_run("RELEASE */* older=0s")["messages"], 1);
     client.order("RETRY */*");
     site.until_empty();
     let delivered = site.events().deliveries();
@@ -148,7 +148,7 @@ fn messages_are_selected_by_their_addresses() {
 }
 
 #[test]
-fn what_waits_is_tried_now() {
+fn retry_makes_waiting_mail_due() {
     let site = Site::new(CLAUSES);
     let _daemon = site.start();
     let mut client = control(&site);
@@ -161,11 +161,11 @@ fn what_waits_is_tried_now() {
     };
     until("all were tried", || (1..=3).all(|n| tries(&format!("deferred!{n}")) == 1));
     until("and wait", || client.order("RETRY */* dry-run=yes")["recipients"] == 3);
-    assert_eq!(client.foreseen(&format!("RETRY id={first}"))["recipients"], 1);
+    assert_eq!(client.order_after_dry_run(&format!("RETRY id={first}"))["recipients"], 1);
     until("one is tried again", || tries("deferred!1") == 2);
     assert_eq!((tries("deferred!2"), tries("deferred!3")), (1, 1));
     until("it waits again", || client.order("RETRY */* dry-run=yes")["recipients"] == 3);
-    let retried = client.foreseen("RETRY c/*");
+    let retried = client.order_after_dry_run("RETRY c/*");
     assert_eq!((&retried["messages"], &retried["started"]), (&3.into(), &true.into()));
     until("all are tried again", || {
         (tries("deferred!1"), tries("deferred!2"), tries("deferred!3")) == (3, 2, 2)
@@ -177,7 +177,7 @@ fn what_waits_is_tried_now() {
 }
 
 #[test]
-fn mail_is_given_up() {
+fn expire_ends_mail_as_failed() {
     let site = Site::new(CLAUSES);
     let name = site.put_quietly(&["c a.test deferred!1", "q b.test two"]).to_string();
     let other = site.put_quietly(&["q b.test three"]).to_string();
@@ -185,12 +185,12 @@ fn mail_is_given_up() {
     let mut client = control(&site);
     until("it waits", || client.order(&format!("RETRY id={name} dry-run=yes"))["recipients"] == 2);
     let transport = |name: &str| site.read(&format!("postoffice/transport/{name}"));
-    assert_eq!(client.foreseen(&format!("EXPIRE c/* id={name}"))["recipients"], 1);
+    assert_eq!(client.order_after_dry_run(&format!("EXPIRE c/* id={name}"))["recipients"], 1);
     let control = transport(&name);
     assert!(control.contains("\nr-") && control.contains("\nr  "), "stored: {control}");
     let note = control.lines().rfind(|line| line.starts_with('d')).expect("a note").to_string();
     assert!(note.contains("was given up by"), "{note}");
-    assert_eq!(client.foreseen(&format!("EXPIRE id={name}"))["recipients"], 1);
+    assert_eq!(client.order_after_dry_run(&format!("EXPIRE id={name}"))["recipients"], 1);
     until("it is where somebody sees it", || {
         site.files("postman").contains(&format!("owed-report:{name}"))
     });
@@ -201,7 +201,7 @@ fn mail_is_given_up() {
 }
 
 #[test]
-fn mail_is_deleted_also_when_an_agent_has_it() {
+fn delete_removes_mail_that_an_agent_has() {
     let site = Site::new(CLAUSES);
     let daemon = site.start();
     let mut client = control(&site);
@@ -217,7 +217,7 @@ fn mail_is_deleted_also_when_an_agent_has_it() {
     }
     daemon.signal(libc::SIGALRM);
     until_known(&mut client, 2402);
-    let deleted = client.foreseen("DELETE */*");
+    let deleted = client.order_after_dry_run("DELETE */*");
     assert_eq!((&deleted["messages"], &deleted["busy"]), (&1202.into(), &1.into()));
     assert_eq!(deleted["recipients"], 2401);
     let to_do = |name: &String| {
@@ -233,9 +233,9 @@ fn mail_is_deleted_also_when_an_agent_has_it() {
     assert!(site.files("postman").is_empty());
 }
 
-/// One submission for all recipients that have sender and headers in common.
+/// All recipients with the same sender and headers are in one submission.
 #[test]
-fn mail_is_given_back_to_the_router() {
+fn reroute_gives_mail_to_router() {
     let site = Site::new(CLAUSES);
     let (ann, null) = ("local - ann@x.test 0", "error - - 0");
     let text = groups(
@@ -246,7 +246,7 @@ fn mail_is_given_back_to_the_router() {
     site.put_file("102", groups("102", &[(ann, &["q c.test eve@c"])]).as_bytes());
     let _daemon = site.start();
     let mut client = control(&site);
-    let rerouted = client.foreseen("REROUTE id=101");
+    let rerouted = client.order_after_dry_run("REROUTE id=101");
     assert_eq!((&rerouted["messages"], &rerouted["recipients"]), (&1.into(), &3.into()));
     let submissions: Vec<String> = site
         .files("router")
@@ -264,7 +264,7 @@ fn mail_is_given_back_to_the_router() {
 }
 
 #[test]
-fn limits_are_set_and_unset() {
+fn limits_can_be_set_and_unset() {
     let site = Site::new(CLAUSES);
     let daemon = site.start();
     let mut client = control(&site);
@@ -300,7 +300,7 @@ fn limits_are_set_and_unset() {
     }
     assert_eq!(client.order("SET c/h1* maxthr=3")["threads"], 1);
     assert_eq!(client.order("UNSET c/h1* maxthr")["threads"], 1);
-    // It is in force for a new scheduler, too.
+    // A new scheduler has it, too.
     site.write("go", "");
     site.until_empty();
     daemon.kill();
@@ -319,7 +319,7 @@ fn limits_are_set_and_unset() {
 }
 
 #[test]
-fn an_agent_ends_after_its_job() {
+fn retire_ends_agent_after_its_job() {
     let site = Site::new(CLAUSES);
     let daemon = site.start();
     let mut client = control(&site);
@@ -338,7 +338,7 @@ fn an_agent_ends_after_its_job() {
 }
 
 #[test]
-fn the_configuration_is_read_again() {
+fn reload_reads_configuration() {
     let site = Site::new(CLAUSES);
     let mut daemon = site.start();
     let mut client = control(&site);
@@ -364,7 +364,7 @@ fn the_configuration_is_read_again() {
 }
 
 #[test]
-fn how_much_is_logged_can_be_changed() {
+fn log_level_can_be_changed() {
     let site = Site::new(CLAUSES);
     let mut daemon = site.start();
     let mut client = control(&site);
@@ -392,9 +392,9 @@ fn how_much_is_logged_can_be_changed() {
     daemon.assert_runs();
 }
 
-/// Messages that wait long enough are selected by their age.
+/// The test waits until messages have the age.
 #[test]
-fn mail_is_selected_by_its_age() {
+fn messages_are_selected_by_age() {
     let site = Site::new(CLAUSES);
     let old = site.put_quietly(&["q a.test old"]);
     let file = std::fs::File::options().write(true).open(site.spool.message_file(&old));
@@ -403,11 +403,11 @@ fn mail_is_selected_by_its_age() {
     site.put_quietly(&["q a.test new"]);
     let _daemon = site.start();
     let mut client = control(&site);
-    assert_eq!(client.foreseen("RETRY older=1h")["recipients"], 1);
-    // Delivered, and the scheduler knows it.
+    assert_eq!(client.order_after_dry_run("RETRY older=1h")["recipients"], 1);
+    // The message is delivered, and the scheduler has the report.
     until("the old one is gone", || site.files("transport").len() == 1);
     assert!(site.events().about("count")[0].ends_with(" old"));
-    assert_eq!(client.foreseen("DELETE */* older=1h")["recipients"], 0);
-    assert_eq!(client.foreseen("DELETE older=0s")["recipients"], 1);
+    assert_eq!(client.order_after_dry_run("DELETE */* older=1h")["recipients"], 0);
+    assert_eq!(client.order_after_dry_run("DELETE older=0s")["recipients"], 1);
     site.until_empty();
 }

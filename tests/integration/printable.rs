@@ -1,4 +1,4 @@
-//! Hostile bytes in control files, diagnostics of agents and file names: no text output has them.
+//! Hostile bytes in control files, diagnostics and file names: no text output contains them.
 
 use crate::support::{Client, Site, control_file, until};
 use std::ffi::OsStr;
@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use zsched_format::printable::is_printable;
 
-/// A part of a name: ESC, a C1 character, DEL and a character that changes the direction of writing.
+/// Part of a name: ESC, a C1 character, DEL and a character that changes the writing direction.
 const ODD: &str = "\u{1b}[31m\u{9b}2j\u{7f}\u{202e}";
-/// The same as it is printed.
+/// Printed form of [`ODD`].
 const SHOWN: &str = r"^[[31m\u{9b}2j^?\u{202e}";
-/// The beginning of what the agent says, as it is printed.
+/// Printed form of the beginning of the agent's text.
 const SAID: &str = r"a b^[[31m^G^?\u{9b}2J\u{202e}";
 
 #[track_caller]
@@ -24,7 +24,7 @@ fn assert_printable(what: &str, bytes: &[u8]) -> String {
     text
 }
 
-/// Both outputs of `mailq`.
+/// Returns both outputs of `mailq`.
 fn mailq(site: &Site, arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new(zsched_tests::program("mailq"));
     command.args(arguments).arg("-Z").arg(site.path("zmailer.conf"));
@@ -33,7 +33,7 @@ fn mailq(site: &Site, arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn hostile_mail_is_shown_printably_everywhere() {
+fn hostile_mail_is_printed_without_control_characters() {
     let site = Site::new(
         "*/*\n\tinterval=1h retries=1 expiry=1h\n\
          c/*\n\tcommand=\"${AGENTS}/bad.py hostile c\"\n",
@@ -44,7 +44,7 @@ fn hostile_mail_is_shown_printably_everywhere() {
     let recipients = [format!("c {host} u{ODD}"), format!("c {host} x{ODD}")];
     let text = control_file("101", &[&recipients[0], &recipients[1]]).replace("<id@x>", ODD);
     site.put_file("101", text.as_bytes());
-    // A name that no control file has, and a file that is none.
+    // One file has a name that no control file has, and one is malformed.
     site.put_file(&format!("102{ODD}"), b"x");
     site.put_file("103", format!("@ {ODD}\n").as_bytes());
     let daemon = site.start_with(&["-v"]);
@@ -56,7 +56,7 @@ fn hostile_mail_is_shown_printably_everywhere() {
     site.notify(&format!("NEW 1{ODD}"));
     site.notify(ODD);
     let mut client = Client::local(&site, "postoffice/.scheduler.control");
-    client.say(&format!("ETRN {host}\n"));
+    client.send(&format!("ETRN {host}\n"));
     client.line();
     until("the agent has been heard", || site.logged("stray") > 0);
     until("the name is passed over", || site.logged("102") > 0);
@@ -100,7 +100,7 @@ fn hostile_mail_is_shown_printably_everywhere() {
 }
 
 #[test]
-fn hostile_configuration_is_refused_printably() {
+fn hostile_configuration_is_refused_without_control_characters() {
     let site = Site::new("");
     let folder = site.path("").join(OsStr::from_bytes(b"f\x1b[31m\xc2\x9b\xff"));
     fs::create_dir(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! The five minutes of somebody who tries the programs out: `scheduler --quick-start FOLDER`, `submit`.
+//! `scheduler --quick-start FOLDER` and `submit`, as a new user tries them.
 
 use crate::support::{Site, is_root, not_run, until};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use zsched_tests::program;
 
-/// Kills a program when the test is over.
+/// Kills a program when it is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -16,9 +16,9 @@ impl Drop for Killed {
     }
 }
 
-/// Starts the scheduler for `folder`, by programs that `run` starts.
+/// Starts the scheduler for `folder`; `run` starts programs.
 fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
-    // Writes the files without starting anything. The port is the only thing we change.
+    // This writes the files without a start. The port is the only thing that we change.
     let check = run("scheduler").arg("--quick-start").arg(folder).arg("-t").output();
     let check = check.expect("the scheduler starts");
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
@@ -48,7 +48,7 @@ fn send(folder: &Path, run: &impl Fn(&str) -> Command, user: &str) {
     assert!(submit.wait().expect("submit ends").success());
 }
 
-/// Tries it out in `folder`, by programs that `run` starts.
+/// Tries the programs in `folder`; `run` starts them.
 fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
     let mut scheduler = start(folder, &run);
     send(folder, &run, "somebody");
@@ -64,20 +64,20 @@ fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
     until("the spool is empty", || {
         ["queue", "transport"].iter().all(|name| count(name).is_ok_and(|count| count == 0))
     });
-    // A second start finds everything there, and changes nothing.
+    // A second start finds all files and changes none.
     let before = fs::read_to_string(&zenv).expect("a ZENV file");
     drop(run("scheduler").arg("--quick-start").arg(folder).arg("-t").output());
     assert_eq!(fs::read_to_string(&zenv).expect("a ZENV file"), before);
 }
 
 #[test]
-fn it_works_for_whoever_runs_the_tests() {
+fn quick_start_works_for_current_user() {
     let site = Site::new("");
     try_out(&site.path("trial"), |name| Command::new(program(name)));
 }
 
 #[test]
-fn it_works_without_root() {
+fn quick_start_works_without_root() {
     if !is_root() {
         return not_run("quick start as another user: only root can become one");
     }
@@ -98,12 +98,12 @@ fn it_works_without_root() {
 }
 
 #[test]
-fn broken_mailbox_holds_up_no_other_user() {
+fn broken_mailbox_does_not_delay_other_users() {
     let site = Site::new("");
     let folder = site.path("trial");
     let run = |name: &str| Command::new(program(name));
     let _scheduler = start(&folder, &run);
-    // A mailbox has one name.
+    // A mailbox must have a single name.
     let mailbox = folder.join("mailboxes/carl");
     fs::write(&mailbox, "").expect("a mailbox");
     fs::hard_link(&mailbox, folder.join("carl")).expect("another name");
@@ -118,7 +118,7 @@ fn broken_mailbox_holds_up_no_other_user() {
     let next = next.lines().find(|line| line.starts_with("  next: ")).expect("what happens next");
     assert!(next.contains("to be tried again"), "{next}");
     assert!(!next.contains("unreachable"), "{next}");
-    // Carl's is not due before a minute has passed.
+    // Carl's message is not due before a minute has passed.
     send(&folder, &run, "frank");
     until("frank has his message", || folder.join("mailboxes/frank").is_file());
     assert!(trace().contains("(tried once; last: "), "{}", trace());

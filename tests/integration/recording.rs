@@ -1,4 +1,4 @@
-//! The flight recorder, and what `schedsim` makes of a recording.
+//! The flight recorder, and `schedsim` with a recording.
 
 use crate::support::{Site, allow, until};
 use serde_json::Value;
@@ -24,14 +24,14 @@ fn printed(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// What a recording amounts to, every decision of it verified.
+/// Replays a recording and verifies each decision. Returns the summary.
 #[track_caller]
 fn replayed(path: &Path) -> Value {
     let text = printed(&schedsim(&["replay", "--json", &path.to_string_lossy()]));
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Waits until a number in a recording is at least so high.
+/// Waits until a number in a recording is at least `least`.
 #[track_caller]
 fn until_recorded(path: &Path, name: &str, least: u64) {
     until(&format!("{name} in the recording reach {least}"), || {
@@ -39,9 +39,9 @@ fn until_recorded(path: &Path, name: &str, least: u64) {
     });
 }
 
-/// Deliveries, deferrals, deaths and new configurations, and an end that nobody was prepared for.
+/// The recording has deliveries, deferrals, deaths and reloads, and ends with a kill.
 #[test]
-fn what_was_recorded_until_a_kill_is_decided_again() {
+fn recording_until_kill_can_be_replayed() {
     let site = Site::new(CLAUSES);
     let path = site.path("recording");
     let option = path.to_string_lossy().into_owned();
@@ -65,7 +65,7 @@ fn what_was_recorded_until_a_kill_is_decided_again() {
     let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o7777, 0o600, "it has addresses in it");
 
-    // The next scheduler begins a new one, and leaves the old one as it is.
+    // The next scheduler begins a new recording, and keeps the old one as it is.
     let daemon = site.start_with(&["--record", &option]);
     let older = site.path("recording.1");
     assert_eq!(replayed(&older), {
@@ -79,12 +79,12 @@ fn what_was_recorded_until_a_kill_is_decided_again() {
 }
 
 #[test]
-fn each_of_many_files_can_be_replayed() {
+fn each_file_of_a_recording_can_be_replayed() {
     let site = Site::new(CLAUSES);
     let path = site.path("recording").to_string_lossy().into_owned();
     let options = ["--record", &path, "--record-size", "4000", "--record-keep", "3"];
     let daemon = site.start_with(&options);
-    // Somebody who is there all the time.
+    // This message stays in the queue all the time.
     site.put(&["c a.test deferred!1"]);
     let mut sent = 0;
     until("there are many files", || {
@@ -106,7 +106,7 @@ fn each_of_many_files_can_be_replayed() {
     assert!(with_queue.count() >= 3, "the first message was there when they began");
 }
 
-/// How many messages were queued when the third last file was begun; none if there is no such file yet.
+/// Returns the number of queued messages at the beginning of the third last file; 0 without one.
 fn replayed_begin(path: &str) -> u64 {
     let third = format!("{path}.3");
     if !Path::new(&third).exists() {
@@ -118,7 +118,7 @@ fn replayed_begin(path: &str) -> u64 {
 }
 
 #[test]
-fn the_life_of_a_message_is_told() {
+fn message_history_is_shown() {
     let site = Site::new("c/*\n\tmaxring=1 idlemax=1h command=\"${AGENTS}/count.py c\"\n");
     let path = site.path("recording").to_string_lossy().into_owned();
     let daemon = site.start_with(&["--record", &path]);
@@ -179,7 +179,7 @@ fn the_life_of_a_message_is_told() {
 }
 
 #[test]
-fn another_configuration_is_tried_on_the_same_mail() {
+fn recording_can_be_run_with_other_configuration() {
     let site = Site::new("c/*\n\tmaxring=1 idlemax=1h command=\"${AGENTS}/count.py c 0.05\"\n");
     let path = site.path("recording").to_string_lossy().into_owned();
     let daemon = site.start_with(&["--record", &path]);
@@ -212,7 +212,7 @@ fn another_configuration_is_tried_on_the_same_mail() {
 }
 
 #[test]
-fn a_recording_that_is_cut_off_is_good_and_one_that_was_changed_is_not() {
+fn cut_recording_is_accepted_and_changed_one_refused() {
     let site = Site::new(CLAUSES);
     let path = site.path("recording");
     let daemon = site.start_with(&["--record", &path.to_string_lossy()]);
@@ -239,7 +239,7 @@ fn a_recording_that_is_cut_off_is_good_and_one_that_was_changed_is_not() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_made_is_said_at_once() {
+fn impossible_recording_is_reported_at_start() {
     let site = Site::new(CLAUSES);
     let path = site.path("no/such/folder").to_string_lossy().into_owned();
     let output = site.run(&["-i", "--record", &path]);
@@ -248,9 +248,9 @@ fn a_recording_that_cannot_be_made_is_said_at_once() {
     assert!(error.contains(&format!("{path}: ")), "{error}");
 }
 
-/// A disk that takes nothing more costs the recording only; when there is room again, it goes on.
+/// A full disk affects the recording only. The recording goes on when there is room again.
 #[test]
-fn mail_is_delivered_where_nothing_can_be_recorded() {
+fn full_disk_stops_recording_not_delivery() {
     let site = Site::new(CLAUSES);
     let folder = site.path("recordings");
     std::fs::create_dir(&folder).expect("a folder");

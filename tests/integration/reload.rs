@@ -1,4 +1,4 @@
-//! SIGUSR1, SIGHUP and SIGUSR2: reading the configuration again, rotating logs, the rendezvous file.
+//! SIGUSR1, SIGHUP and SIGUSR2: reload of the configuration, log rotation, the rendezvous file.
 
 use crate::support::{Dump, Site, until};
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 const IN_FORCE: &str = "scheduler.cf: in force from now on";
 
 #[test]
-fn new_limits_and_commands_take_effect_and_old_agents_finish() {
+fn reload_changes_limits_and_commands() {
     let site = Site::new("c/*\n\tmaxring=1 command=\"${AGENTS}/count.py c 0 old\"\n");
     let daemon = site.start();
     for host in 0..10 {
@@ -39,13 +39,13 @@ fn new_limits_and_commands_take_effect_and_old_agents_finish() {
 }
 
 #[test]
-fn a_broken_file_changes_nothing() {
+fn malformed_configuration_is_not_loaded() {
     let site = Site::new("c/*\n\tmaxring=1 command=\"${AGENTS}/count.py c\"\n");
     let mut daemon = site.start();
     site.put(&["c a.test wait!1"]);
     until("the agent is at work", || site.events().count("take") == 1);
     let agents = daemon.agents();
-    // Lines: socket, */*, its keywords, then ours.
+    // The lines are: socket, */*, its keywords, then ours.
     site.configure("c/*\n\tmaxring=2\n\tmaxrink=3 user=nobody-of-this-name\n\tinterval=soon\n");
     daemon.signal(libc::SIGUSR1);
     until("it is refused", || site.logged("the former configuration stays in force") == 1);
@@ -60,7 +60,7 @@ fn a_broken_file_changes_nothing() {
         let found = log.lines().find(|logged| logged.contains(&begin));
         assert!(found.is_some_and(|logged| logged.contains(text)), "{begin}{text}: {log}");
     }
-    // One that is not there at all.
+    // The file does not exist.
     fs::remove_file(site.path("scheduler.cf")).expect("removed");
     daemon.signal(libc::SIGUSR1);
     until("it is refused, too", || site.logged("the former configuration stays in force") == 2);
@@ -74,7 +74,7 @@ fn a_broken_file_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_lost_however_often_it_changes() {
+fn frequent_reloads_lose_nothing() {
     let site = Site::new("");
     let clauses = |round: usize| {
         let (ring, name) = (1 + round % 5, round % 3);
@@ -106,7 +106,7 @@ fn nothing_is_lost_however_often_it_changes() {
 }
 
 #[test]
-fn logs_are_opened_again_after_they_were_renamed() {
+fn renamed_logs_are_reopened_on_sighup() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let daemon = site.start();
     site.put(&["c a.test 1"]);
@@ -123,7 +123,7 @@ fn logs_are_opened_again_after_they_were_renamed() {
     assert_eq!(site.read("statistics.0").lines().count(), 2);
     let old = site.read("log.0");
     assert!(!old.contains("logs reopened") && old.contains("started on"), "{old}");
-    // A folder that is gone is no reason to end.
+    // A log that cannot be opened does not end the scheduler.
     fs::rename(site.path("log"), site.path("log.1")).expect("renamed");
     fs::create_dir(site.path("log")).expect("in the way");
     daemon.signal(libc::SIGHUP);
@@ -133,9 +133,10 @@ fn logs_are_opened_again_after_they_were_renamed() {
     until("it goes on", || site.read("statistics").lines().count() == 2);
 }
 
-/// As the original's installation rotates: `mv`, `touch`, no signal. Waits for the look every 10 s.
+/// ZMailer's installation rotates in this way: `mv`, `touch`, no signal. Waits for the check every
+/// 10 s.
 #[test]
-fn logs_that_were_renamed_are_opened_again_without_a_signal() {
+fn renamed_logs_are_reopened_without_signal() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let status = site.path("status").to_string_lossy().into_owned();
     let _daemon = site.start_with(&["--status-log", &status]);
@@ -160,7 +161,7 @@ fn logs_that_were_renamed_are_opened_again_without_a_signal() {
 }
 
 #[test]
-fn sigusr2_writes_a_whole_dump_to_the_rendezvous_file() {
+fn sigusr2_writes_dump_to_rendezvous_file() {
     let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
     for number in 0..2000 {
         site.put_quietly(&[&format!("c {}.test user{number}", number % 50)]);
@@ -183,7 +184,7 @@ fn sigusr2_writes_a_whole_dump_to_the_rendezvous_file() {
     let (there, here): (Vec<_>, Vec<_>) = (text(&dump), text(&site.mailq()));
     assert_eq!(there, here, "the same as MAILQ shows");
 
-    // A second one replaces it.
+    // A second dump replaces the first.
     fs::write(&path, "x".repeat(1_000_000)).expect("written");
     daemon.signal(libc::SIGUSR2);
     until("the dump is complete again", || {
@@ -191,21 +192,21 @@ fn sigusr2_writes_a_whole_dump_to_the_rendezvous_file() {
     });
     assert_eq!(Dump::parse(&site.read("rendezvous")).vertices.len(), 2000);
 
-    // Not through a symbolic link, which anybody could put there.
+    // The dump does not follow a symbolic link, which any user could put there.
     site.write("precious", "untouched");
     fs::remove_file(&path).expect("removed");
     std::os::unix::fs::symlink(site.path("precious"), &path).expect("a link");
     daemon.signal(libc::SIGUSR2);
     until("it is refused", || site.logged("the state cannot be written") == 1);
     assert_eq!(site.read("precious"), "untouched");
-    // Nor does a pipe that nobody reads hold anything up.
+    // A pipe without a reader does not block the scheduler.
     fs::remove_file(&path).expect("removed");
     let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo starts");
     assert!(made.success());
     daemon.signal(libc::SIGUSR2);
     until("it is refused, too", || site.logged("the state cannot be written") == 2);
     assert_eq!(site.mailq().vertices.len(), 2000);
-    // One that somebody reads is waited for, however slow he is.
+    // The scheduler waits for a reader of the pipe, however slow it is.
     let reader = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
     let mut reader = reader.expect("it can be read");
     daemon.signal(libc::SIGUSR2);

@@ -1,11 +1,11 @@
-//! SIGKILL at any moment, and a new start: nothing is lost, and what is delivered twice is known.
+//! SIGKILL at any moment, and a new start: nothing is lost, and possible duplicates are listed.
 
 use crate::support::{DEADLINE, Site, control_file, processes, say, timeout, until, until_within};
 use std::fs;
 use std::time::{Duration, SystemTime};
 use zsched_spool::HashLevel;
 
-/// A generator whose seed is told to whoever runs the tests; `ZSCHED_SEED` repeats a run.
+/// Returns a generator and prints its seed; `ZSCHED_SEED` repeats a run.
 fn generator(test: &str) -> fastrand::Rng {
     let given = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
@@ -13,15 +13,16 @@ fn generator(test: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// Lets a random part of `range`, in milliseconds, pass.
-fn let_pass(random: &mut fastrand::Rng, range: std::ops::Range<u64>) {
+/// Sleeps for a random part of `range`, in milliseconds.
+fn sleep_within(random: &mut fastrand::Rng, range: std::ops::Range<u64>) {
     std::thread::sleep(Duration::from_micros(random.u64(range.start * 1000..range.end * 1000)));
 }
 
-/// The agent writes down each delivery before it marks the recipient as done, and once more after
-/// that. So an address may be delivered to twice only if an agent was killed between the two.
+/// A kill between delivery and mark is the only reason for a duplicate.
+///
+/// The agent logs each delivery before it marks the recipient as done, and once more after that.
 #[test]
-fn a_hundred_kills_under_load_lose_nothing() {
+fn hundred_kills_under_load_lose_nothing() {
     const ROUNDS: usize = 100;
     let mut random = generator("a hundred kills");
     let site = Site::new(
@@ -41,17 +42,18 @@ fn a_hundred_kills_under_load_lose_nothing() {
             let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
             let name = site.put_quietly(&recipients);
             if random.bool() {
-                // As if it had been in the queue for a while. It may be delivered already.
+                // The file looks as if it had been in the queue for a while. It may be delivered
+                // already.
                 let file = fs::File::options().write(true).open(site.spool.control_file(&name));
                 drop(file.and_then(|file| file.set_modified(long_ago)));
             }
         }
         let daemon = site.spawn(&[]);
-        let_pass(&mut random, 30..130);
+        sleep_within(&mut random, 30..130);
         if random.bool() {
             daemon.kill();
         } else {
-            // And all agents with it, whatever they are at.
+            // The agents are killed, too, in any state.
             let agents = daemon.agents();
             daemon.kill();
             agents.iter().for_each(|agent| drop(zsched_sys::send_signal(*agent, libc::SIGKILL)));
@@ -68,7 +70,7 @@ fn a_hundred_kills_under_load_lose_nothing() {
     until_within(limit, "no control file is left", || site.files("transport").is_empty());
     daemon.assert_runs();
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
-    // What a kill between the removal of the control file and that of the message leaves is removed later.
+    // A kill between the two removals leaves a message file, which is removed later.
     assert_eq!(site.files("queue"), [""; 0], "messages without control files");
 
     let events = site.events();
@@ -98,18 +100,19 @@ fn a_hundred_kills_under_load_lose_nothing() {
     assert!(left > 0, "the load was too small to mean anything");
 }
 
-/// The list of those that may be delivered twice.
+/// Returns the list of possible duplicates.
 fn listed(site: &Site) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(site.path("postoffice/.scheduler.duplicates"));
     let parse = |line: &str| serde_json::from_str(line).expect("JSON");
     text.unwrap_or_default().lines().map(parse).collect()
 }
 
-/// Both are killed when the agent has delivered and not marked that yet: the next scheduler says who may
-/// get the mail twice, and delivers to all.
+/// Agent and scheduler are killed between delivery and mark.
+///
+/// The next scheduler lists the recipients that may get the mail twice, and delivers to all.
 #[test]
-fn who_may_be_delivered_to_twice_is_listed() {
-    // It takes its time between the delivery and the mark.
+fn possible_duplicates_are_listed() {
+    // The agent waits between the delivery and the mark.
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c 0 c 600\"\n");
     let daemon = site.start();
     let name = site.put(&["c A.test u@a.test", "c a.test v@a.test"]);
@@ -140,17 +143,19 @@ fn who_may_be_delivered_to_twice_is_listed() {
     assert_eq!(deliveries[&delivered], 2);
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
 
-    // What is in the file stays, and what is not in doubt is not in it.
+    // Entries of the list stay, and other recipients are not added.
     let _daemon = site.start();
     site.put(&["c b.test w@b.test"]);
     site.until_empty();
     assert_eq!(self::listed(&site).len(), 1);
 }
 
-/// An agent of a killed scheduler goes on with its jobs, and locks one after another, while a new
-/// scheduler looks through a large spool: what it locks meanwhile counts, however old the file is.
+/// A lock that a former agent sets during the first scan is respected.
+///
+/// The agent of a killed scheduler goes on with its jobs, while the next one scans a large spool.
+/// The age of the file does not matter.
 #[test]
-fn locks_that_are_taken_during_the_first_scan_count() {
+fn locks_taken_during_first_scan_are_respected() {
     let site = Site::new(
         "q/*\n\tqueueonly command=\"discard -c q\"\n\
          c/*\n\toverfeed=1000 command=\"${AGENTS}/count.py c 0.1\"\n",
@@ -165,7 +170,7 @@ fn locks_that_are_taken_during_the_first_scan_count() {
         file.and_then(|file| file.set_modified(long_ago)).expect("made older");
     }
     let daemon = site.start_with(&["-S"]);
-    // The first one comes alone; then it has all of them.
+    // The first job comes alone; then the agent gets all others.
     until("the agent has all its jobs", || site.events().count("count") == 2);
     let agent = daemon.agents();
     daemon.kill();
@@ -178,9 +183,9 @@ fn locks_that_are_taken_during_the_first_scan_count() {
     assert!(twice.is_empty(), "delivered twice: {twice:?}");
 }
 
-/// Killed between the two steps of a move into a letter folder.
+/// The scheduler was killed between the two steps of a move into a letter folder.
 #[test]
-fn a_message_that_was_left_at_the_top_is_fetched() {
+fn message_file_left_at_top_is_moved() {
     let site = Site::with_level(HashLevel::Twice, "c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     for name in ["Z/F/4711", "B/I/15582"] {
         let number = &name[4..];
@@ -194,9 +199,9 @@ fn a_message_that_was_left_at_the_top_is_fetched() {
     assert_eq!(site.files("postman"), [""; 0], "{}", site.log());
 }
 
-/// Killed while files are moved to `postman/`: both files of each message are there afterwards.
+/// Both files of each message are in `postman/` after kills during the moves.
 #[test]
-fn kills_while_files_are_moved_aside_lose_nothing() {
+fn kills_during_moves_to_postman_lose_nothing() {
     let mut random = generator("kills while files are moved");
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     let spoilt = |number: usize| match number % 3 {
@@ -214,7 +219,7 @@ fn kills_while_files_are_moved_aside_lose_nothing() {
         let daemon = site.spawn(&[]);
         let before = visible();
         until("it has begun", || visible() < before || visible() == 0);
-        let_pass(&mut random, 0..3);
+        sleep_within(&mut random, 0..3);
         daemon.kill();
         kills += 1;
     }
@@ -225,7 +230,7 @@ fn kills_while_files_are_moved_aside_lose_nothing() {
     let (postman, transport) = (site.files("postman"), site.files("transport"));
     for number in numbers {
         let aside = format!("malformed:{number}");
-        // The remains of a kill may have been in its way; then it has another name, or is hidden.
+        // The remains of a kill may have blocked the name; then it has another one, or is hidden.
         let is_it = |name: &&String| name.starts_with(&aside) && !name.ends_with(":message");
         let (control, message) = match postman.iter().find(is_it) {
             Some(name) => (format!("postman/{name}"), format!("postman/{name}:message")),
@@ -243,10 +248,10 @@ fn kills_while_files_are_moved_aside_lose_nothing() {
     }
 }
 
-/// A scheduler that is killed while it takes finished messages out of the spool leaves whole messages
-/// or nothing: never a control file without its message.
+/// A kill during removals leaves complete messages or nothing: never a control file without its
+/// message.
 #[test]
-fn kills_while_messages_are_removed_leave_no_halves() {
+fn kills_during_removals_leave_no_partial_messages() {
     let mut random = generator("kills while messages are removed");
     let site = Site::new("c/*\n\tcommand=\"discard -c c\"\n");
     for number in 0..3000 {
@@ -260,7 +265,7 @@ fn kills_while_messages_are_removed_leave_no_halves() {
         }
         let daemon = site.spawn(&[]);
         until("it removes", || site.files("transport").len() < before);
-        let_pass(&mut random, 0..5);
+        sleep_within(&mut random, 0..5);
         daemon.kill();
         kills += 1;
         let queue = site.files("queue");
@@ -277,10 +282,11 @@ fn kills_while_messages_are_removed_leave_no_halves() {
     say(&format!("kills while messages are removed: {kills}, finished at {finished} starts"));
 }
 
-/// What a scheduler has learned outlives it: its successor goes on with the waits, and counts on. Waits for
-/// the file to be written by itself, which takes 30 scaled seconds.
+/// A new scheduler continues with the learned retry times and counts.
+///
+/// Waits for the regular write of the file, which takes 30 scaled seconds.
 #[test]
-fn what_was_learned_survives_an_end_and_a_kill() {
+fn learned_state_survives_exit_and_kill() {
     let site = Site::new("c/*\n\tinterval=1h retries=1 command=\"${AGENTS}/count.py c\"\n");
     let file = site.path("postoffice/.scheduler.learned");
     let shown = |site: &Site| site.until_shown("as told: deferred (retry in ");
@@ -298,7 +304,7 @@ fn what_was_learned_survives_an_end_and_a_kill() {
     });
     daemon.kill();
 
-    // A crash while it was written has left a beginning, which does not count.
+    // A crash during the write leaves a part of the new file, which is ignored.
     site.write("postoffice/.scheduler.learned.new", "{\"zsched-learned\":1}\n{\"ver");
     let daemon = site.start();
     until("both wait on", || {
@@ -308,7 +314,7 @@ fn what_was_learned_survives_an_end_and_a_kill() {
     assert_eq!(site.events().count("take"), 2, "nothing was tried again");
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
 
-    // Damaged, it is as if there was none.
+    // A damaged file has the effect of none.
     site.write("postoffice/.scheduler.learned", "\u{1}\n{\n");
     let _daemon = site.start();
     until("both are tried", || site.events().count("take") == 4);

@@ -1,23 +1,23 @@
-//! When something is tried again, and when no more.
+//! Retry times and expiry.
 
 use crate::support::{Site, until};
 
 const COUNT: &str = "c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n";
 
-/// The times at which an address was tried.
+/// Returns the times at which an address was tried.
 fn times_of(site: &Site, address: &str) -> Vec<f64> {
     let events = site.events();
     events.of("take").filter(|event| event.address() == address).map(|event| event.time).collect()
 }
 
 #[test]
-fn the_deferred_are_tried_again_at_intervals() {
+fn deferred_recipients_are_retried_at_intervals() {
     let site = Site::new("c/*\n\tinterval=1s retries=\"1 2\" command=\"${AGENTS}/count.py c\"\n");
     let _daemon = site.start();
     site.put(&["c a.test deferred!1", "c a.test 2"]);
     let shown = site.until_shown("as told: deferred (retry in ");
-    // Each report counts as a try of the vertex, the one of its other recipient, too. It may have been
-    // tried again by now.
+    // Each report counts as a try of the vertex, including that of its other recipient. The next
+    // try may have happened already.
     let tries = |shown: &str| shown.rsplit_once("tries=")?.1.trim_end_matches(')').parse().ok();
     assert!(shown.starts_with("as told: deferred (retry in "), "{shown}");
     assert!(tries(&shown).is_some_and(|tries: u32| tries >= 2), "{shown}");
@@ -31,9 +31,9 @@ fn the_deferred_are_tried_again_at_intervals() {
     site.events().assert_once_each(["deferred!1".to_string(), "2".to_string()]);
 }
 
-/// A hundred threads that are tried in vain all the time are not in the way of others.
+/// A hundred threads that fail all the time do not delay others.
 #[test]
-fn those_that_wait_hold_nobody_up() {
+fn failing_destinations_do_not_delay_others() {
     let site = Site::new("c/*\n\tmaxring=3 idlemax=1h command=\"${AGENTS}/count.py c\"\n");
     for host in 0..100 {
         site.put_quietly(&[&format!("c {host}.test deferred!{host}")]);
@@ -54,13 +54,13 @@ fn those_that_wait_hold_nobody_up() {
 }
 
 #[test]
-fn an_agent_may_say_when() {
+fn retryat_sets_time_of_next_try() {
     let site = Site::new(COUNT);
     let _daemon = site.start();
     site.put(&["c a.test retryat+3!1"]);
     let shown = site.until_shown("as told: retryat (retry in ");
     assert!(!shown.contains("+3"), "{shown}");
-    // The host as a whole waits.
+    // All mail of the host waits.
     site.put(&["c a.test 2"]);
     until("both wait", || site.mailq().thread("c/a.test").is_some_and(|line| line.contains("N=2")));
     until("it is tried again", || times_of(&site, "retryat+3!1").len() == 2);
@@ -71,9 +71,9 @@ fn an_agent_may_say_when() {
     assert!(second.iter().all(|time| time - times[0] > 2.9), "{second:?}");
 }
 
-/// `deferall`: nothing else is tried for that host, until somebody asks for it.
+/// After `deferall` no other mail is tried for that host until a request.
 #[test]
-fn a_host_that_is_down_is_left_alone_until_it_asks_for_its_mail() {
+fn deferall_stops_tries_until_etrn() {
     let site = Site::new(COUNT);
     for number in 0..5 {
         site.put_quietly(&[&format!("c a.test deferall!{number}")]);
@@ -90,7 +90,7 @@ fn a_host_that_is_down_is_left_alone_until_it_asks_for_its_mail() {
     assert_eq!(site.events().count("take"), 2, "only one was tried in vain: {:?}", site.events());
     site.write("open", "");
 
-    // Both ways of telling the scheduler: with a datagram, and without. The hosts compare in any case.
+    // A request works with and without a datagram. Hosts are compared without case.
     site.put_file("9001-etrn", b"T A.Test [192.0.2.1]\n");
     std::fs::remove_file(site.path("postoffice/queue/9001-etrn")).expect("it has no message");
     site.notify("NEW 9001-etrn");
@@ -108,7 +108,7 @@ fn a_host_that_is_down_is_left_alone_until_it_asks_for_its_mail() {
 }
 
 #[test]
-fn queueonly_waits_for_a_request() {
+fn queueonly_waits_for_request() {
     let site = Site::new("c/*\n\tqueueonly command=\"${AGENTS}/count.py c\"\n");
     let daemon = site.start();
     site.put(&["c a.test 1"]);
@@ -126,7 +126,7 @@ fn queueonly_waits_for_a_request() {
 }
 
 #[test]
-fn queueonly_with_an_interval_is_tried_without_a_request() {
+fn queueonly_with_interval_is_tried_without_request() {
     let site = Site::new(
         "c/*\n\tqueueonly interval=2s retries=1 command=\"${AGENTS}/count.py c\"\n\
          d/*\n\tqueueonly command=\"${AGENTS}/count.py d\"\n",
@@ -141,10 +141,10 @@ fn queueonly_with_an_interval_is_tried_without_a_request() {
     site.events().assert_once_each(["deferred!1".to_string()]);
 }
 
-/// What is too old fails: it is noted for the sender, marked, and put where somebody sees it, since
-/// there is nobody yet who writes reports.
+/// Expired mail is noted for the sender, marked, and moved to `postman/`, since no program writes
+/// reports yet.
 #[test]
-fn the_expired_are_noted_and_kept_for_the_postmaster() {
+fn expired_mail_is_noted_and_kept_for_postmaster() {
     let site = Site::new("c/*\n\tinterval=1s expiry=3s command=\"${AGENTS}/count.py c\"\n");
     let _daemon = site.start();
     let name = site.put(&["c a.test deferred!1", "c b.test 2"]);
@@ -168,7 +168,7 @@ fn the_expired_are_noted_and_kept_for_the_postmaster() {
     let statistics = site.read("statistics");
     assert_eq!(statistics.matches(" expire c/a.test\n").count(), 1, "{statistics}");
     assert_eq!(statistics.matches(" expire c/d.test\n").count(), 1, "{statistics}");
-    // Not before its time.
+    // It has expired no earlier than configured.
     let times = times_of(&site, "deferred!1");
     assert!(times.len() >= 2, "{times:?}");
     let line = statistics.lines().find(|line| line.contains(" expire c/a")).expect("counted");
@@ -176,9 +176,9 @@ fn the_expired_are_noted_and_kept_for_the_postmaster() {
     assert!((3..12).contains(&age), "{line}");
 }
 
-/// A recipient that nobody has tried has until `expiry2` after that.
+/// An untried recipient expires `expiry2` later.
 #[test]
-fn the_untried_expire_later() {
+fn untried_recipients_expire_after_expiry2() {
     let site = Site::new(
         "c/*\n\tqueueonly expiry=1s expiry2=2s command=\"${AGENTS}/count.py c\"\n\
          d/*\n\tqueueonly expiry=1s command=\"${AGENTS}/count.py d\"\n",
@@ -193,7 +193,7 @@ fn the_untried_expire_later() {
     until("it has left", || !site.files("transport").contains(&name.path()));
     let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
     assert!(control.contains("\texpired after "), "{control}");
-    // Without expiry2, it is a day.
+    // The default of `expiry2` is a day.
     assert_eq!(site.files("transport"), [other.path()]);
     assert_eq!(site.events().0.len(), 0);
 }

@@ -1,5 +1,4 @@
-//! The status log, as a scheduler with real and scripted agents writes it, and `mailq trace`, which reads
-//! it.
+//! The status log of a scheduler with real and scripted agents, and `mailq trace`, which reads it.
 
 use crate::support::{Daemon, Site, until, until_some};
 use expect_test::{Expect, expect};
@@ -29,7 +28,7 @@ fn start(site: &Site) -> Daemon<'_> {
     site.start()
 }
 
-/// All lines so far. The last one may be just being written.
+/// Returns all lines so far. The last one may be incomplete.
 fn entries(site: &Site) -> Vec<Value> {
     let text = site.read("status");
     let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -37,7 +36,7 @@ fn entries(site: &Site) -> Vec<Value> {
     whole.lines().map(parse).collect()
 }
 
-/// Waits for so many lines about a recipient, and returns them.
+/// Waits for `count` lines about a recipient. Returns them.
 #[track_caller]
 fn about(site: &Site, recipient: &str, count: usize) -> Vec<Value> {
     until_some(&format!("{count} lines about {recipient}"), || {
@@ -47,8 +46,8 @@ fn about(site: &Site, recipient: &str, count: usize) -> Vec<Value> {
     })
 }
 
-/// The fields of a line that are the same whenever it happens.
-fn gist(entry: &Value) -> String {
+/// Returns the fields of a line that are the same in each run.
+fn comparable(entry: &Value) -> String {
     let fields = ["status", "report", "code", "text"];
     fields.map(|field| entry[field].as_str().unwrap_or("-").to_string()).join(" | ")
 }
@@ -64,7 +63,7 @@ fn trace(site: &Site, arguments: &[&str]) -> Output {
         .expect("mailq starts")
 }
 
-/// What `mailq trace` prints, without what differs from run to run.
+/// Returns the output of `mailq trace` without the parts that differ between runs.
 fn traced(site: &Site, arguments: &[&str]) -> String {
     let output = trace(site, arguments);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -90,7 +89,7 @@ fn traced(site: &Site, arguments: &[&str]) -> String {
         shown.push_str(&word.replacen(bare, name, 1));
         before = bare;
     }
-    // A time of another day has its date, and tomorrow may be near.
+    // A time of another day is shown with its date, and the test may run near midnight.
     shown.replace("until DATE TIME", "until TIME")
 }
 
@@ -100,7 +99,7 @@ fn check_trace(site: &Site, what: &str, expected: Expect) {
 }
 
 #[test]
-fn what_becomes_of_recipients_is_told() {
+fn recipient_results_are_logged() {
     let site = Site::new(AGENTS);
     let daemon = start(&site);
     let name = site.put(&[
@@ -119,7 +118,7 @@ fn what_becomes_of_recipients_is_told() {
         ("error2!dave", "failed | error2 | 4.0.0 | as told: error2"),
     ] {
         let entry = &about(&site, recipient, 1)[0];
-        assert_eq!(gist(entry), said, "{recipient}");
+        assert_eq!(comparable(entry), said, "{recipient}");
         assert_eq!(
             (&entry["message_id"], &entry["sender"]),
             (&"<id@x>".into(), &"sender@x".into())
@@ -142,7 +141,7 @@ fn what_becomes_of_recipients_is_told() {
 }
 
 #[test]
-fn a_message_is_traced_from_one_attempt_to_the_next() {
+fn trace_shows_all_attempts_of_message() {
     let site = Site::new(
         "c/*\n\tinterval=1h command=\"${AGENTS}/count.py c\"\nq/*\n\tqueueonly command=\"discard -c q\"\n",
     );
@@ -229,7 +228,7 @@ fn a_message_is_traced_from_one_attempt_to_the_next() {
 }
 
 #[test]
-fn hosts_that_are_down_and_recipients_that_expire_are_told() {
+fn unreachable_hosts_and_expiry_are_logged() {
     let site = Site::new(AGENTS);
     for user in ["deferall!first", "deferall!second"] {
         site.put_quietly(&[&format!("short down.test {user}")]);
@@ -249,7 +248,7 @@ fn hosts_that_are_down_and_recipients_that_expire_are_told() {
     let ended = &about(&site, untried, 1)[0];
     assert_eq!((&ended["agent"], &ended["code"]), (&Value::Null, &"5.4.7".into()));
     assert_eq!(ended["delays"]["attempt"], Value::Null);
-    // The lines come before the messages go.
+    // The lines are written before the messages are removed.
     site.until_empty();
     let shown = traced(&site, &[untried]).replace(untried, "deferall!untried");
     expect![[r#"
@@ -264,7 +263,7 @@ fn hosts_that_are_down_and_recipients_that_expire_are_told() {
 }
 
 #[test]
-fn agents_that_do_not_live_or_speak_are_told() {
+fn dead_and_silent_agents_are_logged() {
     let site = Site::new(&format!(
         "{AGENTS}garbage/*\n\tcommand=\"${{AGENTS}}/bad.py garbage garbage\"\n\
          unknown/*\n\tcommand=\"${{AGENTS}}/bad.py unknown unknown\"\n"
@@ -279,7 +278,7 @@ fn agents_that_do_not_live_or_speak_are_told() {
     for recipient in ["wait!bob", "carol"] {
         let died = &about(&site, recipient, 1)[0];
         assert_eq!(
-            gist(died),
+            comparable(died),
             "deferred | - | - | the transport agent was ended by signal 9 while it had this job"
         );
         assert_eq!(died["agent"], agent);
@@ -289,18 +288,18 @@ fn agents_that_do_not_live_or_speak_are_told() {
     assert_eq!(about(&site, "carol", 2)[1]["status"], "delivered");
     site.until_empty();
     site.put(&["garbage a.test silent"]);
-    let silent = gist(&about(&site, "silent", 1)[0]);
+    let silent = comparable(&about(&site, "silent", 1)[0]);
     assert!(
         silent.starts_with("deferred | - | - | the agent ended the job without a word"),
         "{silent}"
     );
     site.put(&["unknown a.test strange"]);
-    let strange = gist(&about(&site, "strange", 1)[0]);
+    let strange = comparable(&about(&site, "strange", 1)[0]);
     assert!(strange.starts_with("deferred | ? | - | "), "{strange}");
 }
 
 #[test]
-fn a_thousand_recipients_are_told_one_by_one_before_their_message_goes() {
+fn thousand_recipients_are_logged_before_removal() {
     let site = Site::new(AGENTS);
     let _daemon = start(&site);
     let users: Vec<String> = (0..5000).map(|number| format!("discard - user{number}@x")).collect();
@@ -318,7 +317,7 @@ fn a_thousand_recipients_are_told_one_by_one_before_their_message_goes() {
 }
 
 #[test]
-fn a_log_that_was_renamed_goes_on_under_its_name() {
+fn renamed_log_is_reopened_under_its_name() {
     let site = Site::new(AGENTS);
     let daemon = start(&site);
     let put = |name: &str| site.put(&[&format!("discard - {name}")]);
@@ -335,7 +334,7 @@ fn a_log_that_was_renamed_goes_on_under_its_name() {
     let count =
         |what: &str| trace(&site, &["--json", what]).stdout.iter().filter(|b| **b == b'\n').count();
     assert_eq!((count("one"), count("two"), count("<id@x>")), (1, 1, 2));
-    // A name that cannot be opened: everything goes into the file that is open.
+    // The name cannot be opened, so lines still go into the open file.
     fs::rename(site.path("status"), site.path("status.0")).expect("renamed");
     fs::create_dir(site.path("status")).expect("a folder in its place");
     daemon.signal(libc::SIGHUP);
@@ -346,7 +345,7 @@ fn a_log_that_was_renamed_goes_on_under_its_name() {
 }
 
 #[test]
-fn a_full_disk_loses_lines_and_nothing_else() {
+fn full_disk_loses_only_log_lines() {
     let site = Site::new(AGENTS);
     std::os::unix::fs::symlink("/dev/full", site.path("status")).expect("a link");
     let daemon = start(&site);
@@ -360,7 +359,7 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     until("there is a new one", || site.path("status").exists());
     site.put(&["discard - four"]);
     about(&site, "four", 1);
-    // The lines behind the first one may have come to be written when there was room again.
+    // Lines after the first one may have been written when there was room again.
     let all = entries(&site);
     let lost: u64 = all.iter().filter_map(|entry| entry["lost"].as_u64()).sum();
     let others = all.iter().filter(|entry| entry["recipient"].is_string()).count() as u64 - 1;
@@ -378,18 +377,18 @@ fn a_full_disk_loses_lines_and_nothing_else() {
 }
 
 #[test]
-fn a_trace_does_with_what_there_is() {
+fn trace_works_without_log_or_scheduler() {
     let site = Site::new(AGENTS);
     let name: SpoolName = site.put_quietly(&["hold timeout:2100000000 later@x"]);
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    // Neither a log nor a scheduler.
+    // There is neither a log nor a scheduler.
     let output = trace(&site, &["later@x"]);
     assert_eq!(output.status.code(), Some(69));
     assert!(said(&output).contains("no status log is known"), "{}", said(&output));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("queued for hold/timeout:2100000000"), "{shown}");
     assert!(shown.contains(&format!("S{}A", name.number())), "{shown}");
-    // A log that is not there.
+    // The log does not exist.
     let daemon = site.start_with(&["--status-log", &site.path("status").to_string_lossy()]);
     about(&site, "later@x", 1);
     let output = trace(&site, &["later@x", "--status-log", "/nonexistent/log"]);
@@ -398,7 +397,7 @@ fn a_trace_does_with_what_there_is() {
         String::from_utf8_lossy(&output.stdout).contains("next: hold/timeout:2100000000 waits")
     );
     assert!(said(&output).contains("/nonexistent/log: No such file"), "{}", said(&output));
-    // No scheduler any more, but its log.
+    // The scheduler has exited, and its log exists.
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     let log = site.path("status").to_string_lossy().into_owned();
     let output = trace(&site, &["--status-log", &log, "later@x"]);

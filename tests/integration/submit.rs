@@ -1,5 +1,5 @@
-//! The program `submit`: what it puts into the spool, what it refuses, and what it says when something is
-//! in its way.
+//! The program `submit`: what it puts into the spool, what it refuses, and how it reports
+//! obstacles.
 
 use crate::support::{Site, is_root, not_run, until};
 use std::fs;
@@ -11,18 +11,18 @@ use zsched_tests::program;
 const COUNT: &str =
     "c/*\n\tcommand=\"${AGENTS}/count.py c\"\nlocal/*\n\tcommand=\"mailbox -u -d ${SITE}/mail\"\n";
 
-/// `submit` with the ZENV file of the site.
+/// Returns `submit` with the ZENV file of the site.
 fn submit(site: &Site, arguments: &[&str]) -> Command {
     let mut command = Command::new(program("submit"));
     command.arg("-Z").arg(site.path("zmailer.conf")).args(arguments);
     command
 }
 
-/// Runs a command on an input.
+/// Runs a command with an input.
 fn run(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
-    // One that refuses its command line does not read.
+    // A program that refuses its command line does not read its input.
     drop(child.stdin.take().expect("a pipe").write_all(input));
     child.wait_with_output().expect("it ends")
 }
@@ -42,7 +42,7 @@ fn assert_nothing_is_there(site: &Site) {
 }
 
 #[test]
-fn no_word_becomes_a_line_of_its_own() {
+fn arguments_cannot_add_lines_to_control_file() {
     let site = Site::new(COUNT);
     let evil = "a@b\n\nr           c h u 0\nm";
     for arguments in [
@@ -64,16 +64,16 @@ fn no_word_becomes_a_line_of_its_own() {
     let output = run(submit(&site, &["-t"]), b"To: alice bob\n\nhi\n");
     assert_eq!(output.status.code(), Some(65), "{output:?}");
     assert_nothing_is_there(&site);
-    // Nor does any line of the message.
+    // A line of the message does not become a line of the control file.
     let name = submitted(&site, &["-c", "c", "bob"], b"A: b\nr           c h u 0\n\nm\n");
     let control = site.read(&format!("postoffice/transport/{name}"));
     assert_eq!(control.matches("\nr").count(), 1, "{control}");
     assert!(control.ends_with("\n\n"), "{control}");
 }
 
-/// Whoever calls it would try again, and the mail would come twice.
+/// On a failure the caller would try again, and the mail would come twice.
 #[test]
-fn once_it_is_queued_it_has_succeeded() {
+fn queued_message_gives_success_despite_later_failures() {
     let site = Site::new(COUNT);
     // The notify socket is one that takes no datagrams, then a path that is too long.
     let stream = site.path("stream");
@@ -88,7 +88,7 @@ fn once_it_is_queued_it_has_succeeded() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("is queued"), "{output:?}");
     }
-    // Its output goes nowhere.
+    // The output cannot be written.
     let full = || fs::File::options().write(true).open("/dev/full").expect("a device");
     let mut command = submit(&site, &["-c", "c", "bob"]);
     command.stdout(full());
@@ -103,9 +103,9 @@ fn once_it_is_queued_it_has_succeeded() {
     site.until_empty();
 }
 
-/// A limit on the size of files does the same as a full disk.
+/// A limit on the size of files has the effect of a full disk.
 #[test]
-fn a_full_disk_leaves_nothing_behind() {
+fn full_disk_leaves_no_files() {
     let site = Site::new(COUNT);
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]).arg(program("submit"));
@@ -116,7 +116,7 @@ fn a_full_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn bytes_that_are_no_text_arrive_as_they_are() {
+fn bytes_that_are_not_text_are_unchanged() {
     let site = Site::new(COUNT);
     let _daemon = site.start();
     let message =
@@ -131,7 +131,7 @@ fn bytes_that_are_no_text_arrive_as_they_are() {
 }
 
 #[test]
-fn it_does_what_programs_expect_of_sendmail() {
+fn submit_accepts_sendmail_options() {
     let site = Site::new(COUNT);
     let text = b"To: One <one@a.test>, two@b.test\nBcc: three@c.test\n\nhi\n";
     let name = submitted(&site, &["-c", "c", "-t", "-i", "-bm", "-N", "failure", "-f", "<>"], text);
@@ -156,7 +156,7 @@ fn it_does_what_programs_expect_of_sendmail() {
 }
 
 #[test]
-fn an_unknown_level_in_zenv_leaves_the_option_in_force() {
+fn unknown_level_in_zenv_leaves_option_in_force() {
     let site = Site::new(COUNT);
     site.add_zenv("SCHEDULERDIRHASH=0");
     let name = submitted(&site, &["-H", "-c", "c", "bob"], b"\nhi\n");
@@ -164,7 +164,7 @@ fn an_unknown_level_in_zenv_leaves_the_option_in_force() {
     until("both files are in a folder", || {
         site.files("transport") == [name.clone()] && site.files("queue") == [name.clone()]
     });
-    // They are for their owner alone, and the folder is like the one above.
+    // Files are for their owner alone, and the folder has the mode of its parent.
     for top in ["transport", "queue"] {
         let mode = |path: &str| {
             let path = site.path("postoffice").join(top).join(path);
@@ -175,24 +175,24 @@ fn an_unknown_level_in_zenv_leaves_the_option_in_force() {
     }
 }
 
-/// Otherwise a scheduler that is not root could not use it.
+/// Otherwise a scheduler that is not root could not use the message.
 #[test]
-fn what_root_submits_belongs_to_the_owner_of_the_spool() {
-    const SOMEBODY: u32 = 65534;
+fn files_submitted_by_root_belong_to_spool_owner() {
+    const OTHER_UID: u32 = 65534;
     if !is_root() {
         return not_run("submitting for another user: only root can give files away");
     }
     let site = Site::new(COUNT);
     for top in ["transport", "queue"] {
         let path = site.path("postoffice").join(top);
-        chown(&path, Some(SOMEBODY), Some(SOMEBODY)).expect("given away");
+        chown(&path, Some(OTHER_UID), Some(OTHER_UID)).expect("given away");
     }
     let name = submitted(&site, &["-H", "-c", "c", "bob"], b"\nhi\n");
     for top in ["transport", "queue"] {
         for path in [&name, &name[..1]] {
             let path = site.path("postoffice").join(top).join(path);
             let metadata = fs::metadata(&path).expect("it is there");
-            assert_eq!((metadata.uid(), metadata.gid()), (SOMEBODY, SOMEBODY), "{path:?}");
+            assert_eq!((metadata.uid(), metadata.gid()), (OTHER_UID, OTHER_UID), "{path:?}");
         }
     }
 }

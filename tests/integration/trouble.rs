@@ -1,10 +1,10 @@
-//! Agents that misbehave. Each costs the work it has a deferral, with a diagnostic that says why; its
-//! locks are cleared, and everybody else goes on.
+//! Agents that misbehave: their work is deferred, with a diagnostic that says why; their locks are
+//! cleared, and other mail is delivered.
 
 use crate::support::{Daemon, Site, allow, hold_for, processes, until};
 use std::time::Duration;
 
-/// A site with a bad agent for the channel `bad`, and a good one for `good`.
+/// Creates a site with agents for the channels `bad` and `good`.
 fn site(mode: &str, keywords: &str) -> Site {
     Site::new(&format!(
         "bad/*\n\tinterval=5s {keywords} command=\"${{AGENTS}}/bad.py {mode} bad\"\n\
@@ -12,7 +12,7 @@ fn site(mode: &str, keywords: &str) -> Site {
     ))
 }
 
-/// Other mail is delivered, and quickly.
+/// Fails unless other mail is delivered, and quickly.
 #[track_caller]
 fn assert_others_are_served(site: &Site) {
     let good = |site: &Site| site.events().of("count").filter(|e| e.agent == "good").count();
@@ -21,7 +21,7 @@ fn assert_others_are_served(site: &Site) {
     until("others are served", || good(site) == before + 2);
 }
 
-/// No recipient of any control file is locked.
+/// Waits until no recipient of any control file is locked.
 #[track_caller]
 fn until_unlocked(site: &Site) {
     until("all locks are cleared", || {
@@ -31,7 +31,7 @@ fn until_unlocked(site: &Site) {
     });
 }
 
-/// What becomes of one message whose agent fails in some way: it waits, and MAILQ says why.
+/// Fails unless a message whose agent fails in some way waits, and MAILQ shows why.
 #[track_caller]
 fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
     let site = site(mode, keywords);
@@ -48,7 +48,7 @@ fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
 }
 
 #[test]
-fn one_that_exits_with_a_status() {
+fn agent_that_exits_with_status_costs_a_deferral() {
     let site = assert_deferred(
         "status",
         "",
@@ -59,7 +59,7 @@ fn one_that_exits_with_a_status() {
 }
 
 #[test]
-fn one_that_is_ended_by_a_signal() {
+fn agent_killed_by_signal_costs_a_deferral() {
     assert_deferred(
         "crash",
         "",
@@ -67,21 +67,22 @@ fn one_that_is_ended_by_a_signal() {
     );
 }
 
-/// What is not a whole line does not count, however good it looks.
+/// An incomplete line is ignored, whatever its content.
 #[test]
-fn one_that_does_not_finish_its_last_line() {
+fn incomplete_last_line_is_ignored() {
     let site = assert_deferred("partial", "", "ended with status 0 while it had this job");
     assert!(site.logged("left a line unfinished") > 0, "{}", site.log());
 }
 
 #[test]
-fn one_that_talks_nonsense() {
+fn malformed_answers_cost_a_deferral() {
     assert_deferred("garbage", "", "the agent ended the job without a word about this recipient");
 }
 
-/// A status word that nobody knows is an attempt, and no delivery. MAILQ must have something to say.
+/// A report with an unknown status word counts as an attempt, and not as a delivery. MAILQ shows a
+/// text.
 #[test]
-fn one_that_reports_in_words_of_its_own() {
+fn unknown_status_word_costs_a_deferral() {
     let site = site("unknown", "");
     let _daemon = site.start();
     site.put(&["bad a.test u"]);
@@ -91,7 +92,7 @@ fn one_that_reports_in_words_of_its_own() {
 }
 
 #[test]
-fn one_that_writes_a_line_of_ten_megabytes() {
+fn oversized_line_is_dropped() {
     let site = site("long_line", "");
     let daemon = site.start();
     let before = processes::memory(daemon.pid());
@@ -104,7 +105,7 @@ fn one_that_writes_a_line_of_ten_megabytes() {
 }
 
 #[test]
-fn one_that_writes_chance() {
+fn random_output_is_ignored() {
     let site = site("binary", "");
     let mut daemon = site.start();
     for _ in 0..5 {
@@ -116,9 +117,9 @@ fn one_that_writes_chance() {
     assert!(site.read("log").len() < 1_000_000, "the log has not been flooded");
 }
 
-/// It makes no progress, so its time runs out although it talks all the time.
+/// Noise is no progress, so the agent's timeout still applies.
 #[test]
-fn one_that_writes_for_ever() {
+fn endless_output_does_not_reset_agent_timeout() {
     let site = site("flood", "agent-timeout=3s");
     let daemon = site.start();
     let before = processes::memory(daemon.pid());
@@ -136,7 +137,7 @@ fn one_that_writes_for_ever() {
 }
 
 #[test]
-fn one_that_never_says_a_word() {
+fn agent_silent_since_start_is_killed() {
     assert_deferred(
         "mute",
         "agent-timeout=2s",
@@ -145,7 +146,7 @@ fn one_that_never_says_a_word() {
 }
 
 #[test]
-fn one_that_falls_silent_over_a_job() {
+fn agent_silent_during_job_is_killed() {
     assert_deferred(
         "stop_talking",
         "agent-timeout=2s",
@@ -153,9 +154,10 @@ fn one_that_falls_silent_over_a_job() {
     );
 }
 
-/// It is given hundreds of jobs and takes none of them. When it is killed, only one has to wait.
+/// The agent gets hundreds of jobs and reads none. After it is killed, only one of them waits for a
+/// retry.
 #[test]
-fn one_that_never_reads_its_jobs() {
+fn agent_that_never_reads_jobs_defers_only_one() {
     let site = site("deaf", "agent-timeout=2s overfeed=1000");
     for _ in 0..600 {
         site.put_quietly(&["bad a.test user-with-a-long-name-so-that-the-socket-fills@a.test"]);
@@ -169,9 +171,9 @@ fn one_that_never_reads_its_jobs() {
     until("nothing else is left, and nothing is lost", || site.files("transport").len() == 600);
 }
 
-/// It closes its end, but its process goes on: it has 10 s to exit.
+/// The agent closes its end, but its process goes on; it has 10 s to exit.
 #[test]
-fn one_that_hangs_up_but_lives_on() {
+fn agent_that_closes_its_socket_is_killed() {
     let site = site("close", "");
     let daemon = site.start();
     site.put(&["bad a.test u"]);
@@ -185,7 +187,7 @@ fn one_that_hangs_up_but_lives_on() {
 }
 
 #[test]
-fn one_that_ends_at_once() {
+fn agent_that_exits_at_once_costs_a_deferral() {
     assert_deferred(
         "early",
         "",
@@ -195,7 +197,7 @@ fn one_that_ends_at_once() {
 }
 
 #[test]
-fn one_that_asks_for_work_too_often() {
+fn excess_hungry_lines_do_not_fill_log() {
     let site = site("glutton", "");
     let mut daemon = site.start();
     for _ in 0..10 {
@@ -204,7 +206,7 @@ fn one_that_asks_for_work_too_often() {
     site.until_shown("the agent ended the job without a word about this recipient");
     assert_others_are_served(&site);
     daemon.assert_runs();
-    // It goes on, but the log is worth reading all the same.
+    // The agent goes on asking; that must not fill the log.
     until("others were served meanwhile", || {
         assert_others_are_served(&site);
         site.events().count("count") >= 20
@@ -214,7 +216,7 @@ fn one_that_asks_for_work_too_often() {
 }
 
 #[test]
-fn one_that_speaks_of_what_is_not_his() {
+fn reports_about_other_messages_are_ignored() {
     let site = site("stranger", "");
     let mut daemon = site.start();
     site.put(&["bad a.test u"]);
@@ -227,9 +229,9 @@ fn one_that_speaks_of_what_is_not_his() {
     assert_others_are_served(&site);
 }
 
-/// It ends, but a child of its own keeps the socket and writes to it for ever.
+/// The agent exits, but its child keeps the socket and writes to it without end.
 #[test]
-fn one_that_leaves_a_child_behind() {
+fn child_that_keeps_socket_does_not_block_ring() {
     let site = site("orphan", "idlemax=1h");
     let mut daemon = site.start();
     for number in 0..3 {
@@ -248,10 +250,11 @@ fn one_that_leaves_a_child_behind() {
     assert_eq!(daemon.end(libc::SIGQUIT).code(), Some(0));
 }
 
-/// It dies in the middle of its job, but a program that it has started delivers all the same: nobody tries
-/// again before that has ended.
+/// The agent dies during its job, but a program that it has started delivers.
+///
+/// The scheduler does not try again before that program has exited.
 #[test]
-fn one_whose_child_delivers_after_its_death() {
+fn retry_waits_for_child_of_dead_agent() {
     let site = Site::new("bad/*\n\tinterval=1s retries=1 command=\"${SITE}/agent\"\n");
     site.write(
         "agent",
@@ -267,9 +270,9 @@ fn one_whose_child_delivers_after_its_death() {
     site.until_shown("was ended by signal 9 while it had this job");
 }
 
-/// Programs that cannot be started.
+/// The programs cannot be started.
 #[test]
-fn none_at_all() {
+fn program_that_cannot_be_started_is_reported() {
     let site = Site::new(
         "gone/*\n\tcommand=\"${SITE}/gone\"\n\
          plain/*\n\tcommand=\"${SITE}/plain\"\n\
@@ -291,7 +294,7 @@ fn none_at_all() {
         let begin = "the transport agent could not be started: /";
         assert!(shown.starts_with(begin) && shown.contains(" (retry in "), "{shown}");
     }
-    // A channel that nothing is said about.
+    // No clause names this channel.
     site.put(&["nowhere a.test u"]);
     until("the report says so", || {
         let dump = site.mailq();

@@ -19,14 +19,14 @@ fn control(site: &Site) -> Client<UnixStream> {
 
 const PROTOCOL: &str = include_str!("../../docs/mailq-protocol.md");
 
-/// All fields are in the document of the protocol.
+/// Fails unless the document of the protocol names all fields.
 #[track_caller]
 fn expect_documented(value: &Value) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| {
             let is_there = [format!("`{name}`"), format!("\"{name}\"")];
             assert!(is_there.iter().any(|name| PROTOCOL.contains(name)), "{name}");
-            // The counts of clients' requests are many, and speak for themselves.
+            // Request counters (the object "mailq") are not documented one by one.
             if name != "mailq" {
                 expect_documented(value);
             }
@@ -36,7 +36,7 @@ fn expect_documented(value: &Value) {
     }
 }
 
-/// All names of fields in an object, and in what is in it.
+/// Returns all names of fields in an object and its parts.
 fn names(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Object(fields) => fields
@@ -49,12 +49,12 @@ fn names(value: &Value) -> BTreeSet<String> {
     }
 }
 
-/// The object has what the document says: the names in a paragraph that begins like this.
+/// Fails unless the object has all names in the document's paragraph that begins with `beginning`.
 #[track_caller]
 fn expect_all_of(value: &Value, beginning: &str) {
     let (_, paragraph) = PROTOCOL.split_once(&format!("\n\n{beginning}")).expect(beginning);
     let (mut paragraph, _) = paragraph.split_once("\n\n").expect("an end");
-    // What is in parentheses explains what is before them.
+    // Text in parentheses explains the names before it.
     let mut text = String::new();
     while let Some((before, rest)) = paragraph.split_once('(') {
         text += before;
@@ -67,7 +67,7 @@ fn expect_all_of(value: &Value, beginning: &str) {
     }
 }
 
-/// The object has exactly the fields of an example in the document, which begins like this.
+/// Fails unless the object has exactly the fields of the document's example behind `beginning`.
 #[track_caller]
 fn expect_like_example(value: &Value, beginning: &str) {
     let (_, rest) = PROTOCOL.split_once(&format!("\n\n{beginning}\n\n```json\n")).expect(beginning);
@@ -76,7 +76,7 @@ fn expect_like_example(value: &Value, beginning: &str) {
     assert_eq!(names(value), names(&example), "{beginning}");
 }
 
-/// The objects of an answer.
+/// Returns the objects of an answer.
 #[track_caller]
 fn objects<S: Read + Write>(client: &mut Client<S>, request: &str) -> Vec<Value> {
     let answer = client.ask(request);
@@ -87,7 +87,7 @@ fn objects<S: Read + Write>(client: &mut Client<S>, request: &str) -> Vec<Value>
     objects
 }
 
-/// The only object of an answer.
+/// Returns the only object of an answer.
 #[track_caller]
 fn object<S: Read + Write>(client: &mut Client<S>, request: &str) -> Value {
     let objects = objects(client, request);
@@ -95,18 +95,18 @@ fn object<S: Read + Write>(client: &mut Client<S>, request: &str) -> Value {
     object.clone()
 }
 
-/// The words of a field of each object.
+/// Returns the text of a field of each object.
 fn words<'o>(objects: &'o [Value], field: &str) -> Vec<&'o str> {
     objects.iter().filter_map(|object| object[field].as_str()).collect()
 }
 
-/// Waits until so many recipients are known.
+/// Waits until this number of recipients is loaded.
 fn until_known(client: &mut Client<UnixStream>, recipients: u64) {
     until("all is loaded", || object(client, "SHOW JSON SUMMARY")["recipients"] == recipients);
 }
 
 #[test]
-fn the_queue_is_shown_to_programs() {
+fn queue_is_shown_in_json() {
     let site = Site::new(CLAUSES);
     let daemon = site.start();
     let mut client = control(&site);
@@ -202,9 +202,9 @@ fn the_queue_is_shown_to_programs() {
     assert!(client.refused("SHOW JSON MESSAGES").contains("*/* is all of them"));
 }
 
-/// With very many destinations answers are written as the client takes them, and mail goes on.
+/// Answers about very many destinations are written as the client reads them, and delivery goes on.
 #[test]
-fn a_client_that_takes_its_time_disturbs_nobody() {
+fn slow_client_does_not_delay_delivery() {
     let site = Site::new(CLAUSES);
     let recipients: Vec<String> = (0..20_000).map(|number| format!("q h{number}.test u")).collect();
     let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
@@ -212,7 +212,7 @@ fn a_client_that_takes_its_time_disturbs_nobody() {
     site.put(&recipients);
     let mut slow = control(&site);
     until_known(&mut slow, 20_000);
-    slow.say("SHOW JSON THREADS\nSHOW JSON THREADS sort=oldest limit=3\n");
+    slow.send("SHOW JSON THREADS\nSHOW JSON THREADS sort=oldest limit=3\n");
     for number in 0..20 {
         site.put(&[&format!("c a.test {number}")]);
     }
@@ -238,13 +238,13 @@ fn a_client_that_takes_its_time_disturbs_nobody() {
 }
 
 #[test]
-fn subscribers_are_told_what_happens() {
+fn subscribers_receive_matching_events() {
     let site = Site::new(CLAUSES);
     let _daemon = site.start();
     let (mut all, mut other) = (control(&site), control(&site));
     assert!(other.refused("SUBSCRIBE older=1h").contains("by channel/host and id= alone"));
-    all.say("SUBSCRIBE\n");
-    other.say("SUBSCRIBE q/*\n");
+    all.send("SUBSCRIBE\n");
+    other.send("SUBSCRIBE q/*\n");
     assert_eq!(
         (all.line(), other.line()),
         ("+OK until LF.LF\n".into(), "+OK until LF.LF\n".into())
@@ -270,27 +270,27 @@ fn subscribers_are_told_what_happens() {
     let offsets =
         told.iter().filter(|event| event["event"] == "attempt").map(|e| e["offset"].as_u64());
     assert_eq!(offsets.collect::<BTreeSet<_>>().len(), 2);
-    // An order, as it was given.
+    // The event has the order as it was given.
     control(&site).order("HOLD q/*");
     let order: Value = serde_json::from_str(&all.line()).expect("an object");
     assert_eq!((&order["event"], &order["order"]), (&"order".into(), &"HOLD q/*".into()));
-    // Whoever says something has heard enough.
-    all.say("SHOW JSON SUMMARY\nQUIT\n");
+    // A subscription ends when its client sends a line.
+    all.send("SHOW JSON SUMMARY\nQUIT\n");
     let rest: String = (0..5).map(|_| all.line()).collect();
     assert!(rest.starts_with(".\n+OK until LF.LF\n{") && rest.ends_with(".\n+Bye bye\n"), "{rest}");
-    // The other one has heard nothing, for it was about other mail.
-    other.say("QUIT\n");
+    // The other subscriber has received nothing, since all events were about other mail.
+    other.send("QUIT\n");
     assert_eq!((other.line(), other.line()), (".\n".into(), "+Bye bye\n".into()));
     site.until_empty();
 }
 
-/// What a subscriber does not take is dropped and counted, and nobody waits for it.
+/// Events that a subscriber does not read are dropped and counted, and delay nothing.
 #[test]
-fn a_subscriber_that_takes_nothing_holds_up_nobody() {
+fn stalled_subscriber_loses_events_only() {
     let site = Site::new(CLAUSES);
     let mut daemon = site.start();
     let mut client = control(&site);
-    client.say("SUBSCRIBE */*\n");
+    client.send("SUBSCRIBE */*\n");
     assert_eq!(client.line(), "+OK until LF.LF\n");
     let recipients: Vec<String> =
         (0..6000).map(|number| format!("fast a.test u{number}")).collect();
@@ -298,7 +298,7 @@ fn a_subscriber_that_takes_nothing_holds_up_nobody() {
     site.until_empty();
     assert!(object(&mut control(&site), "SHOW JSON SUMMARY")["recipients"] == 0);
     let (mut finished, mut attempts, mut dropped) = (0, 0, 0);
-    // It has been told of something behind the gap when that is over.
+    // Each recipient has two events; the client receives an event, or it is counted as dropped.
     let is_over =
         |finished: u64, attempts: u64, dropped: u64| finished + attempts + dropped >= 12_000;
     while !is_over(finished, attempts, dropped) {
@@ -313,7 +313,7 @@ fn a_subscriber_that_takes_nothing_holds_up_nobody() {
     assert!(dropped > 1000, "{finished} {attempts} {dropped}");
     site.put(&["c a.test 1"]);
     until("it goes on", || client.line().contains("\"left\""));
-    // It leaves without a word.
+    // The client disconnects without a request.
     drop(client);
     site.put(&["c a.test 2"]);
     site.until_empty();
@@ -323,7 +323,7 @@ fn a_subscriber_that_takes_nothing_holds_up_nobody() {
     });
 }
 
-/// A site that speaks version 2 on a TCP port, with these accounts.
+/// Creates a site that speaks version 2 on a TCP port, with these accounts.
 fn with_accounts(accounts: &str) -> Site {
     let site = Site::new("");
     site.write("auth", accounts);
@@ -333,7 +333,7 @@ fn with_accounts(accounts: &str) -> Site {
     site
 }
 
-/// Logs in with SCRAM. Returns what the server has said last, if it has proved that it knows the password.
+/// Logs in with SCRAM and verifies the server's proof. Returns the server's line if it refuses.
 fn log_in<S: Read + Write>(
     client: &mut Client<S>,
     user: &str,
@@ -365,7 +365,7 @@ fn users_log_in_by_scram() {
     assert_eq!(log_in(&mut client, "plain", "sekret"), Err("-USE AUTH\n".to_string()));
     let no_account = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
     assert_eq!(client.log_in("strong", "pässword"), no_account, "AUTH does not know hashes");
-    // However it is typed.
+    // The other Unicode form of the password is equal.
     assert_eq!(log_in(&mut client, "strong", "pa\u{308}ssword"), Ok(()));
     assert_eq!(objects(&mut client, "SHOW JSON SUMMARY").len(), 1);
     assert!(client.ask("SHOW JSON THREADS").starts_with("-MAILQ2 Unknown command"));
@@ -375,9 +375,9 @@ fn users_log_in_by_scram() {
     assert!(site.logged("a login of 127.0.0.1 as \"strong\" has failed") >= 1);
 }
 
-/// A user that does not exist has the same salt each time, as one that does.
+/// An unknown user has the same salt each time, as a known one does.
 #[test]
-fn nobody_can_be_told_from_somebody() {
+fn unknown_user_looks_like_known_user() {
     let stored = Stored::with_salt("x", vec![7; 16], 5000);
     let site = with_accounts(&format!("strong:{stored}:ALL:\n"));
     let _daemon = site.start();

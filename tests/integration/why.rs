@@ -1,13 +1,15 @@
-//! `mailq --why`: each thing that is waited for, in a sentence with the setting that decides.
+//! `mailq --why`: each reason for a wait, in a sentence with the setting that decides.
 
-use crate::support::{Client, Daemon, Site, holds_in_time, until};
+use crate::support::{Client, Daemon, Site, holds_before_deadline, until};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
-/// What `mailq --why` says, or its complaint; and whether it was an answer.
+/// Returns the text of `mailq --why`, and true if it is an answer.
+///
+/// Otherwise it is the error.
 fn why(site: &Site, subject: &str) -> (String, bool) {
     let output = Command::new(zsched_tests::program("mailq"))
         .arg("-Z")
@@ -19,7 +21,7 @@ fn why(site: &Site, subject: &str) -> (String, bool) {
     (String::from_utf8_lossy(said).into_owned(), output.status.success())
 }
 
-/// Where the configuration has a text, as messages name it.
+/// Returns the place of a text in the configuration, as messages name it.
 fn place(site: &Site, text: &str) -> String {
     let config = site.read("scheduler.cf");
     let line = config
@@ -32,10 +34,10 @@ fn place(site: &Site, text: &str) -> String {
     format!("{}:{line})", site.path("scheduler.cf").display())
 }
 
-/// Waits until all of `parts` are in the answer.
-fn until_said(site: &Site, subject: &str, parts: &[&str]) {
+/// Waits until the answer contains all of `parts`.
+fn until_answer_has(site: &Site, subject: &str, parts: &[&str]) {
     let mut last = String::new();
-    let is_said = holds_in_time(|| {
+    let is_said = holds_before_deadline(|| {
         let (said, is_answer) = why(site, subject);
         let is_it = is_answer && parts.iter().all(|part| said.contains(part));
         last = said;
@@ -64,12 +66,12 @@ bare/*
 ";
 
 #[test]
-fn each_reason_has_a_sentence() {
+fn each_wait_reason_has_a_sentence() {
     let site = Site::new(CF);
     let _daemon = site.start();
     let put = |recipient: &str| site.put(&[recipient]).path();
     put("ring deferred.test deferred!1");
-    until_said(
+    until_answer_has(
         &site,
         "ring/deferred.test",
         &[
@@ -80,7 +82,7 @@ fn each_reason_has_a_sentence() {
         ],
     );
     put("ring down.test deferall!1");
-    until_said(
+    until_answer_has(
         &site,
         "RING/down.test",
         &[
@@ -88,29 +90,29 @@ fn each_reason_has_a_sentence() {
             ": as told: deferall",
         ],
     );
-    // New mail names whose report it waits for.
+    // For new mail, the sentence names the recipient whose report is the reason.
     let down = put("ring down.test untried");
     let known = "because destination ring/down.test is known to be unreachable: deferall by agent ";
-    until_said(&site, &down, &[known, " for S", ": as told: deferall", "(not tried yet)"]);
-    // One deferred recipient holds up no new mail for its host.
+    until_answer_has(&site, &down, &[known, " for S", ": as told: deferall", "(not tried yet)"]);
+    // A deferred recipient delays no new mail for its host.
     put("ring deferred.test fine");
     until("it is delivered", || site.events().count("count") == 1);
     put("ring later.test retryat+7200!1");
-    until_said(&site, "ring/later.test", &["is known to be unreachable: retryat by agent "]);
+    until_answer_has(&site, "ring/later.test", &["is known to be unreachable: retryat by agent "]);
 
     let slow = put("ring a.test wait!1");
-    until_said(&site, "ring/a.test", &["1 message is with the agent of process "]);
-    until_said(&site, &slow, &["ring/a.test is with the agent of process "]);
+    until_answer_has(&site, "ring/a.test", &["1 message is with the agent of process "]);
+    until_answer_has(&site, &slow, &["ring/a.test is with the agent of process "]);
     let behind = put("ring a.test wait!2");
-    until_said(
+    until_answer_has(
         &site,
         "ring/a.test",
         &["waits in line: 1 of at most 1 agents are at work on this \
         thread (maxthr, "],
     );
-    until_said(&site, &behind, &["waits in line, next in line: "]);
+    until_answer_has(&site, &behind, &["waits in line, next in line: "]);
     put("ring b.test wait!3");
-    until_said(
+    until_answer_has(
         &site,
         "ring/b.test",
         &[
@@ -120,21 +122,21 @@ fn each_reason_has_a_sentence() {
         ],
     );
     put("channel a.test wait!4");
-    until_said(&site, "channel/a.test", &["is with the agent"]);
+    until_answer_has(&site, "channel/a.test", &["is with the agent"]);
     put("channel b.test wait!5");
-    until_said(
+    until_answer_has(
         &site,
         "channel/b.test",
         &["1 of at most 1 agents of the channel run (maxchannel, ", &place(&site, "maxchannel=1")],
     );
     put("all b.test wait!6");
-    until_said(
+    until_answer_has(
         &site,
         "all/b.test",
         &[" of at most 1 agents in all run (maxta, ", &place(&site, "maxta=1")],
     );
     put("queue a.test u");
-    until_said(
+    until_answer_has(
         &site,
         "queue/a.test",
         &[
@@ -144,9 +146,9 @@ fn each_reason_has_a_sentence() {
         ],
     );
     put("bare a.test u");
-    until_said(&site, "bare/a.test", &["no clause says how to start one (command, "]);
+    until_answer_has(&site, "bare/a.test", &["no clause says how to start one (command, "]);
 
-    // The same by spool id, and by number.
+    // The answer is the same for a spool id and for a number.
     let id = id_of(&site, &SpoolName::from_notified(behind.as_bytes()).expect("a name"));
     assert_eq!(why(&site, &id), why(&site, &behind));
     let (said, is_answer) = why(&site, "ring/nowhere.test");
@@ -157,7 +159,7 @@ fn each_reason_has_a_sentence() {
 }
 
 #[test]
-fn options_of_the_scheduler_are_reasons_too() {
+fn scheduler_options_are_shown_as_reasons() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     site.put_quietly(&["c a.test u"]);
     for (option, reason) in [
@@ -165,16 +167,16 @@ fn options_of_the_scheduler_are_reasons_too() {
         (&["-p", "c/b.test"], "only c/b.test is served (option -p)"),
     ] {
         let daemon: Daemon<'_> = site.start_with(option);
-        until_said(&site, "c/a.test", &["c/a.test: 1 message waits for an agent: ", reason]);
+        until_answer_has(&site, "c/a.test", &["c/a.test: 1 message waits for an agent: ", reason]);
         assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     }
     let (said, is_answer) = why(&site, "c/a.test");
     assert!(!is_answer && said.contains("the scheduler has to be started"), "{said}");
 }
 
-/// The control socket is for the scheduler's own user; whoever says nonsense does no harm.
+/// The control socket is for the scheduler's own user; malformed requests have no effect.
 #[test]
-fn the_control_socket_bears_everything() {
+fn malformed_requests_to_control_socket_are_harmless() {
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
@@ -211,16 +213,16 @@ fn the_control_socket_bears_everything() {
     assert_eq!(output.status.code(), Some(64));
 }
 
-/// The spool id of a message.
+/// Returns the spool id of a message.
 fn id_of(site: &Site, name: &SpoolName) -> String {
     let message = std::fs::metadata(site.spool.message_file(name)).expect("it is there");
     let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
     SpoolId { number: name.number(), modified }.to_string()
 }
 
-/// In a ring whose work goes by messages, each knows which come before it and what that depends on.
+/// In a ring whose work goes by messages, the reason names the messages ahead and the rule.
 #[test]
-fn the_order_of_messages_is_a_reason() {
+fn message_order_is_shown_as_reason() {
     let site = Site::new(
         "ring/*\n\tmaxring=1 slot-cost=2 slot-discount=0 slot-loan=0 minimum-slots=0\n\
          \tcommand=\"${AGENTS}/count.py ring\"\n",
@@ -233,7 +235,7 @@ fn the_order_of_messages_is_a_reason() {
     let single = site.put(&["ring c.test single"]);
     let (bulk, pair, single) = (id_of(&site, &bulk), id_of(&site, &pair), id_of(&site, &single));
     let line = place(&site, "slot-cost");
-    until_said(
+    until_answer_has(
         &site,
         &single,
         &[
@@ -244,7 +246,7 @@ fn the_order_of_messages_is_a_reason() {
             "which 9 are due and which has earned 0.5 slots: with 1 this one may preempt it (not ",
         ],
     );
-    until_said(
+    until_answer_has(
         &site,
         &pair,
         &[&format!(
@@ -253,7 +255,11 @@ fn the_order_of_messages_is_a_reason() {
              next (not tried yet)"
         )],
     );
-    until_said(&site, &bulk, &[&format!("; it is the turn of its message (slot-cost, {line} ")]);
+    until_answer_has(
+        &site,
+        &bulk,
+        &[&format!("; it is the turn of its message (slot-cost, {line} ")],
+    );
 
     let mut client = Client::local(&site, "postoffice/.scheduler.control");
     let mut rank = |id: &str| {

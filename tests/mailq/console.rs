@@ -1,4 +1,4 @@
-//! The commands, on a scheduler that is only played: what they ask, and what they print of the answers.
+//! The commands with a simulated scheduler: their requests, and their output.
 
 use super::played::{control, full, json};
 use super::player::{Player, text};
@@ -17,7 +17,7 @@ fn check(site: &Site, arguments: &str, expected: &Expect) {
 }
 
 #[test]
-fn the_summary_fits_the_terminal() {
+fn summary_fits_terminal_width() {
     let site = Site::new();
     let _control = full(&site);
     check(
@@ -67,7 +67,7 @@ fn the_summary_fits_the_terminal() {
 }
 
 #[test]
-fn lists_fit_the_terminal() {
+fn lists_fit_terminal_width() {
     let site = Site::new();
     let _control = full(&site);
     check(
@@ -129,7 +129,7 @@ fn lists_fit_the_terminal() {
 }
 
 #[test]
-fn one_thing_with_all_that_is_known() {
+fn show_prints_all_fields() {
     let site = Site::new();
     let _control = full(&site);
     check(
@@ -177,7 +177,7 @@ fn one_thing_with_all_that_is_known() {
 }
 
 #[test]
-fn programs_get_what_was_sent() {
+fn json_option_prints_answers_unchanged() {
     let site = Site::new();
     let _control = full(&site);
     for (arguments, expected) in [
@@ -196,7 +196,7 @@ fn programs_get_what_was_sent() {
 }
 
 #[test]
-fn orders_name_what_they_are_about() {
+fn orders_report_affected_mail() {
     let site = Site::new();
     let outcome =
         r#"+OK {"messages":12,"recipients":40,"threads":1,"busy":2,"held":0,"dry_run":false}"#;
@@ -234,11 +234,11 @@ fn orders_name_what_they_are_about() {
     let control = control(&site, &answers);
     for (arguments, request, _, told) in cases {
         assert_eq!(site.mailq(arguments).good(), told, "{arguments}");
-        assert_eq!(control.heard().first().map(String::as_str), Some(request));
+        assert_eq!(control.take_requests().first().map(String::as_str), Some(request));
     }
     for (arguments, request, told) in other {
         assert_eq!(site.mailq(arguments).good(), told, "{arguments}");
-        assert_eq!(control.heard().first().map(String::as_str), Some(request));
+        assert_eq!(control.take_requests().first().map(String::as_str), Some(request));
     }
     site.mailq("delete 5").failed(69, "mailq: the disk is full");
     site.mailq("etrn x").failed(69, "mailq: a.cf:1:2: no\na.cf:3:4: \\u{9b}nor\nand 2 more\n");
@@ -252,7 +252,7 @@ fn orders_name_what_they_are_about() {
 }
 
 #[test]
-fn checks_have_a_line_and_a_status() {
+fn check_prints_line_and_sets_status() {
     let site = Site::new();
     {
         let _control = full(&site);
@@ -289,7 +289,7 @@ fn checks_have_a_line_and_a_status() {
     let run = site.ask_command(b"220 mail.example.org ESMTP\r\n", "check");
     assert_eq!(run.status, 3, "{run:?}");
     assert!(run.text().starts_with("MAILQ UNKNOWN - "), "{run:?}");
-    // Whoever watches a system knows these statuses only.
+    // Monitoring systems have only these statuses.
     for arguments in ["--warn-age soon", "--no-such-option", "-Z", "a/b c/d", "-v check"] {
         let run = site.mailq(&format!("check {arguments}"));
         assert_eq!((run.status, run.err.as_str()), (3, ""), "{run:?}");
@@ -301,9 +301,9 @@ fn checks_have_a_line_and_a_status() {
     assert_eq!(site.mailq("check").status, 3);
 }
 
-/// Schedulers of the original are asked for what they have.
+/// A scheduler of ZMailer gets only requests that it supports.
 #[test]
-fn the_originals_schedulers_are_understood() {
+fn commands_work_with_zmailer_schedulers() {
     let site = Site::new();
     let dump = recorded("full.s2c");
     let run = site.ask_command(&dump, "summary --width 100");
@@ -406,7 +406,7 @@ fn the_originals_schedulers_are_understood() {
     ask("list -m smtp/x").failed(77, "it takes TT or ALL");
 }
 
-/// The time of day depends on when it is asked.
+/// Returns the text without times of day, which depend on the clock.
 fn without_times(shown: &str) -> String {
     let mut parts = shown.split("retry ");
     let mut without = parts.next().unwrap_or_default().to_string();
@@ -418,7 +418,7 @@ fn without_times(shown: &str) -> String {
 }
 
 #[test]
-fn events_come_as_they_happen() {
+fn events_are_printed_as_they_arrive() {
     let site = Site::new();
     let events = concat!(
         "+OK until LF.LF\n",
@@ -430,7 +430,7 @@ fn events_come_as_they_happen() {
     let cut = format!("BYE{events}");
     let _control = control(&site, &[("SUBSCRIBE smtp/*", &cut)]);
     let run = site.mailq("events smtp/*");
-    // The scheduler has ended.
+    // The scheduler has exited.
     run.failed(76, "closes the connection before the end of its answer");
     let expected = "11:14:03  attempt        S4711AbmKUKEJuveqC  smtp/mx.test  process 4712  deferred: \
         451 ^[[2J\n          dropped        17 events\n";

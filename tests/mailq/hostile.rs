@@ -1,4 +1,4 @@
-//! Servers that mean us harm, or are broken.
+//! Hostile and broken servers.
 
 use super::played::{control, json};
 use super::support::{Run, Server, Site, recorded, run};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use zsched_format::printable::is_printable;
 
-/// A queue of one message of this file and text.
+/// Returns a queue with one message that has this file name and text.
 fn one_message(file: &str, text: &str) -> String {
     format!(
         "version zmailer 1.0\nVertices:\n1:\t{file}\t1; 67\t#{text}\nChannels:\nc:\t>1\nHosts:\n\
@@ -19,7 +19,7 @@ fn one_message(file: &str, text: &str) -> String {
 }
 
 #[test]
-fn an_answer_that_is_cut_is_not_shown() {
+fn cut_answer_is_not_shown() {
     let site = Site::new();
     let full = recorded("full.s2c");
     let end = full.windows(5).position(|window| window == b"End:\n").expect("an end");
@@ -30,7 +30,7 @@ fn an_answer_that_is_cut_is_not_shown() {
             assert_eq!(run.text(), "", "{cut} {options}");
         }
     }
-    // The listing needs no report; who asks for it gets what there is.
+    // The listing does not need the report. With -Q the received part is shown.
     assert_eq!(site.ask(&full[..end + 5], "").status, 0);
     let run = site.ask(&full[..full.len() - 10], "-Q");
     run.failed(76, "the report breaks off");
@@ -38,13 +38,13 @@ fn an_answer_that_is_cut_is_not_shown() {
 }
 
 #[test]
-fn lines_have_bounds() {
+fn oversized_lines_are_refused() {
     let site = Site::new();
     for options in ["", "-Q"] {
         let server = Server::new(|mut stream| {
             let greeting = b"version zmailer 1.0\nVertices:\n";
             stream.write_all(greeting).expect("sent");
-            // It is cut off long before the end.
+            // The client closes the connection long before the end.
             let chunk = vec![b'x'; 1 << 16];
             let sent = (0..1 << 14).take_while(|_| stream.write_all(&chunk).is_ok()).count();
             assert!(sent < 1 << 10, "{sent} chunks were taken");
@@ -53,10 +53,10 @@ fn lines_have_bounds() {
         run.failed(76, "line 3 of the answer is longer than 50331648 bytes");
         server.end();
     }
-    // Elsewhere, shorter ones will do.
+    // Outside of these sections, the limit is lower.
     site.ask(&b"x".repeat((1 << 20) + 1), "")
         .failed(76, "line 1 of the answer is longer than 1048576");
-    // What a channel of many messages has to have.
+    // A channel with many messages needs such a line.
     let keys = (1..=300_000).map(|key| format!(">{key}")).collect::<String>();
     let answer = format!(
         "version zmailer 1.0\nVertices:\n1:\t7\t1; 67\t#x\nChannels:\nc:\t{keys}\nHosts:\n\
@@ -64,13 +64,13 @@ fn lines_have_bounds() {
     );
     site.ask(answer.as_bytes(), "").failed(76, "299999 keys that are unknown");
     assert_eq!(site.ask(answer.as_bytes(), "-Q").good(), "Kids: 0\n");
-    // A line that is long, but not too long.
+    // This line is long, but within the limit.
     let text = "x".repeat(1_000_000);
     assert_eq!(site.ask(one_message("7", &text).as_bytes(), "").good().len(), 1_000_010);
 }
 
 #[test]
-fn nonsense_is_complained_about() {
+fn malformed_lines_are_reported() {
     let site = Site::new();
     let answer = b"version zmailer 1.0\nVertices:\n1:\t7\t1; 67\t#text (x)\nnonsense \x1b[2J\n\
         2:\t8\t2; 1,2,3,4\t#(x)\n3:\t9\t99999999999; 1\t#(x)\n4:\tx\t0; \t#(x)\n\
@@ -84,7 +84,7 @@ fn nonsense_is_complained_about() {
 }
 
 #[test]
-fn a_lot_of_nonsense_is_not_repeated() {
+fn reports_of_malformed_lines_are_limited() {
     let mut answer = b"version zmailer 1.0\nVertices:\n".to_vec();
     answer.extend(b"nonsense\n".repeat(100_000));
     answer.extend(b"End:\n");
@@ -94,7 +94,7 @@ fn a_lot_of_nonsense_is_not_repeated() {
 }
 
 #[test]
-fn sections_may_be_missing() {
+fn missing_sections_are_tolerated() {
     let site = Site::new();
     for (answer, output) in [
         ("Vertices:\n1:\t7\t1; 67\t#x\nEnd:\n", "?/?:\n\t7:\tx\n"),
@@ -108,7 +108,7 @@ fn sections_may_be_missing() {
 }
 
 #[test]
-fn names_of_files_do_not_lead_out_of_the_spool() {
+fn file_names_cannot_leave_spool() {
     let site = Site::with_messages();
     let control = site.spool().join("transport/10101206");
     fs::copy(&control, site.spool().join("10101206")).expect("copied");
@@ -122,7 +122,7 @@ fn names_of_files_do_not_lead_out_of_the_spool() {
 }
 
 #[test]
-fn what_is_in_the_spool_may_be_odd() {
+fn odd_files_in_spool_are_tolerated() {
     let site = Site::with_messages();
     let transport = site.spool().join("transport");
     fs::write(transport.join("1"), "nonsense").expect("written");
@@ -137,12 +137,12 @@ fn what_is_in_the_spool_may_be_odd() {
     }
 }
 
-/// Everything that a terminal would obey, or that would make a text look like another one.
+/// Bytes that a terminal would interpret, or that would make texts look alike.
 const HOSTILE: &[u8] = b"a\r\x1b[31mb\x07\x7f\xc2\x9b2J\xe2\x80\xae\xe2\x80\xa8\x9b\xff";
-/// The same as it is printed.
+/// Printed form of [`HOSTILE`].
 const SHOWN: &str = r"a ^[[31mb^G^?\u{9b}2J\u{202e}\u{2028}\x9b\xff";
 
-/// A queue whose names and texts are all hostile.
+/// Returns a queue in which all names and texts are hostile.
 fn hostile_queue() -> Vec<u8> {
     let mut answer = b"version zmailer 1.0\nVertices:\n1:\t7\t1; 67\t#".to_vec();
     for part in [&b" (retry in 5s)\nChannels:\nc"[..], b":\t>1\nHosts:\nh", b":\t>1\nEnd:\nc/"] {
@@ -184,7 +184,7 @@ fn hostile_queue_is_printed_without_control_characters() {
 fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
     let site = Site::new();
     let hostile = String::from_utf8_lossy(HOSTILE).into_owned();
-    // Each text that a scheduler can choose.
+    // Each text that a scheduler can choose is hostile.
     let spoil = |name: &str| {
         let spoilt = |line: &str| {
             let mut object: Value = serde_json::from_str(line).expect("an object");
@@ -256,13 +256,13 @@ fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
     let top = on_terminal(&site, 140, "", "top", &[("^[[31mb", "q")]);
     let text = top.text();
     assert!(text.contains("^[[31mb"), "{text:?}");
-    // The program draws with escape sequences of its own.
+    // The program itself draws with escape sequences.
     for forbidden in ["\x1b[31mb", "\u{7}", "\u{7f}", "\u{9b}", "\u{202e}", "\u{2028}"] {
         assert!(!text.contains(forbidden), "{forbidden:?} in {text:?}");
     }
 }
 
-/// Makes each text in a value end in `hostile`, but for those that decide how the value is shown.
+/// Appends `hostile` to each text in a value, except those that select the display.
 fn spoil_texts(value: &mut Value, hostile: &str) {
     match value {
         Value::String(text) => text.push_str(hostile),
@@ -305,7 +305,7 @@ fn command_lines_are_repeated_without_control_characters() {
 }
 
 #[test]
-fn control_characters_do_not_get_to_a_terminal() {
+fn control_characters_are_escaped_on_terminal() {
     let site = Site::new();
     let server = Server::with_answer(&hostile_queue());
     let run = on_terminal(&site, 140, "", &format!("-p {} -t 127.0.0.1", server.port), &[]);

@@ -1,4 +1,4 @@
-//! A real scheduler, with messages on hold.
+//! `mailq` with a real scheduler that has messages on hold.
 
 use super::support::{DEADLINE, Site};
 use std::fs;
@@ -13,7 +13,7 @@ const CONFIGURATION: &str = "PARAMmailqsock=\"UNIX:${SOCKET}\"\n\
     hold/*\n\tcommand=\"hold\"\n\
     slow/*\n\tqueueonly command=\"hold -c slow\"\n";
 
-/// A scheduler in the foreground; it is killed when this is dropped.
+/// A scheduler in the foreground, which is killed when this is dropped.
 struct Scheduler {
     child: Child,
 }
@@ -23,7 +23,7 @@ impl Scheduler {
         Scheduler::start_with(site, "")
     }
 
-    /// The same with more lines of configuration.
+    /// Starts it with further lines of configuration.
     fn start_with(site: &Site, lines: &str) -> Scheduler {
         let folder = site.path("").display().to_string();
         site.write_zenv(&format!("SOCKET={folder}mailq\nFOLDER={folder}\n"));
@@ -89,7 +89,7 @@ fn wait_for(site: &Site, options: &str, is_good: impl Fn(&str) -> bool) -> Strin
 }
 
 #[test]
-fn a_scheduler_is_asked() {
+fn version_1_works_with_real_scheduler() {
     let site = Site::new();
     let later = "timeout:2100000000";
     let first = submit(
@@ -146,7 +146,7 @@ fn a_scheduler_is_asked() {
 }
 
 #[test]
-fn a_scheduler_is_asked_in_version_2() {
+fn version_2_works_with_real_scheduler() {
     let site = Site::new();
     let accounts = "nobody:nobody:SNMP QQ TT:\nroot:sekret:ALL:\nfew:pw:SNMP:\n";
     fs::write(site.path("accounts"), accounts).expect("written");
@@ -194,7 +194,7 @@ fn a_scheduler_is_asked_in_version_2() {
     wait_for(&site, "", |text| !text.contains("slow/y"));
     let told = run("etrn --login root/sekret no.such.host").good();
     assert_eq!(told, "an ETRN didn't start anything.\n");
-    // As with the original's schedulers.
+    // The output is the same as with ZMailer's schedulers.
     let summary = run("summary").good();
     assert!(summary.starts_with("1 message for 2 recipients, 1 destination; the oldest is "));
     let check = run("check --warn-count 0");
@@ -202,7 +202,7 @@ fn a_scheduler_is_asked_in_version_2() {
 }
 
 #[test]
-fn people_look_at_the_queue() {
+fn commands_work_with_real_scheduler() {
     let site = Site::new();
     let line = site.mailq_with_input("passwd watcher --permissions QQ,TT", "a secret\n");
     let line = line.good().replace("QQ,TT", "QQ TT");
@@ -222,7 +222,7 @@ fn people_look_at_the_queue() {
         site.path("mailq").display(),
         site.path("login").display()
     );
-    // Over the port, with SCRAM.
+    // These requests go over the port, with SCRAM.
     let started = Instant::now();
     let summary = loop {
         let run = site.mailq(&format!("summary {login}"));
@@ -233,7 +233,7 @@ fn people_look_at_the_queue() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(summary.starts_with("2 messages for 3 recipients, 2 destinations; the oldest is "));
-    // Over the control socket.
+    // These go over the control socket.
     let destination = format!("hold/{later}");
     for (command, words) in [
         ("summary", "BUSIEST"),
@@ -262,7 +262,7 @@ fn people_look_at_the_queue() {
     site.mailq(&format!("events {login}")).failed(77, "it takes EVENTS or ALL");
     let mut events = site.command("events").stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = std::io::BufReader::new(events.stdout.take().expect("a pipe"));
-    // Whether it listens already nobody tells: messages come until it has heard of one.
+    // The start of the subscription cannot be observed, so messages come until it has an event.
     let heard = std::thread::spawn(move || {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut lines, &mut line).expect("a line");

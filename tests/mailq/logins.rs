@@ -1,4 +1,4 @@
-//! Passwords, and logins that do not show them.
+//! Password hashes, and logins that do not reveal a password.
 
 use super::played::json;
 use super::player::{Player, text};
@@ -6,7 +6,7 @@ use super::support::Site;
 use zsched_mailq_protocol::scram::Stored;
 
 #[test]
-fn passwords_are_kept_as_hashes() {
+fn passwords_are_stored_as_hashes() {
     let site = Site::new();
     let run = site.mailq_with_input("passwd fred --permissions TT --addresses [::1]", "secret\n");
     let line = run.good();
@@ -24,7 +24,7 @@ fn passwords_are_kept_as_hashes() {
 }
 
 #[test]
-fn a_login_with_scram() {
+fn scram_login_succeeds() {
     let site = Site::new();
     let player = Player::with_scram(
         "fred",

@@ -1,5 +1,5 @@
-//! The real `mailq`: on recorded answers of the original scheduler, on hostile ones, and on a
-//! scheduler that runs.
+//! Tests of the real `mailq`: with recorded answers of ZMailer's scheduler, with hostile ones, and
+//! with a running scheduler.
 
 mod console;
 mod hostile;

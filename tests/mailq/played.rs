@@ -1,4 +1,4 @@
-//! A scheduler of this installation that is only played, with answers to all that views ask for.
+//! A simulated scheduler of this installation, with answers to all requests of views.
 
 use super::player::{Control, text};
 use super::support::{Site, recorded};
@@ -7,7 +7,7 @@ pub fn json(name: &str) -> String {
     String::from_utf8(recorded(&format!("json/{name}"))).expect("UTF-8")
 }
 
-/// A scheduler of this installation. What does not begin with a sign is a text.
+/// Starts a simulated scheduler. An answer that does not begin with a sign is a text.
 pub fn control(site: &Site, answers: &[(&str, &str)]) -> Control {
     let whole = |answer: &str| match answer.starts_with(['+', '-', 'B']) {
         true => answer.as_bytes().to_vec(),
@@ -18,7 +18,7 @@ pub fn control(site: &Site, answers: &[(&str, &str)]) -> Control {
     Control::with_answers(&site.spool().join(".scheduler.control"), &answers)
 }
 
-/// Everything that views ask for.
+/// Starts a simulated scheduler with answers to all requests of views.
 pub fn full(site: &Site) -> Control {
     let threads = json("threads");
     let first = threads.split_inclusive('\n').next().expect("a first thread");

@@ -1,4 +1,4 @@
-//! A server of MAILQ version 2 that says what a recorded one said.
+//! Servers of MAILQ version 2 that replay answers.
 
 use super::support::recorded;
 use std::cell::RefCell;
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use zsched_mailq_protocol::scram::{self, Stored};
 
-/// What was said to one another.
+/// A session of a client.
 pub struct Dialogue {
     /// The challenge.
     pub challenge: String,
-    /// Requests in their order, each with the answer to it.
+    /// Requests in their order, each with its answer.
     pub answers: Vec<(String, Vec<u8>)>,
 }
 
 impl Dialogue {
-    /// A recording.
+    /// Reads a recording.
     pub fn recorded(name: &str) -> Dialogue {
         let requests = String::from_utf8(recorded(&format!("v2/{name}.c2s"))).expect("ASCII");
         let said = recorded(&format!("v2/{name}.s2c"));
@@ -35,7 +35,7 @@ impl Dialogue {
                     answer.extend(lines.next().expect("an end"));
                 }
             }
-            // Behind what KILL is answered.
+            // An empty line follows the answer to KILL.
             while lines.next_if(|line| *line == b"\n").is_some() {
                 answer.push(b'\n');
             }
@@ -47,12 +47,12 @@ impl Dialogue {
     }
 }
 
-/// An answer that is a text.
+/// Returns an answer that is a text.
 pub fn text(lines: &[u8]) -> Vec<u8> {
     [b"+OK until LF.LF\n", lines, b".\n"].concat()
 }
 
-/// A server that answers requests it knows, whoever asks, as often as it is asked.
+/// A server that answers fixed requests, in any order and any number of times.
 pub struct Player {
     pub port: u16,
     heard: Arc<Mutex<Vec<String>>>,
@@ -60,12 +60,12 @@ pub struct Player {
 }
 
 impl Player {
-    /// Plays a recording, and knows what is in it.
+    /// Starts a server that replays a recording.
     pub fn of(dialogue: Dialogue) -> Player {
         Player::new(&dialogue.challenge, dialogue.answers.into_iter().collect())
     }
 
-    /// Knows these answers; whoever logs in is welcome.
+    /// Starts a server with these answers, which accepts every login.
     pub fn with_answers(answers: &[(&str, Vec<u8>)]) -> Player {
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
         Player::new("220 MAILQ-V2-CHALLENGE: 1.2.3\n", answers.iter().map(answer).collect())
@@ -85,10 +85,10 @@ impl Player {
         Player { port, heard, serving: Some(serving) }
     }
 
-    /// Waits until the client is gone. Returns what it has asked.
+    /// Waits until the client is gone. Returns its requests.
     #[track_caller]
     pub fn end(mut self) -> Vec<String> {
-        // A client that never came would be waited for.
+        // Without a client, the server would wait for one.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
         let serving = self.serving.take().expect("it is not over yet");
         serving.join().expect("the client was served");
@@ -120,7 +120,7 @@ fn serve(
 }
 
 impl Player {
-    /// Knows these answers; lets in who proves to know the password.
+    /// Starts a server with these answers, which checks the password by SCRAM.
     pub fn with_scram(user: &str, password: &str, answers: &[(&str, Vec<u8>)]) -> Player {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -158,7 +158,7 @@ impl Player {
     }
 }
 
-/// Answers until the client has had enough. What is hung up with begins with `BYE`.
+/// Answers until the client disconnects. After an answer that begins with `BYE` it hangs up.
 fn answer_all(
     requests: impl Read,
     stream: &mut impl Write,
@@ -172,7 +172,7 @@ fn answer_all(
             return;
         }
         let answer = answer(&request);
-        // A client that has enough of it may close first.
+        // The client may close the connection before it has read all.
         if stream.write_all(answer.strip_prefix(b"BYE").unwrap_or(&answer)).is_err() {
             return;
         }
@@ -182,20 +182,20 @@ fn answer_all(
     }
 }
 
-/// A scheduler behind its control socket, for any number of clients.
+/// A simulated scheduler behind its control socket, for any number of clients.
 pub struct Control {
     heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl Control {
-    /// Knows these answers.
+    /// Starts it with these answers.
     pub fn with_answers(path: &Path, answers: &[(&str, Vec<u8>)]) -> Control {
         let listener = UnixListener::bind(path).expect("a socket");
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
         let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&heard);
-        // It ends with the test.
+        // The thread ends with the test.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a client");
@@ -211,8 +211,8 @@ impl Control {
         Control { heard }
     }
 
-    /// What has been asked since the last time.
-    pub fn heard(&self) -> Vec<String> {
+    /// Returns the requests since the last call.
+    pub fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.heard.lock().expect("nobody else holds it"))
     }
 }

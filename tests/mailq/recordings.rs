@@ -1,25 +1,25 @@
-//! The output, compared with what the original client printed.
+//! The output, compared with that of ZMailer's client.
 //!
-//! The original's outputs were recorded some seconds after its scheduler's answer. Its order of
-//! channels came from a hash table; in these recordings it is that of the scheduler, as ours always.
+//! ZMailer's outputs were recorded some seconds after its scheduler's answer. Its order of channels
+//! came from a hash table; in these recordings it is that of the scheduler, as ours always is.
 //!
-//! What we do otherwise, on purpose:
+//! Intended differences:
 //!
-//! | asked | original | ours | why |
+//! | request | ZMailer | ours | why |
 //! |---|---|---|---|
-//! | `-Q`, `-QQ`, `-QQQ` | prints nothing (by UNIX socket: crashes) | the report | its manual says so |
-//! | `-c`, `-h` | no effect in version 1 | show only that | they are of no use otherwise |
-//! | two channels, one host | all under the first one's heading | each under its own | it is wrong |
-//! | `-v` of a file without `e` line | no sender | the `s` line's | not all routers write `e` lines |
-//! | `-p` with an unknown word | port 174 | an error | it was meant for another |
-//! | a stream without `End:` | loops for ever | fails, shows nothing | it is not complete |
-//! | another host | `[canonical name]` first | `[name as given]` first | good enough |
-//! | control characters, CR | raw | made visible, a blank | they could do anything to a terminal |
-//! | status after trouble | mostly 0 | 64, 69, 72, 76 | scripts want to know |
+//! | `-Q`, `-QQ`, `-QQQ` | nothing (by UNIX socket: crashes) | the report | its manual says so |
+//! | `-c`, `-h` | no effect in version 1 | show only that | otherwise they have no use |
+//! | two channels, one host | both under one heading | each under its own | it is wrong |
+//! | `-v` of a file without `e` line | no sender | the `s` line's | `e` lines are optional |
+//! | `-p` with an unknown word | port 174 | an error | it is a mistake |
+//! | a stream without `End:` | never ends | fails, shows nothing | it is not complete |
+//! | another host | `[canonical name]` first | `[name as given]` first | the name is enough |
+//! | control characters, CR | raw | printable, a blank | terminals would interpret them |
+//! | status after a failure | mostly 0 | 64, 69, 72, 76 | scripts need it |
 
 use super::support::{Run, Site, printed, recorded, serve_unix};
 
-/// The same answer of a scheduler, so many seconds later: what has nobody working on it counts down.
+/// Returns a scheduler's answer as it would be `seconds` later: times of waiting mail are lower.
 fn later(answer: &[u8], seconds: i64) -> String {
     let text = String::from_utf8(answer.to_vec()).expect("a recording in ASCII");
     let text = replace_seconds(&text, "(retry in ", |left| match left - seconds {
@@ -49,7 +49,7 @@ fn assert_same(run: &Run, recording: &str) {
 }
 
 #[test]
-fn the_listing() {
+fn listing_equals_recording() {
     let site = Site::new();
     let answer = later(&recorded("full.s2c"), 1);
     assert_same(&site.ask(answer.as_bytes(), ""), "opt.out");
@@ -59,7 +59,7 @@ fn the_listing() {
 }
 
 #[test]
-fn the_listing_by_a_unix_socket() {
+fn listing_over_unix_socket_equals_recording() {
     let site = Site::new();
     let socket = site.path("mailq");
     let answer = later(&recorded("full.s2c"), 1);
@@ -69,16 +69,16 @@ fn the_listing_by_a_unix_socket() {
 }
 
 #[test]
-fn details_of_messages() {
+fn message_details_equal_recording() {
     let site = Site::with_messages();
     let answer = later(&recorded("full.s2c"), 6);
     assert_same(&site.ask(answer.as_bytes(), "-v"), "opt-v.out");
-    // Whoever runs the tests owns the files.
+    // The user who runs the tests owns the files.
     assert_same(&site.ask(answer.as_bytes(), "-i"), "opt-v.out");
 }
 
 #[test]
-fn sizes_and_ages_of_messages() {
+fn message_sizes_and_ages_are_shown() {
     let site = Site::with_messages();
     let hour = std::time::Duration::from_secs(3600 + 120);
     let then = std::time::SystemTime::now() - hour;
@@ -93,7 +93,7 @@ fn sizes_and_ages_of_messages() {
 }
 
 #[test]
-fn messages_of_one_user() {
+fn option_u_shows_only_messages_of_user() {
     let site = Site::with_messages();
     let full = recorded("full.s2c");
     let nobody = site.ask(&full, "-u nobody").good();
@@ -105,7 +105,7 @@ fn messages_of_one_user() {
 }
 
 #[test]
-fn status_lines_and_the_listing() {
+fn status_lines_equal_recording() {
     let site = Site::with_messages();
     for (file, text) in [
         ("router/1", "x".to_string()),
@@ -120,16 +120,16 @@ fn status_lines_and_the_listing() {
     let expected = recorded_out.replace("/opt/zm/spool/postoffice", &here);
     let answer = later(&recorded("full.s2c"), 5);
     assert_eq!(site.ask(answer.as_bytes(), "-s").good(), printed(&expected));
-    // Given twice, nobody is asked.
+    // With two `-s` there is no request to a scheduler.
     let lines = expected.split_inclusive('\n').take(2).collect::<String>();
     assert_eq!(site.mailq("-ss").good(), lines);
-    // What a well-known poller runs.
+    // A well-known monitoring program uses these options.
     let report = site.ask(&recorded("optionQ.s2c"), "-sQQ").good();
     assert!(report.starts_with(&lines) && report.contains("\nKids: 2  Idle:  0"), "{report}");
 }
 
 #[test]
-fn a_scheduler_that_hides_its_messages() {
+fn hidden_messages_give_empty_listing() {
     let site = Site::new();
     let text = "Transport queue is empty -- or scheduler uses -Q -mode\n";
     assert_eq!(site.ask(&recorded("optionQ.s2c"), "").good(), text);
@@ -138,7 +138,7 @@ fn a_scheduler_that_hides_its_messages() {
 }
 
 #[test]
-fn the_report() {
+fn report_equals_recording() {
     let site = Site::new();
     for name in ["full.s2c", "sigusr2.s2c", "no-expiry.s2c", "optionQ.s2c", "tcp.s2c", "unix.s2c"] {
         let answer = String::from_utf8(recorded(name)).expect("ASCII");
@@ -153,7 +153,7 @@ fn the_report() {
 }
 
 #[test]
-fn one_channel_or_host() {
+fn channel_and_host_options_filter_listing() {
     let site = Site::new();
     let full = recorded("full.s2c");
     for (options, headings) in [
@@ -177,7 +177,7 @@ fn one_channel_or_host() {
 }
 
 #[test]
-fn sizes_of_threads() {
+fn thread_sizes_are_shown() {
     let site = Site::with_messages();
     let shown = site.ask(&recorded("full.s2c"), "-S -c smtpx").good();
     let expected = "smtpx/[127.0.0.1]:\n\t  1 file, 427 bytes total, 427 bytes average\n\
@@ -192,7 +192,7 @@ fn sizes_of_threads() {
 }
 
 #[test]
-fn the_summary() {
+fn summary_shows_totals_of_threads() {
     let site = Site::new();
     let shown = site.ask(&recorded("full.s2c"), "--summary").good();
     expect_test::expect![[r#"
@@ -222,16 +222,16 @@ fn the_summary() {
 }
 
 #[test]
-fn what_was_received_can_be_seen() {
+fn option_d_shows_received_lines() {
     let site = Site::new();
     let run = site.ask(b"version zmailer 1.0\nVertices:\nEnd:\n", "-d");
     assert_eq!(run.err, "- version zmailer 1.0\n- Vertices:\n- End:\n");
     assert_eq!(run.status, 0);
 }
 
-/// Puts the numbers into a file that the recorded output was made from.
+/// Returns a counter file with the numbers of a recorded output.
 fn segment_of(shown: &str) -> Vec<u8> {
-    // Where the rows of some blocks are: the others are in between.
+    // The rows of some blocks are at these places; the others are between them.
     let mut segment = vec![0; 4096];
     segment[..4].copy_from_slice(&0x3312_0006_u32.to_ne_bytes());
     for (label, offset, is_long) in [
@@ -258,7 +258,7 @@ fn segment_of(shown: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_shared_memory_of_other_programs() {
+fn shared_memory_counters_equal_recording() {
     let site = Site::new();
     let expected = String::from_utf8(recorded("v2/client/opt-M.out")).expect("ASCII");
     let file = site.path("snmp");
@@ -293,14 +293,14 @@ fn the_shared_memory_of_other_programs() {
 }
 
 #[test]
-fn there_is_no_shared_memory() {
+fn missing_shared_memory_is_reported() {
     let run = Site::new().ask(&recorded("tcp.s2c"), "-M");
     assert!(run.err.contains("no shared memory segment"), "{run:?}");
     assert_eq!((run.status, run.text()), (0, Site::new().ask(&recorded("tcp.s2c"), "").good()));
 }
 
 #[test]
-fn channels_of_one_host_are_kept_apart() {
+fn channels_of_one_host_have_separate_headings() {
     let answer = b"version zmailer 1.0\nVertices:\n1:\t11\t1; 1\t#(x)\n2:\t12\t1; 1\t#(x)\n\
         Channels:\na:\t>1\nb:\t>2\nHosts:\nh:\t>1>2\nEnd:\n";
     let shown = Site::new().ask(answer, "").good();

@@ -1,11 +1,11 @@
-//! Servers that cannot be asked: what is said about it, and the exit status.
+//! Servers that cannot be reached: the message, and the exit status.
 
 use super::support::{Server, Site, recorded, run, serve_unix, unused_port};
 use std::fs;
 use std::process::{Command, Stdio};
 
 #[test]
-fn nobody_listens() {
+fn refused_connection_is_explained() {
     let site = Site::new();
     let port = unused_port();
     let ask = || site.mailq(&format!("-p {port} 127.0.0.1"));
@@ -21,18 +21,18 @@ fn nobody_listens() {
 }
 
 #[test]
-fn no_socket() {
+fn missing_socket_is_reported() {
     let site = Site::new();
     let path = site.path("mailq");
     let ask = || site.mailq(&format!("-p {}", path.display()));
     ask().failed(69, "No such file or directory");
-    // What a scheduler leaves that was killed.
+    // A killed scheduler leaves its socket.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     ask().failed(69, "Connection refused");
 }
 
 #[test]
-fn no_such_host() {
+fn unknown_host_is_reported() {
     let site = Site::new();
     site.mailq("-p 1 no-such-host.invalid").failed(69, "no-such-host.invalid");
     site.mailq("no-such-command").failed(69, "if it was meant to be a command: option --help");
@@ -40,7 +40,7 @@ fn no_such_host() {
 }
 
 #[test]
-fn other_protocols() {
+fn other_protocols_are_refused() {
     let site = Site::new();
     for (answer, status, words) in [
         (&b""[..], 69, "closes the connection without a word"),
@@ -64,7 +64,7 @@ fn other_protocols() {
 }
 
 #[test]
-fn the_command_line_is_checked() {
+fn bad_command_lines_give_status_64() {
     let site = Site::new();
     for arguments in
         ["-K", "-r x", "-x", "a b", "-v etrn x", "-p 0", "-p 70000", "-p no-such-service", "-h"]
@@ -79,7 +79,7 @@ fn the_command_line_is_checked() {
 }
 
 #[test]
-fn shells_are_told_of_all_options() {
+fn completions_contain_all_options() {
     for shell in ["bash", "fish", "zsh"] {
         let script = Site::new().mailq(&format!("completions {shell}")).good();
         for word in ["login-file", "etrn", "completions"] {
@@ -89,13 +89,13 @@ fn shells_are_told_of_all_options() {
 }
 
 #[test]
-fn the_installation_has_to_be_there() {
+fn missing_installation_is_reported() {
     let site = Site::new();
     fs::remove_file(site.path("zmailer.conf")).expect("removed");
     site.mailq("").failed(72, "zmailer.conf: No such file or directory");
     site.write_zenv("MAILQPORT=nonsense here\n");
     site.mailq("").failed(72, "MAILQPORT: ");
-    // Without a spool, what the scheduler says is shown all the same.
+    // Without a spool, the scheduler's answer is still shown.
     site.write_zenv("");
     fs::remove_dir_all(site.spool()).expect("removed");
     let tcp = recorded("tcp.s2c");
@@ -110,13 +110,13 @@ fn the_installation_has_to_be_there() {
 }
 
 #[test]
-fn the_zenv_file_knows_the_port() {
+fn port_comes_from_zenv_file() {
     let site = Site::new();
     let server = Server::with_answer(&recorded("tcp.s2c"));
     site.write_zenv(&format!("MAILQPORT={}\nMAILSERVER=127.0.0.1\n", server.port));
     assert!(site.mailq("").good().starts_with("c/h2.test:\n"));
     server.end();
-    // The option counts more.
+    // The option overrides the ZENV file.
     let socket = site.path("mailq");
     let server = serve_unix(&socket, recorded("optionQ.s2c"));
     let shown = site.mailq(&format!("-p UNIX:{}", socket.display())).good();
@@ -125,7 +125,7 @@ fn the_zenv_file_knows_the_port() {
 }
 
 #[test]
-fn somebody_who_reads_no_further() {
+fn closed_output_is_no_error() {
     let server = Server::with_answer(&recorded("full.s2c"));
     let mut command = Command::new("sh");
     command.args(["-c", "exec 3>&1; { \"$@\"; echo $? >&3; } | :", "sh"]);

@@ -1,4 +1,4 @@
-//! Running `mailq`, and servers for it to ask.
+//! Runs of `mailq`, and servers for it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,21 +10,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up.
+/// Time after which a test gives up.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A recording.
+/// Returns a recording.
 pub fn recorded(name: &str) -> Vec<u8> {
     let path = zsched_tests::source().join("tests/data/mailq").join(name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What the original client has printed, as ours prints it: CR, which agents put between lines, is a blank.
+/// Returns ZMailer's output as ours prints it: CR, which agents put between lines, is a blank.
 pub fn printed(original: &str) -> String {
     original.replace('\r', " ")
 }
 
-/// What a run of `mailq` has brought.
+/// Result of a run of `mailq`.
 #[derive(Debug)]
 pub struct Run {
     pub status: i32,
@@ -37,14 +37,14 @@ impl Run {
         String::from_utf8(self.out.clone()).expect("the output is text")
     }
 
-    /// The output, of a run that had nothing to complain about.
+    /// Returns the output of a run without warnings.
     #[track_caller]
     pub fn good(&self) -> String {
         assert_eq!((self.status, self.err.as_str()), (0, ""), "{self:?}");
         self.text()
     }
 
-    /// Checks that it has failed with this status, and has said this.
+    /// Checks that the run has failed with this status and message.
     #[track_caller]
     pub fn failed(&self, status: i32, words: &str) {
         assert_eq!(self.status, status, "{self:?}");
@@ -67,7 +67,7 @@ impl Site {
         site
     }
 
-    /// The same, with the messages of the recording `full.s2c` in the spool.
+    /// Creates a site whose spool has the messages of the recording `full.s2c`.
     pub fn with_messages() -> Site {
         let site = Site::new();
         for folder in ["transport", "queue"] {
@@ -89,13 +89,13 @@ impl Site {
         self.path("postoffice")
     }
 
-    /// Writes the ZENV file, with these lines behind that of the spool.
+    /// Writes the ZENV file with the spool and these lines.
     pub fn write_zenv(&self, lines: &str) {
         let text = format!("POSTOFFICE={}\n{lines}", self.spool().display());
         fs::write(self.path("zmailer.conf"), text).expect("written");
     }
 
-    /// `mailq` with arguments that have no blanks in them, and with our ZENV file.
+    /// Returns `mailq` with our ZENV file and arguments, which must not contain blanks.
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mailq"));
         command.arg("-Z").arg(self.path("zmailer.conf"));
@@ -103,13 +103,13 @@ impl Site {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs `mailq` until it exits.
     #[track_caller]
     pub fn mailq(&self, arguments: &str) -> Run {
         run(&mut self.command(arguments))
     }
 
-    /// The same with something to read.
+    /// Runs `mailq` with an input until it exits.
     #[track_caller]
     pub fn mailq_with_input(&self, arguments: &str, input: &str) -> Run {
         let path = self.path("input");
@@ -120,7 +120,7 @@ impl Site {
         run(&mut command)
     }
 
-    /// Runs a command on a server that gives this answer.
+    /// Runs a command with a server that gives this answer.
     #[track_caller]
     pub fn ask_command(&self, answer: &[u8], arguments: &str) -> Run {
         let server = Server::with_answer(answer);
@@ -129,7 +129,7 @@ impl Site {
         run
     }
 
-    /// Runs `mailq` on a server that gives this answer.
+    /// Runs `mailq` with a server that gives this answer.
     #[track_caller]
     pub fn ask(&self, answer: &[u8], arguments: &str) -> Run {
         let server = Server::with_answer(answer);
@@ -139,7 +139,7 @@ impl Site {
     }
 }
 
-/// Runs a command to its end; it has until the deadline.
+/// Runs a command until it exits, or fails after the deadline.
 #[track_caller]
 pub fn run(command: &mut Command) -> Run {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -182,19 +182,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Gives this answer, and closes.
+    /// Starts a server that gives this answer and closes the connection.
     pub fn with_answer(answer: &[u8]) -> Server {
         let answer = answer.to_vec();
         Server::new(move |mut stream| {
-            // A client that has enough of it may close first.
+            // The client may close the connection before it has read all.
             drop(stream.write_all(&answer));
             drop(stream.shutdown(Shutdown::Write));
-            // What is closed before everything is read is reset, and takes with it what was written.
+            // A connection that is closed with unread input is reset, and loses the output.
             drop(std::io::copy(&mut stream, &mut std::io::sink()));
         })
     }
 
-    /// Does this with its client.
+    /// Starts a server that runs `serve` with its client.
     pub fn new(serve: impl FnOnce(std::net::TcpStream) + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -222,7 +222,7 @@ pub fn serve_unix(path: &Path, answer: Vec<u8>) -> JoinHandle<()> {
     })
 }
 
-/// A port that nobody listens on.
+/// Returns a port without a server.
 pub fn unused_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
 }

@@ -3,8 +3,9 @@
 use super::played::{control, full, json};
 use super::support::{Run, Site};
 
-/// Runs on a terminal of so many columns. Each of the steps waits until the first part has been printed,
-/// and types the second.
+/// Runs `mailq` on a terminal with this number of columns.
+///
+/// Each step waits for its first text in the output, and then types the second.
 pub fn on_terminal(
     site: &Site,
     columns: u16,
@@ -44,12 +45,12 @@ pub fn on_terminal(
 }
 
 #[test]
-fn colour_and_width_are_those_of_the_terminal() {
+fn output_uses_colour_and_width_of_terminal() {
     let site = Site::new();
     let _control = full(&site);
     let plain = site.mailq("summary --width 80").good();
     assert!(!plain.contains('\x1b'));
-    // Without a command and anything to be shown, it is the summary, too.
+    // Without a command and an option of the listing, the summary is shown.
     for (environment, arguments) in
         [("NO_COLOR=1", "summary"), ("TERM=dumb", "summary"), ("NO_COLOR=1", "")]
     {
@@ -58,7 +59,7 @@ fn colour_and_width_are_those_of_the_terminal() {
     }
     let coloured = on_terminal(&site, 80, "", "summary", &[]).good().replace("\r\n", "\n");
     assert!(coloured.contains("\x1b[1m1,203 messages\x1b[0m for"), "{coloured}");
-    // Nothing of what an agent has said is obeyed.
+    // Escape sequences of agents are not interpreted.
     assert!(coloured.contains("^[[31mnot now") && !coloured.contains('\u{9b}'), "{coloured}");
     let mut without_colour = coloured;
     for code in ["0", "1", "2", "31", "32", "33"] {
@@ -68,7 +69,7 @@ fn colour_and_width_are_those_of_the_terminal() {
 }
 
 #[test]
-fn top_shows_the_queue_and_takes_keys() {
+fn top_shows_queue_and_obeys_keys() {
     let site = Site::new();
     let control = control(
         &site,
@@ -83,22 +84,22 @@ fn top_shows_the_queue_and_takes_keys() {
             ("HOLD hold/x", "-FORBIDDEN\n"),
         ],
     );
-    // Only what has changed is drawn: words that stand where nothing was, or nothing like them.
+    // Only changes are drawn. These texts are in places that were empty or differ completely.
     let steps =
         [("a-host-with", "e"), ("smtp/mx.test:", "xr"), ("tried", "jjh"), ("FORBIDDEN", "q")];
     let run = on_terminal(&site, 100, "", "top --interval 60", &steps);
     let shown = run.good();
-    let heard = control.heard();
+    let heard = control.take_requests();
     for request in ["SHOW WHY smtp/mx.test", "RETRY smtp/mx.test", "HOLD hold/x"] {
         assert!(heard.iter().any(|line| line == request), "{heard:?}");
     }
-    // Nothing of what was sent is obeyed.
+    // Escape sequences in answers are not interpreted.
     assert!(shown.contains("^[[31mnot now") && !shown.contains('\u{9b}'), "{shown}");
     site.mailq("top").failed(64, "needs a terminal");
 }
 
 #[test]
-fn what_cannot_be_undone_is_asked() {
+fn irreversible_orders_ask_for_confirmation() {
     let site = Site::new();
     let counted = "+OK {\"messages\":12,\"recipients\":40,\"dry_run\":true}\n";
     let done = "+OK {\"messages\":12,\"recipients\":40}\n";
@@ -106,17 +107,17 @@ fn what_cannot_be_undone_is_asked() {
     let control = control(&site, &answers);
     let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
     assert!(ask("n\n").contains("Nothing was done."));
-    assert_eq!(control.heard(), ["DELETE id=5 dry-run=yes", "QUIT"]);
+    assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes", "QUIT"]);
     assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
-    // While somebody thinks about it, no session waits.
-    assert_eq!(control.heard(), ["DELETE id=5 dry-run=yes", "QUIT", "DELETE id=5", "QUIT"]);
-    // Where nobody could answer, nobody is asked.
+    // No session waits while the user decides.
+    assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes", "QUIT", "DELETE id=5", "QUIT"]);
+    // Without a terminal there is no question.
     site.mailq("delete 5").good();
-    assert_eq!(control.heard(), ["DELETE id=5", "QUIT"]);
+    assert_eq!(control.take_requests(), ["DELETE id=5", "QUIT"]);
 }
 
 #[test]
-fn a_watch_shows_it_again() {
+fn watch_repeats_output() {
     let site = Site::new();
     let control = full(&site);
     let mut command = site.command("rings --watch=0.1");
@@ -124,7 +125,7 @@ fn a_watch_shows_it_again() {
     let started = std::time::Instant::now();
     let mut asked = 0;
     while asked < 3 {
-        asked += control.heard().iter().filter(|line| *line == "SHOW JSON RINGS").count();
+        asked += control.take_requests().iter().filter(|line| *line == "SHOW JSON RINGS").count();
         assert!(started.elapsed() < super::support::DEADLINE);
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

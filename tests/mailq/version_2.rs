@@ -1,17 +1,18 @@
-//! Version 2: the output for what the original scheduler has sent, compared with what the original
-//! client printed, and the requests that are made for it.
+//! Version 2: requests, and the output for answers of ZMailer's scheduler, compared with that of
+//! ZMailer's client.
 //!
-//! What we do otherwise, on purpose:
+//! Intended differences:
 //!
-//! | asked | original | ours | why |
+//! | request | ZMailer | ours | why |
 //! |---|---|---|---|
-//! | two threads and more | a complaint for each but the first | none | they are no faults |
+//! | two threads and more | a warning for each but the first | none | they are no errors |
 //! | `-v` where there is a text | crashes | what its manual says | |
-//! | `-c` or `-h` alone | no effect; the host in channel `smtp` | show only that | as in version 1 |
+//! | `-c` or `-h` alone | none; the host in channel `smtp` | show only that | as in version 1 |
 //! | `-i`, `-u`, `-S`, `--summary` | no effect | as in version 1 | so does our manual |
-//! | an empty queue | nothing, or anything | the words of version 1 | scripts know them |
+//! | an empty queue | nothing, or anything | the text of version 1 | scripts expect it |
 //! | no expiry | a huge negative time | nothing | it is wrong |
-//! | an answer that is cut | loops for ever | fails | it is not complete |
+//! | an answer that is cut | never ends | fails | it is not complete |
+//! | a refused login or request | status 0 | status 77, and advice | scripts need it |
 //! | a refused login or request | status 0 | status 77, and advice | scripts want to know |
 
 use super::player::{Dialogue, Player, text};
@@ -27,21 +28,21 @@ fn client_output(name: &str) -> String {
     String::from_utf8(recorded(&format!("v2/client/{name}.out"))).expect("ASCII")
 }
 
-/// How a scheduler writes about recipients.
+/// Format in which a scheduler writes about recipients.
 #[derive(Clone, Copy, PartialEq)]
 enum Dialect {
-    /// Of 2023: a head, and ten parts.
+    /// The format of 2023: a head, and ten parts.
     New,
-    /// Before that: no head.
+    /// The format before that: no head.
     Classic,
-    /// Long ago: no index either.
+    /// The oldest format: no head and no index.
     Ancient,
 }
 
-/// Answers for which the original client has printed this listing: two recipients of each message.
+/// Returns answers for which ZMailer's client printed this listing: two recipients a message.
 fn answers(listing: &str, dialect: Dialect) -> Vec<(String, Vec<u8>)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
-    // As the listing has it: 2m59s and some.
+    // The listing shows 2m59s and a fraction.
     let expiry = now + 179;
     let mut names = Vec::new();
     let mut answers: Vec<(String, Vec<u8>)> = Vec::new();
@@ -84,8 +85,8 @@ fn player(answers: &[(String, Vec<u8>)]) -> Player {
     Player::with_answers(&answers)
 }
 
-/// The same moment for all: some seconds may pass.
-fn at_one_time(listing: &str) -> String {
+/// Returns the listing with one time in all lines: some seconds may pass.
+fn with_one_time(listing: &str) -> String {
     let mut listing = listing.to_string();
     for seconds in 0..=59 {
         listing = listing.replace(&format!("expires in 2m{seconds}s"), "expires in 2m59s");
@@ -94,13 +95,13 @@ fn at_one_time(listing: &str) -> String {
 }
 
 #[test]
-fn the_listing() {
+fn listing_equals_recording_in_all_dialects() {
     let site = Site::new();
     let expected = client_output("opt");
     for dialect in [Dialect::New, Dialect::Classic, Dialect::Ancient] {
         for (options, at) in [("", 0), ("-t -E x -U nobody/nobody -4", 1)] {
             let (run, heard) = ask(&site, player(&answers(&expected, dialect)), options);
-            assert_eq!(at_one_time(&run.good()), printed(&expected));
+            assert_eq!(with_one_time(&run.good()), printed(&expected));
             assert_eq!(heard.len(), 17 + at, "{heard:?}");
             assert_eq!(heard.last().map(String::as_str), Some("QUIT"));
             // MD5 of the player's challenge and of "nobody".
@@ -110,18 +111,18 @@ fn the_listing() {
 }
 
 #[test]
-fn one_thread() {
+fn one_thread_is_requested_and_shown() {
     let site = Site::new();
     let expected = client_output("opt-c-h");
     let answers = answers(&expected, Dialect::New);
     let (run, heard) = ask(&site, player(&answers), "-c smtpx -h [127.0.0.66]");
     let seconds = expected.replace("2m50s", "2m59s");
-    assert_eq!(at_one_time(&run.good()), printed(&seconds));
+    assert_eq!(with_one_time(&run.good()), printed(&seconds));
     assert_eq!(heard[1..], ["SHOW THREAD smtpx [127.0.0.66]", "QUIT"]);
 }
 
 #[test]
-fn status_lines_and_the_listing() {
+fn status_lines_equal_recording_in_version_2() {
     let site = Site::with_messages();
     for (file, text) in [
         (".pid.router", "99999999\n".to_string()),
@@ -138,12 +139,12 @@ fn status_lines_and_the_listing() {
     let answers = answers(&format!("smtp-sim/mix{listing}"), Dialect::New);
     let (run, _) = ask(&site, player(&answers), "-s");
     let shown = run.good();
-    assert_eq!(at_one_time(&shown), at_one_time(&printed(&expected)));
+    assert_eq!(with_one_time(&shown), with_one_time(&printed(&expected)));
     assert!(shown.starts_with(status));
 }
 
 #[test]
-fn reports() {
+fn reports_are_printed_unchanged() {
     let site = Site::new();
     for (options, request, output) in [
         ("-Q", "SHOW QUEUE THREADS", "opt-Q"),
@@ -168,9 +169,9 @@ fn reports() {
     run.failed(64, "four times at most");
 }
 
-/// What the original scheduler has really sent, bytes and all.
+/// These are the recorded bytes of ZMailer's scheduler.
 #[test]
-fn recordings_are_understood() {
+fn recorded_sessions_are_accepted() {
     let site = Site::new();
     for (name, options, requests) in [
         ("02-auth-ok-show-snmp", "-QQQ", 3),
@@ -205,7 +206,7 @@ fn recordings_are_understood() {
     assert!(
         shown.contains(")  <<- MAIL From:") && shown.ends_with(" ->> 450 4.2.1 mailbox busy\n")
     );
-    // Of a thread that is not there, nothing is sent.
+    // The answer about an unknown thread is empty.
     let (run, _) =
         ask(&site, Player::of(Dialogue::recorded("06-show-thread")), "-c nosuch -h host");
     assert_eq!(run.good(), "Nothing in the queue for nosuch/host\n");
@@ -221,9 +222,9 @@ fn without_expiry(line: &str) -> String {
 }
 
 #[test]
-fn details_of_messages() {
+fn message_details_are_shown_in_version_2() {
     let site = Site::with_messages();
-    // As it was recorded, but for the offsets, which are those of the recorded control file.
+    // This is as recorded, but with the offsets of the recorded control file.
     let control = std::fs::read(site.spool().join("transport/10101639")).expect("a file");
     let control = String::from_utf8_lossy(&control).into_owned();
     let offset = control.find("\nr").expect("a recipient") + 1;
@@ -247,7 +248,7 @@ fn details_of_messages() {
             "c/h:\n\t10101639: (2 tries, age AGE, {sizes})\n\t  id\t<two.20261121@zm.example.test>\n\
              \t  from\t<>\n\t  to\t{address}\n\t  diag\t<<- a\n\t  diag\t->> b\n\t  to-ptr bad: 99999\n"
         );
-        // There is no such file; it belongs to nobody.
+        // There is no such file, so the message has no owner.
         if options != "-i" {
             expected += "\t4711: (2 tries)\n\t  from\tx@y\n\t  diag\tz\n";
         }
@@ -258,7 +259,7 @@ fn details_of_messages() {
 }
 
 #[test]
-fn totals_of_threads() {
+fn summary_shows_totals_of_threads_in_version_2() {
     let site = Site::with_messages();
     let answers = answers(&client_output("opt-c-h"), Dialect::New);
     let (run, _) = ask(&site, player(&answers), "--summary");
@@ -275,7 +276,7 @@ fn totals_of_threads() {
 }
 
 #[test]
-fn one_channel_or_host() {
+fn channel_and_host_options_filter_requests() {
     let site = Site::new();
     let answers = answers(&client_output("opt"), Dialect::New);
     for (options, headings) in [
@@ -292,7 +293,7 @@ fn one_channel_or_host() {
 }
 
 #[test]
-fn nothing_is_queued() {
+fn empty_queue_has_text_of_version_1() {
     let site = Site::new();
     let player = Player::with_answers(&[("SHOW QUEUE THREADS2", text(b""))]);
     let (run, _) = ask(&site, player, "");
@@ -300,7 +301,7 @@ fn nothing_is_queued() {
 }
 
 #[test]
-fn orders() {
+fn etrn_and_kill_print_reply() {
     let site = Site::new();
     for (name, command, said) in [
         ("12-etrn", "etrn [127.0.0.66]", "an ETRN started something.\n"),
@@ -320,7 +321,7 @@ fn orders() {
 }
 
 #[test]
-fn logins_that_fail() {
+fn failed_logins_are_explained() {
     let site = Site::new();
     for (name, login, words) in [
         (
@@ -342,7 +343,7 @@ fn logins_that_fail() {
 }
 
 #[test]
-fn a_file_with_the_login() {
+fn login_file_is_used() {
     let site = Site::new();
     let path = site.path("login");
     std::fs::write(&path, "root/sekret\nmore\n").expect("written");
@@ -355,7 +356,7 @@ fn a_file_with_the_login() {
 }
 
 #[test]
-fn requests_that_are_refused() {
+fn refused_requests_are_explained() {
     let site = Site::new();
     for (options, needs) in [("", "TT"), ("-Q", "TT"), ("-QQ", "QQ"), ("-QQQ", "SNMP")] {
         let (run, _) = ask(&site, Player::with_answers(&[]), options);
@@ -371,11 +372,11 @@ fn requests_that_are_refused() {
 }
 
 #[test]
-fn an_answer_that_is_cut() {
+fn cut_answer_fails() {
     let site = Site::new();
     let listing = client_output("opt");
     let mut answers = answers(&listing, Dialect::New);
-    // All that comes behind the third thread is missing.
+    // Everything behind the third thread is missing.
     answers[3].1.truncate(60);
     let whole: usize = 3;
     let end = |name: &str| answers.iter().position(|(request, _)| request == name).expect(name);
@@ -387,13 +388,13 @@ fn an_answer_that_is_cut() {
         .collect();
     let run = site.ask(&bytes, "");
     run.failed(76, "closes the connection before the end of its answer");
-    let shown = at_one_time(&run.text());
+    let shown = with_one_time(&run.text());
     assert!(listing.starts_with(&shown), "{shown}");
     assert_eq!(shown.lines().filter(|line| !line.starts_with('\t')).count(), whole);
 }
 
 #[test]
-fn nonsense_is_complained_about() {
+fn malformed_lines_are_reported_in_version_2() {
     let site = Site::new();
     let answer = text(b"#\nx\n7\t0\ta\tb\t0\t0\t0\t0\t\tz\n7\t0\ta\t5\t0\t0\t0\t0\t\t\x1b[2J\n");
     let (run, _) = ask(&site, Player::with_answers(&[("SHOW THREAD c h", answer)]), "-c c -h h");

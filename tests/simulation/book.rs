@@ -1,4 +1,4 @@
-//! What the scheduler must know of, by what it was told: messages, and their recipients to do.
+//! The expected contents of the queue: messages and their unfinished recipients, as events imply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_core::view::Totals;
@@ -7,18 +7,20 @@ use zsched_format::agent_protocol::{Answer, Status};
 use zsched_spool::Arrival;
 use zsched_spool::note::Occasion;
 
-/// A recipient: number of its message, and offset.
+/// A recipient: number of its message, and offset in the control file.
 pub type Recipient = (u64, u32);
 
-/// The queue of the scheduler that runs, as it follows from what it was told.
+/// Expected queue of the running scheduler, derived from its events and actions.
 #[derive(Default)]
 pub struct Book {
     messages: BTreeMap<u64, Entry>,
-    /// Vertices for each destination.
+    /// Number of vertices of each destination.
     vertices: BTreeMap<Destination, usize>,
-    /// Numbers that were forgotten; what agents still say of them is not about the next message.
+    /// Numbers of messages that were removed.
+    ///
+    /// Later reports of agents about such a number do not concern the next message that gets it.
     forgotten: BTreeSet<u64>,
-    /// What has changed since somebody began to look.
+    /// Changes since a client began to read a dump.
     pub journal: Journal,
 }
 
@@ -26,24 +28,26 @@ pub struct Book {
 struct Entry {
     path: String,
     to_do: BTreeMap<u32, Destination>,
-    /// Recipients of which nobody can tell from outside whether the scheduler still waits for them.
+    /// Recipients that may or may not be finished for the scheduler; an observer cannot tell.
     unsure: BTreeMap<u32, Destination>,
 }
 
-/// What has changed.
+/// Changes since a client began to read a dump.
 #[derive(Default)]
 pub struct Journal {
     pub came: BTreeSet<Recipient>,
     pub ended: BTreeSet<Recipient>,
-    /// Destinations that had nothing left for a while.
+    /// Destinations that had no mail for some time.
     pub dried: BTreeSet<Destination>,
     pub reloaded: bool,
 }
 
 impl Book {
-    /// The scheduler is told something, before it acts on it. If an agent says it that `lags` behind what it has
-    /// said before, it may not be believed.
-    pub fn told(&mut self, event: &Event<'_>, lags: bool) {
+    /// Records an event before the scheduler handles it.
+    ///
+    /// `lags`: the event is a line of an agent whose earlier answers are ambiguous, so the
+    /// scheduler may ignore it.
+    pub fn record_event(&mut self, event: &Event<'_>, lags: bool) {
         match event {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::ReadAgain { number, outcome } => self.read_again(*number, outcome),
@@ -67,8 +71,8 @@ impl Book {
         }
     }
 
-    /// It has decided something.
-    pub fn decided(&mut self, action: &Action) {
+    /// Records an action of the scheduler.
+    pub fn record_action(&mut self, action: &Action) {
         match action {
             Action::Note(note)
                 if !matches!(note.occasion, Occasion::Success | Occasion::Failure) =>
@@ -103,7 +107,7 @@ impl Book {
         self.messages.insert(number, entry);
     }
 
-    /// Some of a large message is read. Its recipients come and go as the scheduler sees fit.
+    /// Records another chunk of a large message. The scheduler decides which recipients are loaded.
     fn more(&mut self, number: u64, arrival: &Arrival) {
         let Some(entry) = self.messages.get_mut(&number) else {
             return;
@@ -118,7 +122,10 @@ impl Book {
         }
     }
 
-    /// Whoever is finished in the file is finished in memory, unless an agent has it as a job.
+    /// Records the state of a file that was read again.
+    ///
+    /// Recipients that are finished in the file are finished in memory, unless an agent has them as
+    /// a job.
     fn read_again(&mut self, number: u64, outcome: &Reread) {
         let Some(entry) = self.messages.get(&number) else {
             return;
@@ -179,7 +186,7 @@ impl Book {
         }
     }
 
-    /// All recipients to do, and where they go.
+    /// Returns all unfinished recipients and their destinations.
     pub fn to_do(&self) -> BTreeMap<Recipient, Destination> {
         let mut all = BTreeMap::new();
         for (number, entry) in &self.messages {
@@ -188,7 +195,7 @@ impl Book {
         all
     }
 
-    /// Those that may be to do as well.
+    /// Returns the recipients that may or may not be finished.
     pub fn unsure(&self) -> BTreeSet<Recipient> {
         let mut all = BTreeSet::new();
         for (number, entry) in &self.messages {
@@ -197,27 +204,28 @@ impl Book {
         all
     }
 
-    /// Where a recipient goes, if it is to do.
+    /// Returns the destination of a recipient that is not finished.
     pub fn destination(&self, number: u64, offset: u32) -> Option<&Destination> {
         self.messages.get(&number)?.to_do.get(&offset)
     }
 
-    /// Whether a message has recipients to do for a destination.
+    /// Returns true if a message has unfinished recipients for a destination.
     pub fn has_to_do(&self, number: u64, to: &Destination) -> bool {
         self.messages.get(&number).is_some_and(|entry| entry.to_do.values().any(|of| of == to))
     }
 
-    /// Destinations with something to do.
+    /// Returns the destinations with unfinished recipients.
     pub fn destinations(&self) -> BTreeSet<Destination> {
         self.vertices.keys().cloned().collect()
     }
 
-    /// The path of a message below `transport/`.
+    /// Returns the path of a message below `transport/`.
     pub fn path(&self, number: u64) -> Option<&str> {
         Some(&self.messages.get(&number)?.path)
     }
 
-    /// Compares it with what the scheduler says that it has.
+    /// Compares the expected contents with the scheduler's totals.
+    ///
     /// With packets there may be as many vertices as recipients.
     pub fn check(&self, totals: &Totals, has_packets: bool) {
         assert_eq!(totals.messages, self.messages.len(), "messages that the scheduler knows");

@@ -1,5 +1,5 @@
-//! A client that asks for the queue (MAILQ version 1) and takes the answer at its leisure, while the
-//! world goes on. What the answer says must be true of everything that was there all the time.
+//! A client that asks for the queue (MAILQ version 1) and reads the answer slowly, while the world
+//! goes on. The answer must be true of everything that was there all the time.
 
 use crate::book::{Book, Journal, Recipient};
 use fastrand::Rng;
@@ -10,32 +10,33 @@ use zsched_mailq::read_answer;
 use zsched_mailq_server::v1::{Dump, GREETING};
 use zsched_simulation::observer::At;
 
-/// One such client.
+/// A client that reads a dump.
 pub struct Client {
     dump: Dump,
-    /// What it has been sent.
+    /// The answer so far.
     answer: Vec<u8>,
-    /// It wants all single messages, not only the report.
+    /// The client asks for single messages, too, not only for the report.
     with_vertices: bool,
-    /// It takes some of it in such a part of all steps.
+    /// Probability that the client reads in a step.
     pace: f64,
-    /// At most so many bytes at a time, more or less; everything at once if it is a fast one.
+    /// Approximate maximum number of bytes of a read; `usize::MAX` for a client that reads all at
+    /// once.
     piece: usize,
-    /// All that was to do in the beginning.
+    /// Recipients that were unfinished when the client connected.
     before: BTreeMap<Recipient, Destination>,
     unsure: BTreeSet<Recipient>,
     destinations: BTreeSet<Destination>,
     rings: BTreeMap<Destination, RingId>,
 }
 
-/// A line of the report about a thread.
+/// A line of the thread report.
 struct ThreadLine {
     vertices: usize,
     recipients: usize,
 }
 
 impl Client {
-    /// A client connects.
+    /// Connects a client.
     pub fn new(at: At, core: &Scheduler, book: &mut Book, random: &mut Rng) -> Client {
         book.journal = Journal::default();
         let with_vertices = random.u8(0..5) > 0;
@@ -53,7 +54,7 @@ impl Client {
         }
     }
 
-    /// A step is over: it may take some more. Tells whether it has everything.
+    /// Lets the client read after a step of the world. Returns true if the answer is complete.
     pub fn step(&mut self, at: At, core: &Scheduler, book: &Book, random: &mut Rng) -> bool {
         if random.f64() >= self.pace {
             return false;
@@ -97,12 +98,12 @@ impl Client {
         self.check_report(at, core, book, &report, &vertices);
     }
 
-    /// Whether a recipient was to do all the time.
+    /// Returns true if a recipient was unfinished during the whole dump.
     fn stayed(&self, who: &Recipient, journal: &Journal) -> bool {
         self.before.contains_key(who) && !journal.ended.contains(who)
     }
 
-    /// Whoever was to do all the time is shown, and nobody is who never was.
+    /// Checks that the dump shows all recipients that stayed, and none that never existed.
     fn check_recipients(&self, shown: &BTreeMap<Recipient, Destination>, journal: &Journal) {
         for (who, to) in &self.before {
             let stayed = self.stayed(who, journal);
@@ -124,7 +125,7 @@ impl Client {
         shown: &BTreeMap<Destination, usize>,
     ) {
         let rings = rings(at, core);
-        // All the time in the same ring, among the threads of which it was to be listed.
+        // The thread was in one ring all the time, so that ring's list must have it.
         let stayed = |destination: &Destination| {
             self.destinations.contains(destination)
                 && !book.journal.dried.contains(destination)
@@ -145,7 +146,7 @@ impl Client {
         }
         let totals = core.totals();
         check_totals(report, &totals);
-        // In one go, everything is of one moment.
+        // A dump that is read at once shows one moment.
         if self.piece == usize::MAX {
             let sum = |of: fn(&ThreadLine) -> usize| listed.values().map(of).sum::<usize>();
             assert_eq!(sum(|line| line.vertices), totals.vertices, "vertices of all threads");
@@ -159,7 +160,7 @@ impl Client {
     }
 }
 
-/// The last two lines are of the moment at which they were written.
+/// Checks the last two lines, which show the moment at which they are written.
 fn check_totals(report: &[Vec<u8>], totals: &Totals) {
     let line = |name: &str| {
         let is_it = |line: &&Vec<u8>| line.starts_with(name.as_bytes());
@@ -180,7 +181,7 @@ fn check_totals(report: &[Vec<u8>], totals: &Totals) {
     assert_eq!(numbers(&msgs), [counts, more].concat(), "{msgs}");
 }
 
-/// The ring of each thread.
+/// Returns the ring of each thread.
 fn rings(at: At, core: &Scheduler) -> BTreeMap<Destination, RingId> {
     let mut rings = BTreeMap::new();
     for id in core.ring_ids() {
@@ -193,7 +194,7 @@ fn rings(at: At, core: &Scheduler) -> BTreeMap<Destination, RingId> {
     rings
 }
 
-/// `    channel/host/0<TAB>N=2   R=3 ...`.
+/// Parses `    channel/host/0<TAB>N=2   R=3 ...`.
 fn parse_thread(line: &str) -> Option<(Destination, ThreadLine)> {
     let line = line.strip_prefix("    ")?;
     let (name, about) = line.split_once(|c: char| c.is_ascii_whitespace())?;

@@ -1,4 +1,4 @@
-//! The life of one world: mail comes, everything goes wrong, then nothing does any more.
+//! The life of one world: mail and all kinds of failures, then a recovery without failures.
 
 use crate::operator;
 use crate::oracle::{Oracle, Totals};
@@ -16,35 +16,36 @@ use zsched_spool::HashLevel;
 /// How much happens in a world.
 #[derive(Clone, Copy)]
 pub struct Size {
-    /// Things that somebody does.
-    pub deeds: usize,
-    /// Messages that come at a time, at most.
+    /// Number of actions: mail, kills, reloads, faults, orders.
+    pub actions: usize,
+    /// Maximum number of messages that arrive at once.
     pub burst: usize,
-    /// All of the core is looked at every so many steps.
+    /// Number of steps between two full checks of the core.
     pub look_every: u64,
-    /// Once nothing goes wrong any more, everything is over after so many seconds: the longest retry, an agent
-    /// that stalls and is killed, a file that is looked at again; and where one slow agent must deliver
-    /// everything, the time that takes.
+    /// Seconds after the last failure within which all mail must leave.
+    ///
+    /// They cover the longest retry, an agent that stalls and is killed, and a file that is read
+    /// again. In large worlds they also cover one slow agent that delivers everything.
     pub recovery: u64,
 }
 
 struct Life {
     world: Simulation<Oracle>,
     random: Rng,
-    /// Of the letter folders of the spool.
+    /// Level of letter folders in the spool.
     level: HashLevel,
     size: Size,
     next_number: u64,
     next_ticket: u64,
-    /// Numbers that have been used, and may come again.
+    /// Numbers of former messages, which may be used again.
     used: Vec<u64>,
-    /// How far the wall clock has been set back: plans made before may be so much later.
+    /// Total time by which the wall clock was set back; earlier plans may be late by as much.
     set_back: Duration,
-    /// The part of the configuration that says how much of the queue may be in memory.
+    /// The part of the configuration that limits memory.
     memory: String,
 }
 
-/// Lives through the world of a seed.
+/// Runs the world of a seed.
 pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     let mut random = Rng::with_seed(seed);
     let setup = world::setup(seed, &mut random);
@@ -67,22 +68,22 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
         set_back,
         memory,
     };
-    life.mail_comes();
-    life.starts();
-    for _ in 0..size.deeds {
-        life.time_passes();
-        life.something_is_done();
+    life.submit_mail();
+    life.start_scheduler();
+    for _ in 0..size.actions {
+        life.pass_time();
+        life.act_at_random();
     }
-    life.recovers();
+    life.recover();
     std::mem::take(&mut life.world.observer.totals)
 }
 
 impl Life {
-    fn time_passes(&mut self) {
+    fn pass_time(&mut self) {
         let pause = match self.random.u8(0..20) {
             0 => Duration::from_secs(self.random.u64(0..5000)),
             1..=4 => {
-                // In the midst of something.
+                // The next action comes in the middle of other work.
                 let steps = self.random.u32(0..200);
                 let far = self.world.at().now + Duration::from_secs(3600);
                 let goes_on = |_: &u32| self.world.step(far);
@@ -94,30 +95,30 @@ impl Life {
         };
         self.world.run_until(self.world.at().now + pause);
         if self.world.core().is_none() && self.random.u8(0..4) > 0 {
-            self.starts();
+            self.start_scheduler();
         }
     }
 
-    fn starts(&mut self) {
+    fn start_scheduler(&mut self) {
         *self.world.settings_mut() = world::settings(&mut self.random);
         self.world.start();
     }
 
-    /// The scheduler that runs has been told not to serve everything.
+    /// Returns true if the running scheduler has options that hold back mail.
     fn is_restricted(&self) -> bool {
         let settings = self.world.core().map(Scheduler::settings);
         settings.is_some_and(|settings| settings.frozen || settings.selection.is_some())
     }
 
-    fn something_is_done(&mut self) {
+    fn act_at_random(&mut self) {
         let seconds = |random: &mut Rng, most: u64| Duration::from_secs(random.u64(0..most));
         if self.is_restricted() && self.random.u8(0..5) == 0 {
-            // Nobody runs it like that for long.
+            // Such options are used for a short time only.
             self.world.kill();
-            return self.starts();
+            return self.start_scheduler();
         }
         match self.random.u8(0..46) {
-            0..=15 => self.mail_comes(),
+            0..=15 => self.submit_mail(),
             16 => self.world.kill(),
             17..=19 => self.world.kill_after(self.random.u32(0..300)),
             20..=22 => {
@@ -144,27 +145,27 @@ impl Life {
             }
             32 | 33 => self.world.disk.faults = DiskFaults::default(),
             34 => self.world.kill_agents(),
-            35 => self.a_file_vanishes(),
+            35 => self.delete_a_file(),
             36 | 37 => self.world.kill_when_it_ends_recipients(),
-            40..=45 => self.an_operator_orders(),
+            40..=45 => self.give_random_order(),
             _ => *self.world.habits_mut() = world::habits(&mut self.random),
         }
     }
 
-    fn an_operator_orders(&mut self) {
+    fn give_random_order(&mut self) {
         let wall = self.world.at().wall;
         if let Some(core) = self.world.core() {
             let order = operator::order(&mut self.random, core, wall);
-            self.gives(order);
+            self.give_order(order);
         }
     }
 
-    fn gives(&mut self, order: Order) {
+    fn give_order(&mut self, order: Order) {
         self.next_ticket += 1;
         self.world.order(self.next_ticket, order);
     }
 
-    fn mail_comes(&mut self) {
+    fn submit_mail(&mut self) {
         for _ in 0..self.random.usize(1..=self.size.burst) {
             let number = self.free_number();
             let (text, is_good) = world::mail(number, &mut self.random);
@@ -177,7 +178,7 @@ impl Life {
         }
     }
 
-    /// Inode numbers come again.
+    /// Returns a number for a new message. File systems use inode numbers again, and so does this.
     fn free_number(&mut self) -> u64 {
         if !self.used.is_empty() && self.random.u8(0..4) == 0 {
             let index = self.random.usize(0..self.used.len());
@@ -189,19 +190,20 @@ impl Life {
         self.next_number
     }
 
-    fn a_file_vanishes(&mut self) {
+    fn delete_a_file(&mut self) {
         let numbers: Vec<u64> = self.world.disk.names().map(|name| name.number()).collect();
         if !numbers.is_empty() {
             let number = numbers[self.random.usize(0..numbers.len())];
-            self.world.observer.lose(number);
+            self.world.observer.record_loss(number);
             self.world.disk.lose(number);
-            // A scheduler that does not know of it would take the next one of this number for it.
+            // A scheduler that missed the deletion would take the next file of this number for the
+            // old one.
             self.used.retain(|used| *used != number);
         }
     }
 
-    /// Nothing goes wrong any more. Then everything must come to an end.
-    fn recovers(&mut self) {
+    /// Ends all failures and checks that all mail leaves.
+    fn recover(&mut self) {
         *self.world.habits_mut() = Habits::default();
         self.world.disk.faults = DiskFaults::default();
         self.world.hosts.heal();
@@ -213,12 +215,13 @@ impl Life {
         let recovery = Duration::from_secs(self.size.recovery);
         let end = self.world.at().now + recovery + self.set_back;
         while self.world.at().now < end && !self.is_over() {
-            // What is tried on request only is asked for; the rest must come by itself.
+            // Mail that is tried on request only needs a request; all other mail must leave without
+            // one.
             self.world.turn(ON_REQUEST.as_bytes());
             self.world.start();
-            // One that was about to end may not have stored it.
+            // A scheduler that was about to end may not have stored earlier orders of this kind.
             for order in self.world.core().map_or(Vec::new(), operator::undo) {
-                self.gives(order);
+                self.give_order(order);
             }
             self.world.run_until(self.world.at().now + Duration::from_secs(300));
         }
@@ -227,7 +230,7 @@ impl Life {
         let why =
             self.world.core().zip(left.first()).map(|(core, number)| core.why_message(*number));
         assert!(left.is_empty(), "after {hours} h there still are messages {left:?}: {why:?}");
-        self.world.observer.operators.check_over();
+        self.world.observer.operators.check_all_answered();
         let core = self.world.core().expect("nobody kills it any more");
         let totals = core.totals();
         assert_eq!((totals.messages, totals.threads), (0, 0), "the core knows of something more");
@@ -235,13 +238,13 @@ impl Life {
     }
 
     fn is_over(&self) -> bool {
-        // Of a finished message there may be an agent left that has not asked for more yet.
+        // A finished message may still have an agent that has not asked for more work.
         let is_empty = |core: &Scheduler| {
             let totals = core.totals();
             (totals.messages, totals.threads) == (0, 0)
         };
         let observer = &self.world.observer;
-        let is_done = observer.unresolved().is_empty() && observer.operators.have_answers();
+        let is_done = observer.unresolved().is_empty() && observer.operators.all_answered();
         is_done && self.world.core().is_some_and(is_empty)
     }
 }

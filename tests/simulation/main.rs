@@ -1,20 +1,21 @@
-//! Whole lives of the scheduler in simulated worlds, where everything goes wrong that can, and then
-//! nothing does. See `docs/testing.md`.
+//! Complete lives of the scheduler in simulated worlds. See `docs/testing.md`.
+//!
+//! Each world first has every kind of failure, then a time without failures.
 //!
 //! | file | what |
 //! |---|---|
-//! | this one | which seeds |
-//! | [`life`] | what happens in a world, and that it all comes to an end |
-//! | [`world`] | configurations, hosts, agents and mail, drawn by chance |
-//! | [`operator`] | what operators order, and what may not happen then |
-//! | [`oracle`] | what must never happen |
-//! | [`memory`] | the same, as far as memory is limited |
-//! | [`mode`] | the same, as far as the command line goes |
-//! | [`rivals`] | worlds in which some rings never run out of mail, and others want an agent, too |
-//! | [`shares`] | what must not happen: how long rings wait for agents |
-//! | [`waits`] | the same, of new mail and retry times |
-//! | [`book`], [`dump`] | what the scheduler must know; what it shows of that to others |
-//! | [`trace`] | what did |
+//! | this one | seeds of the runs |
+//! | [`life`] | what happens in a world, and the check that all mail leaves in the end |
+//! | [`world`] | random configurations, hosts, agents and mail |
+//! | [`operator`] | orders of operators, and the invariants that they add |
+//! | [`oracle`] | invariants that must hold after every step |
+//! | [`memory`] | invariants about limited memory |
+//! | [`mode`] | invariants about options of the command line |
+//! | [`rivals`] | worlds in which rings with endless mail compete with others for agents |
+//! | [`shares`] | invariants about how long a ring waits for an agent |
+//! | [`waits`] | invariants about new mail and retry times |
+//! | [`book`], [`dump`] | the expected contents of the queue; the contents that MAILQ shows |
+//! | [`trace`] | a log of what happened |
 
 mod book;
 mod dump;
@@ -35,23 +36,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use trace::Trace;
 
-/// Many small worlds, looked at after every step.
-const SMALL: Size = Size { deeds: 30, burst: 4, look_every: 1, recovery: 6 * 3600 };
-/// A few large ones, with thousands of messages.
-const LARGE: Size = Size { deeds: 25, burst: 300, look_every: 1000, recovery: 48 * 3600 };
-/// So many small worlds are lived through, if nothing else is asked for.
+/// Size of a small world; all of it is checked after every step.
+const SMALL: Size = Size { actions: 30, burst: 4, look_every: 1, recovery: 6 * 3600 };
+/// Size of a large world, with thousands of messages.
+const LARGE: Size = Size { actions: 25, burst: 300, look_every: 1000, recovery: 48 * 3600 };
+/// Default number of small worlds.
 const SEEDS: u64 = 200;
-/// So many large ones.
+/// Default number of large worlds.
 const LARGE_SEEDS: u64 = 3;
-/// Number of worlds with rival rings.
+/// Default number of worlds with rival rings.
 const RIVAL_SEEDS: u64 = 20;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Lives through a world. What must not happen ends the test, with what is needed to see it again.
-fn survives(
+/// Runs the world of a seed.
+///
+/// A violated invariant ends the test, with the command that repeats the run.
+fn run_world(
     test: &str,
     seed: u64,
     is_kept: bool,
@@ -60,7 +63,7 @@ fn survives(
     let trace = Rc::new(Trace::new(world::START, is_kept));
     match catch_unwind(AssertUnwindSafe(|| live(seed, &trace))) {
         Ok(totals) => (totals, trace),
-        Err(_) if !is_kept => survives(test, seed, true, live),
+        Err(_) if !is_kept => run_world(test, seed, true, live),
         Err(panic) => {
             eprintln!("{}", trace.lines().join("\n"));
             let why = panic.downcast_ref::<String>().map(String::as_str);
@@ -72,7 +75,7 @@ fn survives(
     }
 }
 
-fn survive_all(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals) {
+fn run_worlds(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals) {
     let mut all = Totals::default();
     let count = match (number("ZSCHED_SEED"), number("ZSCHED_SEEDS")) {
         (Some(_), None) => 1,
@@ -80,7 +83,7 @@ fn survive_all(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals)
     };
     let first = number("ZSCHED_SEED").unwrap_or(1);
     for seed in first..first + count {
-        let (totals, _) = survives(test, seed, count == 1, live);
+        let (totals, _) = run_world(test, seed, count == 1, live);
         all.add(&totals);
     }
     println!("{test}: {count} seeds, {all:?}");
@@ -90,29 +93,29 @@ fn survive_all(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals)
 #[test]
 fn small_worlds() {
     let count = number("ZSCHED_SEEDS").unwrap_or(SEEDS);
-    survive_all("small_worlds", count, &|seed, trace| live(seed, SMALL, trace));
+    run_worlds("small_worlds", count, &|seed, trace| live(seed, SMALL, trace));
 }
 
 #[test]
 fn large_worlds() {
     let count = number("ZSCHED_SEEDS").map_or(LARGE_SEEDS, |seeds| (seeds / 100).max(1));
-    survive_all("large_worlds", count, &|seed, trace| live(seed, LARGE, trace));
+    run_worlds("large_worlds", count, &|seed, trace| live(seed, LARGE, trace));
 }
 
 #[test]
 fn rival_rings() {
     let count = number("ZSCHED_SEEDS").map_or(RIVAL_SEEDS, |seeds| (seeds / 10).max(1));
-    survive_all("rival_rings", count, &rivals::live);
+    run_worlds("rival_rings", count, &rivals::live);
 }
 
 #[test]
-fn the_same_seed_is_the_same_life() {
-    let test = "the_same_seed_is_the_same_life";
-    let survives = |seed| survives(test, seed, true, &|seed, trace| live(seed, SMALL, trace));
+fn equal_seeds_give_equal_lives() {
+    let test = "equal_seeds_give_equal_lives";
+    let run = |seed| run_world(test, seed, true, &|seed, trace| live(seed, SMALL, trace));
     for seed in 1..=5 {
-        let (once, again) = (survives(seed), survives(seed));
+        let (once, again) = (run(seed), run(seed));
         assert_eq!(once.1.sum(), again.1.sum(), "seed {seed}");
-        let other = survives(seed + 1000);
+        let other = run(seed + 1000);
         assert_ne!(once.1.sum(), other.1.sum());
     }
 }

@@ -1,28 +1,28 @@
-//! How much may be in memory, where a configuration limits that: both bounds of the document on Postfix's
-//! scheduler, of all rings that were used and of each; and the number of messages.
+//! Bounds on what is in memory, where a configuration limits that: the number of messages, and both
+//! bounds on recipients of Postfix's scheduler (of all rings that were used, and of each ring).
 
 use std::collections::BTreeMap;
 use zsched_config::{ClauseId, Config};
 use zsched_core::{Event, Reread, Scheduler};
 use zsched_spool::Arrival;
 
-/// What tells one ring from another: clause, channel, and the host if the agents are for one.
+/// Key of a ring: clause, channel, and the host if the agents are for one host.
 type RingKey = (ClauseId, Box<[u8]>, Option<Box<[u8]>>);
 
-/// What the configurations of a scheduler allow.
+/// Limits that the configurations of a scheduler set.
 pub struct Memory {
     messages: usize,
-    /// Recipients: the minima of all messages, and what is read first.
+    /// Maximum number of recipients: the minimum of each message, and the first chunks.
     minima: usize,
     first: usize,
-    /// The pools of the rings that were used.
+    /// Recipient pools of the rings that were used.
     pools: BTreeMap<RingKey, usize>,
-    /// Threads may have moved to other rings.
+    /// The configuration was reloaded, so threads may have changed rings.
     is_reloaded: bool,
 }
 
 impl Default for Memory {
-    /// A scheduler with no limits.
+    /// Returns the limits of a scheduler without any.
     fn default() -> Memory {
         let pools = BTreeMap::new();
         Memory { messages: usize::MAX, minima: usize::MAX, first: 0, pools, is_reloaded: false }
@@ -30,14 +30,14 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A scheduler starts with this configuration.
+    /// Returns the limits of a scheduler that starts with this configuration.
     pub fn new(config: &Config) -> Memory {
         let mut memory = Memory { messages: 0, minima: 0, ..Memory::default() };
         memory.allow(config);
         memory
     }
 
-    /// There is a new configuration. What came under the former one may stay.
+    /// Adds the limits of a new configuration. Mail that came under the former one may stay.
     pub fn reloaded(&mut self, config: &Config) {
         self.allow(config);
         self.is_reloaded = true;
@@ -53,8 +53,8 @@ impl Memory {
         self.first = self.first.max(limits.recipients);
     }
 
-    /// Rings are used by what arrives for them, if only for a moment.
-    pub fn told(&mut self, event: &Event<'_>, config: &Config) {
+    /// Records an event. A ring counts as used when mail for it arrives.
+    pub fn record_event(&mut self, event: &Event<'_>, config: &Config) {
         match event {
             Event::Arrived(arrival)
             | Event::MoreRead { outcome: Reread::Read(arrival), .. }
@@ -74,7 +74,7 @@ impl Memory {
         }
     }
 
-    /// No more is in memory than may be.
+    /// Checks that no limit is exceeded.
     pub fn check(&self, core: &Scheduler) {
         let loaded = core.loaded();
         assert!(loaded <= self.messages, "{loaded} messages are in memory");

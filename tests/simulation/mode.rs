@@ -1,5 +1,5 @@
-//! What a scheduler was told on its command line, and whether it keeps to it: `-F`, `-p`, `-S`, `-R`.
-//! `-W` concerns the log alone, and no core knows of it.
+//! Options of the command line, and the checks that the scheduler obeys them: `-F`, `-p`, `-S`,
+//! `-R`. `-W` concerns the log only; the core does not have it.
 
 use zsched_config::Config;
 use zsched_core::why::Why;
@@ -7,24 +7,24 @@ use zsched_core::{Event, Refusal, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::At;
 
-/// How a scheduler was started, and how far it is.
+/// Options and state of a scheduler.
 pub struct Mode {
     pub settings: Settings,
-    /// What was there at the start is loaded.
+    /// The initial scan is over.
     is_loaded: bool,
     is_draining: bool,
-    /// The second in which agents were started last, and how many.
+    /// Second of the last start of an agent, and its number of starts.
     forks: (i64, u32),
 }
 
 impl Mode {
-    /// A scheduler starts.
+    /// Creates the state of a scheduler that starts.
     pub fn new(settings: Settings) -> Mode {
         Mode { settings, is_loaded: false, is_draining: false, forks: (0, 0) }
     }
 
-    /// It is told something.
-    pub fn told(&mut self, event: &Event<'_>) {
+    /// Records an event.
+    pub fn record_event(&mut self, event: &Event<'_>) {
         match event {
             Event::InitialScanDone => self.is_loaded = true,
             Event::Drain => self.is_draining = true,
@@ -32,7 +32,7 @@ impl Mode {
         }
     }
 
-    /// An agent is started.
+    /// Checks that the options allow the start of an agent.
     pub fn check_start(&mut self, wall: Timestamp, channel: &[u8], host: &[u8]) {
         let settings = &self.settings;
         assert!(!settings.frozen, "-F: an agent is started");
@@ -46,25 +46,25 @@ impl Mode {
         assert!(forks <= limit, "-R: {forks} in a second");
     }
 
-    /// A destination is served.
+    /// Checks that `-p` allows the service of a destination.
     pub fn check_selected(&self, channel: &[u8], host: &[u8]) {
         let shown = || [channel, b"/", host].concat().escape_ascii().to_string();
         assert!(self.selects(channel, host), "-p: {} is served", shown());
     }
 
-    /// Whether `-p` lets a destination be served.
+    /// Returns true if `-p` allows the service of a destination.
     pub fn selects(&self, channel: &[u8], host: &[u8]) -> bool {
         let selection = self.settings.selection.as_ref();
         selection.is_none_or(|selection| selection.matches(channel, host))
     }
 
-    /// What waits for its window must have a reason to.
+    /// Checks that a destination that waits for its window has a reason to.
     pub fn check_flow(&self, core: &Scheduler, channel: &[u8], host: &[u8]) {
         let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
         let is_one = |why: &Why| matches!(why, Why::Window { .. } | Why::Pace { .. });
         let why = waits.iter().map(|wait| &wait.why).find(|why| is_one(why));
         match why.expect("a thread without an agent waits for its window") {
-            // Others may be in line for the place that is left.
+            // Other destinations that share the window may be ahead in line.
             Why::Window { used, most, name: None, .. } => assert!(used >= most, "there is room"),
             Why::Pace { at: Some(time), .. } => {
                 assert!(core.next_wakeup() <= Some(*time), "nobody wakes what waits for its pace");
@@ -74,7 +74,9 @@ impl Mode {
         }
     }
 
-    /// Whether the mail of a destination that is due is being put off: if it is very much, in steps.
+    /// Returns true if the scheduler is still putting off due mail of a destination.
+    ///
+    /// Very much mail is put off in steps.
     pub fn is_put_off(&self, at: At, core: &Scheduler, channel: &[u8], host: &[u8]) -> bool {
         let waits = core.why_thread(channel, host).unwrap_or_default();
         let is_refused = waits.iter().any(|wait| matches!(wait.why, Why::Refused { .. }));
@@ -83,9 +85,16 @@ impl Mode {
         is_any_off && !is_refused && core.next_wakeup() <= Some(at.wall)
     }
 
-    /// Mail is due, without an agent: what is said about that must be true, as far as it is about this
-    /// mode. Tells whether it is.
-    pub fn explains(&self, core: &Scheduler, config: &Config, channel: &[u8], host: &[u8]) -> bool {
+    /// Checks the reason shown for due mail without an agent.
+    ///
+    /// Returns true if the reason follows from the options.
+    pub fn check_reason(
+        &self,
+        core: &Scheduler,
+        config: &Config,
+        channel: &[u8],
+        host: &[u8],
+    ) -> bool {
         let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
         let failure = waits.iter().find_map(|wait| match &wait.why {
             Why::Suspended { failure, .. } => Some(failure),

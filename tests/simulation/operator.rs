@@ -1,5 +1,5 @@
-//! Operators: what they order in a simulated world, what is in force because of it, and what may not
-//! happen then.
+//! Orders of operators in a simulated world: the orders, the overrides in force, and their
+//! invariants.
 
 use crate::world::{CHANNELS, HOSTS};
 use fastrand::Rng;
@@ -12,31 +12,31 @@ use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
-/// What operators have in mind: each knows of one message, or of some.
+/// Limits that operators set.
 const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName::Overfeed];
 
-/// What operators have ordered, as they know it themselves.
+/// Orders and overrides, as operators know them.
 #[derive(Default)]
 pub struct Operators {
-    /// Orders that are not obeyed yet.
+    /// Orders without an answer so far.
     given: BTreeMap<OrderTicket, Order>,
-    /// Holds among them that were released, or whose message left, before they were answered.
+    /// Holds among them that were released, or whose message left, before the answer.
     overtaken: BTreeSet<OrderTicket>,
-    /// What is held for sure.
+    /// Holds that are certainly in force.
     held: Vec<Scope>,
-    /// Holds that were answered as stored: they must be there after a kill.
+    /// Holds that were answered as stored; they must survive a kill.
     stored: Vec<Scope>,
-    /// What a scheduler was told when it started, until it has heard everything.
-    recalled: Option<Vec<Scope>>,
-    /// The highest `maxthr` that was ever set.
+    /// Holds that a new scheduler has read from disk, until it has read everything.
+    restored: Option<Vec<Scope>>,
+    /// Maximum of all `maxthr` limits that were ever set.
     max_thread: u32,
 }
 
 impl Operators {
-    /// Somebody orders something.
-    pub fn gives(&mut self, ticket: OrderTicket, order: &Order) {
+    /// Records a new order.
+    pub fn record_order(&mut self, ticket: OrderTicket, order: &Order) {
         match order {
-            // From now on nobody knows when exactly it is free.
+            // The release happens between this moment and the answer.
             Order::Release(scope) => self.release(|held| held == scope),
             Order::ReleaseAll => self.release(|_| true),
             Order::ReleaseMessages(ids) => self.release(|held| is_one_of(held, ids)),
@@ -49,8 +49,8 @@ impl Operators {
         assert!(former.is_none(), "a ticket is given twice");
     }
 
-    /// An order was obeyed. Returns the numbers of messages that were put away by it.
-    pub fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) -> Vec<u64> {
+    /// Records the answer to an order. Returns the numbers of the messages that the order removed.
+    pub fn order_answered(&mut self, ticket: OrderTicket, effect: &Effect) -> Vec<u64> {
         let order = self.given.remove(&ticket);
         let order = order.unwrap_or_else(|| panic!("order {ticket} is obeyed, and nobody gave it"));
         match order {
@@ -84,7 +84,7 @@ impl Operators {
         self.forget_ordered(is_meant);
     }
 
-    /// What somebody wants held is not any more, whatever is answered.
+    /// Drops ordered holds that are overtaken by a release, whatever their answer is.
     fn forget_ordered(&mut self, is_meant: impl Fn(&Scope) -> bool) {
         let is_overtaken =
             |order: &Order| matches!(order, Order::Hold { scope, .. } if is_meant(scope));
@@ -97,55 +97,57 @@ impl Operators {
         }
     }
 
-    /// A message has left, or has come under a number that another one had.
-    pub fn message_goes(&mut self, number: u64) {
+    /// Drops holds of a message that has left.
+    ///
+    /// Its number may also have been given to another message.
+    pub fn message_left(&mut self, number: u64) {
         let is_other = |scope: &Scope| !matches!(scope, Scope::Message(id) if id.number == number);
         self.held.retain(is_other);
         self.stored.retain(is_other);
-        if let Some(recalled) = &mut self.recalled {
-            recalled.retain(is_other);
+        if let Some(restored) = &mut self.restored {
+            restored.retain(is_other);
         }
         self.forget_ordered(|scope| !is_other(scope));
     }
 
-    /// A message has arrived. A hold of the one that had its number before may have been told from disk.
-    pub fn message_comes(&mut self, present: SpoolId) {
+    /// Drops holds of the message that had the number before; they may have been read from disk.
+    pub fn message_arrived(&mut self, present: SpoolId) {
         let is_former = |scope: &Scope| matches!(scope, Scope::Message(id) if id.number == present.number && *id != present);
         self.held.retain(|scope| !is_former(scope));
     }
 
-    /// The scheduler is gone, and with it what it had not stored.
-    pub fn scheduler_ends(&mut self) {
+    /// Drops everything that the scheduler had not stored when it ended.
+    pub fn scheduler_ended(&mut self) {
         self.given.clear();
         self.overtaken.clear();
         self.held.clear();
-        self.recalled = None;
+        self.restored = None;
     }
 
-    /// A scheduler starts.
-    pub fn scheduler_starts(&mut self) {
-        self.recalled = Some(Vec::new());
+    /// Prepares for a scheduler that starts.
+    pub fn scheduler_started(&mut self) {
+        self.restored = Some(Vec::new());
     }
 
-    /// A scheduler that starts is told what the former one was ordered.
-    pub fn recalls(&mut self, order: &Standing) {
-        if let (Some(recalled), Standing::Hold(hold)) = (&mut self.recalled, order) {
-            recalled.push(hold.scope.clone());
+    /// Records an override that a new scheduler has read from disk.
+    pub fn restore(&mut self, order: &Standing) {
+        if let (Some(restored), Standing::Hold(hold)) = (&mut self.restored, order) {
+            restored.push(hold.scope.clone());
         }
     }
 
-    /// A scheduler has been told everything that was stored.
-    pub fn is_told_more(&mut self) {
-        let Some(recalled) = self.recalled.take() else {
+    /// Checks that a new scheduler has read all stored holds from disk.
+    pub fn check_restored(&mut self) {
+        let Some(restored) = self.restored.take() else {
             return;
         };
         for scope in &self.stored {
-            assert!(recalled.contains(scope), "the hold of {scope} was stored, and is forgotten");
+            assert!(restored.contains(scope), "the hold of {scope} was stored, and is forgotten");
         }
-        self.held = recalled;
+        self.held = restored;
     }
 
-    /// Nothing that is held is given to an agent.
+    /// Checks that no held mail is given to an agent.
     pub fn check_feed(&self, config: &Config, number: u64, channel: &[u8], host: &[u8]) {
         let destination = Destination::new(channel, host);
         let clause = config.select(channel, host);
@@ -161,12 +163,12 @@ impl Operators {
         }
     }
 
-    /// How many agents there may be at one destination, at most, if the configuration says `configured`.
-    pub fn most_agents(&self, configured: u32) -> u32 {
+    /// Returns the maximum number of agents at one destination, for a configured limit.
+    pub fn max_agents_at_destination(&self, configured: u32) -> u32 {
         configured.max(self.max_thread)
     }
 
-    /// Whether something may be held: it is, or somebody has ordered it, or a release of it is under way.
+    /// Returns true if mail may be held: by a hold, an unanswered hold, or an unanswered release.
     pub fn may_hold(&self) -> bool {
         let is_about_holds = |order: &Order| {
             matches!(
@@ -181,18 +183,18 @@ impl Operators {
         !self.held.is_empty() || self.given.values().any(is_about_holds)
     }
 
-    /// Nobody waits for an answer.
-    pub fn check_over(&self) {
-        assert!(self.have_answers(), "nobody was told of {:?}", self.given);
+    /// Checks that all orders were answered.
+    pub fn check_all_answered(&self) {
+        assert!(self.all_answered(), "nobody was told of {:?}", self.given);
     }
 
-    /// Whether all orders are obeyed.
-    pub fn have_answers(&self) -> bool {
+    /// Returns true if all orders were answered.
+    pub fn all_answered(&self) -> bool {
         self.given.is_empty()
     }
 }
 
-/// Something that an operator may want of a scheduler.
+/// Returns a random order that an operator could give.
 pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
     match random.u8(0..16) {
         0..=2 => Order::Hold { scope: scope(random, core), reason: String::new() },
@@ -230,7 +232,7 @@ fn is_one_of(scope: &Scope, ids: &[SpoolId]) -> bool {
     matches!(scope, Scope::Message(id) if ids.contains(id))
 }
 
-/// Orders that undo everything that is in force.
+/// Returns the orders that undo all overrides.
 pub fn undo(core: &Scheduler) -> Vec<Order> {
     if core.standing_orders().is_empty() {
         return Vec::new();

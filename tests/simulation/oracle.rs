@@ -1,5 +1,5 @@
-//! What must never happen, known independently of the core: who has been given what, what was really
-//! delivered, and what each limit says.
+//! Invariants, tracked independently of the core: the jobs of agents, actual deliveries, and all
+//! limits.
 
 use crate::book::Book;
 use crate::dump::Client;
@@ -29,51 +29,51 @@ use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::Occasion;
 use zsched_spool::{SpoolId, SpoolName};
 
-/// What passes quickly is seen only if everything is looked at this often.
-const CLOSE_LOOK: u64 = 20;
+/// Maximum `look_every` at which short-lived states are still seen.
+const MAX_CLOSE_LOOK_EVERY: u64 = 20;
 
-/// While there is no client, one comes in so many steps.
-const ONE_CLIENT_IN: u32 = 300;
+/// Average number of steps until a new client connects, while there is none.
+const STEPS_PER_CLIENT: u32 = 300;
 
-/// The oracle. It panics when something happens that must not.
+/// The oracle. It panics when an invariant is violated.
 pub struct Oracle {
     pub trace: Rc<Trace>,
-    /// The core's own invariants and the state of all threads are looked at every so many steps.
+    /// Number of steps between two checks of the core's own invariants and all threads.
     pub look_every: u64,
     mode: Mode,
     config: Rc<Config>,
-    /// Some clause has had packets.
+    /// Some configuration had a clause with packets.
     has_packets: bool,
-    /// Counts configurations and schedulers.
+    /// Number of configurations and schedulers so far.
     era: u64,
     /// Messages by the serial number of their control file.
     messages: BTreeMap<u64, Message>,
-    /// The file that has a number now.
+    /// Serial number of the file that has a number at present.
     present: BTreeMap<u64, u64>,
-    /// The order that it is told just now.
+    /// The order that the scheduler is handling.
     order: Option<OrderTicket>,
-    /// Agents of the scheduler that runs.
+    /// Agents of the running scheduler.
     agents: BTreeMap<AgentId, Agent>,
     /// How long rings wait for agents.
     shares: Shares,
-    /// Who orders what.
+    /// Operators and their orders.
     pub operators: Operators,
-    /// What the scheduler must know of.
+    /// Expected contents of the queue.
     book: Book,
-    /// What waits for a retry.
+    /// Expected waits for retries.
     waits: Waits,
-    /// Somebody who asks for its queue.
+    /// A client that reads a dump.
     client: Option<Box<Client>>,
-    /// For what clients do.
+    /// Random numbers for clients.
     random: Rng,
-    /// How much may be in memory.
+    /// Limits on memory.
     memory: Memory,
-    /// What the wall clock showed when the core was told something last.
+    /// Wall clock at the last event of the core.
     told_at: Timestamp,
     pub totals: Totals,
 }
 
-/// What came to pass.
+/// Counts of what happened.
 #[derive(Default, Debug)]
 pub struct Totals {
     pub delivered: u64,
@@ -88,16 +88,16 @@ pub struct Totals {
     pub agents: u64,
     /// Times that due mail had no agent because of `-F`, `-p`, `-S`, or the like.
     pub held_back: u64,
-    /// Times that due mail had no agent because an operator held it.
+    /// Times that due mail had no agent because of a hold.
     pub held: u64,
-    /// Orders that were obeyed.
+    /// Orders that were answered.
     pub orders: u64,
-    /// Queues that were shown to a client to the end.
+    /// Dumps that a client read to the end.
     pub dumps: u64,
-    /// New mail that waited for the retry time of its thread, and that did not.
+    /// New mail that waited for a retry time, and new mail that did not.
     pub new_waited: u64,
     pub new_went: u64,
-    /// Messages that left memory because others waited for room.
+    /// Messages that were paged out.
     pub rested: u64,
     /// The longest time that a ring without agents waited for one.
     pub longest_wait: Duration,
@@ -128,40 +128,41 @@ impl Totals {
 
 struct Message {
     recipients: BTreeMap<u32, Ledger>,
-    /// Nobody can use it.
+    /// The control file or the message file is useless.
     is_malformed: bool,
-    /// A scheduler was killed, or an agent died, while it was there.
+    /// A scheduler was killed or an agent died while the message existed.
     is_troubled: bool,
-    /// Since the present scheduler has loaded it: recipients it had to do, and those it finished.
+    /// Recipients that were unfinished when the present scheduler loaded it, and those finished
+    /// since.
     to_do: usize,
     finished: usize,
     notes: BTreeMap<(u32, bool), u64>,
-    /// The order to the present scheduler that all of it is to end.
+    /// The order to the present scheduler that removes the whole message.
     ending: Option<OrderTicket>,
-    /// The operator was told that this is stored.
+    /// That order was answered as stored.
     is_ending: bool,
 }
 
-/// What has really become of a recipient.
+/// What actually happened to a recipient.
 #[derive(Default)]
 struct Ledger {
     wishes: Option<Events>,
     deliveries: u32,
-    /// Deliveries that nobody could know of.
+    /// Deliveries that no agent has marked or reported.
     unmarked: u32,
-    /// How often it was told that there may be one.
+    /// Number of reports that a delivery may be a duplicate.
     doubts: u32,
     failed: bool,
     expired: bool,
-    /// An operator has put it away.
+    /// An operator's order removed it.
     put_away: bool,
-    /// The order because of which the present scheduler has put it away at once.
+    /// The order for which the present scheduler removed it at once.
     put_away_by: Option<OrderTicket>,
-    /// The operator was told that this is stored.
+    /// That order was answered as stored.
     sealed: bool,
-    /// How often the router was given it.
+    /// Number of times that it was given to the router.
     rerouted: u32,
-    /// It is in the control file that it has expired.
+    /// The control file has a `d` line of its expiry.
     noted_expired: bool,
 }
 
@@ -169,25 +170,27 @@ struct Agent {
     clause: Rc<Clause>,
     channel: Box<[u8]>,
     host: Option<Box<[u8]>>,
-    /// The configuration under which it was started.
+    /// The configuration at its start.
     era: u64,
-    /// What it still has to answer.
+    /// Jobs and commands that it has not answered.
     owed: VecDeque<Owed>,
-    /// It has asked for work and not been told anything.
+    /// It has asked for work and has no answer.
     is_waiting: bool,
     is_stopping: bool,
-    /// It has said `#hungry` too often: nobody can tell from outside what it has answered.
+    /// It has said `#hungry` too often.
+    ///
+    /// An observer cannot tell which jobs it has answered.
     is_greedy: bool,
-    /// It has said something since it was last hungry.
+    /// It has said something since its last `#hungry`.
     has_spoken: bool,
-    /// The destination it was fed for last, and in which era that began.
+    /// Destination of its last job, and the era of the first job for it.
     at: Option<(Box<[u8]>, u64)>,
 }
 
 #[derive(PartialEq)]
 enum Owed {
     Start,
-    /// `only` are the recipients, where it is not all.
+    /// `only` are the recipients, if not all.
     Job {
         number: u64,
         serial: Option<u64>,
@@ -198,7 +201,7 @@ enum Owed {
 }
 
 impl Owed {
-    /// Whether two agents would have the same recipients.
+    /// Returns true if two agents would have common recipients.
     fn overlaps(&self, other: &Owed) -> bool {
         match (self, other) {
             (
@@ -242,19 +245,19 @@ impl Oracle {
         }
     }
 
-    /// Whether a message that was submitted just now can be used.
+    /// Records whether a new message is usable.
     pub fn submitted_as(&mut self, number: u64, is_usable: bool) {
         let message = self.message_of(number).expect("it was submitted");
         message.is_malformed |= !is_usable;
     }
 
-    /// A file is about to be deleted by somebody who should not.
-    pub fn lose(&mut self, number: u64) {
-        self.operators.message_goes(number);
+    /// Records the deletion of a file by another program.
+    pub fn record_loss(&mut self, number: u64) {
+        self.operators.message_left(number);
         self.present.remove(&number);
     }
 
-    /// Numbers of the messages that should have left the spool, but for those nobody can use.
+    /// Returns the numbers of usable messages that are still in the spool.
     pub fn unresolved(&self) -> Vec<u64> {
         let usable = |serial: &u64| !self.messages[serial].is_malformed;
         self.present.iter().filter(|(_, serial)| usable(serial)).map(|(n, _)| *n).collect()
@@ -269,7 +272,7 @@ impl Oracle {
         message.recipients.get_mut(&offset).expect("agents deliver to recipients")
     }
 
-    fn heard(&mut self, agent: AgentId, line: &[u8]) {
+    fn agent_wrote(&mut self, agent: AgentId, line: &[u8]) {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
@@ -277,21 +280,21 @@ impl Oracle {
             let answered = agent.owed.pop_front();
             if let Some(Owed::Job { number, host, .. }) = &answered {
                 let to = Destination::new(&agent.channel, host);
-                self.waits.job_over(*number, &to, &self.book);
+                self.waits.job_ended(*number, &to, &self.book);
             }
             let parks = answered == Some(Owed::Idle);
-            // A job that is ended without a word may not be ended at all.
+            // An agent that ends a job without a report may still be at work on it.
             if let Some(Owed::Job { serial, .. }) = &answered
                 && !agent.has_spoken
             {
                 agent.is_greedy = true;
-                // What it reports later may be about recipients that have left memory meanwhile.
+                // Its later reports may concern recipients that are unloaded by then.
                 let message = serial.and_then(|serial| self.messages.get_mut(&serial));
                 message.into_iter().for_each(|message| message.is_troubled = true);
             }
             agent.is_greedy |= answered.is_none();
             if agent.is_greedy {
-                // Nobody knows what it is still at: what it has marked may count as finished before it reports.
+                // Any of its jobs may be unfinished, and its marks may count before its reports.
                 for owed in &agent.owed {
                     if let Owed::Job { serial: Some(serial), .. } = owed
                         && let Some(message) = self.messages.get_mut(serial)
@@ -331,7 +334,7 @@ impl Oracle {
         let path = fields.next().unwrap_or_default();
         let number = SpoolName::from_notified(path).expect("a path below transport/").number();
         let serial = self.present.get(&number).copied();
-        // It may have ended in the very turn in which this was decided; then its jobs were taken back.
+        // The agent may have ended in the same turn; then the core has taken its jobs back.
         let Some(agent) = self.agents.get(&id) else {
             return;
         };
@@ -372,14 +375,14 @@ impl Oracle {
         let Some(clause) = self.config.select(&channel, &host) else {
             return;
         };
-        // After a reload, those that were there before may go on.
+        // After a reload, agents from before may go on.
         let is_here = |agent: &&Agent| {
             let here = agent.at.as_ref() == Some(&(host.clone(), era));
             let works = agent.owed.iter().any(|owed| matches!(owed, Owed::Job { .. }));
             here && works && !agent.is_greedy && agent.channel == channel
         };
         let here = self.agents.values().filter(is_here).count();
-        let most = self.operators.most_agents(clause.max_thread) as usize;
+        let most = self.operators.max_agents_at_destination(clause.max_thread) as usize;
         assert!(here <= most, "maxthr: {here} agents at one destination");
     }
 
@@ -408,9 +411,11 @@ impl Oracle {
         self.totals.expired += expired;
     }
 
-    /// One that says `#hungry` too often may go on with a job whose recipients have left memory by now, with
-    /// the message or without it, and nobody listens: then a success is not noted.
-    fn heard_of_absent(&mut self, agent: AgentId, line: &[u8]) {
+    /// Records a report about a recipient that may be unloaded.
+    ///
+    /// An agent that says `#hungry` too often may go on with a job whose recipients, or whose whole
+    /// message, were paged out. The scheduler ignores such reports, so a success is not noted.
+    fn report_about_unloaded(&mut self, agent: AgentId, line: &[u8]) {
         let Answer::Report(report) = Answer::parse(line) else {
             return;
         };
@@ -424,11 +429,12 @@ impl Oracle {
         }
     }
 
-    fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
+    fn order_answered(&mut self, ticket: OrderTicket, effect: &Effect) {
         self.totals.orders += 1;
         if effect.unstored.is_none() {
             let of_order = |message: &&mut Message| message.ending == Some(ticket);
-            // The mark or the note of one that has ended before may be lost; then it is there again.
+            // The mark or the note of a finished recipient may be lost; then it is unfinished
+            // again.
             let is_clear = |message: &&mut Message| {
                 let has_expired = message.recipients.values().any(|ledger| ledger.expired);
                 !message.is_troubled && !has_expired
@@ -436,11 +442,11 @@ impl Oracle {
             let meant = self.messages.values_mut().filter(of_order).filter(is_clear);
             meant.for_each(|message| message.is_ending = true);
         }
-        // One that says `#hungry` too often may go on with a job that nobody else knows it to have.
+        // An agent that says `#hungry` too often may still have a job that counts as ended.
         let is_clear = !self.agents.values().any(|agent| agent.is_greedy);
-        for number in self.operators.obeyed(ticket, effect) {
+        for number in self.operators.order_answered(ticket, effect) {
             if is_clear && let Some(message) = self.message_of(number) {
-                // What an agent had then is put away later.
+                // Recipients that an agent had at that time are removed later.
                 let is_meant = |ledger: &&mut Ledger| ledger.put_away_by == Some(ticket);
                 let put_away = message.recipients.values_mut().filter(is_meant);
                 put_away.for_each(|ledger| ledger.sealed = true);
@@ -448,13 +454,14 @@ impl Oracle {
         }
     }
 
-    /// Somebody orders that whole messages are to end. Those that are not in memory do not hear of it.
-    fn is_to_end(&mut self, ticket: OrderTicket, order: &zsched_core::Order) {
+    /// Records an order to remove whole messages. Unloaded messages are not affected by it.
+    fn record_removal_order(&mut self, ticket: OrderTicket, order: &zsched_core::Order) {
         use zsched_core::Order::{Delete, Expire, Reroute};
         let (Delete(targets) | Expire(targets) | Reroute(targets)) = order else {
             return;
         };
-        // One destination after the other may be meant by several orders.
+        // A target with a destination is only a part of a message, and several orders may name
+        // parts.
         let is_all =
             |target: &&zsched_core::Target| target.is_whole && target.destination.is_none();
         for target in targets.iter().filter(is_all) {
@@ -488,16 +495,16 @@ impl Oracle {
             assert!(!hears || is_aside, "{number}/{offset} is final, and nobody will hear of it");
             let count = notes.iter().filter(|noted| *noted == offset).count();
             assert!(!hears || count > 0 || message.is_troubled, "{number}/{offset} is not noted");
-            // An agent that says `#hungry` too often seems to have ended jobs that it goes on with.
+            // An agent that says `#hungry` too often may go on with jobs that count as ended.
             let expired_at_work = ledger.expired && (delivered || ledger.failed);
             let may_repeat = message.is_troubled || expired_at_work;
             assert!(count <= 1 || may_repeat, "{number}/{offset} is noted {count} times");
         }
     }
 
-    /// Somebody asks for the queue, or goes on reading it.
+    /// Lets a client connect, or read more.
     fn show_queue(&mut self, at: At, core: &Scheduler) {
-        if self.client.is_none() && self.random.u32(0..ONE_CLIENT_IN) == 0 {
+        if self.client.is_none() && self.random.u32(0..STEPS_PER_CLIENT) == 0 {
             let client = Client::new(at, core, &mut self.book, &mut self.random);
             self.trace.add(at, || "a client asks for the queue".to_string());
             self.client = Some(Box::new(client));
@@ -516,7 +523,7 @@ impl Oracle {
         }
     }
 
-    /// Whoever waits for an agent must be refused one for a reason that is true now.
+    /// Checks the shown reason of each thread that waits for an agent.
     fn check_threads(&mut self, at: At, core: &Scheduler) {
         for id in core.ring_ids() {
             let ring = core.ring_view(id).expect("a ring that is listed is there");
@@ -544,7 +551,7 @@ impl Oracle {
                 }
                 let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
-                if self.mode.explains(core, &self.config, channel, host) {
+                if self.mode.check_reason(core, &self.config, channel, host) {
                     self.totals.held_back += 1;
                     continue;
                 }
@@ -557,12 +564,12 @@ impl Oracle {
                         limit(clause.max_agents).min(self.mode.settings.max_agents),
                     ),
                     Some(Slot::Channel) => (of_channel.count(), limit(clause.max_channel)),
-                    // An operator may have set another one.
+                    // An operator may have set a limit.
                     Some(Slot::Ring) => (ring.agents, ring.max_ring),
                     None if refused.pending == Some("ForkRateLimit") => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);
-                        // It cannot know that the clock has been set back meanwhile.
+                        // The core has had no event since the clock was set back.
                         let knows = self.told_at <= at.wall;
                         assert!(
                             wait <= 1 || !knows,
@@ -570,12 +577,12 @@ impl Oracle {
                         );
                         continue;
                     }
-                    // Another ring comes first: `shares` knows for how long.
+                    // Another ring is ahead; `shares` checks for how long.
                     None if refused.pending == Some(">MaxTA") => continue,
                     None => panic!("{destination} is refused an agent, and nobody sees why"),
                 };
                 let why = refused.pending;
-                // New limits are looked at in steps.
+                // New limits are applied in steps.
                 let is_reviewing = core.next_wakeup().is_some_and(|wakeup| wakeup <= at.wall);
                 assert!(
                     count >= limit || is_reviewing,
@@ -609,8 +616,8 @@ impl Observer for Oracle {
             ending: None,
             is_ending: false,
         };
-        // A hold of the one that had the number before may be stored still, where the disk is full.
-        self.operators.message_goes(number);
+        // With a full disk, a hold of the former message of this number may still be stored.
+        self.operators.message_left(number);
         let former = self.present.insert(number, file.serial());
         assert_eq!(former, None, "the world gives a number twice");
         self.messages.insert(file.serial(), message);
@@ -620,26 +627,26 @@ impl Observer for Oracle {
         self.trace.add(at, || format!("told {}", shown(event)));
         self.told_at = at.wall;
         match event {
-            Event::Standing(order) => self.operators.recalls(order),
-            _ => self.operators.is_told_more(),
+            Event::Standing(order) => self.operators.restore(order),
+            _ => self.operators.check_restored(),
         }
         self.order = None;
         if let Event::Ordered { ticket, order, .. } = event {
-            self.operators.gives(*ticket, order);
+            self.operators.record_order(*ticket, order);
             self.order = Some(*ticket);
-            self.is_to_end(*ticket, order);
+            self.record_removal_order(*ticket, order);
         }
-        self.mode.told(event);
-        self.waits.told(at.wall, event, &self.config, &self.book);
-        self.shares.told(at, event);
+        self.mode.record_event(event);
+        self.waits.record_event(at.wall, event, &self.config, &self.book);
+        self.shares.record_event(at, event);
         let lags = |agent| self.agents.get(agent).is_some_and(|agent: &Agent| agent.is_greedy);
         let lags = matches!(event, Event::AgentSaid { agent, .. } if lags(agent));
-        self.book.told(event, lags);
-        self.memory.told(event, &self.config);
+        self.book.record_event(event, lags);
+        self.memory.record_event(event, &self.config);
         match event {
             Event::Arrived(arrival) => {
                 let number = arrival.name.number();
-                self.operators.message_comes(SpoolId { number, modified: arrival.modified });
+                self.operators.message_arrived(SpoolId { number, modified: arrival.modified });
                 if let Some(message) = self.message_of(arrival.name.number()) {
                     let is_whole = arrival.unread.is_none() && !arrival.is_part;
                     message.to_do = if is_whole { arrival.pending() } else { usize::MAX };
@@ -647,14 +654,14 @@ impl Observer for Oracle {
                     message.notes.clear();
                 }
             }
-            // It may have been held when its files were gone already.
+            // The message may have been held when its files were already deleted.
             Event::ReadAgain { number, outcome: Reread::Gone }
             | Event::MoreRead { number, outcome: Reread::Gone } => {
-                self.operators.message_goes(*number);
+                self.operators.message_left(*number);
             }
             Event::AgentSaid { agent, line } => {
-                self.heard_of_absent(*agent, line);
-                self.heard(*agent, line);
+                self.report_about_unloaded(*agent, line);
+                self.agent_wrote(*agent, line);
             }
             Event::AgentEnded { agent, .. } => {
                 if let Some(agent) = self.agents.remove(agent)
@@ -675,8 +682,8 @@ impl Observer for Oracle {
 
     fn decided(&mut self, at: At, action: &Action) {
         self.trace.add(at, || format!("decided {}", shown_action(action)));
-        self.book.decided(action);
-        self.shares.decided(at, action);
+        self.book.record_action(action);
+        self.shares.record_action(at, action);
         match action {
             Action::StartAgent { agent, clause, channel, host: for_host } => {
                 let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
@@ -715,7 +722,7 @@ impl Observer for Oracle {
             }
             Action::Note(note) => self.check_note(note),
             Action::Rest { .. } => self.totals.rested += 1,
-            Action::Obeyed { ticket, effect } => self.obeyed(*ticket, effect),
+            Action::Obeyed { ticket, effect } => self.order_answered(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
                     message.finished += 1;
@@ -809,7 +816,7 @@ impl Observer for Oracle {
             Left::Gone => {}
         }
         self.present.remove(&number);
-        self.operators.message_goes(number);
+        self.operators.message_left(number);
     }
 
     fn stopped(&mut self, at: At) {
@@ -821,7 +828,7 @@ impl Observer for Oracle {
             message.ending = None;
             message.recipients.values_mut().for_each(|ledger| ledger.put_away_by = None);
         };
-        self.operators.scheduler_ends();
+        self.operators.scheduler_ended();
         self.book = Book::default();
         self.client = None;
         self.messages.values_mut().for_each(of_message);
@@ -834,7 +841,7 @@ impl Observer for Oracle {
         self.has_packets |= config.show().contains("\tpacket=");
         self.era += 1;
         self.mode = Mode::new(settings.clone());
-        self.operators.scheduler_starts();
+        self.operators.scheduler_started();
         self.waits.started();
         self.shares = Shares::default();
         self.shares.configured(config);
@@ -850,12 +857,12 @@ impl Observer for Oracle {
             if is_settled {
                 self.check_threads(at, core);
                 self.book.check(&core.totals(), self.has_packets);
-                if self.look_every <= CLOSE_LOOK {
-                    self.shares.look(at, core);
+                if self.look_every <= MAX_CLOSE_LOOK_EVERY {
+                    self.shares.check_all(at, core);
                     self.totals.longest_wait = self.totals.longest_wait.max(self.shares.longest);
                 }
                 if self.look_every == 1 {
-                    self.waits.look(at, core, &self.config, &self.book);
+                    self.waits.check_all(at, core, &self.config, &self.book);
                     (self.totals.new_waited, self.totals.new_went) = self.waits.counts;
                 }
             }
@@ -868,8 +875,9 @@ impl Observer for Oracle {
 }
 
 impl Ledger {
-    /// A recipient is delivered to, or given to the router, or reported as failed because it expired: never two
-    /// of these, but for deliveries that an agent has told nobody of.
+    /// Checks that a recipient has at most one end: delivery, reroute, or reported expiry.
+    ///
+    /// Deliveries that an agent did not mark or report are exceptions.
     fn check_never_both(&self, serial: u64, offset: u32) {
         let is_delivered = self.deliveries > self.unmarked;
         let ends = [
@@ -892,12 +900,12 @@ fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {
     line.map_or(Notify::default(), Notify::parse).events
 }
 
-/// Offsets of the recipients that the `d` lines of a control file are about.
+/// Returns the offsets of all recipients with a `d` line.
 fn noted_offsets(text: &[u8]) -> Vec<u32> {
     offsets_of_lines(text, |_| true)
 }
 
-/// Offsets of the recipients that have expired by the `d` lines of a control file.
+/// Returns the offsets of recipients with a `d` line of an expiry.
 fn expired_offsets(text: &[u8]) -> Vec<u32> {
     offsets_of_lines(text, |line| line.notary.windows(5).any(|status| status == b"5.4.7"))
 }

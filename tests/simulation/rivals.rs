@@ -1,5 +1,5 @@
-//! Worlds in which some rings never run out of mail, and others have a message now and then: agents are scarce
-//! all the time.
+//! Worlds in which some rings always have mail, and others get a message now and then. Agents are
+//! scarce all the time.
 
 use crate::oracle::{Oracle, Totals};
 use crate::trace::Trace;
@@ -17,16 +17,16 @@ use zsched_simulation::hosts::{Hosts, Nature};
 use zsched_simulation::{Delays, Setup, Simulation};
 use zsched_spool::{HashFolder, HashLevel};
 
-/// Everything is looked at every so many steps.
+/// Number of steps between two full checks.
 const LOOK_EVERY: u64 = 10;
-/// How long mail comes.
-const RAIN: Duration = Duration::from_secs(180);
-/// The time from one look at the queue to the next.
-const PAUSE: Duration = Duration::from_secs(3);
-/// After the rain all mail has left within this time.
-const RECOVERY: Duration = Duration::from_secs(2 * 3600);
+/// How long mail arrives.
+const MAIL_DURATION: Duration = Duration::from_secs(180);
+/// Time between two arrivals of mail.
+const ARRIVAL_INTERVAL: Duration = Duration::from_secs(3);
+/// Maximum time from the last arrival until all mail has left.
+const MAX_RECOVERY: Duration = Duration::from_secs(2 * 3600);
 
-/// Lives through the world of a seed.
+/// Runs the world of a seed.
 pub fn live(seed: u64, trace: &Rc<Trace>) -> Totals {
     let mut random = Rng::with_seed(seed);
     let rings = random.usize(2..7);
@@ -46,19 +46,19 @@ pub fn live(seed: u64, trace: &Rc<Trace>) -> Totals {
         world.submit(name, text, true, true);
         world.observer.submitted_as(number, true);
     };
-    while world.at().now.since(start) < RAIN {
-        // More than the agents can deliver until the next look.
+    while world.at().now.since(start) < MAIL_DURATION {
+        // This is more than the agents can deliver until the next arrival.
         while world.observer.unresolved().len() < 60 {
             submit(&mut world, random.usize(0..busy), &mut random);
         }
         if random.u8(0..3) == 0 {
             submit(&mut world, random.usize(0..rings), &mut random);
         }
-        world.run_until(world.at().now + PAUSE);
+        world.run_until(world.at().now + ARRIVAL_INTERVAL);
     }
-    let end = world.at().now + RECOVERY;
+    let end = world.at().now + MAX_RECOVERY;
     while world.at().now < end && !world.observer.unresolved().is_empty() {
-        world.run_until(world.at().now + PAUSE);
+        world.run_until(world.at().now + ARRIVAL_INTERVAL);
     }
     assert!(world.observer.unresolved().is_empty(), "there still is mail");
     std::mem::take(&mut world.observer.totals)
@@ -80,7 +80,7 @@ fn setup(seed: u64, random: &mut Rng) -> Setup {
     }
 }
 
-/// A clause for each ring, under limits for all of them.
+/// Returns a configuration with a clause for each ring, and limits for all rings together.
 fn config(rings: usize, random: &mut Rng) -> Rc<Config> {
     let mut one_of = |values: &[&str]| values[random.usize(0..values.len())].to_string();
     let mut text = format!(
@@ -104,12 +104,12 @@ fn config(rings: usize, random: &mut Rng) -> Rc<Config> {
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
 }
 
-/// Two rings share a channel.
+/// Returns the channel of a ring; two rings share one.
 fn channel(ring: usize) -> String {
     format!("c{}", ring / 2)
 }
 
-/// A message for one host of a ring.
+/// Returns a message for one host of a ring.
 fn mail(number: u64, ring: usize, random: &mut Rng) -> Vec<u8> {
     let host = format!("h{}.r{ring}.x", random.usize(0..3));
     let recipient = Recipient {

@@ -1,6 +1,7 @@
-//! How long a ring that has no agent waits for one under `maxta`, `maxchannel` and the fork rate: the bound is that
-//! of `docs/scheduling.md`. Everything is counted here from outside: from what the core decides, and from what
-//! MAILQ shows of its rings.
+//! How long a ring without agents waits for one under `maxta`, `maxchannel` and the fork rate. The
+//! bound is that of `docs/scheduling.md`.
+//!
+//! All counts come from outside the core: from its actions, and from the rings that MAILQ shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,47 +11,51 @@ use zsched_core::{Action, AgentId, Event, Order, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::At;
 
-/// How long an agent works before it gives its place to a ring that waits, and a step of priority.
-const TURN: Duration = Duration::from_secs(5);
-/// The next second for the fork rate, and whole seconds.
+/// Time after which an agent gives way to a waiting ring.
+///
+/// It is also a step of priority.
+const AGENT_TURN: Duration = Duration::from_secs(5);
+/// Slack for the fork rate and for times in whole seconds.
+///
+/// A start that exceeds the fork rate waits for the next second.
 const SLACK: Duration = Duration::from_secs(3);
 /// Number of steps between the highest priority and the lowest.
-const STEPS: u32 = 9;
+const PRIORITY_STEPS: u32 = 9;
 
-/// Which ring: the pattern of its clause, its channel, and its host if its agents serve only that.
+/// A ring: the pattern of its clause, its channel, and its host if its agents serve only that.
 type Name = (String, Box<[u8]>, Option<Box<[u8]>>);
 
 /// Rings that wait for an agent, and how long agents take.
 #[derive(Default)]
 pub struct Shares {
     waiting: BTreeMap<Name, Wait>,
-    /// What agents are at, and since when.
+    /// Agents with work, and the start of that work.
     at_work: BTreeMap<AgentId, Timestamp>,
-    /// Those of them that were told to be idle, and have not answered.
+    /// Agents among them that were told to be idle and have not answered.
     parking: BTreeSet<AgentId>,
-    /// The longest time that an agent has taken to start, to end the jobs it was given, to be idle, or to end.
+    /// The longest time in which an agent started, ended its jobs, became idle, or exited.
     longest_work: Duration,
-    /// Some clause has had a priority.
+    /// Some configuration had a clause with a priority.
     has_priorities: bool,
-    /// The longest time that a ring has waited.
+    /// The longest wait of a ring.
     pub longest: Duration,
 }
 
 struct Wait {
     since: Timestamp,
-    /// The highest number of rings that waited at the same time.
+    /// Maximum number of rings that waited at the same time.
     rings: u32,
 }
 
 impl Shares {
-    /// The core is about to be told something.
-    pub fn told(&mut self, at: At, event: &Event<'_>) {
+    /// Records an event before the core handles it.
+    pub fn record_event(&mut self, at: At, event: &Event<'_>) {
         match event {
             Event::AgentEnded { agent, .. } => self.ends_work(at.now, *agent),
             Event::AgentSaid { agent, .. } if self.parking.contains(agent) => {
                 self.ends_work(at.now, *agent);
             }
-            // All rings are new, or are asked anew with other limits.
+            // All rings are new, or have new limits.
             Event::Configured(config) => self.configured(config),
             Event::Ordered { order: Order::Set { .. } | Order::Unset { .. }, .. } => {
                 self.waiting.clear();
@@ -59,15 +64,15 @@ impl Shares {
         }
     }
 
-    /// A configuration is in force.
+    /// Records a new configuration.
     pub fn configured(&mut self, config: &Config) {
         self.waiting.clear();
         let is_priority = |line: &str| line.trim_start().starts_with("mail-priority=");
         self.has_priorities |= config.show().lines().any(is_priority);
     }
 
-    /// The core has decided something.
-    pub fn decided(&mut self, at: At, action: &Action) {
+    /// Records an action of the core.
+    pub fn record_action(&mut self, at: At, action: &Action) {
         match action {
             Action::StartAgent { agent, .. }
             | Action::Feed { agent, .. }
@@ -91,8 +96,8 @@ impl Shares {
         }
     }
 
-    /// Looks at all rings. Panics if one has waited for too long.
-    pub fn look(&mut self, at: At, core: &Scheduler) {
+    /// Checks all rings. Panics if one has waited for too long.
+    pub fn check_all(&mut self, at: At, core: &Scheduler) {
         let mut waiting = Vec::new();
         for id in core.ring_ids() {
             let ring = core.ring_view(id).expect("a ring that is listed is there");
@@ -114,12 +119,14 @@ impl Shares {
         }
         let work = self.at_work.values().map(|since| at.now.since(*since)).max();
         let work = work.unwrap_or_default().max(self.longest_work);
-        let priorities = if self.has_priorities { TURN * STEPS } else { Duration::ZERO };
+        let priorities =
+            if self.has_priorities { AGENT_TURN * PRIORITY_STEPS } else { Duration::ZERO };
         for (name, wait) in &self.waiting {
             let waited = at.now.since(wait.since);
             self.longest = self.longest.max(waited);
-            // It begins, works, and ends; and so do those before it, even if there is one agent only.
-            let bound = (TURN + work * 3 + SLACK) * (wait.rings + 1) + priorities;
+            // An agent begins, works, and exits. So do those ahead of it, even if there is only one
+            // agent.
+            let bound = (AGENT_TURN + work * 3 + SLACK) * (wait.rings + 1) + priorities;
             assert!(
                 waited <= bound,
                 "{name:?} waits for an agent for {waited:?}, with {} others; the longest work is {work:?}",
@@ -129,7 +136,7 @@ impl Shares {
     }
 }
 
-/// Whether mail of a thread is due and waits for a place among the agents.
+/// Returns true if due mail of a thread waits for an agent.
 fn waits_for_place(thread: &ThreadView<'_>) -> bool {
     let pending = thread.refusal.and_then(|refused| refused.pending);
     let waits = matches!(pending, Some(">MaxTA" | ">MaxChannel" | "ForkRateLimit"));

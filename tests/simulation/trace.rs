@@ -1,5 +1,4 @@
-//! A record of what happened, for whoever looks into a failing seed; and its sum, by which two runs are
-//! compared.
+//! A log of what happened, to debug a failing seed, and its checksum, to compare two runs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,10 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::At;
 
-/// So many lines are kept.
-const KEPT: usize = 60;
+/// Maximum number of lines that are kept.
+const MAX_LINES: usize = 60;
 
-/// What happened last.
+/// The last lines of the log.
 pub struct Trace {
     start: Timestamp,
     is_kept: bool,
@@ -20,13 +19,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Nothing has happened. Unless `is_kept`, only when it did is.
+    /// Creates an empty log. Unless `is_kept`, it records only the time of the last entry.
     pub fn new(start: Timestamp, is_kept: bool) -> Trace {
         let lines = RefCell::new(VecDeque::new());
         Trace { start, is_kept, lines, sum: Cell::new(0), at: Cell::new(None) }
     }
 
-    /// Something happens.
+    /// Adds an entry.
     pub fn add(&self, at: At, text: impl FnOnce() -> String) {
         self.at.set(Some(at));
         if !self.is_kept {
@@ -37,7 +36,7 @@ impl Trace {
         (self.sum.get(), &line).hash(&mut hasher);
         self.sum.set(hasher.finish());
         let mut lines = self.lines.borrow_mut();
-        if lines.len() == KEPT {
+        if lines.len() == MAX_LINES {
             lines.pop_front();
         }
         lines.push_back(line);
@@ -49,17 +48,17 @@ impl Trace {
         format!("step {} at {now:.6} s (wall {wall:+} s)", at.step)
     }
 
-    /// When the last thing happened.
+    /// Returns the time of the last entry.
     pub fn last(&self) -> String {
         self.at.get().map_or("the start".to_string(), |at| self.when(at))
     }
 
-    /// What happened last, one line each.
+    /// Returns the last entries, one line each.
     pub fn lines(&self) -> Vec<String> {
         self.lines.borrow().iter().cloned().collect()
     }
 
-    /// Stands for everything that happened.
+    /// Returns a checksum of all entries.
     pub fn sum(&self) -> u64 {
         self.sum.get()
     }

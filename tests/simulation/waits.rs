@@ -1,6 +1,8 @@
-//! New mail and destinations that are known to be unreachable: what arrives for one of them waits until it is
-//! tried again, and what arrives for any other is tried at once; ETRN starts everything. The rule is in
-//! `docs/architecture.md`; here it is only asked in cases that leave no doubt.
+//! New mail for unreachable destinations waits for the destination's next try; other new mail is
+//! tried at once; ETRN starts everything.
+//!
+//! `docs/architecture.md` has the rule. Only cases in which the expected result is certain are
+//! checked.
 
 use crate::book::Book;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,30 +15,35 @@ use zsched_format::time::Timestamp;
 use zsched_simulation::observer::At;
 use zsched_spool::Arrival;
 
-/// Time for which a host is left alone after `deferall`, at least.
-const AFTER_DEFERALL: Duration = Duration::from_secs(60);
-/// The same after a deferral whose status code blames the host.
-const AFTER_BLAME: Duration = Duration::from_secs(1);
-/// Jobs in vain that may make a destination unreachable.
-const SEVERAL: u32 = 3;
+/// Minimum time for which mail for a host waits after `deferall`.
+const MIN_WAIT_AFTER_DEFERALL: Duration = Duration::from_secs(60);
+/// Minimum time for which mail waits after a deferral whose status code blames the host.
+const MIN_WAIT_AFTER_BLAME: Duration = Duration::from_secs(1);
+/// Number of failed jobs after which a destination may be unreachable.
+const MIN_FAILED_JOBS: u32 = 3;
 
-/// What the scheduler can know of each host, and what it makes of that.
+/// Reachability of each destination, as reports imply.
 #[derive(Default)]
 pub struct Waits {
     words: BTreeMap<Destination, Word>,
-    /// Messages that have arrived at some scheduler: by their files.
+    /// Messages that have arrived at any scheduler: number and modification time of the control
+    /// file.
     known: BTreeSet<(u64, Timestamp)>,
-    /// What was told since everything was looked at last, if it is one thing only.
+    /// The event since the last check, if there was only one.
     news: News,
-    /// Something was told since everything was looked at last.
+    /// There was an event since the last check.
     is_stale: bool,
-    /// The scheduler that runs remembers things of its predecessor, or of messages that rest.
+    /// The running scheduler has learned state of its predecessor, or of paged-out messages.
     remembers: bool,
-    /// Messages are in memory in part, and nothing tells which recipients are.
+    /// Some messages are partial.
+    ///
+    /// An observer cannot tell which of their recipients are loaded.
     is_blurred: bool,
-    /// An agent has said `deferall` of a destination with feedback: its window may be dead, and others share it.
+    /// An agent has said `deferall` for a destination with feedback.
+    ///
+    /// Its window may be dead, and other destinations may share it.
     is_window_dead: bool,
-    /// New mail that had to wait, and that had not to.
+    /// New mail that had to wait, and new mail that did not.
     pub counts: (u64, u64),
 }
 
@@ -44,30 +51,32 @@ pub struct Waits {
 enum News {
     #[default]
     None,
-    /// A new message came, for these destinations.
+    /// A new message for these destinations arrived.
     Arrived(u64, Vec<Destination>),
     Turn(Box<[u8]>),
     Much,
 }
 
-/// What was heard of a destination.
+/// Reachability of a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Word {
-    /// Nothing says that it is unreachable; and the number of jobs that have ended with something left to do
-    /// since the last final word, or a larger one.
+    /// It is reachable.
+    ///
+    /// The number is at least that of jobs that left recipients unfinished since the last final
+    /// report.
     Open(u32),
-    /// It may be unreachable, but a final word will say that it is not.
+    /// It may be unreachable; a final report will show that it is not.
     Perhaps,
-    /// It is unreachable for the rest of this time, whatever else is said.
+    /// It is unreachable until this time, whatever is reported.
     Shut(Timestamp),
-    /// It is unreachable for the rest of this time, unless a report says otherwise.
+    /// It is unreachable until this time, unless a report shows otherwise.
     Blamed(Timestamp),
-    /// It depends.
+    /// The result is not certain.
     Unclear,
 }
 
 impl Waits {
-    /// A scheduler starts.
+    /// Starts anew for a new scheduler.
     pub fn started(&mut self) {
         self.words.clear();
         self.news = News::None;
@@ -76,8 +85,14 @@ impl Waits {
         self.is_window_dead = false;
     }
 
-    /// The scheduler is told something, before it acts on it. `book` does not know of it yet.
-    pub fn told(&mut self, now: Timestamp, event: &Event<'_>, config: &Config, book: &Book) {
+    /// Records an event before the scheduler and `book` handle it.
+    pub fn record_event(
+        &mut self,
+        now: Timestamp,
+        event: &Event<'_>,
+        config: &Config,
+        book: &Book,
+    ) {
         self.is_stale = true;
         match event {
             Event::Tick | Event::AgentStarted { .. } => {}
@@ -87,7 +102,7 @@ impl Waits {
                 self.add(news);
             }
             Event::Turn(host) => {
-                self.is_asked_for(|to| to.host() == *host);
+                self.may_be_tried_early(|to| to.host() == *host);
                 self.add(News::Turn((*host).into()));
             }
             Event::AgentSaid { line, .. } => {
@@ -100,12 +115,12 @@ impl Waits {
             Event::Outside { crowd, .. } => self.remembers |= *crowd != Crowd::None,
             Event::MoreRead { .. } => self.is_blurred = true,
             Event::Configured(_) | Event::ClockSet(_) => {
-                // They may change times, and which rule holds.
+                // They may change times and the rule that applies.
                 self.words.values_mut().for_each(|word| *word = Word::Unclear);
                 self.add(News::Much);
             }
             Event::Ordered { .. } => {
-                self.is_asked_for(|_| true);
+                self.may_be_tried_early(|_| true);
                 self.add(News::Much);
             }
             _ => self.add(News::Much),
@@ -116,8 +131,8 @@ impl Waits {
         self.news = if self.news == News::None { news } else { News::Much };
     }
 
-    /// Destinations may be tried again before their time.
-    fn is_asked_for(&mut self, is_meant: impl Fn(&Destination) -> bool) {
+    /// Records that destinations may be tried before their time.
+    fn may_be_tried_early(&mut self, is_meant: impl Fn(&Destination) -> bool) {
         for (_, word) in self.words.iter_mut().filter(|(to, _)| is_meant(to)) {
             if let Word::Shut(_) | Word::Blamed(_) = word {
                 *word = Word::Perhaps;
@@ -127,7 +142,7 @@ impl Waits {
 
     fn arrived(&mut self, arrival: &Arrival) -> News {
         for host in &arrival.turns {
-            self.is_asked_for(|to| to.host() == &**host);
+            self.may_be_tried_early(|to| to.host() == &**host);
         }
         if !self.known.insert((arrival.name.number(), arrival.modified))
             || !arrival.turns.is_empty()
@@ -152,47 +167,47 @@ impl Waits {
         *word = match (*word, report.status) {
             (Word::Unclear, _) => Word::Unclear,
             (word, Status::DeferAll) if has_feedback => word,
-            (_, Status::DeferAll) => Word::Shut(now + AFTER_DEFERALL),
-            // When that is depends on the configuration, too.
+            (_, Status::DeferAll) => Word::Shut(now + MIN_WAIT_AFTER_DEFERALL),
+            // The time also depends on the configuration.
             (_, Status::RetryAt) => Word::Unclear,
             (Word::Shut(until), _) => Word::Shut(until),
             (_, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2) => {
                 Word::Open(0)
             }
             (word, Status::Deferred) if has_feedback => word,
-            (_, Status::Deferred) if blames_host => Word::Blamed(now + AFTER_BLAME),
+            (_, Status::Deferred) if blames_host => Word::Blamed(now + MIN_WAIT_AFTER_BLAME),
             (Word::Blamed(_), _) => Word::Perhaps,
             (word, _) => word,
         };
     }
 
-    /// An agent has ended the job of a message for a destination. In vain, if something is left to do.
-    pub fn job_over(&mut self, number: u64, to: &Destination, book: &Book) {
+    /// Records that an agent has ended a job. A job that leaves recipients unfinished has failed.
+    pub fn job_ended(&mut self, number: u64, to: &Destination, book: &Book) {
         if book.has_to_do(number, to)
             && let Some(word) = self.words.get_mut(to)
             && let Word::Open(in_vain) = word
         {
             *in_vain += 1;
-            if *in_vain >= SEVERAL {
+            if *in_vain >= MIN_FAILED_JOBS {
                 *word = Word::Perhaps;
             }
         }
     }
 
-    /// An agent has ended. Agents that die may make a thread wait, whatever they said.
+    /// Records the end of an agent. Agents that die may make a thread wait, whatever they reported.
     pub fn agent_ended(&mut self, to: &Destination) {
         self.words.insert(to.clone(), Word::Unclear);
     }
 
-    /// Everything is carried out: looks at all threads.
-    pub fn look(&mut self, at: At, core: &Scheduler, config: &Config, book: &Book) {
+    /// Checks all threads after all actions are carried out.
+    pub fn check_all(&mut self, at: At, core: &Scheduler, config: &Config, book: &Book) {
         if !std::mem::take(&mut self.is_stale) || self.is_blurred {
             return;
         }
         let mut words = std::mem::take(&mut self.words);
         let mut news = std::mem::take(&mut self.news);
         if let News::Arrived(number, all) = &mut news {
-            // What was too old has expired at once.
+            // Mail that was too old has expired at once.
             all.retain(|to| book.has_to_do(*number, to));
         }
         for id in core.ring_ids() {
@@ -257,7 +272,7 @@ impl Waits {
 }
 
 impl Word {
-    /// What holds when some time has passed.
+    /// Returns the state at a later time.
     fn after(self, at: At) -> Word {
         match self {
             Word::Shut(until) | Word::Blamed(until) if until <= at.wall => Word::Perhaps,

@@ -1,4 +1,4 @@
-//! Worlds, drawn by chance: configurations, hosts, agents' habits, and mail.
+//! Random worlds: configurations, hosts, faults of agents, and mail.
 
 use fastrand::Rng;
 use std::path::Path;
@@ -17,7 +17,7 @@ use zsched_spool::{HashFolder, HashLevel};
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
-/// Channels and hosts that mail is for.
+/// Channels and hosts of the mail.
 pub const CHANNELS: [&str; 4] = ["smtp", "smtp", "local", "later"];
 pub const HOSTS: [&str; 8] = ["a.x", "b.x", "c.x", "down.x", "busy.x", "picky.x", "-", ON_REQUEST];
 /// The host of the channel `later`, which is tried on request only.
@@ -29,7 +29,8 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
         seed,
         start: START,
         settings: settings(random),
-        // Not seven digits: a lock shows six, and whoever has the same ones keeps a dead one's alive.
+        // Not seven digits: a lock has room for six, so a dead agent's lock would hold while any
+        // process with the same six lives.
         first_pid: [1000, 600_000][random.usize(0..2)],
         level: [HashLevel::Flat, HashLevel::Once, HashLevel::Twice][random.usize(0..3)],
         delays: if is_fast { Delays::default() } else { slow(random) },
@@ -40,7 +41,7 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
     }
 }
 
-/// The command line of a scheduler that is about to start, drawn anew for each.
+/// Returns random options of the command line, drawn anew for each start.
 pub fn settings(random: &mut Rng) -> Settings {
     let selection = (random.u8(0..6) == 0).then(|| {
         let mut part = |of: &[&str]| match random.bool() {
@@ -56,13 +57,13 @@ pub fn settings(random: &mut Rng) -> Settings {
         max_agents: [3, 10, 1000][random.usize(0..3)],
         wait_for_initial_scan: random.bool(),
         log_outcomes: random.bool(),
-        // Few, so that things happen while a new configuration is not in force everywhere.
+        // Small steps, so that other events happen while a reload is in progress.
         reload_step: [1, 3, 1000][random.usize(0..3)],
         ..Settings::default()
     }
 }
 
-/// One that serves everything, without which mail may stay for ever.
+/// Returns options that serve all mail. With others, mail may stay in the queue indefinitely.
 pub fn open_settings(random: &mut Rng) -> Settings {
     Settings { frozen: false, selection: None, ..settings(random) }
 }
@@ -128,7 +129,7 @@ pub fn hosts(random: &mut Rng) -> Hosts {
     Hosts::new(rules.into(), Nature { fail_rate: 0.01, ..usual })
 }
 
-/// How much of the queue may be in memory: hardly anything in every other world.
+/// Returns parameters that limit memory; in half of all worlds the limits are very low.
 pub fn memory(random: &mut Rng) -> String {
     match random.bool() {
         true => format!(
@@ -142,7 +143,7 @@ pub fn memory(random: &mut Rng) -> String {
     }
 }
 
-/// A configuration with limits that matter.
+/// Returns a configuration whose limits are reached.
 pub fn config(memory: &str, random: &mut Rng) -> Rc<Config> {
     let text = memory.to_string() + &config_text(random);
     let context = Context::without_rights(Zenv::default());
@@ -206,7 +207,7 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
     format!("{pattern}\n\t{}{more}\n\tcommand=\"{command}\"\n", settings.join(" "))
 }
 
-/// Where a router puts a message: it may know of the folders, or not, or have ideas of its own.
+/// Returns the folder in which a router puts a message; it may be the wrong one.
 pub fn folder(number: u64, level: HashLevel, random: &mut Rng) -> HashFolder {
     match random.u8(0..10) {
         0..=3 => HashFolder::TOP,
@@ -215,7 +216,7 @@ pub fn folder(number: u64, level: HashLevel, random: &mut Rng) -> HashFolder {
     }
 }
 
-/// A control file with some recipients, and whether anybody can use it.
+/// Returns a control file with some recipients, and whether it is usable.
 pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
     let count = if random.u8(0..100) == 0 { random.usize(50..200) } else { random.usize(1..6) };
     let recipient = |_| {
@@ -244,20 +245,21 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
     };
     let text = draft.to_text().expect("a good draft");
     match random.u8(0..60) {
-        0 => (spoilt(text, random), false),
+        0 => (damaged(text, random), false),
         _ => (text, true),
     }
 }
 
-/// The same file, but useless.
-fn spoilt(text: Vec<u8>, random: &mut Rng) -> Vec<u8> {
+/// Returns a damaged copy of a control file.
+fn damaged(text: Vec<u8>, random: &mut Rng) -> Vec<u8> {
     match random.u8(0..4) {
         0 => Vec::new(),
         1 => b"i 99999999999\nthis is nothing\n".to_vec(),
         2 => [&b"@ 0xffff\n"[..], &text].concat(),
         _ => {
             let text: Vec<u8> = (0..random.usize(0..300)).map(|_| random.u8(..)).collect();
-            // Once in a while it asks for a host's mail (`T`), which is all that it takes.
+            // Random bytes may form a request for a host's mail (a `T` line), which is a valid
+            // file.
             if control_file::parse(text.clone()).is_ok() { Vec::new() } else { text }
         }
     }

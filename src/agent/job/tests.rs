@@ -24,13 +24,13 @@ H: x
 
 ";
 
-/// Feeds one job to an agent that does `work`; checks what it answers, then what has become of the
-/// recipients' lines and behind them.
+/// Gives one job to an agent that does `work`. Checks its answers, then the recipients' lines and
+/// the lines appended.
 fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
     check_stop(&Stop::default(), work, expected);
 }
 
-/// The same, for an agent that `stop` tells to stop.
+/// The same, for an agent that is stopped by `stop`.
 fn check_stop(stop: &Stop, work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
     let spool = tempfile::tempdir().expect("a folder");
     let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
@@ -124,7 +124,7 @@ fn settle_writes_the_same_without_locks() {
 }
 
 #[test]
-fn recipients_without_an_outcome_are_deferred() {
+fn recipients_without_outcome_are_deferred() {
     check(
         |job| {
             let offset = job.deliveries().nth(1).expect("a second recipient").offset();
@@ -147,7 +147,7 @@ fn recipients_without_an_outcome_are_deferred() {
 }
 
 #[test]
-fn an_agent_that_does_nothing_leaves_nothing_locked() {
+fn job_without_work_leaves_no_locks() {
     check(
         |_| Ok(()),
         &expect![[r#"
@@ -162,7 +162,7 @@ fn an_agent_that_does_nothing_leaves_nothing_locked() {
 }
 
 #[test]
-fn an_unexplained_failure_is_left_to_the_scheduler() {
+fn unexplained_failure_is_noted_by_scheduler() {
     check(
         |job| {
             job.each(|delivery| match delivery.user() {
@@ -184,7 +184,7 @@ fn an_unexplained_failure_is_left_to_the_scheduler() {
     );
 }
 
-/// The tags of the recipients of the job, as they are in the file.
+/// The tags of the recipients of the job, as in the file.
 fn tags(file: &File) -> String {
     let tag_at = |offset: u64| {
         let mut tag = [0];
@@ -195,7 +195,7 @@ fn tags(file: &File) -> String {
 }
 
 #[test]
-fn each_recipient_locked_when_its_turn_comes() {
+fn each_locks_recipient_just_before_delivery() {
     let mut seen = Vec::new();
     check(
         |job| {
@@ -224,7 +224,7 @@ fn each_recipient_locked_when_its_turn_comes() {
 }
 
 #[test]
-fn recipient_taken_by_another_agent_passed_over_and_resync_asked() {
+fn each_skips_recipient_locked_by_other_agent_and_sends_resync() {
     check(
         |job| {
             let file = job.file.file.try_clone().expect("a descriptor");
@@ -248,7 +248,7 @@ fn recipient_taken_by_another_agent_passed_over_and_resync_asked() {
 }
 
 #[test]
-fn stop_between_recipients_leaves_the_rest_unreported_and_unlocked() {
+fn stop_between_recipients_leaves_rest_unreported_and_unlocked() {
     let stop = Stop::default();
     check_stop(
         &stop,
@@ -270,7 +270,7 @@ fn stop_between_recipients_leaves_the_rest_unreported_and_unlocked() {
 }
 
 #[test]
-fn stop_during_a_wait_leaves_the_recipient_unreported() {
+fn stop_during_wait_leaves_recipient_unreported() {
     let stop = Stop::default();
     check_stop(
         &stop,
@@ -292,7 +292,7 @@ fn stop_during_a_wait_leaves_the_recipient_unreported() {
 }
 
 #[test]
-fn stop_of_an_agent_that_locks_all_unlocks_the_unreported() {
+fn stop_after_lock_of_all_unlocks_unreported() {
     let stop = Stop::default();
     check_stop(
         &stop,
@@ -317,7 +317,7 @@ fn stop_of_an_agent_that_locks_all_unlocks_the_unreported() {
 }
 
 #[test]
-fn stop_during_settle_leaves_the_rest_unreported() {
+fn stop_during_settle_leaves_rest_unreported() {
     let stop = Stop::default();
     check_stop(
         &stop,
@@ -339,7 +339,7 @@ fn stop_during_settle_leaves_the_rest_unreported() {
     );
 }
 
-/// Answers to jobs about one large file, of which `between` does something in the midst of the first job.
+/// The answers to jobs for one large file; `between` runs during the first job.
 fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
     let spool = tempfile::tempdir().expect("a folder");
     let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
@@ -367,7 +367,7 @@ fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
     answers.lines().map(|line| line.replace('\t', " ") + "\n").collect()
 }
 
-/// Three recipients of hosts `h` and `other`, and headers that make the file large.
+/// Three recipients with the hosts `h` and `other`, and headers that make the file large.
 fn large_file(other: &str) -> String {
     let headers = "X-Filler: nothing of interest\n".repeat(1000);
     format!(
@@ -377,9 +377,9 @@ fn large_file(other: &str) -> String {
 }
 
 #[test]
-fn a_large_file_is_kept_for_the_next_job_and_its_tags_are_not() {
+fn large_file_is_kept_but_its_tags_are_read_again() {
     let answers = answers_to("7\tg\n7\tH\n7\th\n", |control| {
-        // Somebody else finishes the third.
+        // Another process finishes the third.
         let file = File::options().write(true).open(control).expect("open");
         mark::set_tag(&file, 87, Tag::Done).expect("write");
     });
@@ -396,7 +396,7 @@ fn a_large_file_is_kept_for_the_next_job_and_its_tags_are_not() {
 }
 
 #[test]
-fn a_file_that_took_the_place_of_a_large_one_is_read_anew() {
+fn large_file_replaced_by_another_is_read_again() {
     let answers = answers_to("7\tg\n7\tnew\n", |control| {
         let new = control.with_extension("new");
         fs::write(&new, large_file("new")).expect("write");

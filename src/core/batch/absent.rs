@@ -1,4 +1,4 @@
-//! Reports about recipients that are not in memory: agents read the file themselves.
+//! Reports on unloaded recipients: agents read the control file themselves.
 
 use super::super::Scheduler;
 use super::super::action::{Action, Statistics};
@@ -12,11 +12,14 @@ use zsched_format::agent_protocol::{Report, Status};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
-/// So many reports about recipients that are being read are kept.
+/// Maximum number of finished offsets kept for a message.
+///
+/// Beyond it all of them are dropped. If a chunk is being read, the file is then read again from
+/// the beginning.
 const MOST_FINALS: usize = 10_000;
 
 impl Partial {
-    /// An agent has finished a recipient that is not in memory.
+    /// Records that an agent has finished an unloaded recipient.
     fn finish(&mut self, report: &Report<'_>) {
         if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
             self.add_final(report.offset);
@@ -33,8 +36,10 @@ impl Partial {
 }
 
 impl Scheduler {
-    /// The present job of an agent, if it is about recipients of this message that are not in memory, too. One
-    /// about a packet is not: the packet names all recipients that it is about.
+    /// Returns the agent's present job if it covers unloaded recipients.
+    ///
+    /// It does if it is a job of this partial message, but not a packet: a packet names all its
+    /// recipients.
     pub(in super::super) fn job_of_absent(
         &self,
         agent: AgentId,
@@ -46,8 +51,10 @@ impl Scheduler {
         is_it.then_some(present)
     }
 
-    /// Recipients have left memory, and it was noted why. An agent that lags behind what it says may still report
-    /// about them, as if they had never been there.
+    /// Records recipients that left memory with a note.
+    ///
+    /// An agent whose reports lag behind may still report on them. Without the record they would
+    /// pass for unloaded recipients.
     pub(in super::super) fn are_final(&mut self, message: MessageId, offsets: &[u32]) {
         if self.is_partial(message)
             && let Some(partial) = self.batches.partial.get_mut(&message)
@@ -56,7 +63,9 @@ impl Scheduler {
         }
     }
 
-    /// An agent reports about a recipient of its present job that is not in memory. Tells whether it can be so.
+    /// Handles a report on an unloaded recipient of the present job.
+    ///
+    /// Returns false if the recipient cannot be an unloaded one.
     pub(in super::super) fn report_of_absent(
         &mut self,
         now: Timestamp,
@@ -71,7 +80,7 @@ impl Scheduler {
         if partial.finals.contains(&report.offset)
             || self.vertices[vertex].recipients.has(report.offset)
         {
-            // It says so once more.
+            // The agent repeats its report.
             return false;
         }
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
@@ -143,7 +152,7 @@ impl Scheduler {
         let to = &self.threads[thread].destination;
         let learned = RestedVertex::new(to, vertex.attempts.max(1), true, text);
         let learned = learned.due_at(due, vertex.step);
-        // Those that are in memory step when the job is over.
+        // The loaded recipients take this step when the job is over.
         (vertex.step, vertex.planned) = (step, planned);
         self.learn_of_left(message, learned, due);
     }

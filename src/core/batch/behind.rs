@@ -1,4 +1,6 @@
-//! Those who wait are left behind; at the end of the file the message rests, or is done.
+//! Unloading of deferred recipients, and the end of the file.
+//!
+//! At the end of the file the message is paged out, or done.
 
 use super::super::Scheduler;
 use super::super::action::Action;
@@ -8,20 +10,20 @@ use super::super::vertex::{Fate, Place, VertexId};
 use super::LOCKED_WAIT;
 use zsched_format::time::Timestamp;
 
-/// Of so many destinations of a message it is kept that they were tried.
+/// Maximum number of destinations of a message whose retry state is kept.
 const MOST_LEARNED: usize = 200_000;
 
-/// What is known of recipients that were left behind.
+/// Retry state of recipients that were unloaded earlier.
 pub(in super::super) struct Left {
     pub learned: RestedVertex,
-    /// They were tried since the file was read from the beginning: their time has not come.
+    /// They were tried in this pass over the file: they wait.
     pub in_this_pass: bool,
-    /// Somebody has asked for them.
+    /// A request asks for them.
     pub is_wanted: bool,
 }
 
 impl Scheduler {
-    /// Those of a message who wait leave memory.
+    /// Unloads the waiting recipients of a message.
     pub(super) fn leave_behind(&mut self, now: Timestamp, message: MessageId) {
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             let vertex_ref = &self.vertices[vertex];
@@ -34,7 +36,7 @@ impl Scheduler {
     fn leave_vertex_behind(&mut self, now: Timestamp, vertex: VertexId) {
         let until = self.end_of_rest(vertex);
         let (rested, message) = (self.rested(vertex), self.vertices[vertex].message);
-        // It is counted again when it is read again.
+        // The recipients are counted again when they are read again.
         self.counters.recipients_in -= u64::from(self.vertices[vertex].pending);
         self.unload_vertex(now, vertex, until);
         self.learn_of_left(message, rested, until);
@@ -56,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    /// What is known of recipients of a large message that were left behind earlier, and in which pass.
+    /// Returns the retry state of recipients that were unloaded earlier.
     pub(in super::super) fn learned_of(
         &self,
         message: MessageId,
@@ -69,7 +71,7 @@ impl Scheduler {
         Some(Left { learned, in_this_pass, is_wanted })
     }
 
-    /// The end of the file is reached, and nothing of the message is under way.
+    /// Ends a pass over the file. Nothing of the message is in progress.
     pub(super) fn end_pass(&mut self, now: Timestamp, message: MessageId) {
         let partial = &self.batches.partial[&message];
         let until = match (partial.begins_anew, partial.left) {
@@ -78,7 +80,8 @@ impl Scheduler {
                 self.end_partial(message);
                 return self.remove_if_complete(message);
             }
-            // Whoever was deferred ends when he is read again; those that others have locked are not read yet.
+            // A removal ends deferred recipients when they are read again. Recipients that other
+            // processes have locked are not read yet.
             (false, Some(left)) if self.is_to_end(message) => Some(left.min(now + LOCKED_WAIT)),
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };

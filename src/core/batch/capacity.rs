@@ -1,28 +1,29 @@
-//! How many recipients there may be in memory, and how many there are.
+//! Limits of recipients in memory, and the room that is left.
 
 use super::super::Scheduler;
 use super::super::ring::{Ring, RingId};
 use super::extra::slots;
 use zsched_config::MemoryLimits;
 
-/// How much room there is for recipients.
+/// Room for recipients in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     limits: MemoryLimits,
-    /// Recipients in memory, and those that the core has asked for.
+    /// Recipients in memory, and those that the core has requested.
     present: usize,
-    /// How many more there may be, whoever they are.
+    /// Number of further recipients that fit, wherever they go.
     pub(super) room: usize,
 }
 
 impl Capacity {
-    /// How many recipients the first batch of a message may have, if the shell has so many others under way.
-    /// Zero is that there is no room.
+    /// Maximum number of recipients for a first chunk; 0 means no room.
+    ///
+    /// `under_way` is the number of recipients in other chunks that the shell is reading.
     pub fn first_batch(&self, under_way: usize) -> u32 {
         let Capacity { limits, present, room } = *self;
         let room = room.saturating_sub(under_way);
         let left = limits.recipients.saturating_sub(present + under_way);
-        // Others may come at the same time.
+        // Leaves room for messages that arrive at the same time.
         let wanted = limits.minimum.max(left.div_ceil(2));
         if room >= limits.minimum { wanted.min(room) as u32 } else { 0 }
     }
@@ -33,7 +34,7 @@ impl Scheduler {
         self.config.parameters.memory()
     }
 
-    /// How many recipients may be in memory at the most; `None` is any number.
+    /// Maximum number of recipients in memory; `None` means unlimited.
     pub fn most_recipients(&self) -> Option<usize> {
         let limits = self.limits()?;
         let of_rings = self.rings.iter().map(|(_, ring)| slots(&ring.clause));
@@ -41,7 +42,7 @@ impl Scheduler {
         Some(pools.max(limits.recipients))
     }
 
-    /// The same of a ring.
+    /// Maximum number of recipients of a ring in memory; `None` means unlimited.
     pub fn most_recipients_of(&self, ring: RingId) -> Option<usize> {
         let limits = self.limits()?;
         let pool = slots(&self.rings.get(ring)?.clause);
@@ -49,12 +50,14 @@ impl Scheduler {
         Some(pools.max(limits.recipients))
     }
 
-    /// Recipients of a ring that are in memory.
+    /// Number of recipients of a ring in memory.
     pub fn recipients_of(&self, ring: RingId) -> Option<usize> {
         Some(self.rings.get(ring)?.recipients as usize)
     }
 
-    /// How much room there is for recipients; `None` is any. It takes a look at all rings.
+    /// Returns the room for recipients; `None` means unlimited.
+    ///
+    /// Visits all rings.
     pub fn capacity(&self) -> Option<Capacity> {
         let limits = self.limits()?;
         let present = self.recipients() as usize + self.batches.reserved;
@@ -64,18 +67,18 @@ impl Scheduler {
             self.most_recipients_of(id).map(|most| most.saturating_sub(taken))
         };
         let of_rings = self.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
-        // All of them may go to a ring that is not there yet.
+        // All recipients of a chunk may go to a ring that does not exist yet.
         let of_new = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
         let of_new = of_new.saturating_sub(self.batches.reserved);
         Some(Capacity { limits, present, room: of_all.min(of_rings).min(of_new) })
     }
 
-    /// How many recipients may come with first batches, as the shell has said.
+    /// Maximum number of recipients in first chunks, as the shell reported.
     pub(in super::super) fn reserved(&self) -> u32 {
         self.batches.reserved_by_shell as u32
     }
 
-    /// The shell has first batches under way with at most so many recipients.
+    /// Sets the maximum number of recipients in first chunks being read.
     pub(in super::super) fn reserve(&mut self, recipients: u32) {
         self.batches.reserved_by_shell = recipients as usize;
     }

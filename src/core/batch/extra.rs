@@ -1,9 +1,10 @@
 //! Room for messages that preempt others (`extra-recipient-limit`).
 //!
-//! A large message that came first has all the room of its ring. One that preempts it could be read in steps of
-//! the minimum only, and would lose its place with each. So a ring has more room for these: whoever has
-//! something unread and preempts another gets half of what is left of both. It keeps that until all of it is
-//! read, and then as much of it as it fills, until its recipients are dealt with.
+//! A large message that arrived first has all the room of its ring. A message that preempts it
+//! could be read only in steps of the minimum, and would lose its place with each step. So a ring
+//! has extra room. A message with an unread part that preempts another gets half of what is left of
+//! the usual and the extra room. It keeps this until it is read completely. From then on it keeps
+//! what it fills, until its recipients are finished.
 
 use super::super::Scheduler;
 use super::super::message::MessageId;
@@ -12,7 +13,7 @@ use super::Batches;
 use std::collections::BTreeSet;
 use zsched_config::Clause;
 
-/// What is left of the room of a ring, in recipients.
+/// Room that is left in a ring, in recipients.
 #[derive(Clone, Copy)]
 pub(super) struct Pools {
     /// Of `recipient-limit`.
@@ -21,24 +22,26 @@ pub(super) struct Pools {
     pub extra: usize,
 }
 
-/// How many recipients of a ring may be in memory beyond the minimum of each message.
+/// Maximum number of recipients of a ring beyond each message's minimum.
 pub(super) fn slots(clause: &Clause) -> usize {
     clause.recipient_limit as usize + extra_slots(clause)
 }
 
-/// Of a ring in which nobody is preempted there are none.
+/// Extra room of a ring; none if the ring has no preemption.
 fn extra_slots(clause: &Clause) -> usize {
     if clause.slot_cost > 0 { clause.extra_recipient_limit as usize } else { 0 }
 }
 
 impl Scheduler {
-    /// How many recipients of a message are not in memory, at the most.
+    /// Maximum number of unread recipients of a message.
     pub(in super::super) fn unread_of(&self, message: MessageId) -> u32 {
         let partial = self.batches.partial.get(&message).filter(|_| self.is_partial(message));
         partial.map_or(0, |partial| partial.unread_at_most)
     }
 
-    /// A message preempts another one in a ring. If it has something unread, it gets room to read it.
+    /// Grants extra room to a message that has preempted another.
+    ///
+    /// A message without an unread part gets none.
     pub(in super::super) fn has_preempted(&mut self, ring: RingId, message: MessageId) {
         if self.unread_of(message) == 0 {
             return;
@@ -61,7 +64,7 @@ impl Scheduler {
         }
     }
 
-    /// What is left of the room of a ring.
+    /// Returns the room that is left in a ring.
     pub(super) fn pools(&self, ring: RingId) -> Pools {
         let first = (ring, MessageId::first());
         let with_extra = self.batches.with_extra.range(first..).take_while(|(of, _)| *of == ring);
@@ -75,7 +78,7 @@ impl Scheduler {
         }
         let ring = &self.rings[ring];
         let limit = extra_slots(&ring.clause);
-        // Who came while there was room in the usual pool has some of that.
+        // Grants beyond the extra room come from the usual room.
         let of_usual = taken.saturating_sub(limit);
         let used = (ring.recipients as usize).saturating_sub(filled) + of_usual;
         Pools {
@@ -84,7 +87,7 @@ impl Scheduler {
         }
     }
 
-    /// A message is not in memory in part any more.
+    /// Takes back the extra room of a message no longer partial.
     pub(super) fn give_extra_back(&mut self, message: MessageId, extra: &[(RingId, u32)]) {
         for (ring, _) in extra {
             self.batches.with_extra.remove(&(*ring, message));
@@ -100,14 +103,14 @@ impl super::Partial {
         self.extra.iter().find(|(of, _)| *of == ring).map_or(0, |(_, slots)| *slots)
     }
 
-    /// The room that it has got for preempting others.
+    /// Extra room of the message in all rings.
     pub(super) fn extra(&self) -> usize {
         self.extra.iter().map(|(_, slots)| *slots as usize).sum()
     }
 }
 
 impl Batches {
-    /// A ring is forgotten, and its room with it.
+    /// Drops the extra room of a ring that is removed.
     pub fn ring_goes(&mut self, ring: RingId) {
         let first = (ring, MessageId::first());
         while let Some((of, message)) = self.with_extra.range(first..).next().copied()
@@ -120,7 +123,7 @@ impl Batches {
         }
     }
 
-    /// Panics if somebody has extra room who is not known to have it, or the other way round.
+    /// Panics if the index of extra room is inconsistent.
     pub(super) fn check_extra(&self) {
         let of_partial = self.partial.iter().flat_map(|(message, partial)| {
             partial.extra.iter().map(move |(ring, _)| (*ring, *message))

@@ -1,4 +1,4 @@
-//! The recipients of a batch join their threads.
+//! Adds the recipients of a chunk to their threads.
 
 use super::super::Scheduler;
 use super::super::message::MessageId;
@@ -45,7 +45,7 @@ impl Scheduler {
         self.end_batch(now, message);
     }
 
-    /// The recipients of a batch join their threads: a vertex that is there, or a new one.
+    /// Adds the recipients of a chunk to existing or new vertices.
     pub(in super::super) fn queue_batch(
         &mut self,
         now: Timestamp,
@@ -64,18 +64,19 @@ impl Scheduler {
         }
         for group in &arrival.groups {
             let thread = self.thread_for(now, &group.channel, &group.host);
-            // Packets are vertices of their own, of which agents are told the recipients.
+            // Packets are separate vertices: an agent gets the recipients of a packet with its job.
             let has_packets = self.rings[self.threads[thread].ring].clause.packet > 0;
             let whole = vertices.get(&thread).filter(|vertex| !self.vertices[**vertex].is_part);
             let whole = whole.filter(|vertex| {
-                // A new configuration may have brought the packets: what an agent has got as a whole stays so.
+                // `packet=` may be new in the configuration: a job that an agent has as a whole
+                // stays whole.
                 !has_packets || self.vertices[**vertex].place == Place::Fed
             });
             match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
                 None => {
                     let vertex = self.queue_group(now, message, group, None);
-                    // Where there are two, each is a part, whatever the clause says now.
+                    // Two vertices of one thread are parts, whatever the clause says now.
                     if let Some(former) = vertices.insert(thread, vertex) {
                         self.vertices[former].is_part = true;
                         self.vertices[vertex].is_part = true;
@@ -94,7 +95,7 @@ impl Scheduler {
         self.messages[message].pending += count;
         self.count_recipients(thread, i64::from(count));
         if self.vertices[vertex].place == Place::Spent && count > 0 {
-            // Everybody was finished who was in memory, but its agent is still at it.
+            // All loaded recipients are finished, but the agent still has the job.
             self.messages[message].vertices.push_back(&mut self.vertices, vertex);
             self.put(vertex, Place::Fed);
             self.update_readiness(thread);

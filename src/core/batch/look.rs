@@ -1,4 +1,4 @@
-//! Which messages are to be looked at, because perhaps more of them can be read, and when.
+//! Which partial messages are checked for more to read, and when.
 
 use super::super::Scheduler;
 use super::super::message::MessageId;
@@ -7,21 +7,21 @@ use super::super::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
-/// Messages are looked at again after this time, if more of them might be read.
+/// Interval between checks of a message that waits for room.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// At the end of this turn.
 const AT_ONCE: Timestamp = Timestamp::EPOCH;
-/// So many are looked at in one turn.
+/// Maximum number of messages checked per turn.
 const LOOKED_AT: usize = 256;
 
 impl Scheduler {
-    /// A recipient has left memory.
+    /// Queues checks after a recipient has left memory.
     pub(in super::super) fn recipient_goes(&mut self, message: MessageId, thread: ThreadId) {
         self.look_at_batch(message);
         self.look_at_first_of_ring(thread);
     }
 
-    /// Something of a message has changed: perhaps more of it can be read.
+    /// Queues a check of a changed message, if it is partial.
     pub(in super::super) fn look_at_batch(&mut self, message: MessageId) {
         if self.is_partial(message) {
             self.queue_look(message);
@@ -46,14 +46,14 @@ impl Scheduler {
         }
     }
 
-    /// A recipient has left memory: the first large message of its ring has room for another.
+    /// Queues a check of a ring's first partial message, which has room again.
     fn look_at_first_of_ring(&mut self, thread: ThreadId) {
         if let Some(message) = self.batches.first_of(self.threads[thread].ring) {
             self.look_at_batch(message);
         }
     }
 
-    /// Looks at what has changed.
+    /// Checks the queued messages.
     pub(in super::super) fn batches_on(&mut self, now: Timestamp) {
         self.batches.timer = None;
         let mut again = Vec::new();
@@ -61,7 +61,7 @@ impl Scheduler {
             let Some(message) = self.batches.queue.pop_front() else {
                 break;
             };
-            // Its number may be that of another one, which is as good.
+            // The number may belong to another message by now. A needless check does no harm.
             let Some(partial) = self.batches.partial.get_mut(&message) else {
                 continue;
             };
@@ -78,11 +78,13 @@ impl Scheduler {
         }
     }
 
-    /// Goes on with a message. Tells whether it is to be looked at again although nothing changes.
+    /// Checks a message: unloads, reads on, or ends the pass.
+    ///
+    /// Returns true if it must be checked again although nothing changes.
     fn go_on_with(&mut self, now: Timestamp, message: MessageId) -> bool {
         let message_ref = &self.messages[message];
         let partial = &self.batches.partial[&message];
-        // Of one that is held nothing is delivered, but it may be ordered to end.
+        // Nothing of a held message is delivered, but its removal may be ordered.
         let is_held = message_ref.held && !self.is_to_end(message);
         if partial.reading.is_some() || is_held || message_ref.removing {
             return false;

@@ -1,27 +1,31 @@
-//! Messages with more recipients than there is room for: they are read in batches
-//! (`PARAMmessage-recipient-limit` and its kin).
+//! Partial messages, which are loaded in chunks of recipients.
 //!
-//! The shell reads the first batch of a message and says where the rest begins. More is read as recipients are
-//! dealt with: finished, or left behind. Whoever is deferred leaves memory at once; when the end of the file is
-//! reached, and somebody was left behind, the whole message [rests](super::rest) until the first of them is to
-//! be tried again, and is then read from the beginning. The tags in the file tell who is finished.
+//! A message is read in chunks if it has more recipients than there is room for
+//! (`PARAMmessage-recipient-limit` and related parameters).
 //!
-//! An agent that is given a job delivers to everybody in the file who goes to its host, in memory or not.
-//! What it says of the others counts as well. So there is one vertex of a message for a destination at a time:
-//! a batch adds to it, even while an agent has it.
+//! The shell reads the first chunk of a message and reports where the unread part begins. More is
+//! read when recipients leave memory: they are finished, or they are deferred and unloaded at once.
+//! If any recipient was unloaded, the whole message is [paged out](super::rest) at the end of the
+//! file, until the first of them is to be tried again. It is then read from the beginning. The tags
+//! in the file mark the finished recipients.
 //!
-//! How many recipients are in memory never exceeds the bounds that Postfix's document on its scheduler gives:
-//! `minimum * messages + limits of the rings` with what is [`extra`], or the limit of the first batches,
-//! whichever is more; of each ring with its own limits only. Nothing is read that might not fit.
+//! An agent with a job delivers to all recipients in the file for its host, loaded or not. Its
+//! reports on unloaded recipients count as well. So, except with `packet=`, a message has one
+//! vertex for a destination at a time. A chunk adds to it, even while an agent has it.
+//!
+//! The number of recipients in memory never exceeds the bound in Postfix's document on its
+//! scheduler: `minimum * messages + limits of the rings`, or the limit of the first chunks,
+//! whichever is more. The limits of the rings include [`extra`] room. The bound of one ring counts
+//! the limits of that ring only. A chunk is read only if it fits.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`capacity`] | these bounds, and the room there is |
+//! | [`capacity`] | these bounds, and the room that is left |
 //! | [`extra`] | room for messages that preempt others |
-//! | [`look`] | which messages are looked at, and when |
-//! | [`reading`], [`joining`] | more of a message is asked for; its recipients join their threads |
-//! | [`behind`] | who waits is left behind; what becomes of a message at the end of its file |
-//! | [`absent`] | reports about recipients that are not in memory |
+//! | [`look`] | which messages are checked for more to read, and when |
+//! | [`reading`], [`joining`] | more of a message is requested; its recipients join their threads |
+//! | [`behind`] | deferred recipients are unloaded; the end of the file |
+//! | [`absent`] | reports on unloaded recipients |
 
 mod absent;
 mod behind;
@@ -46,78 +50,82 @@ use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::Arrival;
 
-/// Recipients that an agent held which is not ours are looked at again after this time.
+/// Time until recipients that a foreign agent has locked are read again.
 const LOCKED_WAIT: Duration = Duration::from_secs(32);
 
-/// Messages that are not in memory as a whole.
+/// All partial messages.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Batches {
     partial: BTreeMap<MessageId, Partial>,
-    /// Those with something unread, by the rings that their last batch went to, in order of arrival.
+    /// Messages with an unread part, by ring of the last chunk, then arrival.
     jobs: BTreeSet<(RingId, u64, MessageId)>,
-    /// Who has room for preempting others, and in which ring.
+    /// Messages with extra room for preemption, by ring.
     with_extra: BTreeSet<(RingId, MessageId)>,
-    /// Recipients that may come with what is being read.
+    /// Maximum number of recipients in the chunks that are being read.
     reserved: usize,
-    /// Recipients that may come with the first batches that the shell has read.
+    /// Maximum number of recipients in the first chunks that the shell reads.
     reserved_by_shell: usize,
-    /// Those that are to be looked at.
+    /// Messages to be checked.
     queue: VecDeque<MessageId>,
-    /// When they are.
+    /// When they are checked.
     timer: Option<Timestamp>,
     next: u64,
 }
 
-/// How far a message is.
+/// How far a message has been read.
 #[derive(Serialize, Deserialize)]
 struct Partial {
-    /// The order of arrival.
+    /// Order of arrival.
     serial: u64,
-    /// Where the rest begins; `None` at the end of the file.
+    /// Offset of the unread part; `None` at the end of the file.
     unread: Option<u32>,
-    /// How many recipients may be there, at the most.
+    /// Maximum number of recipients in the unread part.
     unread_at_most: u32,
-    /// So many recipients may come: they are being read.
+    /// Maximum number of recipients in the chunk that is being read.
     reading: Option<u32>,
-    /// When something was read last.
+    /// When the last chunk was read.
     read_at: Timestamp,
     rings: Vec<RingId>,
-    /// Room that it has got for preempting others there.
+    /// Extra room for preemption, by ring.
     extra: Vec<(RingId, u32)>,
-    /// Somebody was left behind: the file is to be read once more, from then on.
+    /// When the file must be read again, because recipients were unloaded.
     left: Option<Timestamp>,
-    /// What was learned of those who were left behind: in this pass, or in an earlier one.
+    /// Retry state of unloaded recipients, by destination key.
+    ///
+    /// The flag is true if they were unloaded in this pass over the file.
     learned: BTreeMap<u32, (RestedVertex, bool)>,
-    /// What somebody has asked for.
+    /// Requests for recipients of this message.
     wanted: Vec<Wanted>,
-    /// Who was finished without being in memory, as far as it matters: while the file was read, or if a note
-    /// was written; and who was in memory, and was given up or put away there.
+    /// Offsets of recipients that a later chunk must not queue again.
+    ///
+    /// They were finished while unloaded, or expired or removed while loaded. Those finished while
+    /// unloaded are kept only if a chunk was being read or a note was written.
     finals: BTreeSet<u32>,
-    /// It is to be read from the beginning.
+    /// The file must be read again from the beginning.
     begins_anew: bool,
     is_queued: bool,
 }
 
 impl Batches {
-    /// The first message of a ring of which something is unread.
+    /// Returns the first message of a ring that has an unread part.
     fn first_of(&self, ring: RingId) -> Option<MessageId> {
         let (of, _, message) = self.jobs.range((ring, 0, MessageId::first())..).next()?;
         (*of == ring).then_some(*message)
     }
 
-    /// Whether everything is in memory as a whole.
+    /// Returns true if no message is partial.
     pub fn is_empty(&self) -> bool {
         self.partial.is_empty()
     }
 }
 
 impl Scheduler {
-    /// Whether a message is not in memory as a whole.
+    /// Returns true if a message is partial.
     fn is_partial(&self, message: MessageId) -> bool {
         self.messages[message].partial
     }
 
-    /// Some of a message has arrived: keeps in mind that there is more.
+    /// Registers a partial message when its first chunk arrives.
     pub(super) fn begin_partial(
         &mut self,
         now: Timestamp,
@@ -147,7 +155,7 @@ impl Scheduler {
         self.messages[message].partial = true;
     }
 
-    /// A batch has come: which rings it concerns.
+    /// Completes the arrival of a chunk: registers the message with its rings.
     pub(super) fn end_batch(&mut self, now: Timestamp, message: MessageId) {
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let rings: BTreeSet<RingId> =
@@ -165,7 +173,7 @@ impl Scheduler {
         self.look_at_batch(message);
     }
 
-    /// Says in the rings of a message how many entries of it may come.
+    /// Sets the number of unread recipients in a message's jobs.
     fn expect_entries(&mut self, message: MessageId) {
         let unread = self.unread_of(message);
         let Some(partial) = self.batches.partial.get(&message) else {
@@ -187,7 +195,7 @@ impl Scheduler {
         }
     }
 
-    /// A message is not partial any more, or not there.
+    /// Ends partial loading: the message is whole, or gone.
     pub(super) fn end_partial(&mut self, message: MessageId) {
         self.leave_readers(message);
         self.messages[message].partial = false;
@@ -197,16 +205,20 @@ impl Scheduler {
         }
     }
 
-    /// An operator wants a whole message to end: nothing of it is to be left behind.
+    /// Causes the rest of a message to be read for its removal.
+    ///
+    /// No recipient may stay unloaded.
     pub(super) fn read_to_the_end(&mut self, message: MessageId) {
         if let Some(partial) = self.batches.partial.get_mut(&message) {
-            // What was left behind in this pass is not forgotten.
+            // Recipients that were unloaded in this pass must be read again, too.
             partial.begins_anew |= partial.left.is_some();
         }
         self.look_at_batch(message);
     }
 
-    /// A large message is to be read from the beginning: its file is not as we thought.
+    /// Causes a partial message to be read again from the beginning.
+    ///
+    /// Called when its file is not as expected. Returns false if the message is not partial.
     pub(super) fn read_anew(&mut self, message: MessageId) -> bool {
         if !self.is_partial(message) {
             return false;
@@ -218,7 +230,7 @@ impl Scheduler {
         true
     }
 
-    /// The clock was set.
+    /// Shifts all times by a step of the clock.
     pub(super) fn shift_batches(&mut self, step: ClockStep) {
         for partial in self.batches.partial.values_mut() {
             partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
@@ -230,7 +242,7 @@ impl Scheduler {
         }
     }
 
-    /// What must hold of messages that are not in memory as a whole.
+    /// Panics if the state of partial messages is inconsistent.
     pub(super) fn check_batches(&self) {
         let reserved: usize =
             self.batches.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();

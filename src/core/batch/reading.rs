@@ -1,4 +1,4 @@
-//! More of a message is asked for, and comes.
+//! Reading more of a partial message.
 
 use super::super::Scheduler;
 use super::super::action::Action;
@@ -12,14 +12,16 @@ use zsched_spool::Portion;
 /// How many more recipients of a message may be read.
 struct Refill {
     allowed: usize,
-    /// It is worth it for so many...
+    /// Number of recipients from which a read is worth it (`refill-limit`).
     limit: usize,
-    /// ...or when so much time has passed since something was read.
+    /// Time since the last read after which any number is (`refill-delay`).
     delay: Duration,
 }
 
 impl Scheduler {
-    /// Reads more of a message, if there is room for it. Tells whether there may be some later.
+    /// Reads more of a message, if there is room for it.
+    ///
+    /// Returns true if there may be room later.
     pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
         let Refill { allowed, limit, delay } = self.refill(message);
         let has_nothing = self.messages[message].vertices.is_empty();
@@ -50,13 +52,13 @@ impl Scheduler {
             };
             limit = limit.min(ring_ref.clause.refill_limit);
             delay = delay.min(ring_ref.clause.refill_delay);
-            // The first of them has all that is left.
+            // The first message of a ring gets all of its room.
             if self.batches.first_of(*ring) == Some(message) {
                 usual += self.pools(*ring).usual;
             }
         }
         let pending = self.messages[message].pending as usize;
-        // What it has got for preempting others is filled first.
+        // Room for preemption is filled first.
         let (extra, filled) = (partial.extra(), partial.extra().min(pending));
         let mut slots = limits.minimum + usual + extra - filled;
         if usual == 0 {

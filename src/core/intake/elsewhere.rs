@@ -1,38 +1,37 @@
-//! What is known of messages that are not in memory, because there is no room for them
-//! (`PARAMmessage-active-limit`).
+//! Messages that are not in memory because of `PARAMmessage-active-limit`.
 
 use zsched_format::time::Timestamp;
 
-/// Whoever knows of control files that are not in memory.
+/// A view of the control files that are not in memory.
 pub trait Elsewhere {
-    /// How many there are.
+    /// Returns how many there are.
     fn waiting(&self) -> Waiting;
 
-    /// What is known of the one with a number.
+    /// Returns the state of the one with this number.
     fn whereabouts(&self, number: u64) -> Option<Whereabouts>;
 }
 
-/// How many control files are not in memory.
+/// Numbers of control files that are not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// To be read as soon as there is room.
+    /// Files to be read as soon as there is room.
     pub to_be_read: usize,
-    /// Messages that rest until a certain time.
+    /// Messages paged out until a certain time.
     pub resting: usize,
 }
 
-/// Where a message is that is not in memory.
+/// State of a message that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// It is to be read when there is room for it.
+    /// It waits to be read, until there is room.
     InLine,
     /// It is being read.
     Read,
-    /// It rests until this time; `None` is when somebody asks for it.
+    /// Paged out until this time; `None` means until its host's mail is requested.
     Rests(Option<Timestamp>),
 }
 
-/// Everything is in memory.
+/// All messages are in memory.
 impl Elsewhere for () {
     fn waiting(&self) -> Waiting {
         Waiting::default()

@@ -1,5 +1,6 @@
-//! Which control files are to be read, and when to look for more. Pure: told what was found, asked
-//! what to do.
+//! Decides which control files to read, and when to scan for more.
+//!
+//! It does no I/O: callers report what was found and ask what to do.
 
 pub mod elsewhere;
 mod outside;
@@ -14,23 +15,25 @@ use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::SpoolName;
 
-/// Number of files being read that makes the time between scans a tenth longer, up to twice as long.
+/// Number of files being read that adds a tenth to the scan interval.
+///
+/// The interval grows up to twice its length.
 const FILES_PER_TENTH: usize = 32;
-/// Of so many names that were passed over the log tells.
+/// Maximum number of invalid names that are logged.
 const MOST_PASSED_OVER: usize = 1000;
-/// A scan that met a limit goes on when no more files than this are being read.
+/// Limit of files being read below which a truncated scan continues.
 const GO_ON_BELOW: usize = 1000;
 
-/// Times between looks at the spool and at its files.
+/// Times between scans of the spool and between attempts to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// Time between regular scans, as in the original. A busy reader makes it up to twice as long.
+    /// Interval of regular scans, as in ZMailer. A busy reader makes it up to twice as long.
     pub scan_interval: Duration,
-    /// Wait before a second look at a file that a living process has locked.
+    /// Wait before a file locked by a living process is read again.
     pub locked_file: Duration,
-    /// Wait before a second attempt at a file that could not be read.
+    /// Wait before a file that could not be read is read again.
     pub unreadable_file: Duration,
-    /// Wait before a second attempt at a file that cannot be used and could not be moved aside.
+    /// Wait before an unusable file that could not be moved aside is read again.
     pub refused_file: Duration,
 }
 
@@ -53,39 +56,39 @@ impl Default for Delays {
     }
 }
 
-/// What the scheduler knows of a number.
+/// State of a message number in the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Nothing.
+    /// Not known.
     No,
     /// A message of this number is queued.
     Queued,
-    /// A message of this number is being taken out of the spool; it may come again.
+    /// The message is being removed from the spool; the number may come again.
     Leaving,
 }
 
-/// What is to be done about a file that was found.
+/// What to do with a file that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing, it is known.
+    /// Nothing; it is known.
     Known,
-    /// It is to be read.
+    /// Read it now.
     Read,
-    /// It is new, and is read when there is room for it.
+    /// Read it later, when memory limits allow; it is new.
     Later,
 }
 
-/// What is in memory, as far as it matters to whoever has files read.
+/// Memory in use, as far as it limits the reading of files.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     /// Messages in memory.
     pub messages: usize,
-    /// How many recipients may be read of the next one; `None` is all.
+    /// Maximum number of recipients to read of the next one; `None` is all.
     pub recipients: Option<u32>,
 }
 
 impl Room {
-    /// What a core has in memory, whose capacity is known, while so much is being read.
+    /// Computes the room from the core, its capacity and the files being read.
     pub fn of(core: &Scheduler, capacity: Option<Capacity>, intake: &Intake) -> Room {
         let recipients = capacity.map(|capacity| capacity.first_batch(intake.under_way()));
         Room { messages: core.loaded(), recipients }
@@ -95,38 +98,38 @@ impl Room {
 /// Control files between being found and being loaded.
 pub struct Intake {
     delays: Delays,
-    /// Files that were handed to the reader, with how many recipients they may bring at the most.
+    /// Files passed to the reader, with the maximum recipients of each.
     reading: HashMap<u64, u32>,
-    /// The sum of these.
+    /// Sum of these numbers.
     under_way: usize,
-    /// Files that are to be looked at again, by time.
+    /// Files to be read again later, by time.
     held: BTreeMap<(Timestamp, u64), SpoolName>,
     held_numbers: HashSet<u64>,
-    /// Files that were held by a living process at the last look.
+    /// Files with a recipient locked by a living process at the last reading.
     locked: HashSet<u64>,
-    /// Files that were found while a message of the same number was leaving.
+    /// Files found while a message of the same number was leaving.
     again: HashMap<u64, SpoolName>,
-    /// Files that cannot be used and could not be moved aside: not to be read before this time.
+    /// Unusable files that could not be moved aside, and when to retry.
     refused: HashMap<u64, Timestamp>,
-    /// Names that no control file can have; somebody was told of them.
+    /// Invalid names that were logged.
     passed_over: HashSet<String>,
-    /// When somebody was last told that all message files are missing.
+    /// Time of the last log line about an empty `queue/`.
     told_of_queue: Timestamp,
     next_scan: Timestamp,
     is_scanning: bool,
-    /// Somebody asked for a scan while there was one, which may have missed what is meant.
+    /// True if a scan was requested during a scan, which may have missed new files.
     is_asked_again: bool,
-    /// The last scan met a limit.
+    /// True if the last scan met a limit.
     is_truncated: bool,
     scans: u64,
-    /// How many messages may be in memory.
+    /// Maximum number of messages in memory.
     limit: Option<usize>,
-    /// What waits until there is room, and what rests.
+    /// Backlog: files not read yet, and messages that are paged out.
     outside: Outside,
 }
 
 impl Intake {
-    /// Nothing found yet; the first scan is due at once.
+    /// Creates an empty intake. The first scan is due at once.
     pub fn new(delays: Delays) -> Intake {
         Intake {
             delays,
@@ -149,12 +152,12 @@ impl Intake {
         }
     }
 
-    /// Lets at most so many messages be in memory from now on; `None` is all.
+    /// Sets the maximum number of messages in memory; `None` is no limit.
     pub fn set_limit(&mut self, limit: Option<usize>) {
         self.limit = limit;
     }
 
-    /// A scan or a datagram has named a file.
+    /// Handles a file named by a scan or a notice.
     pub fn found(&mut self, name: &SpoolName, known: Known) -> Verdict {
         let number = name.number();
         match known {
@@ -181,8 +184,9 @@ impl Intake {
         }
     }
 
-    /// The next file that waits outside and for which there is room, and how many recipients to do are to be
-    /// read of it; `None` is all.
+    /// Takes the next file from the backlog if memory limits allow.
+    ///
+    /// Returns it with the maximum number of open recipients to read; `None` is all.
     pub fn next_outside(
         &mut self,
         now: Timestamp,
@@ -201,7 +205,7 @@ impl Intake {
         self.under_way += recipients.unwrap_or_default() as usize;
     }
 
-    /// How many recipients may come with what is being read.
+    /// Maximum number of recipients that may come from the files being read.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
@@ -211,7 +215,7 @@ impl Intake {
         has_place && room.recipients != Some(0)
     }
 
-    /// Whether files wait outside only because there is no room for them, and which.
+    /// Kind of files kept in the backlog only by memory limits.
     pub fn crowd(&self, now: Timestamp, room: &Room) -> Crowd {
         match self.has_room(room) {
             true => Crowd::None,
@@ -221,53 +225,53 @@ impl Intake {
         }
     }
 
-    /// A message has left memory and rests on disk until a certain time; `None` is when it is wanted.
+    /// Records a message as paged out until a time; `None` is until it is requested.
     pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, rested: Rested) {
         self.outside.rest(name, until, rested);
     }
 
-    /// What is known of a message that was read again because it has rested.
+    /// Removes and returns the record of a paged-out message that was loaded again.
     pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
         self.outside.recall(number)
     }
 
-    /// Somebody asks for messages that rest.
+    /// Requests paged-out messages of some hosts.
     pub fn awaken(&mut self, wanted: &[Wanted]) {
         self.outside.awaken(wanted);
     }
 
-    /// Somebody wants to have a message in memory, whether there is room or not. It is returned if it is to
-    /// be read.
+    /// Takes a message out of the backlog for an operator, regardless of memory limits.
+    ///
+    /// Returns its name if it is to be read.
     pub fn fetch(&mut self, number: u64, recipients: Option<u32>) -> Option<SpoolName> {
         let name = self.outside.fetch(number)?;
         self.begin_to_read(number, recipients);
         Some(name)
     }
 
-    /// The clock was set.
+    /// Adjusts to a step of the clock.
     pub fn shift(&mut self, step: ClockStep) {
         self.outside.shift(step);
     }
 
-    /// The reader is through with a file.
+    /// Records that the reader has finished a file.
     pub fn read(&mut self, number: u64) {
         self.under_way -= self.reading.remove(&number).unwrap_or_default() as usize;
     }
 
-    /// A living process holds a recipient of a file: it is to be looked at again later. Tells whether
-    /// that is new.
+    /// Schedules a file locked by a living process for later. Returns true if that is new.
     pub fn locked(&mut self, now: Timestamp, name: SpoolName) -> bool {
         let is_new = self.locked.insert(name.number());
         self.hold(now + self.delays.locked_file, name);
         is_new
     }
 
-    /// No living process holds a recipient of a file.
+    /// Records that no living process holds a recipient of a file.
     pub fn unlocked(&mut self, number: u64) {
         self.locked.remove(&number);
     }
 
-    /// Locked files, or only those of these messages, are to be looked at now.
+    /// Makes locked files due now, or only those of these messages.
     pub fn look_at_locked(&mut self, only: Option<&HashSet<u64>>) {
         let is_meant = |number: &u64| {
             self.locked.contains(number) && only.is_none_or(|only| only.contains(number))
@@ -279,13 +283,14 @@ impl Intake {
         self.held = std::mem::take(&mut self.held).into_iter().map(soon).collect();
     }
 
-    /// A file could not be read: it is to be looked at again later.
+    /// Schedules a file that could not be read for later.
     pub fn failed(&mut self, now: Timestamp, name: SpoolName) {
         self.hold(now + self.delays.unreadable_file, name);
     }
 
-    /// There is no message of a file, nor any other: it is to be looked at again later. Tells whether
-    /// somebody must hear of it; not for each of a million files.
+    /// Schedules a control file for later while `queue/` is empty.
+    ///
+    /// Returns true if this is to be logged, which is once per interval and not for each file.
     pub fn without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
         self.hold(now + self.delays.unreadable_file, name);
         let must_be_told = now >= self.told_of_queue + self.delays.unreadable_file;
@@ -295,8 +300,9 @@ impl Intake {
         must_be_told
     }
 
-    /// A scan has passed over a name that no control file can have. Tells whether somebody must hear of
-    /// it: once of each, as long as they are few.
+    /// Records an invalid name found by a scan.
+    ///
+    /// Returns true if it is to be logged: once for each name, up to a limit.
     pub fn passed_over(&mut self, name: &str) -> bool {
         self.passed_over.len() < MOST_PASSED_OVER && self.passed_over.insert(name.to_string())
     }
@@ -306,25 +312,25 @@ impl Intake {
         self.held.insert((until, name.number()), name);
     }
 
-    /// A file cannot be used, and could not be moved out of the way: it is not read again
-    /// for a while.
+    /// Skips an unusable file that could not be moved aside, for `timeouts.refused_file`.
     pub fn refuse(&mut self, now: Timestamp, number: u64) {
         self.refused.insert(number, now + self.delays.refused_file);
     }
 
-    /// A message has left the spool. If a file of its number was found meanwhile, that is to be read; it is
-    /// returned, unless it has to wait for room.
+    /// Records that a message has left the spool.
+    ///
+    /// Returns a file of its number that was found meanwhile, if it is to be read now.
     pub fn left(&mut self, number: u64) -> Option<SpoolName> {
         let name = self.again.remove(&number)?;
         self.read_or_wait(name)
     }
 
-    /// A file that was held and is to be looked at now.
+    /// Returns a held file that is due to be read.
     pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
         let longest = self.delays.unreadable_file.max(self.delays.locked_file);
         loop {
             let (time, number) = *self.held.first_key_value()?.0;
-            // Nothing is held for longer than that, but by a clock that has been set back since.
+            // A later time than this results from a clock that was set back. It counts as due.
             if now < time && time <= now + longest {
                 return None;
             }
@@ -337,7 +343,7 @@ impl Intake {
     }
 
     fn read_or_wait(&mut self, name: SpoolName) -> Option<SpoolName> {
-        // If there is no room for the name, the next scan finds it again.
+        // If the name is not kept for lack of room, the next scan finds it again.
         if self.limit.is_some() {
             self.outside.add(name);
             return None;
@@ -346,10 +352,10 @@ impl Intake {
         Some(name)
     }
 
-    /// Whether to begin a scan now. If so, it has begun.
+    /// Starts a scan if one is due, and returns true.
     pub fn begin_scan(&mut self, now: Timestamp) -> bool {
         let may_go_on = self.is_truncated && self.reading.len() < GO_ON_BELOW;
-        // No scan is planned for later than that, but by a clock that has been set back since.
+        // A later time than this results from a clock that was set back. It counts as due.
         let is_planned =
             now < self.next_scan && self.next_scan <= now + 2 * self.delays.scan_interval;
         if self.is_scanning || (is_planned && !may_go_on) {
@@ -357,20 +363,20 @@ impl Intake {
         }
         self.is_scanning = true;
         self.is_truncated = false;
-        // None waits for longer than that, but by a clock that has been set back since.
+        // A later time than this results from a clock that was set back. It counts as over.
         let longest = self.delays.refused_file;
         self.refused.retain(|_, until| now < *until && *until <= now + longest);
         true
     }
 
-    /// Somebody asks for a scan now. Files that could not be dealt with get another chance.
+    /// Requests a scan now. Skipped unusable files are tried again.
     pub fn scan_now(&mut self) {
         self.refused.clear();
         self.next_scan = Timestamp::EPOCH;
         self.is_asked_again = self.is_scanning;
     }
 
-    /// A scan has ended, having met a limit or not.
+    /// Records the end of a scan; `truncated` if it met a limit.
     pub fn end_scan(&mut self, now: Timestamp, truncated: bool) {
         self.is_scanning = false;
         self.is_truncated = truncated;
@@ -382,13 +388,14 @@ impl Intake {
         };
     }
 
-    /// Whether everything that was there at the start has been read: the first scan went through, and
-    /// nothing is being read.
+    /// Returns true if all mail found at the start is read.
+    ///
+    /// That is so after a complete scan, when no file is being read.
     pub fn is_settled(&self) -> bool {
         self.scans > 0 && !self.is_scanning && !self.is_truncated && self.reading.is_empty()
     }
 
-    /// When something is to be done, if nothing is told before.
+    /// Time at which there is work if nothing is reported before.
     pub fn next_wakeup(&self, room: &Room) -> Option<Timestamp> {
         let next = self.next_planned();
         let back = self.outside.next_back().filter(|_| self.has_room(room));
@@ -446,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_once_however_often_it_is_found() {
+    fn file_found_repeatedly_is_read_once() {
         let mut intake = intake();
         assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
@@ -456,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_comes_again_while_it_leaves_is_not_forgotten() {
+    fn file_found_while_its_number_leaves_is_read_afterwards() {
         let mut intake = intake();
         assert_eq!(intake.found(&name(1), Known::Leaving), Verdict::Known);
         assert_eq!(intake.left(1), Some(name(1)));
@@ -465,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_file_is_looked_at_again_in_time() {
+    fn locked_file_is_read_again_after_interval() {
         let mut intake = intake();
         assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.read(1);
@@ -477,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_file_that_has_changed_is_looked_at_at_once() {
+    fn locked_file_that_has_changed_is_read_at_once() {
         let mut intake = intake();
         for number in 1..=3 {
             assert!(intake.locked(NOW, name(number)));
@@ -497,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_missing_is_told_of_once_a_minute() {
+    fn empty_queue_folder_is_reported_once_a_minute() {
         let mut intake = intake();
         assert!(intake.without_queue(NOW, name(1)));
         assert!(!intake.without_queue(NOW, name(2)));
@@ -509,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_passed_over_are_told_of_once_and_not_for_ever() {
+    fn invalid_names_are_reported_once_up_to_limit() {
         let mut intake = intake();
         assert!(intake.passed_over("1 2"));
         assert!(!intake.passed_over("1 2"));
@@ -518,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_holds_up_nothing() {
+    fn clock_set_back_delays_no_file_and_no_scan() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
@@ -530,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_file_is_read_again_with_a_scan_after_a_while() {
+    fn refused_file_is_read_again_after_interval() {
         let mut intake = intake();
         assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
         intake.read(1);
@@ -552,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_follow_each_other_at_intervals_and_at_once_when_cut_short() {
+    fn scans_run_at_intervals_and_at_once_when_truncated() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         assert!(!intake.begin_scan(NOW));
@@ -567,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_during_a_scan_gets_another_one() {
+    fn scan_requested_during_scan_is_run_afterwards() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         intake.scan_now();
@@ -579,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_reader_makes_scans_rarer() {
+    fn busy_reader_lengthens_scan_interval() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         for number in 1..=100 {
@@ -590,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn files_wait_until_there_is_room() {
+    fn files_beyond_limit_wait_for_room() {
         let mut intake = intake();
         intake.set_limit(Some(3));
         for number in 1..=5 {
@@ -615,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_waits_for_room_too() {
+    fn held_files_beyond_limit_wait_for_room() {
         let mut intake = intake();
         intake.set_limit(Some(1));
         intake.locked(NOW, name(1));

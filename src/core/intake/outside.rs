@@ -1,5 +1,7 @@
-//! Control files that are known, and not in memory: those that are still to be read, and messages that rest
-//! until something is to be done about them. Little is kept of each, as there may be millions.
+//! Backlog: control files that are known and not in memory.
+//!
+//! These are files to be read, and paged-out messages. Little is kept of each, as there may be
+//! millions.
 
 use crate::intake::elsewhere::{Waiting, Whereabouts};
 use crate::{Rested, RestedVertex, Wanted};
@@ -9,48 +11,52 @@ use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::{HashFolder, SpoolName};
 
-/// So many names of files that are to be read are kept; the others are left to the next scan.
+/// Maximum number of names of files to be read. Others are left to the next scan.
 const MOST_NAMES: usize = 2_000_000;
-/// Of so many messages that rest it is kept what was learned of their recipients.
+/// Maximum number of paged-out messages whose recipients' learned state is kept.
 const MOST_LEARNED: usize = 1_000_000;
-/// Of so many files that are read one is a message that comes back, if there are both.
+/// One of this number of files read is a paged-out message.
+///
+/// This is so if there are both paged-out messages and new files.
 const ONE_BACK_IN: u8 = 4;
-/// Messages and their destinations that are compared with the hosts asked for in one step.
+/// Maximum number of messages and destinations compared per step.
 const MAX_COMPARED: usize = 2_000;
-/// A second that never comes.
+/// Marks a time that never comes.
 const NEVER: u32 = u32::MAX;
 
-/// What waits outside.
+/// The backlog.
 #[derive(Default)]
 pub struct Outside {
-    /// To be read, in the order in which they were found.
+    /// Files to be read, in the order in which they were found.
     fresh: VecDeque<SpoolName>,
     fresh_numbers: HashSet<u64>,
-    /// Messages that rest, by number.
+    /// Paged-out messages, by number.
     resting: BTreeMap<u64, Resting>,
-    /// The same by the second in which they are to come back.
+    /// The same, by the second at which they are due.
     by_time: BTreeSet<(u32, u64)>,
-    /// Those of them that are wanted now.
+    /// Paged-out messages to be read now, with the host they were requested for.
     wanted: VecDeque<(u64, Option<Wanted>)>,
-    /// Hosts asked for, with which the resting messages are being compared.
+    /// Requested hosts that paged-out messages are being compared with.
     asked: BTreeSet<Wanted>,
-    /// Hosts asked for since that began; they have the next round.
+    /// Hosts requested since that began; they get the next round.
     asked_next: BTreeSet<Wanted>,
-    /// The number from which the comparison goes on.
+    /// Number at which the comparison continues.
     compared: u64,
-    /// Messages that were taken out to be read, with what is known of them.
+    /// Messages passed to the reader, with their records.
     returning: HashMap<u64, (Rested, Vec<Wanted>)>,
-    /// Names of resting messages that are not just their numbers.
+    /// Names of paged-out messages that are not just their numbers.
     odd: HashMap<u64, SpoolName>,
-    /// Seconds by which the clock was set since the start. The times kept here are those of the first clock, so
-    /// that a step of the clock changes none of them.
+    /// Seconds by which the clock was set since the start.
+    ///
+    /// The times kept here are those of the first clock, so that a step of the clock changes none
+    /// of them.
     shifted: i32,
     turn: u8,
 }
 
-/// A message that rests.
+/// Paged-out message.
 struct Resting {
-    /// In seconds of the first clock.
+    /// Time at which it is due, in seconds of the first clock.
     until: u32,
     folder: HashFolder,
     /// Its times are those of the first clock, too.
@@ -58,12 +64,12 @@ struct Resting {
 }
 
 impl Outside {
-    /// Whether a file is known here.
+    /// Returns true if a file is in the backlog.
     pub fn knows(&self, number: u64) -> bool {
         self.fresh_numbers.contains(&number) || self.resting.contains_key(&number)
     }
 
-    /// Adds a file that is to be read. Tells whether there was room for its name.
+    /// Adds a file to be read. Returns true if there was room for its name.
     pub fn add(&mut self, name: SpoolName) -> bool {
         let has_room = self.fresh.len() < MOST_NAMES;
         if has_room && self.fresh_numbers.insert(name.number()) {
@@ -72,7 +78,7 @@ impl Outside {
         has_room
     }
 
-    /// A message has left memory until a certain time; `None` is when it is wanted.
+    /// Adds a paged-out message, due at a time; `None` is when it is requested.
     pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, mut rested: Rested) {
         let number = name.number();
         let until = until.map_or(NEVER, |until| self.second_after(until));
@@ -87,7 +93,7 @@ impl Outside {
         }
     }
 
-    /// What is known of the message that rests with the lowest number behind one, or the first of all.
+    /// Record of the first paged-out message, or of the first after `number`.
     pub fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
         let from = number.map_or(Some(0), |number| number.checked_add(1))?;
         let (number, Resting { rested, .. }) = self.resting.range(from..).next()?;
@@ -98,14 +104,16 @@ impl Outside {
         Some((*number, rested.modified, vertices))
     }
 
-    /// Asks for the resting messages of some hosts. They are looked for in steps, however many requests there
-    /// are: those that come while others are looked for share the next round.
+    /// Requests the paged-out messages of some hosts.
+    ///
+    /// They are searched for in steps, however many requests there are. Requests that come during a
+    /// search share the next round.
     pub fn awaken(&mut self, wanted: &[Wanted]) {
         self.asked_next.extend(wanted);
         self.returning.values_mut().for_each(|(_, all)| all.extend(wanted));
     }
 
-    /// Compares the next resting messages with the hosts asked for.
+    /// Compares the next paged-out messages with the requested hosts.
     fn compare_on(&mut self) {
         if self.asked.is_empty() {
             self.asked = std::mem::take(&mut self.asked_next);
@@ -128,12 +136,12 @@ impl Outside {
         !self.asked.is_empty() || !self.asked_next.is_empty()
     }
 
-    /// Whether something could be read now, if there is room.
+    /// Returns true if a file could be read now, memory permitting.
     pub fn has_something(&self, now: Timestamp) -> bool {
         !self.fresh.is_empty() || self.has_back(now)
     }
 
-    /// Whether a file that was never read could be read now.
+    /// Returns true if a file that was never read could be read now.
     pub fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }
@@ -144,12 +152,12 @@ impl Outside {
         !self.wanted.is_empty() || self.is_comparing() || self.by_time.first().is_some_and(is_due)
     }
 
-    /// When the next message is to come back.
+    /// Time at which the next paged-out message is due.
     pub fn next_back(&self) -> Option<Timestamp> {
         self.time_of(self.by_time.first()?.0)
     }
 
-    /// The next file to be read. New ones come first, mostly.
+    /// Takes the next file to be read. New ones come first, except for one in [`ONE_BACK_IN`].
     pub fn next(&mut self, now: Timestamp) -> Option<SpoolName> {
         let has_back = self.has_back(now);
         let is_turn_of_back = self.fresh.is_empty() || self.turn + 1 >= ONE_BACK_IN;
@@ -163,7 +171,7 @@ impl Outside {
         let name = self.fresh.pop_front()?;
         self.fresh_numbers.remove(&name.number());
         if self.fresh.is_empty() {
-            // There may have been millions.
+            // Frees the memory: there may have been millions.
             (self.fresh, self.fresh_numbers) = Default::default();
         }
         Some(name)
@@ -194,7 +202,7 @@ impl Outside {
         let Resting { until, folder, mut rested } = self.resting.remove(&number)?;
         self.by_time.remove(&(until, number));
         shift_all(&mut rested.vertices, 0, self.shifted);
-        // A request that has not come to this message yet counts, too.
+        // Requests whose comparison has not reached this message count, too.
         let asked = [&self.asked, &self.asked_next].into_iter();
         let asked = asked.flat_map(|asked| wanted_of(&rested, asked)).chain(wanted).collect();
         self.returning.insert(number, (rested, asked));
@@ -202,7 +210,7 @@ impl Outside {
         Some(odd.unwrap_or_else(|| SpoolName::plain(folder, number)))
     }
 
-    /// Takes out a message that somebody wants to have in memory now.
+    /// Takes out a message that an operator needs in memory now.
     pub fn fetch(&mut self, number: u64) -> Option<SpoolName> {
         if !self.fresh_numbers.remove(&number) {
             return self.take(number, None);
@@ -211,7 +219,7 @@ impl Outside {
         self.fresh.remove(place)
     }
 
-    /// Where a message is.
+    /// Where a message is in the backlog.
     pub fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
         if self.fresh_numbers.contains(&number) {
             return Some(Whereabouts::InLine);
@@ -219,18 +227,18 @@ impl Outside {
         self.resting.get(&number).map(|resting| Whereabouts::Rests(self.time_of(resting.until)))
     }
 
-    /// What is known of a message that was read again.
+    /// Removes and returns the record of a paged-out message that was read again.
     pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
         self.returning.remove(&number)
     }
 
-    /// The clock was set.
+    /// Adjusts to a step of the clock.
     pub fn shift(&mut self, step: ClockStep) {
         let returning = self.returning.values_mut().flat_map(|(rested, _)| &mut rested.vertices);
         returning.for_each(|vertex| vertex.shift(step));
         let seconds = |by: Duration| i32::try_from(by.as_secs()).unwrap_or(i32::MAX);
         self.shifted = match step {
-            // A part of a second makes it later, not earlier.
+            // A fraction of a second is rounded up: later, not earlier.
             ClockStep::Forward(by) => {
                 let seconds = seconds(by).saturating_add(i32::from(by.subsec_nanos() > 0));
                 self.shifted.saturating_add(seconds)
@@ -239,26 +247,26 @@ impl Outside {
         };
     }
 
-    /// The whole second at or after a time, as it is kept.
+    /// The second at or after a time, of the first clock.
     fn second_after(&self, time: Timestamp) -> u32 {
         let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
         let second = second.saturating_sub(self.shifted.into()).max(0);
         u32::try_from(second).unwrap_or(NEVER).min(NEVER - 1)
     }
 
-    /// The time of a second that is kept.
+    /// The time of a second of the first clock.
     fn time_of(&self, second: u32) -> Option<Timestamp> {
         let is_time = second != NEVER;
         is_time.then(|| Timestamp::from_seconds(i64::from(second) + i64::from(self.shifted)))
     }
 
-    /// How many there are.
+    /// Number of files to be read and of paged-out messages.
     pub fn waiting(&self) -> Waiting {
         Waiting { to_be_read: self.fresh.len(), resting: self.resting.len() }
     }
 }
 
-/// Moves the times of what rests from a clock that was set by some seconds to one that was set by others.
+/// Converts times between clocks set by `from` and by `to` seconds.
 fn shift_all(vertices: &mut [RestedVertex], from: i32, to: i32) {
     if from != to {
         let [from, to] = [from, to].map(|by| Timestamp::from_seconds(by.into()));
@@ -267,7 +275,7 @@ fn shift_all(vertices: &mut [RestedVertex], from: i32, to: i32) {
     }
 }
 
-/// Those of the hosts asked for that a message has recipients at: all of them if it is not known.
+/// Requested hosts of a message's recipients; all of them if its recipients are not known.
 fn wanted_of(rested: &Rested, asked: &BTreeSet<Wanted>) -> impl Iterator<Item = Wanted> {
     let of_vertices = rested.vertices.iter().map(|vertex| Wanted::of_vertex(*vertex));
     let found: BTreeSet<Wanted> = match rested.vertices.is_empty() {
@@ -300,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn new_files_come_first_but_not_always() {
+    fn new_files_come_first_with_a_share_for_paged_out_messages() {
         let mut outside = Outside::default();
         (1..=8).for_each(|number| assert!(outside.add(name(number))));
         (11..=13).for_each(|number| outside.rest(name(number), Some(NOW), rested("a.x")));
@@ -311,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_comes_back_in_its_time_or_when_it_is_wanted() {
+    fn paged_out_message_is_read_when_due_or_requested() {
         let mut outside = Outside::default();
         let at = |seconds| NOW + Duration::from_secs(seconds);
         outside.rest(name(1), Some(at(20)), rested("a.x"));
@@ -330,12 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn hosts_asked_for_are_compared_in_steps() {
+    fn requested_hosts_are_compared_in_steps() {
         let mut outside = Outside::default();
         let count = 3 * MAX_COMPARED as u64;
         (1..=count).for_each(|number| outside.rest(name(number), None, rested("a.x")));
         outside.rest(name(count + 1), None, rested("b.x"));
-        // However many ask, it is one round.
+        // All these requests share one round.
         (0..500).for_each(|_| outside.awaken(&[Wanted::of_host(b"b.x")]));
         let mut steps = 0;
         let found = loop {
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_is_read_before_its_comparison_is_wanted() {
+    fn message_read_before_its_comparison_keeps_its_requests() {
         let mut outside = Outside::default();
         outside.rest(name(1), None, rested("a.x"));
         outside.rest(name(2), None, rested("a.x"));
@@ -361,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_kept_of_each() {
+    fn backlog_records_are_small() {
         assert_eq!(size_of::<Resting>(), 40);
         assert_eq!(size_of::<RestedVertex>(), 16);
     }

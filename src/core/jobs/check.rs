@@ -1,11 +1,13 @@
-//! What must hold of the jobs of a ring.
+//! Invariants of the jobs of a ring.
 
 use super::{Class, Job, Jobs};
 use std::collections::HashMap;
 
 impl Jobs {
-    /// Panics if the jobs contradict themselves: an entry that is in one index and not in the other, a
-    /// job with nothing left, a count that is none.
+    /// Panics if the jobs contradict themselves.
+    ///
+    /// Examples are an entry that is in only one of the indexes, a job with nothing left, and a
+    /// wrong count.
     pub fn check(&self) {
         let mut left = HashMap::new();
         for (job, _, _) in self.all_entries() {
@@ -44,7 +46,7 @@ impl Jobs {
         self.index.check();
     }
 
-    /// Whether an entry is among them.
+    /// Returns true if an entry belongs to a job.
     pub fn contains(
         &self,
         message: super::MessageId,
@@ -57,7 +59,7 @@ impl Jobs {
         is_only || self.entries.contains(&(*job, entry.0, entry.1))
     }
 
-    /// All entries, each with its job.
+    /// Returns all entries, each with its job.
     pub fn all_entries(
         &self,
     ) -> impl Iterator<Item = (super::JobId, super::ThreadId, super::VertexId)> {
@@ -66,7 +68,7 @@ impl Jobs {
         self.entries.iter().copied().chain(only)
     }
 
-    /// How many entries are due.
+    /// Number of due entries.
     pub fn len(&self) -> usize {
         self.all_entries().count()
     }

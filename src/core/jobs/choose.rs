@@ -1,4 +1,4 @@
-//! What an agent gets next: the current job, who preempts it, and which of its entries it is.
+//! The entry that an agent gets next: current job, preemption, choice.
 
 use super::Jobs;
 use super::class::Class;
@@ -11,24 +11,31 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use zsched_format::time::Timestamp;
 
-/// So many jobs of a class are looked at that cannot be candidates, before the class is given up.
+/// Maximum number of jobs per class that are tried as candidates.
 const LOOKED_AT: usize = 4;
-/// So many jobs may preempt one another. With a cost of 2 or more, it takes more entries than fit into
-/// memory to come here; with a cost of 1, the chain would have no end.
+/// Maximum depth of a chain of jobs that preempt one another.
+///
+/// With a slot cost of 2 or more, it takes more entries than fit into memory to reach it. With a
+/// cost of 1 the chain would have no end.
 const DEEPEST: usize = 32;
-/// What is added to the age of a job, in nanoseconds: one that has just come has an age, too.
+/// Added to the age of a job, in nanoseconds.
+///
+/// So a job that has just arrived has an age, too.
 const NEWBORN: u128 = 1_000_000_000;
 
 impl Jobs {
-    /// The thread in which the current job has an entry whose turn it is, as things stand: a preemption
-    /// may change that.
+    /// Returns the thread of the current job's next entry.
+    ///
+    /// A preemption may change it.
     pub fn peek(&self) -> Option<ThreadId> {
         let (class, key) = self.index.first().filter(|_| !self.is_ending)?;
         Some(self.index.in_turn(class, key)?.0)
     }
 
-    /// The entry that is to be given to an agent next. This is where preemption happens. Among the
-    /// entries of the job, those in the `preferred` thread come first, if that may be served.
+    /// Chooses the next entry for an agent. Preemption happens here.
+    ///
+    /// Among the entries of the job, those in the `preferred` thread come first, if it may be
+    /// served.
     pub fn choose(
         &mut self,
         now: Timestamp,
@@ -53,35 +60,38 @@ impl Jobs {
         ((*of, *found) == (job, thread)).then_some((thread, *vertex))
     }
 
-    /// The job that preempts the current one now, if any does.
+    /// Returns the job that preempts the current one now, if any.
     fn preempting(&self, now: Timestamp, current: JobId) -> Option<JobId> {
         let job = &self.jobs[current];
         if job.available() <= 0 || !self.may_be_preempted(job) {
             return None;
         }
-        // If it has not earned enough yet, nobody else preempts it either: one that is smaller than the
-        // best would always come first.
+        // If the best candidate costs too much, no other job preempts either. Otherwise a smaller
+        // one would always come first.
         let candidate = self.candidate(now, current)?;
         let needed = self.jobs[candidate].most_left();
         self.rules.suffices(job.available(), needed).then_some(candidate)
     }
 
-    /// Whether a job may be preempted when it has earned what that takes.
+    /// Returns true if a job may be preempted after earning enough.
     pub(super) fn may_be_preempted(&self, job: &Job) -> bool {
         self.rules.cost > 0 && self.rules.is_worth_it(job.total()) && job.key.path.depth() < DEEPEST
     }
 
-    /// How many entries a job will be able to pay for, with what it has and what it will yet earn in any case.
+    /// Returns the number of entries that a job can pay for.
+    ///
+    /// It counts what the job has, and what it will yet earn in any case.
     pub(super) fn most_to_pay(&self, job: &Job) -> i64 {
         (i64::from(job.left) + job.available()) / i64::from(self.rules.cost)
     }
 
-    /// The best of all jobs that the current one will be able to pay for, with what it has and what it
-    /// will yet earn in any case: the one that is oldest for its size.
+    /// Returns the best job that the current one can pay for.
+    ///
+    /// The best one is the oldest for its size.
     pub(super) fn candidate(&self, now: Timestamp, current: JobId) -> Option<JobId> {
         let job = &self.jobs[current];
         let most = self.most_to_pay(job);
-        // All that come behind the current job arrived later than it, or than the one it has preempted.
+        // All jobs behind the current one arrived later than it, or than the one it has preempted.
         let oldest = age(now, &job.key);
         let mut best: Option<(JobId, u128, u32)> = None;
         for (class, seats) in self.index.classes() {
@@ -104,7 +114,7 @@ impl Jobs {
         best.map(|(id, _, _)| id)
     }
 
-    /// The oldest of a class that may preempt the current job.
+    /// Returns the oldest job of a class that may preempt now.
     fn oldest_of(&self, seats: &BTreeSet<Seat>, current: JobId, most: i64) -> Option<JobId> {
         let mut seat = seats.first()?;
         for _ in 0..LOOKED_AT {
@@ -118,7 +128,7 @@ impl Jobs {
         None
     }
 
-    /// Moves a job directly in front of the current one, which pays for all its entries.
+    /// Moves a job before the current one, which pays its entries.
     fn preempt(&mut self, current: JobId, candidate: JobId) {
         let entries = self.jobs[candidate].most_left();
         let parent = &mut self.jobs[current];
@@ -138,7 +148,9 @@ impl Jobs {
         self.preempting = Some(self.jobs[candidate].message);
     }
 
-    /// The jobs, first to last, each with what is left of it. Not for every day: it goes through all.
+    /// Returns the jobs in order, each with what is left of it.
+    ///
+    /// For tests: it visits all jobs.
     pub fn in_order(&self) -> Vec<&Job> {
         let mut jobs: Vec<&Job> = self.jobs.iter().map(|(_, job)| job).collect();
         jobs.sort_by_key(|job| &job.key);
@@ -146,7 +158,7 @@ impl Jobs {
     }
 }
 
-/// The age of a job in its own right, in nanoseconds.
+/// Age of a job by its key, in nanoseconds.
 fn age(now: Timestamp, key: &Key) -> u128 {
     now.since(key.arrival).as_nanos() + NEWBORN
 }

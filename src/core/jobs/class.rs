@@ -1,21 +1,25 @@
-//! Classes of jobs by their size, so that the best candidate for preemption is found without looking at
-//! every job: within a class the oldest is the best, or nearly so.
+//! Size classes of jobs.
+//!
+//! They help to find the best candidate for preemption without a look at every job. Within a class
+//! the oldest job is the best, or nearly so.
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes up to this have a class each.
+/// Sizes up to this are in different classes.
 const EXACT: u32 = 16;
-/// Larger sizes have so many classes for each doubling: sizes within one differ by an eighth at most.
+/// Number of classes for each doubling of larger sizes.
+///
+/// Sizes within one class differ by an eighth at most.
 const PER_DOUBLING: u32 = 8;
 
-/// A class of sizes, in ascending order.
+/// A size class. Classes sort by size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Class(u16);
 
 impl Class {
-    /// Of jobs that have preempted another one, whatever their size: they are no candidates.
+    /// Class of jobs that have preempted another: they are no candidates.
     pub const PREEMPTING: Class = Class(0);
-    /// Of the smallest job.
+    /// Class of the smallest jobs.
     pub const SMALLEST: Class = Class(1);
 
     /// The class of a number of entries.
@@ -23,18 +27,18 @@ impl Class {
         if size <= EXACT {
             return Class(size.max(1) as u16);
         }
-        // The first bits of the size: 3 behind the highest.
+        // The three bits behind the highest one.
         let doublings = size.ilog2() - EXACT.ilog2();
         let eighth = (size >> (size.ilog2() - PER_DOUBLING.ilog2())) % PER_DOUBLING;
         Class((EXACT + doublings * PER_DOUBLING + eighth) as u16)
     }
 
-    /// The one behind it.
+    /// The next larger class.
     pub fn next(self) -> Class {
         Class(self.0 + 1)
     }
 
-    /// The smallest size that is in it.
+    /// Smallest size in the class.
     pub fn least(self) -> u32 {
         let class = u32::from(self.0);
         if class < EXACT {
@@ -50,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_ascend_and_are_narrow() {
+    fn class_sizes_ascend_and_differ_by_an_eighth() {
         let mut former = Class::of(1);
         for size in 2..100_000 {
             let class = Class::of(size);

@@ -1,8 +1,9 @@
-//! Which entries are due, in order; and what can be seen of them from outside: of each thread that may
-//! be served now, the first entry of each class.
+//! Due entries in order, and which of them are visible.
 //!
-//! A host with a hundred thousand jobs becomes ready and busy again with every delivery. That changes
-//! as many places here as it has classes, not jobs.
+//! Visible is the first entry of each class, in each thread that may be served now.
+//!
+//! A host with a hundred thousand jobs becomes ready and busy again with every delivery. That
+//! changes as many seats as the thread has classes, not jobs.
 
 use super::class::Class;
 use super::key::Key;
@@ -14,15 +15,17 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most threads have entries of so few classes.
+/// Number of classes that most threads do not exceed.
 const FEW_CLASSES: usize = 2;
 
-/// A thread's place among those that may be served, for one class.
+/// Place of a thread that may be served, for one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Seat {
     /// The first job of the class that has an entry in the thread.
     pub key: Key,
-    /// When it was served last, in turns: threads with the same job take turns.
+    /// When it was served last, in turns.
+    ///
+    /// Threads with the same job take turns.
     pub turn: u64,
     pub thread: ThreadId,
 }
@@ -36,20 +39,20 @@ pub struct Index {
     next_turn: u64,
 }
 
-/// What is due in a thread.
+/// Due entries of a thread.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
     /// If it may be served: when it was served last.
     turn: Option<u64>,
-    /// In the order of their classes. While the thread may be served each has a seat.
+    /// Sorted by class. Each has a seat while the thread is ready.
     queues: SmallVec<[OfClass; FEW_CLASSES]>,
 }
 
-/// What is due in a thread of jobs of one class.
+/// Due entries of a thread, from jobs of one class.
 #[derive(Serialize, Deserialize)]
 struct OfClass {
     class: Class,
-    /// The turn that its seat has, if there is one.
+    /// Turn of its seat, if it has one.
     turn: u64,
     entries: Queue,
 }
@@ -60,7 +63,7 @@ impl Index {
         match line.place(class) {
             Ok(place) => {
                 let queue = &mut line.queues[place];
-                // It can be seen if it comes before what is seen.
+                // The entry becomes visible if it precedes the visible one.
                 let is_first = queue.entries.would_be_first(&key);
                 if let Some(turn) = line.turn.filter(|_| is_first) {
                     let seats = self.seats.entry(class).or_default();
@@ -106,7 +109,7 @@ impl Index {
         }
     }
 
-    /// Says whether a thread may be served.
+    /// Records that a thread may be served, or may not.
     pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
         if is_ready {
             let line = self.lines.entry(thread).or_default();
@@ -130,13 +133,13 @@ impl Index {
         }
     }
 
-    /// Forgets all that is due in a thread.
+    /// Drops all entries of a thread.
     pub fn forget(&mut self, thread: ThreadId) {
         self.set_ready(thread, false);
         self.lines.remove(&thread);
     }
 
-    /// A thread has had its turn.
+    /// Records that a thread has had its turn.
     pub fn served(&mut self, thread: ThreadId) {
         if let Some(turn) = self.lines.get_mut(&thread).and_then(|line| line.turn.as_mut()) {
             *turn = self.next_turn;
@@ -148,21 +151,23 @@ impl Index {
         self.lines.get(&thread).is_some_and(|line| line.turn.is_some())
     }
 
-    /// The first job that may be served, and its class.
+    /// Returns the first job that may be served, and its class.
     pub fn first(&self) -> Option<(Class, &Key)> {
         let firsts =
             self.seats.iter().filter_map(|(class, seats)| Some((*class, &seats.first()?.key)));
         firsts.min_by_key(|(_, key)| *key)
     }
 
-    /// The classes of jobs that have not preempted any, in ascending order, each with what can be seen
-    /// of it.
+    /// Returns the classes of candidates, ascending, with their seats.
+    ///
+    /// Jobs that have preempted another one are not among them.
     pub fn classes(&self) -> impl Iterator<Item = (Class, &BTreeSet<Seat>)> {
         self.seats.range(Class::SMALLEST..).map(|(class, seats)| (*class, seats))
     }
 
-    /// The entry of a job whose turn it is: of those in threads that may be served. The job must be the
-    /// first of its class.
+    /// Returns the entry of a job whose turn it is.
+    ///
+    /// Only entries in threads that may be served count. The job must be the first of its class.
     pub fn in_turn(&self, class: Class, key: &Key) -> Option<(ThreadId, VertexId)> {
         let thread = self.seats.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
         let line = self.lines.get(&thread)?;
@@ -170,7 +175,7 @@ impl Index {
         first.is_of(key).then_some((thread, first.vertex))
     }
 
-    /// All entries that are due, in no order that means anything.
+    /// Returns all due entries, unordered.
     pub fn due(&self) -> impl Iterator<Item = (ThreadId, Class, &Entry)> {
         self.lines.iter().flat_map(|(thread, line)| {
             let of_class = |queue: &'_ OfClass| (*thread, queue.class);
@@ -181,7 +186,7 @@ impl Index {
         })
     }
 
-    /// All threads that may be served.
+    /// Returns all threads that may be served.
     pub fn ready(&self) -> Vec<ThreadId> {
         let ready = self.lines.iter().filter(|(_, line)| line.turn.is_some());
         let mut ready: Vec<ThreadId> = ready.map(|(thread, _)| *thread).collect();
@@ -189,7 +194,7 @@ impl Index {
         ready
     }
 
-    /// Panics if what can be seen is not what is there.
+    /// Panics if the seats do not match the entries.
     pub fn check(&self) {
         let mut shown = 0;
         for (thread, line) in &self.lines {
@@ -212,12 +217,12 @@ impl Index {
 }
 
 impl Line {
-    /// Where the queue of a class is, or would be.
+    /// Index of the queue of a class, or where to insert it.
     fn place(&self, class: Class) -> Result<usize, usize> {
         self.queues.binary_search_by_key(&class, |queue| queue.class)
     }
 
-    /// Whether there is nothing to be known of it.
+    /// Returns true if it has no entries and may not be served.
     fn is_over(&self) -> bool {
         self.queues.is_empty() && self.turn.is_none()
     }

@@ -1,11 +1,11 @@
-//! The order of jobs, as something that can be compared.
+//! The order of jobs, as a comparable key.
 //!
-//! A job stands where its message arrived. One that preempts another is moved directly in front of it,
-//! behind those that have preempted the same one before. Instead of a list, in which places would have
-//! to be found and counted, each job has a path: a job that stands in its own right has the empty one;
-//! one that preempts has the path of the job it preempts, and a number that counts these. A path sorts
-//! behind all that begin with it, so the children of a job come before it, the oldest child first, and
-//! each child's own children before that child:
+//! A job stands where its message arrived. A job that preempts another is moved directly in front
+//! of it, behind those that have preempted the same one before. In a list, places would have to be
+//! found and counted. Instead each job has a path. A job that has preempted no other has the empty
+//! path. A job that preempts has the path of the job it preempts, plus a number that counts these.
+//! A path sorts behind all paths that begin with it. So the children of a job come before it, the
+//! oldest child first, and the children of each child before that child:
 //!
 //! ```text
 //! 7        8        4        1        2       6       3       5
@@ -21,23 +21,26 @@ use zsched_format::time::Timestamp;
 /// The place of a job among the jobs of its ring.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// When the message arrived, its priority counted in; that of the first job of a chain of
-    /// preemptions stands for all of them.
+    /// Arrival time of the message, adjusted by priority.
+    ///
+    /// All jobs of a chain of preemptions have that of the first one.
     pub arrival: Timestamp,
-    /// Which of several that arrived at the same time comes first.
+    /// Order among messages with the same arrival time.
     pub sequence: u64,
-    /// In front of whom it was moved.
+    /// The jobs in front of which it was moved.
     pub path: Path,
-    /// The job itself. There is hardly ever anything left for this to decide.
+    /// The job itself. This rarely decides anything.
     pub job: JobId,
 }
 
-/// Which jobs a job has moved in front of. There are many keys, and few with a path: it is one pointer.
+/// The chain of jobs in front of which a job has moved.
+///
+/// Few of the many keys have a path, so it takes only a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Path(Option<Rc<Box<[u32]>>>);
 
 impl Key {
-    /// Before all others.
+    /// A key before all others.
     pub const FIRST: Key = Key {
         arrival: Timestamp::from_nanoseconds(i64::MIN),
         sequence: 0,
@@ -53,7 +56,7 @@ impl Path {
         Path(Some(Rc::new(steps)))
     }
 
-    /// How many jobs are preempted by it, one through the other.
+    /// Number of jobs that it preempts, directly or through others.
     pub fn depth(&self) -> usize {
         self.steps().len()
     }
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_come_before_their_parent_in_their_order() {
+    fn path_of_child_sorts_before_its_parent() {
         let root = Path::default();
         let (first, second) = (root.child(0), root.child(1));
         let order = [first.child(0), first.child(1).child(9), first.child(1), first, second, root];

@@ -1,23 +1,24 @@
-//! The order of work in a ring that goes by messages: jobs, slots, and preemption (the document "Postfix
-//! Queue Scheduler", chapters "Preemptive scheduling" ff.; what is the same and what is not is in
-//! `docs/scheduling.md`).
+//! Order of work in a ring by messages: jobs, slots, preemption.
 //!
-//! A *job* is one message in one ring, as long as *entries* of it are due there; an entry is a vertex.
-//! Jobs stand in the order in which their messages arrived. The *current* job is the first of them with
-//! an entry in a thread that may be served now, that is with *window* to spare; the others in front of
-//! it are *blockers*, and passed over. Each entry that is given to an agent earns the current job a
-//! part of a *slot*; a smaller job, the *candidate*, may preempt it for as many slots as it has
-//! entries. It is moved directly in front of the current job, and stays there.
+//! The source is the document "Postfix Queue Scheduler", chapters "Preemptive scheduling" ff. The
+//! differences are in `docs/scheduling.md`.
 //!
-//! Nothing here goes through all jobs or threads: whatever is decided takes time that grows with the
-//! logarithm of their number, and with the number of classes of sizes, of which there are two hundred
-//! at most and mostly a few.
+//! A *job* is one message in one ring, while *entries* of it are due there; an entry is a vertex.
+//! Jobs are in the order in which their messages arrived. The *current* job is the first one with
+//! an entry in a thread that may be served now, that is with *window* to spare. The jobs in front
+//! of it are *blockers*, and are passed over. Each entry that is given to an agent earns the
+//! current job a part of a *slot*. A smaller job, the *candidate*, may preempt the current job for
+//! as many slots as it has entries. It is moved directly in front of the current job, and stays
+//! there.
 //!
-//! Of a message that is not in memory as a whole it is told how many recipients are unread. They count as
-//! entries of one that wants to preempt another, and not of one that is to be preempted: so nobody gets
-//! more than was earned.
+//! No decision visits all jobs or threads. Its cost grows with the logarithm of their number, and
+//! with the number of size classes: at most 240, and mostly a few.
 //!
-//! What it knows of the rest of the core are the numbers of messages, threads and vertices.
+//! Of a partial message the number of unread recipients is known. They count as entries of a job
+//! that wants to preempt another, but not of a job that is to be preempted. So no job gets more
+//! than it has earned.
+//!
+//! Of the rest of the core this module knows only the numbers of messages, threads and vertices.
 
 mod check;
 mod choose;
@@ -45,8 +46,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::Timestamp;
 
-/// A job that has fewer entries left than half of those it was classed by is classed anew when another
-/// becomes the current one; but not if it still has more than this: that would take too long.
+/// Maximum number of due entries of a job that changes its class.
+///
+/// A job changes its class when it has at most half of the entries that it was classed by, and
+/// another job becomes the current one. With more due entries this would take too long.
 const MOST_CLASSED_ANEW: u32 = 512;
 
 /// The jobs of a ring.
@@ -55,29 +58,31 @@ pub struct Jobs {
     rules: Rules,
     jobs: Pool<Job>,
     by_message: IdMap<MessageId, JobId>,
-    /// All of them in their order.
+    /// All jobs, in order.
     order: BTreeSet<Key>,
-    /// The entries of jobs that have or had several.
+    /// Entries of jobs that have, or had, several.
     entries: BTreeSet<(JobId, ThreadId, VertexId)>,
     index: Index,
-    /// The job that an entry was selected of last, with its own number; it may be gone.
+    /// Job of the entry that was selected last, with its unique number.
+    ///
+    /// The job may be gone.
     last: Option<(JobId, u64)>,
     next_number: u64,
     /// The ring ends, and its threads leave one after the other.
     is_ending: bool,
-    /// Whose job has preempted another since that was asked last.
+    /// Message whose job has preempted another since the last [`Jobs::take_preempting`].
     #[serde(skip)]
     preempting: Option<MessageId>,
 }
 
-/// What is known of a message of which entries become due.
+/// A message of which entries become due.
 #[derive(Clone, Copy)]
 pub struct Newcomer {
-    /// When it arrived, as far as that decides about its turn.
+    /// Arrival time, adjusted by priority: it decides the place of the job.
     pub arrival: Timestamp,
-    /// Which of several that came at the same time.
+    /// Order among messages with the same arrival time.
     pub sequence: u64,
-    /// How many of its recipients are not in memory, at the most.
+    /// Maximum number of its unread recipients.
     pub unread: u32,
 }
 
@@ -97,7 +102,9 @@ impl Jobs {
         }
     }
 
-    /// Entries of a message become due. What is known of it counts if it has no job yet.
+    /// Adds due entries of a message.
+    ///
+    /// `newcomer` is used only if the message has no job yet.
     pub fn join(
         &mut self,
         message: MessageId,
@@ -115,7 +122,8 @@ impl Jobs {
         let job = &self.jobs[id];
         let (left, size) = (job.left + count, job.size);
         let most = left.saturating_add(job.unread);
-        // Of what comes in little by little each entry is moved to another class a few times at most.
+        // Each entry is moved to another class a few times at most, even if entries come one by
+        // one.
         if most >= size.saturating_mul(2) || (most > size && most <= 4) {
             self.class_anew(id, most);
         }
@@ -161,8 +169,9 @@ impl Jobs {
         id
     }
 
-    /// So many recipients of a message are not in memory, at the most. A job that turns out to be smaller
-    /// than it was thought to be may be a candidate that it was not before.
+    /// Sets the maximum number of unread recipients of a message.
+    ///
+    /// A job that turns out to be smaller than assumed may become a candidate.
     pub fn expect(&mut self, message: MessageId, unread: u32) {
         let Some(id) = self.by_message.get(&message).copied().filter(|_| !self.is_ending) else {
             return;
@@ -176,8 +185,9 @@ impl Jobs {
         self.end_if_done(id);
     }
 
-    /// More is going to be read of a message that has preempted another. Its job keeps its place until
-    /// [`expect`](Self::expect) says that nothing more comes.
+    /// Keeps the place of a preempting job while its message is read.
+    ///
+    /// It lasts until [`expect`](Self::expect) reports that nothing more comes.
     pub fn await_more(&mut self, message: MessageId) {
         let id = self.by_message.get(&message);
         let ledger = id.and_then(|id| self.jobs[*id].ledger.as_mut());
@@ -186,12 +196,12 @@ impl Jobs {
         }
     }
 
-    /// The message whose job has preempted another since this was asked last.
+    /// Takes the message whose job has preempted another since the last call.
     pub fn take_preempting(&mut self) -> Option<MessageId> {
         self.preempting.take()
     }
 
-    /// An entry is due no more, but no agent has got it.
+    /// Removes an entry no longer due that was given to no agent.
     pub fn leave(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
         if self.is_ending {
             return;
@@ -203,7 +213,7 @@ impl Jobs {
         }
     }
 
-    /// An entry is given to an agent.
+    /// Removes an entry that is given to an agent.
     pub fn select(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
         let id = self.by_message[&message];
         self.look_at_last(id);
@@ -230,24 +240,26 @@ impl Jobs {
         }
     }
 
-    /// The ring ends: all threads are about to leave it, so nothing is chosen any more, and of what a job has left
-    /// nobody keeps account.
+    /// Ends the ring: all its threads are about to leave.
+    ///
+    /// Nothing is chosen from now on, and the entries that jobs have left are no longer counted.
     pub fn end_all(&mut self) {
         self.is_ending = true;
     }
 
-    /// A thread leaves a ring that ends.
+    /// Removes a thread from a ring that ends.
     pub fn forget(&mut self, thread: ThreadId) {
         self.index.forget(thread);
     }
 
-    /// Says whether a thread has window to spare.
+    /// Records that a thread has window to spare, or has none.
     pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
         self.index.set_ready(thread, is_ready);
     }
 
-    /// Another job than the last is the current one. If the last is only blocked, it is smaller now than
-    /// it was, and may be a candidate that it was not before.
+    /// Gives the last job a new class when another one becomes current.
+    ///
+    /// If the last job is only blocked, it is smaller than it was, and may have become a candidate.
     fn look_at_last(&mut self, current: JobId) {
         let last = self.last.replace((current, self.jobs[current].number));
         let Some((last, number)) = last.filter(|(last, _)| *last != current) else {
@@ -273,7 +285,7 @@ impl Jobs {
         }
     }
 
-    /// Puts all entries of a job under another class and key.
+    /// Moves all entries of a job to another class and key.
     fn move_entries(&mut self, id: JobId, class: Class, key: Key) {
         let job = &mut self.jobs[id];
         let former = (job.class, std::mem::replace(&mut job.key, key.clone()));
@@ -288,8 +300,10 @@ impl Jobs {
         }
     }
 
-    /// An entry of a job that has preempted another was given to an agent: its parent has paid for it.
-    /// If more have become due than were paid for, the parent pays now.
+    /// Counts an entry of a preempting job given to an agent.
+    ///
+    /// The parent has paid in advance. If more entries have become due than that, it pays for them
+    /// now.
     fn use_fare(&mut self, id: JobId) {
         let ledger = self.jobs[id].ledger.as_mut();
         let Some(fare) = ledger.and_then(|ledger| ledger.fare.as_mut()) else {
@@ -303,7 +317,7 @@ impl Jobs {
         }
     }
 
-    /// A job has nothing left. What its parent has paid for and was not used is given back.
+    /// Ends a job, and refunds to its parent what was not used.
     fn end(&mut self, id: JobId) {
         let job = self.jobs.remove(id);
         self.by_message.remove(&job.message);
@@ -319,14 +333,14 @@ impl Jobs {
         }
     }
 
-    /// Who has paid for a job, if that job is still there.
+    /// Returns the job that has paid, if it still exists.
     fn payer(&mut self, fare: &job::Fare) -> Option<&mut Job> {
         let parent = self.jobs.get(fare.parent)?;
         let is_it = parent.number == fare.number;
         is_it.then(|| &mut self.jobs[fare.parent])
     }
 
-    /// Whether nothing is due.
+    /// Returns true if there are no jobs.
     pub fn is_empty(&self) -> bool {
         self.jobs.len() == 0
     }
@@ -336,7 +350,7 @@ impl Jobs {
     }
 }
 
-/// The entries of a job: the only one it has, or those among the others.
+/// Returns the entries of a job: its only one, or several.
 fn entries_of(
     job: &Job,
     entries: &BTreeSet<(JobId, ThreadId, VertexId)>,

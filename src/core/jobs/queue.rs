@@ -1,10 +1,10 @@
-//! The entries of one thread and one class, in the order of their jobs.
+//! Entries of one thread and class, in the order of their jobs.
 //!
-//! Most threads have a few entries, and what comes is mostly the last and what goes the first. So these are in one
-//! piece of memory, at the end of a chain that is as short as can be: with a hundred thousand threads none of it
-//! is in a cache of the processor when it is needed, and each step of the chain takes as long as a thousand
-//! instructions. A tree of all entries of a ring has six such steps, and more. Only a thread that has many has a
-//! tree, of its own.
+//! Most threads have a few entries. New ones mostly go to the end, and the first is taken first. So
+//! these entries are in one piece of memory, at the end of a chain that is as short as possible.
+//! With a hundred thousand threads, nothing in the chain is in the processor's cache when it is
+//! needed, and each step of it takes as long as a thousand instructions. A tree of all entries of a
+//! ring has six such steps, and more. Only a thread with many entries has a tree, of its own.
 
 use super::job::JobId;
 use super::key::{Key, Path};
@@ -13,14 +13,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use zsched_format::time::Timestamp;
 
-/// Up to so many entries are in a row, in which others are moved to make room for one.
+/// Maximum number of entries in a row.
+///
+/// To insert one, others are moved.
 const ROW: usize = 1024;
-/// There is room for so many in the beginning: growing costs more than a little more room.
+/// Initial capacity of a row.
+///
+/// Growing costs more than a little spare room.
 const FIRST_ROW: usize = 8;
-/// A tree with so few entries becomes a row again.
+/// Number of entries at which a tree becomes a row again.
 const FEW: usize = 512;
 
-/// An entry: the key of its job, and the vertex, as close together as can be.
+/// An entry: the key of its job, and the vertex, packed closely.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
     arrival: Timestamp,
@@ -36,19 +40,19 @@ impl Entry {
         Entry { arrival, sequence, path, job, vertex }
     }
 
-    /// That of its job.
+    /// Key of its job.
     pub fn key(&self) -> Key {
         let Entry { arrival, sequence, ref path, job, .. } = *self;
         Key { arrival, sequence, path: path.clone(), job }
     }
 
-    /// Whether its job comes after another.
+    /// Returns true if its job comes after another.
     fn is_behind(&self, key: &Key) -> bool {
         let mine = (self.arrival, self.sequence, &self.path, self.job);
         mine > (key.arrival, key.sequence, &key.path, key.job)
     }
 
-    /// Whether it is one of a job.
+    /// Returns true if it is an entry of a job.
     pub fn is_of(&self, key: &Key) -> bool {
         self.job == key.job
     }
@@ -63,7 +67,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// The first; there is always one.
+    /// The first entry; a queue is never empty.
     pub fn first(&self) -> &Entry {
         let first = match self {
             Queue::One(entry) => Some(entry),
@@ -73,9 +77,9 @@ impl Queue {
         first.expect("a queue that is empty is dropped")
     }
 
-    /// Whether an entry of a job would come before all others.
+    /// Returns true if an entry of a job would come first.
     pub fn would_be_first(&self, key: &Key) -> bool {
-        // Hardly ever, which the last of a row tells: it is the one that is looked at next.
+        // Rarely true. Most often the last entry of a row shows that, and it is needed next anyway.
         let comes_last = match self {
             Queue::Row(row) => row.back().is_some_and(|last| !last.is_behind(key)),
             Queue::One(_) | Queue::Tree(_) => false,
@@ -83,7 +87,7 @@ impl Queue {
         !comes_last && self.first().is_behind(key)
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         match self {
             Queue::One(_) => 1,
@@ -112,7 +116,9 @@ impl Queue {
         }
     }
 
-    /// Takes one out that is among them. Tells whether it was the last: then the queue is to be dropped.
+    /// Removes an entry, which must be in the queue.
+    ///
+    /// Returns true if it was the last one: the queue must then be dropped.
     pub fn remove(&mut self, entry: &Entry) -> bool {
         match self {
             Queue::One(only) => {
@@ -141,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// All of them.
+    /// All entries.
     pub fn iter(&self) -> Box<dyn Iterator<Item = &Entry> + '_> {
         match self {
             Queue::One(only) => Box::new(std::iter::once(only)),
@@ -172,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_half_of_a_line_of_a_cache() {
+    fn entry_fits_half_a_cache_line() {
         assert!(size_of::<Entry>() <= 32);
         assert_eq!(entry(7).key().sequence, 7);
     }
 
-    /// It must agree with a set, as a row and as a tree.
+    /// Compares it with a set, as a row and as a tree.
     #[test]
-    fn it_does_what_a_set_does() {
+    fn queue_random_operations_match_a_set() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut queue = Queue::One(entry(500));
         let mut model = BTreeSet::from([entry(500)]);

@@ -1,52 +1,59 @@
-//! How a job stands among the others: for those who ask why it waits.
+//! Rank of a job among the others, to explain why it waits.
 
 use super::job::{Job, JobId};
 use super::{Class, Jobs};
 use crate::message::MessageId;
 use zsched_format::time::Timestamp;
 
-/// So many jobs before one are counted. For whoever waits longer it makes no difference.
+/// Maximum number of jobs in front that are counted.
+///
+/// For a job that waits longer the number makes no difference.
 pub const COUNTED: usize = 1000;
-/// Jobs with up to so many entries are asked whether any of these may be served.
+/// Maximum number of entries of a job whose threads are checked.
 const ASKED: u32 = 1000;
 
-/// How the job of a message stands. `M` is what messages are called.
+/// Rank of a message's job. `M` is the name of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank<M = MessageId> {
-    /// Jobs before it; one more than [`COUNTED`] is that or more.
+    /// Number of jobs in front; more than [`COUNTED`] means that or more.
     pub before: usize,
-    /// Entries of it that are due.
+    /// Number of due entries.
     pub due: u32,
-    /// Slots it has earned and not spent; less than none if it has been preempted on credit. `None`
-    /// without preemption.
+    /// Slots earned and not spent; `None` without preemption.
+    ///
+    /// Negative if the job was preempted on credit.
     pub slots: Option<f64>,
-    /// None of its entries may be served: their threads have no window to spare.
+    /// None of its entries may be served: no window to spare.
     pub is_blocked: bool,
-    /// How many jobs have preempted it.
+    /// Number of jobs that have preempted it.
     pub preempted_by: u32,
-    /// It has preempted another one itself: that of this message, if that is still there.
+    /// `Some` if it has preempted another job, with the message of that.
+    ///
+    /// The message is `None` if that job is gone.
     pub has_preempted: Option<Option<M>>,
     /// The current job; `None` if all are blocked.
     pub current: Option<Current<M>>,
 }
 
-/// The current job, as one sees it that waits for it.
+/// The current job, as seen by a job that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Current<M = MessageId> {
-    /// Whose job it is.
+    /// The message of the job.
     pub message: M,
-    /// Entries of it that are due.
+    /// Number of due entries.
     pub due: u32,
-    /// Slots it has earned and not spent. `None` without preemption.
+    /// Slots earned and not spent; `None` without preemption.
     pub slots: Option<f64>,
-    /// With so many slots it could be preempted by the one that waits; `None` if that cannot be.
+    /// Number of slots at which the waiting job could preempt it.
+    ///
+    /// `None` if it never can.
     pub needed: Option<f64>,
-    /// Who is to preempt it next, as things stand.
+    /// The job to preempt it next, as things stand.
     pub candidate: Option<M>,
 }
 
 impl<M> Rank<M> {
-    /// The same, with other names of messages.
+    /// Replaces the names of messages.
     pub fn named<N>(self, name: impl Fn(M) -> N) -> Rank<N> {
         let Rank { before, due, slots, is_blocked, preempted_by, has_preempted, current } = self;
         let has_preempted = has_preempted.map(|parent| parent.map(&name));
@@ -62,7 +69,7 @@ impl<M> Rank<M> {
 }
 
 impl Jobs {
-    /// How the job of a message stands; `None` if nothing of it is due.
+    /// Returns the rank of a message's job; `None` if it has none.
     pub fn rank(&self, now: Timestamp, message: MessageId) -> Option<Rank> {
         let id = *self.by_message.get(&message).filter(|_| !self.is_ending)?;
         let job = &self.jobs[id];
@@ -87,7 +94,10 @@ impl Jobs {
         (cost > 0).then(|| job.available() as f64 / f64::from(cost))
     }
 
-    /// Of a large job behind the current one nobody knows without asking all its threads: then it is not.
+    /// Returns true if none of a job's entries may be served.
+    ///
+    /// For a large job behind the current one this would require a check of all its threads, so it
+    /// returns false.
     fn is_blocked(&self, id: JobId, current: Option<JobId>) -> bool {
         let job = &self.jobs[id];
         match current.map(|current| &self.jobs[current]) {

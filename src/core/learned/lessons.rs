@@ -1,4 +1,4 @@
-//! Telling what was learned, some at a time.
+//! Export of the learned state, some at a time.
 
 use super::super::Scheduler;
 use super::super::destination::Destination;
@@ -7,7 +7,7 @@ use super::Learned;
 use super::rests::{Resting, Telling};
 use std::ops::Bound;
 
-/// Goes through everything that was learned, some at a time, while the queue goes on changing.
+/// Cursor over the learned state, while the queue changes.
 #[derive(Default)]
 pub struct Lessons {
     stage: Stage,
@@ -18,33 +18,34 @@ pub struct Lessons {
 enum Stage {
     #[default]
     Begin,
-    /// The threads that were there in the beginning, as long as they are not told.
+    /// Threads that existed at the beginning, and are not exported yet.
     Threads(Vec<ThreadId>),
-    /// Threads behind this one that only messages at rest go to.
+    /// Threads after this one whose mail is all paged out.
     RestingThreads(Option<Destination>),
-    /// The message of this number or the next higher one, of which so many vertices were told.
+    /// From this number on, with the number of its exported vertices.
     Messages(u64, usize),
-    /// What is remembered of threads behind this one.
+    /// Unclaimed state of threads after this one.
     OldThreads(Option<Destination>),
-    /// What is remembered of vertices behind this one.
+    /// Unclaimed state of vertices after this one.
     OldVertices(Option<(u64, Destination)>),
-    /// So many texts of messages that rest were told.
+    /// Texts of paged-out messages, with the number of exported ones.
     Texts(usize),
-    /// Messages behind this one that rest.
+    /// Paged-out messages after this one.
     Rests(Option<u64>),
-    /// What is remembered of messages behind this one that have rested.
+    /// Unclaimed state of paged-out messages after this one.
     OldRests(Option<u64>),
     Over,
 }
 
 impl Lessons {
-    /// Whether everything has been told.
+    /// Returns true if everything has been exported.
     pub fn are_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Tells on: what was learned about so many threads, vertices or messages at most. `resting` knows the
-    /// messages that rest.
+    /// Exports the next threads, vertices or messages, `count` at most.
+    ///
+    /// `resting` supplies the paged-out messages.
     pub fn tell(
         &mut self,
         scheduler: &Scheduler,
@@ -119,7 +120,7 @@ impl Lessons {
     }
 }
 
-/// Tells of the vertices of some messages, `count` of them at most.
+/// Exports the vertices of some messages, `count` at most.
 fn tell_messages(
     scheduler: &Scheduler,
     (mut number, mut told): (u64, usize),
@@ -143,13 +144,13 @@ fn tell_messages(
         }
         told += seen;
         if seen < left {
-            // That was all of it.
+            // That was the whole message.
             let Some(next) = number.checked_add(1) else {
                 return Stage::OldThreads(None);
             };
             (number, told) = (next, 0);
         }
-        // A message without any counts, too.
+        // A message without vertices counts as one.
         left -= seen.max(1).min(left);
     }
     Stage::Messages(number, told)

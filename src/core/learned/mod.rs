@@ -1,8 +1,10 @@
-//! What was learned and is in no control file: how often something was tried, what was said of it, when
-//! it is to be tried again, and which destinations are unreachable. It is written to a file beside the spool, and
-//! told to the next scheduler before its first message, so that a restart does not try everything at once.
+//! Learned state: what is known, and in no control file.
 //!
-//! None of it is needed: what is missing or does not fit is as if it had never been tried.
+//! It includes numbers of attempts, last texts, times of next tries, and unreachable destinations.
+//! It is written to a file beside the spool, and reported to the next scheduler before its first
+//! message. So a restart does not try everything at once.
+//!
+//! None of it is needed: what is missing or does not match counts as never tried.
 
 mod lessons;
 mod rests;
@@ -27,25 +29,29 @@ use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
-/// How long after the start it is kept what nobody has asked for: files may be held for a while because an
-/// agent of the former scheduler works on them, or because `queue/` is not mounted yet.
+/// Time after the start for which unclaimed learned state is kept.
+///
+/// Files may be held back for a while, because an agent of the former scheduler works on them, or
+/// because `queue/` is not mounted yet.
 const MEMORY_LASTS: Duration = Duration::from_secs(600);
 
-/// One thing that was learned. Names that are not UTF-8 cannot be written, and are not remembered.
+/// One item of learned state.
+///
+/// Names that are not UTF-8 cannot be written, and are not kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Learned {
-    /// About a thread.
+    /// State of a thread.
     Thread(LearnedThread),
-    /// About the recipients of one message in a thread.
+    /// State of the recipients of one message in a thread.
     Vertex(LearnedVertex),
-    /// What was said of messages that rest.
+    /// A text about paged-out messages.
     Text(LearnedText),
-    /// About a message that rests.
+    /// State of a paged-out message.
     Rest(LearnedRest),
 }
 
-/// What is known of a destination as a whole.
+/// State of a destination as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedThread {
     /// Its channel.
@@ -54,50 +60,50 @@ pub struct LearnedThread {
     pub host: String,
     /// Index of the next entry of `retries`, for the destination as a whole.
     pub index: usize,
-    /// Until when it is known to be unreachable, in nanoseconds since the epoch.
+    /// Until when it is unreachable, in nanoseconds since the epoch.
     pub wakeup: Option<Timestamp>,
-    /// How that is known.
+    /// How it is known to be unreachable.
     pub block: Option<Block>,
-    /// The report that said so.
+    /// The report that has shown it.
     #[serde(default)]
     pub cause: Option<LearnedCause>,
-    /// Its window, in agents, if it is not the first one any more.
+    /// Its window in agents, if it is not the initial one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// The relay that answers for it, where that matters.
+    /// The relay that answers for it, where windows depend on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
 }
 
-/// The report that said that a destination is unreachable.
+/// The report that has shown that a destination is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedCause {
     /// The process of the agent.
     pub pid: Option<u32>,
-    /// The message that it had.
+    /// The message of its job.
     pub id: Option<SpoolId>,
-    /// When it said so.
+    /// When it reported.
     pub at: Timestamp,
-    /// What it said.
+    /// What it reported.
     pub text: String,
 }
 
-/// What became of the recipients of one message in one thread so far.
+/// State of the recipients of one message in one thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedVertex {
     /// Number of the message.
     pub number: u64,
-    /// When its message file was modified: another message may have the number by now.
+    /// Modification time of its message file: the number may be reused.
     pub modified: Timestamp,
-    /// Its channel.
+    /// Channel of the thread.
     pub channel: String,
-    /// Its host.
+    /// Host of the thread.
     pub host: String,
     /// Tries so far.
     pub attempts: u32,
-    /// What was last said of it.
+    /// The last text about it.
     pub text: String,
-    /// When its next try is due; `None` is as soon as the destination is tried.
+    /// When its next try is due; `None` means with its destination.
     #[serde(default)]
     pub due: Option<Timestamp>,
     /// Index of the next entry of `retries`.
@@ -105,12 +111,12 @@ pub struct LearnedVertex {
     pub step: u8,
 }
 
-/// What was told at the start and is not asked for yet.
+/// State reported at the start and not claimed yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Memory {
     threads: BTreeMap<Destination, LearnedThread>,
     vertices: BTreeMap<(u64, Destination), Remembered>,
-    /// Where one text was said of many, it is kept once.
+    /// A text that many vertices share is kept once.
     texts: HashMap<String, Rc<Diagnosis>>,
     rests: rests::RememberedRests,
 }
@@ -148,14 +154,17 @@ impl Scheduler {
         }
     }
 
-    /// What was there at the start is loaded; what was held up may still come.
+    /// Starts the time after which unclaimed state is dropped.
+    ///
+    /// The mail that was there at the start is loaded, but files that were held back may still
+    /// come.
     pub(super) fn begin_to_forget(&mut self, now: Timestamp) {
         if self.memory.is_some() {
             self.timers.add(now + MEMORY_LASTS, Timer::Memory);
         }
     }
 
-    /// Lets a new thread go on where the former scheduler was, if its wake-up is still to come.
+    /// Restores the state of a new thread, unless its wake-up is past.
     pub(super) fn recall_thread(&mut self, now: Timestamp, thread: ThreadId) {
         let thread_ref = &mut self.threads[thread];
         let memory = self.memory.as_mut();
@@ -174,7 +183,7 @@ impl Scheduler {
         let clause = &self.rings[thread_ref.ring].clause;
         let on_request = clause.waits_for_request();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
-        // The clock may have been wrong when it was written, or the clause another one.
+        // The clock may have been wrong when this was written, or the clause may have changed.
         let wakeup = wakeup.map(|wakeup| wakeup.min(now + max_wait(clause)));
         let is_dead = wakeup.is_none() && learned.block == Some(Block::Dead);
         let until = wakeup.or(is_dead.then_some(now));
@@ -184,7 +193,7 @@ impl Scheduler {
         };
         thread_ref.retry = Retry { steps, ..Retry::default() };
         thread_ref.retry.unreachable = until.map(|until| {
-            // An earlier version did not say how it was known.
+            // Files of an earlier version do not say how it was known.
             let block = learned.block.unwrap_or(Block::AllDeferred);
             let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
             Box::new(Unreachable { until, block, cause })
@@ -196,7 +205,9 @@ impl Scheduler {
         self.set_thread_timer(thread);
     }
 
-    /// Forgets what nobody has asked for; not while files wait for room that may be about it.
+    /// Drops unclaimed state.
+    ///
+    /// The state stays while the backlog has files that may claim it.
     pub(super) fn memory_timer(&mut self, now: Timestamp) {
         match self.outside().0 {
             Crowd::New | Crowd::Rested => self.begin_to_forget(now),
@@ -204,7 +215,9 @@ impl Scheduler {
         }
     }
 
-    /// What is known of a vertex from before this scheduler's life. Its tries are counted on.
+    /// Restores a vertex from before this scheduler's start.
+    ///
+    /// Its attempts are counted on.
     pub(super) fn recall_vertex(&mut self, message: MessageId, vertex: VertexId) -> Recall {
         let Some(memory) = &mut self.memory else {
             return Recall::Unknown;
@@ -222,7 +235,7 @@ impl Scheduler {
         Recall::of(learned.attempts, learned.due)
     }
 
-    /// The same for another vertex of a message and thread, which shares what is remembered.
+    /// Restores another vertex of a message and thread like the first.
     pub(super) fn recall_like(&mut self, vertex: VertexId, first: (VertexId, Recall)) -> Recall {
         let (first, recall) = first;
         let Vertex { attempts, step, .. } = self.vertices[first];
@@ -232,7 +245,7 @@ impl Scheduler {
         recall
     }
 
-    /// How much was learned since the start: a number that grows with it.
+    /// Revision of the learned state: it grows with each change.
     pub fn lessons(&self) -> u64 {
         self.lessons
     }
@@ -259,7 +272,7 @@ impl Scheduler {
 }
 
 impl LearnedThread {
-    /// What was learned of a thread, if there is anything.
+    /// Returns the learned state of a thread, if there is any.
     pub(super) fn new(
         destination: &Destination,
         retry: &Retry,

@@ -1,5 +1,6 @@
-//! What was learned of messages that rest: the shell keeps it in few bytes, and so does the file. Texts are
-//! told once, each with its number.
+//! Learned state of paged-out messages.
+//!
+//! The shell and the file keep it in few bytes. Each text is written once, with its number.
 
 use super::super::Scheduler;
 use super::super::rest::{Recalled, Rests};
@@ -12,53 +13,53 @@ use std::collections::BTreeMap;
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
-/// It is told of so many messages that rest...
+/// Maximum number of paged-out messages whose state is kept.
 const MOST_MESSAGES: usize = 500_000;
-/// ...with so many destinations in all.
+/// Maximum number of their destinations in all.
 const MOST_VERTICES: usize = 2_000_000;
-/// It is told of so many destinations of a message at a time: a line of the file must not be too long.
+/// Maximum number of destinations of a message per line of the file.
 const VERTICES_AT_A_TIME: usize = 2000;
 
-/// What was said of messages that rest.
+/// A text about paged-out messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedText {
-    /// The number by which they have it.
+    /// Number by which [`LearnedRest`] refers to it.
     pub number: TextNumber,
-    /// What was said.
+    /// The text.
     pub text: String,
 }
 
-/// What became of a message that rests, or of some of its recipients.
+/// State of a paged-out message, or of some of its recipients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedRest {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
-    /// When its message file was modified: another message may have the number by now.
+    /// Modification time of its message file: the number may be reused.
     pub modified: Timestamp,
-    /// Where its recipients go, how often they were tried, and the numbers of the texts.
+    /// Its destinations, with numbers of attempts and of texts.
     pub vertices: Vec<RestedVertex>,
 }
 
-/// Somebody who knows of messages that rest.
+/// A source of paged-out messages.
 pub trait Resting {
-    /// The one with the lowest number behind a number; or the first of all.
+    /// Returns the message with the next higher number; `None` begins.
     fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)>;
 }
 
-/// Somebody who knows of none.
+/// A source without any.
 impl Resting for () {
     fn behind(&self, _: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
         None
     }
 }
 
-/// What was told at the start of messages that rested, and is not asked for yet.
+/// State of paged-out messages, reported at the start and not claimed yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct RememberedRests {
     messages: BTreeMap<u64, (Timestamp, Vec<RestedVertex>)>,
-    /// How many destinations they have.
+    /// Number of their destinations.
     vertices: usize,
-    /// Which number a text has now.
+    /// Present number of each text, by its former one.
     texts: BTreeMap<TextNumber, TextNumber>,
 }
 
@@ -104,7 +105,7 @@ impl Resting for RememberedRests {
 }
 
 impl Scheduler {
-    /// What the former scheduler knew of a message that has rested.
+    /// Claims what the former scheduler knew of a paged-out message.
     pub(in super::super) fn recall_rest(&mut self, arrival: &Arrival) -> Option<Recalled> {
         let (modified, mut vertices) = self.memory.as_mut()?.rests.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
@@ -114,7 +115,7 @@ impl Scheduler {
     }
 }
 
-/// How much was told of messages that rest.
+/// Counts what was exported about paged-out messages.
 #[derive(Default)]
 pub struct Telling {
     messages: usize,
@@ -122,8 +123,9 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// Tells of some messages behind one, `count` at most. Returns the last of them, if there were any, and it
-    /// was not too much.
+    /// Exports up to `count` messages after the given one.
+    ///
+    /// Returns the last of them; `None` at the end, or when a maximum is exceeded.
     pub fn tell(
         &mut self,
         resting: &dyn Resting,

@@ -1,12 +1,12 @@
-//! Messages that leave memory because they only wait, so that there is room for others
-//! (`PARAMmessage-active-limit`).
+//! Paging: removal of waiting messages from memory (`PARAMmessage-active-limit`).
 //!
-//! The shell reads no more control files than there is room for. While some wait for that, it says so
-//! ([`Event::Outside`](super::Event::Outside)); then messages all of whose recipients wait for a retry are
-//! unloaded, some with each turn. While new messages wait, messages that were tried before and wait for an agent are
-//! unloaded as well: else the retries of a few could fill the memory for ever. They are read again when the first of
-//! them is due or expires, or on a request for a host. Until then the shell keeps what was learned of them, and the core the retry
-//! times of the threads that they go to.
+//! The shell reads no more control files than there is room for. While some wait for room, it
+//! reports that ([`Event::Outside`](super::Event::Outside)). Then messages all of whose recipients
+//! wait for a retry are paged out, some with each turn. While new messages wait, messages that were
+//! tried before and wait for an agent are paged out as well. Otherwise the retries of a few
+//! messages could fill the memory indefinitely. A message is loaded again when the first of its
+//! recipients is due or expires, or when its host is requested. Until then the shell keeps the
+//! record of the message, and the core keeps the retry times of its threads.
 
 mod recall;
 mod texts;
@@ -31,70 +31,72 @@ use texts::Texts;
 use threads::RestingThread;
 use zsched_format::time::Timestamp;
 
-/// So many messages are looked at in one turn...
+/// Maximum number of messages examined in one turn.
 const LOOKED_AT: usize = 2000;
-/// ...and so many are unloaded.
+/// Maximum number of messages paged out in one turn.
 const UNLOADED: usize = 250;
-/// If none can be unloaded, this is looked at again after this time.
+/// Wait after a pass that paged out nothing.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is known of messages that rest.
+/// State of paging.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Rests {
-    /// Control files that wait for room.
+    /// Kinds of control files that wait for room.
     crowd: Crowd,
-    /// Where to go on looking for messages that can be unloaded.
+    /// Slot of the next message to examine.
     cursor: usize,
-    /// Something was unloaded since the whole queue was looked at last.
+    /// A message was paged out in the present pass over the queue.
     has_unloaded: bool,
-    /// The look is planned.
+    /// The next step is planned.
     has_timer: bool,
-    /// Recipients of messages that rest.
+    /// Recipients of paged-out messages.
     recipients: u64,
     threads: BTreeMap<Destination, RestingThread>,
-    /// When there are so many, it is looked at which are needed no more.
+    /// Number of kept threads at which expired ones are dropped.
     look_at_threads: usize,
     texts: Texts,
-    /// What is known of the message that comes back next.
+    /// Record of the message that is loaded next.
     recalled: Option<(u64, Rested)>,
     wanted: Vec<Wanted>,
 }
 
 impl Rests {
-    /// Keeps a text for what rests. Returns its number.
+    /// Stores a text for records. Returns its number.
     pub(super) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
         self.texts.keep(text)
     }
 }
 
 impl Scheduler {
-    /// Recipients of messages that rest on disk, as far as they are known.
+    /// Recipients of paged-out messages, as far as they are known.
     pub fn resting_recipients(&self) -> u64 {
         self.rests.recipients
     }
 
-    /// How many messages are in memory.
+    /// Number of messages in memory.
     pub fn loaded(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether a message is about to come back that has rested.
+    /// Returns true if a paged-out message is about to be loaded.
     pub fn comes_back(&self, number: u64) -> bool {
         self.rests.recalled.as_ref().is_some_and(|(recalled, _)| *recalled == number)
     }
 
-    /// Whether nothing is known of a message that arrives.
+    /// Returns true if nothing is known about a message that arrives.
     pub fn is_new(&self, number: u64) -> bool {
         self.messages.find(number).is_none() && !self.comes_back(number)
     }
 
-    /// Whether control files wait for room, and how many recipients may come with those that are being read,
-    /// as it was told last.
+    /// The last report of the shell.
+    ///
+    /// It has the kinds of control files that wait for room, and the number of recipients that may
+    /// come with those being read.
     pub fn outside(&self) -> (Crowd, u32) {
         (self.rests.crowd, self.reserved())
     }
 
-    /// Other control files wait for room than before.
+    /// Processes a change in the control files that wait for room.
     pub(super) fn crowded(&mut self, now: Timestamp, crowd: Crowd) {
         self.rests.crowd = crowd;
         if crowd != Crowd::None {
@@ -108,7 +110,7 @@ impl Scheduler {
         }
     }
 
-    /// Unloads some of what only waits.
+    /// Pages out some messages that only wait.
     pub(super) fn rest_on(&mut self, now: Timestamp) {
         self.rests.has_timer = false;
         if self.rests.crowd == Crowd::None {
@@ -116,7 +118,7 @@ impl Scheduler {
         }
         let slots = self.messages.slots();
         let end = slots.min(self.rests.cursor + LOOKED_AT);
-        // Not more at a time than others need soon.
+        // No more at a time than others need soon.
         let limit = self.config.parameters.memory().map_or(0, |limits| limits.messages);
         let most = UNLOADED.min(limit.div_ceil(8));
         let mut unloaded = 0;
@@ -140,8 +142,10 @@ impl Scheduler {
         self.look_for_rest(next);
     }
 
-    /// Whether a message only waits for a retry; or was tried before and waits for an agent, while new messages
-    /// wait for room. Where much is retried often, there would be no room for these otherwise.
+    /// Returns true if a message may be paged out.
+    ///
+    /// It only waits for a retry; or it was tried before and waits for an agent, while new messages
+    /// wait for room. With many frequent retries there would otherwise be no room for these.
     fn can_rest(&self, message: MessageId) -> bool {
         let Message { held, rereading, removing, forgotten, notes, jobs, pending, partial, .. } =
             self.messages[message];
@@ -156,7 +160,7 @@ impl Scheduler {
         is_free && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 
-    /// Forgets a message but for what was learned of it, which goes to the shell.
+    /// Pages out a message: its record goes to the shell.
     fn unload(&mut self, now: Timestamp, message: MessageId) {
         let vertices = self.messages[message].vertices.to_vec(&self.vertices);
         let mut known: Vec<RestedVertex> = vertices.iter().map(|v| self.rested(*v)).collect();
@@ -180,7 +184,7 @@ impl Scheduler {
         self.act(Action::Rest { name, until, rested: Box::new(rested) });
     }
 
-    /// Takes a vertex out of memory that waits until a certain time.
+    /// Removes a vertex that waits until a time from memory.
     pub(super) fn unload_vertex(
         &mut self,
         now: Timestamp,
@@ -199,7 +203,9 @@ impl Scheduler {
         self.drop_thread_if_unused(thread);
     }
 
-    /// When something is to be done about a vertex that waits. `None` is when somebody asks.
+    /// The next time at which a waiting vertex needs work.
+    ///
+    /// `None` is only on request.
     pub(super) fn end_of_rest(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &self.vertices[vertex];
         let thread = &self.threads[vertex_ref.thread];
@@ -208,7 +214,9 @@ impl Scheduler {
         wakeup.into_iter().chain(deadline).min()
     }
 
-    /// When a vertex that waits is due, unless it waits for nothing but the destination.
+    /// Own due time of a waiting vertex.
+    ///
+    /// `None` if it waits only for the destination.
     pub(super) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex = &self.vertices[vertex];
         let waiting = &self.threads[vertex.thread].waiting;
@@ -225,12 +233,12 @@ impl Scheduler {
         RestedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
 
-    /// Keeps a text for what rests. Returns its number.
+    /// Stores a text for records. Returns its number.
     pub(super) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
         self.rests.keep_text(text)
     }
 
-    /// Texts that messages have which rest, all but the first `skip`, and `count` at most.
+    /// Stored texts for export: up to `count`, after the first `skip`.
     pub(super) fn resting_texts(
         &self,
         skip: usize,
@@ -240,7 +248,7 @@ impl Scheduler {
         texts.map(|(number, text)| LearnedText { number, text: text_of(Some(text)) })
     }
 
-    /// Somebody asks for hosts: what rests on disk is meant, too.
+    /// Requests hosts whose paged-out mail is to be loaded.
     pub(super) fn want_resting<'h>(&mut self, hosts: impl Iterator<Item = &'h [u8]>) {
         if self.rests.threads.is_empty() && self.rests.recipients == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Messages that come back get what was learned of them.
+//! Restoring what was known about messages that are loaded again.
 
 use super::super::Scheduler;
 use super::super::batch::Left;
@@ -7,34 +7,35 @@ use super::super::vertex::VertexId;
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
-/// What is known of a message that comes back.
+/// What is known about a message that is loaded again.
 pub(in super::super) struct Recalled {
     rested: Rested,
     wanted: Vec<Wanted>,
 }
 
-/// How recipients that come back are to be dealt with.
+/// What happens with recipients that are loaded again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Recall {
-    /// As if they were new.
+    /// They are treated as new.
     Unknown,
     /// They wait for their next try.
     Waiting {
-        /// When that is; `None` is as soon as the destination is tried.
+        /// Due time; `None` is as soon as the destination is tried.
         due: Option<Timestamp>,
     },
-    /// They were tried just now, and are to wait in any case.
+    /// They were tried in this pass, and wait in any case.
     Left {
-        /// Until when, if that is known.
+        /// Due time, if it is known.
         due: Option<Timestamp>,
     },
-    /// Somebody has asked for them: they are tried now.
+    /// They were requested, and are tried now.
     Wanted,
 }
 
 impl Recall {
-    /// How to deal with recipients for which there is no request. Those that were never tried have a time if their
-    /// clause is `queueonly`.
+    /// The treatment of recipients without a request.
+    ///
+    /// Recipients that were never tried have a due time if their clause is `queueonly`.
     pub fn of(attempts: u32, due: Option<Timestamp>) -> Recall {
         match (attempts, due) {
             (0, None) => Recall::Unknown,
@@ -44,35 +45,37 @@ impl Recall {
 }
 
 impl Recalled {
-    /// Of which nobody has asked for anything.
+    /// Creates a record without requests.
     pub fn of(rested: Rested) -> Recalled {
         Recalled { rested, wanted: Vec::new() }
     }
 
-    /// What is known of its recipients.
+    /// What is known about its recipients.
     pub fn learned(&self) -> Vec<RestedVertex> {
         self.rested.vertices.to_vec()
     }
 
-    /// What somebody has asked for.
+    /// Requests for its recipients.
     pub fn wanted(&self) -> Vec<Wanted> {
         self.wanted.clone()
     }
 }
 
 impl Scheduler {
-    /// The shell is about to tell of a message that has rested, or whose files are gone.
+    /// Prepares for a message that was paged out.
+    ///
+    /// It arrives next, unless its files are gone.
     pub(in super::super) fn recalled(&mut self, number: u64, rested: Rested, wanted: Vec<Wanted>) {
         let recipients = u64::from(rested.recipients);
         self.rests.recipients -= recipients.min(self.rests.recipients);
-        // They are counted again when it arrives.
+        // The arrival counts them again.
         self.counters.recipients_in -= recipients.min(self.counters.recipients_in);
         self.counters.messages_in = self.counters.messages_in.saturating_sub(1);
         self.rests.recalled = Some((number, rested));
         self.rests.wanted = wanted;
     }
 
-    /// What is known of a message that arrives from before.
+    /// Takes the record of a message that arrives, if it was paged out.
     pub(in super::super) fn take_recalled(&mut self, arrival: &Arrival) -> Option<Recalled> {
         let (number, rested) = self.rests.recalled.take()?;
         let wanted = std::mem::take(&mut self.rests.wanted);
@@ -80,7 +83,7 @@ impl Scheduler {
         is_it.then_some(Recalled { rested, wanted })
     }
 
-    /// Gives a vertex back what was learned of it. Tells how it is to be dealt with.
+    /// Restores a vertex. Returns what happens with it.
     pub(in super::super) fn recall_rested(
         &mut self,
         recalled: &Recalled,
@@ -101,7 +104,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives a vertex of a large message back what was learned of those who were left behind.
+    /// Restores a vertex of a partial message whose recipients were paged out.
     pub(in super::super) fn recall_left(&mut self, left: Option<Left>, vertex: VertexId) -> Recall {
         let Some(Left { learned, in_this_pass, is_wanted }) = left else {
             return Recall::Unknown;

@@ -1,4 +1,6 @@
-//! The latest texts of deferrals, which messages that rest have by their numbers.
+//! Store of the latest diagnosis texts.
+//!
+//! Records of paged-out messages refer to them by number.
 
 use super::super::rested::{LAST_TEXT, TextNumber};
 use super::super::vertex::Diagnosis;
@@ -6,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// So many texts are kept for messages that rest: the latest.
+/// Maximum number of texts that are stored for paged-out messages.
 const MOST_TEXTS: usize = 1000;
 
-/// The latest texts of deferrals.
+/// The latest diagnosis texts.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Texts {
     texts: VecDeque<Rc<Diagnosis>>,
-    /// Number of the first of them, less one.
+    /// Number of the first text, less one.
     before: TextNumber,
     numbers: BTreeMap<u64, TextNumber>,
 }
 
 impl Texts {
-    /// Keeps a text. Returns its number.
+    /// Stores a text and returns its number.
     pub fn keep(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
         let hash = text.hash();
         if let Some(number) = self.numbers.get(&hash)
@@ -42,14 +44,14 @@ impl Texts {
         number
     }
 
-    /// All of them, each with its number.
+    /// All texts with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (TextNumber, &Rc<Diagnosis>)> {
         let number = |index: usize| (self.before + index as u32) % LAST_TEXT + 1;
         self.texts.iter().enumerate().map(move |(index, text)| (number(index), text))
     }
 
     pub fn find(&self, number: TextNumber) -> Option<Rc<Diagnosis>> {
-        // Behind the last number comes 1.
+        // The number after the last one is 1.
         let index = match number > self.before {
             true => number - self.before - 1,
             false => (number + LAST_TEXT).checked_sub(self.before + 1)?,
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_texts_are_kept() {
+    fn texts_keep_latest_and_drop_oldest() {
         for before in [0, LAST_TEXT - 1500, LAST_TEXT] {
             let mut texts = Texts { before, ..Texts::default() };
             let text = |n: usize| Diagnosis::of_scheduler(&format!("text {n}"));

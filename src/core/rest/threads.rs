@@ -1,5 +1,4 @@
-//! Threads that nothing goes to but messages which rest: when they are tried again, and what is known of
-//! their hosts.
+//! Retry state of destinations whose mail is all paged out.
 
 use super::super::Scheduler;
 use super::super::destination::Destination;
@@ -13,25 +12,29 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// Of so many threads to which nothing but resting messages go it is kept what is known.
+/// Maximum number of threads whose state is kept for paged-out messages.
 const MOST_THREADS: usize = 100_000;
-/// So many of them are kept without a look at which are needed no more.
+/// Minimum number of kept threads at which expired ones are dropped.
 const FEW_THREADS: usize = 1000;
-/// It is kept for so long after the last of its messages should have come back.
+/// Time that the state of a thread is kept.
+///
+/// It begins when the last of its messages should have been loaded.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
-/// What is known of a thread that messages which rest go to.
+/// What is known about a thread that has paged-out messages.
 #[derive(Serialize, Deserialize)]
 pub struct RestingThread {
     retry: Retry,
-    /// Its window, in agents, if it is not the first one any more.
+    /// Its window, in agents, if that differs from the initial one.
     window: Option<u32>,
-    /// When the last of its messages is to come back.
+    /// When the last of its messages is to be loaded.
     until: Timestamp,
 }
 
 impl RestingThread {
-    /// Somebody asks for its host. If that was dead, one agent is to look first all the same.
+    /// Ends the wait, because the host was requested.
+    ///
+    /// If the host was dead, one agent still tries it first.
     pub(super) fn wake(&mut self) {
         match &mut self.retry.unreachable {
             Some(known) if known.block == Block::Dead => known.until = Timestamp::EPOCH,
@@ -40,7 +43,9 @@ impl RestingThread {
     }
 }
 
-/// What is kept of a destination to which nothing goes in memory: without the text of a report, which may be long.
+/// A copy of the state without the report's text.
+///
+/// The text may be long.
 fn without_text(retry: &Retry) -> Retry {
     let mut retry = retry.clone();
     if let Some(known) = &mut retry.unreachable
@@ -52,7 +57,7 @@ fn without_text(retry: &Retry) -> Retry {
 }
 
 impl Scheduler {
-    /// Keeps the state of a thread that a message goes to which leaves memory until a certain time.
+    /// Keeps the state of the thread of a paged-out message.
     pub(in super::super) fn keep_retry(
         &mut self,
         now: Timestamp,
@@ -75,7 +80,7 @@ impl Scheduler {
         }
     }
 
-    /// A thread is about to be forgotten; messages that rest may go to it.
+    /// Updates the kept state of a thread that is removed.
     pub(in super::super) fn thread_goes(&mut self, thread: ThreadId) {
         if self.rests.threads.is_empty() {
             return;
@@ -88,13 +93,13 @@ impl Scheduler {
         }
     }
 
-    /// Lets a new thread go on where it was, if messages rest that go to it.
+    /// Restores the state of a new thread, if it has paged-out messages.
     pub(in super::super) fn recall_resting_thread(&mut self, now: Timestamp, thread: ThreadId) {
         let Some(kept) = self.rests.threads.get(&self.threads[thread].destination) else {
             return;
         };
         let (retry, window) = (kept.retry.clone(), kept.window);
-        // Others that share it know better.
+        // Other threads in the window have newer knowledge of its size.
         if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
             self.recall_window(thread, size);
         }
@@ -108,8 +113,9 @@ impl Scheduler {
         self.set_thread_timer(thread);
     }
 
-    /// Some of what was learned of threads that nothing goes to but messages which rest: of those behind one,
-    /// `count` at most. Returns the last of them, if there were any.
+    /// Exports the state of kept threads: up to `count`, after `after`.
+    ///
+    /// Returns the last of them, if there were any.
     pub(in super::super) fn tell_of_resting_threads(
         &self,
         after: Option<&Destination>,
@@ -121,7 +127,7 @@ impl Scheduler {
         let mut last = None;
         for (destination, RestingThread { retry, window, .. }) in some {
             last = Some(destination.clone());
-            // Of those that are in memory it is told anyway.
+            // Threads in memory are exported elsewhere.
             let (channel, host) = (destination.channel(), destination.host());
             if self.threads.find_existing(channel, host).is_none() {
                 let relay = self.windows.relays.of(destination);
@@ -134,7 +140,7 @@ impl Scheduler {
         last
     }
 
-    /// The clock was set.
+    /// Moves all times, because the clock was set.
     pub(in super::super) fn shift_rests(&mut self, step: ClockStep) {
         for kept in self.rests.threads.values_mut() {
             kept.until = kept.until + step;
@@ -144,7 +150,9 @@ impl Scheduler {
 }
 
 impl Rests {
-    /// Wakes the threads of a host. The map is ordered by channel, of which there are few: one look-up for each.
+    /// Ends the wait of the threads of a host.
+    ///
+    /// The map is ordered by channel, of which there are few, so this takes one look-up for each.
     pub(super) fn wake_host(&mut self, host: &[u8]) {
         let mut key = Vec::new();
         let mut from = Vec::new();

@@ -1,4 +1,4 @@
-//! Agents that die, hang, lie or are to end.
+//! Agents that die, stall, report wrongly or are told to end.
 
 use super::*;
 use zsched_format::time::ClockStep;
@@ -6,7 +6,7 @@ use zsched_format::time::ClockStep;
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 
 #[test]
-fn a_dead_agent_costs_its_present_job_a_deferral_and_no_other() {
+fn agent_death_defers_only_its_present_job() {
     let mut world = World::new(ONE);
     world.messages(1..=4, "c/a.test");
     let (agent, _) = world.newborn();
@@ -24,7 +24,7 @@ fn a_dead_agent_costs_its_present_job_a_deferral_and_no_other() {
     };
     let cleared: Vec<(u64, u32)> = world.done.iter().filter_map(locks).collect();
     assert_eq!(cleared, [(2, 1001), (3, 1001), (4, 1001)]);
-    // The others go to the next agent, in their order.
+    // The next agent gets the others, in order.
     let (_, jobs) = world.newborn();
     assert_eq!(jobs, ["3\ta.test"]);
 }
@@ -40,7 +40,7 @@ fn three_recipients() -> World {
 }
 
 #[test]
-fn agent_that_stops_within_a_job_leaves_the_rest_due_at_once() {
+fn agent_exit_within_job_leaves_unreported_recipients_due() {
     let mut world = three_recipients();
     world.messages(2..=3, "c/a.test");
     for _ in 0..2 {
@@ -50,7 +50,7 @@ fn agent_that_stops_within_a_job_leaves_the_rest_due_at_once() {
         world.says(agent, &format!("1/{offset}\t\tok3"));
         world.dies(agent, AgentEnd::Exited(0));
     }
-    // No death: the third agent gets it, and nothing was said of the last recipient.
+    // This is no death: the third agent gets the job, without a deferral of the last recipient.
     assert_eq!(world.started.len(), 3);
     let shown = world.shows(1).concat();
     assert!(shown.ends_with("tries=2 "), "{shown}");
@@ -63,7 +63,7 @@ fn agent_that_stops_within_a_job_leaves_the_rest_due_at_once() {
 }
 
 #[test]
-fn agent_that_stops_with_all_recipients_deferred_leaves_them_waiting() {
+fn agent_exit_after_all_deferred_leaves_recipients_waiting() {
     let mut world = three_recipients();
     let (agent, _) = world.newborn();
     world.says(agent, "1/300\t\tok3");
@@ -74,7 +74,7 @@ fn agent_that_stops_with_all_recipients_deferred_leaves_them_waiting() {
 }
 
 #[test]
-fn agents_that_take_jobs_and_exit_with_status_0_are_deaths() {
+fn agent_exit_0_without_finished_recipient_counts_as_death() {
     let mut world = three_recipients();
     for _ in 0..4 {
         let started = world.started.len();
@@ -88,7 +88,7 @@ fn agents_that_take_jobs_and_exit_with_status_0_are_deaths() {
 }
 
 #[test]
-fn agent_told_to_end_that_exits_with_status_0_leaves_its_job_due() {
+fn stopped_agent_exit_0_leaves_its_job_due() {
     let mut world = three_recipients();
     let (agent, _) = world.newborn();
     world.tell(Event::Drain);
@@ -98,7 +98,7 @@ fn agent_told_to_end_that_exits_with_status_0_leaves_its_job_due() {
 }
 
 #[test]
-fn an_agent_that_never_asks_for_work_makes_its_thread_wait() {
+fn agent_death_before_first_hungry_makes_thread_wait() {
     for (end, text) in [
         (AgentEnd::Exited(1), "the transport agent ended with status 1 before it asked for work"),
         (
@@ -119,7 +119,7 @@ fn an_agent_that_never_asks_for_work_makes_its_thread_wait() {
 }
 
 #[test]
-fn agents_that_keep_dying_make_their_thread_wait() {
+fn repeated_agent_deaths_make_thread_wait() {
     let mut world = World::new(ONE);
     world.messages(1..=10, "c/a.test");
     for _ in 0..3 {
@@ -132,7 +132,7 @@ fn agents_that_keep_dying_make_their_thread_wait() {
 }
 
 #[test]
-fn one_bad_message_does_not_hold_up_the_others() {
+fn message_that_kills_agents_does_not_delay_others() {
     let mut world = World::new(ONE);
     world.messages(1..=5, "c/a.test");
     let mut delivered = 0;
@@ -160,7 +160,7 @@ fn one_bad_message_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_silent_agent_is_killed_and_its_work_deferred() {
+fn silent_agent_is_killed_and_its_job_deferred() {
     let config = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1 agent-timeout=5m\n\tcommand=x\n";
     for says_hungry in [true, false] {
         let mut world = World::new(config);
@@ -170,7 +170,7 @@ fn a_silent_agent_is_killed_and_its_work_deferred() {
             world.hungry(agent);
             world.heard_by(agent);
         }
-        // Noise is no sign of life.
+        // Lines outside the protocol do not count as progress.
         for _ in 0..4 {
             world.pass_seconds(74);
             world.says(agent, "still thinking");
@@ -186,7 +186,7 @@ fn a_silent_agent_is_killed_and_its_work_deferred() {
 }
 
 #[test]
-fn a_slow_agent_that_reports_is_left_alone() {
+fn slow_agent_that_reports_is_not_killed() {
     let mut world = World::new("c/*\n\tmaxring=1 agent-timeout=5m\n\tcommand=x\n");
     world.messages(1..=100, "c/a.test");
     let (agent, _) = world.newborn();
@@ -199,7 +199,7 @@ fn a_slow_agent_that_reports_is_left_alone() {
 }
 
 #[test]
-fn an_idle_agent_ends_when_its_time_is_over() {
+fn idle_agent_ends_after_idle_timeout() {
     let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
@@ -209,7 +209,7 @@ fn an_idle_agent_ends_when_its_time_is_over() {
     assert_eq!(world.heard_by(agent), [""; 0]);
     world.pass_seconds(2);
     assert_eq!(world.heard_by(agent), ["(retire)"]);
-    // It takes its time with its farewell.
+    // It ends slowly after `(retire)`.
     world.pass_seconds(298);
     assert_eq!(world.heard_by(agent), [""; 0]);
     world.pass_seconds(2);
@@ -219,7 +219,7 @@ fn an_idle_agent_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn a_parked_agent_may_die_in_peace() {
+fn parked_agent_death_lets_next_mail_start_agent() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
@@ -231,7 +231,7 @@ fn a_parked_agent_may_die_in_peace() {
 }
 
 #[test]
-fn at_the_end_agents_are_told_to_quit_and_no_new_ones_are_started() {
+fn drain_stops_agents_and_starts_none() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
@@ -240,7 +240,7 @@ fn at_the_end_agents_are_told_to_quit_and_no_new_ones_are_started() {
     world.tell(Event::Drain);
     assert_eq!(world.heard_by(world.started[0]), ["(quit)"]);
     assert_eq!(world.heard_by(second), ["(quit)"]);
-    // It finishes what it has.
+    // It finishes the jobs it has.
     world.says(second, "2/100\t\tok3");
     world.hungry(second);
     assert_eq!(world.removed(), ["2"]);
@@ -252,9 +252,9 @@ fn at_the_end_agents_are_told_to_quit_and_no_new_ones_are_started() {
     assert!(world.shows(1)[0].ends_with("tries=0 "), "{:?}", world.shows(1));
 }
 
-/// All of its present job is reported when it dies: the jobs behind it are not to blame.
+/// All of its present job is reported when it dies, so the jobs behind it do not count as tried.
 #[test]
-fn jobs_that_a_dead_agent_had_not_come_to_are_not_counted() {
+fn agent_death_does_not_count_unstarted_jobs_as_tried() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=5\n\tcommand=x\n");
     world.messages(1..=4, "c/a.test");
     let (agent, _) = world.newborn();
@@ -271,7 +271,7 @@ fn jobs_that_a_dead_agent_had_not_come_to_are_not_counted() {
 }
 
 #[test]
-fn what_an_agent_has_said_of_a_job_outlives_it() {
+fn agent_death_keeps_its_reports() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -281,9 +281,9 @@ fn what_an_agent_has_said_of_a_job_outlives_it() {
     assert!(shown[0].ends_with("tries=1 mailbox full"), "{shown:?}");
 }
 
-/// It was told to end, and has jobs: it is killed only when it stops to get on with them.
+/// It was told to end and has jobs: it is killed only when it makes no more progress.
 #[test]
-fn an_agent_that_is_told_to_end_may_finish_what_it_has() {
+fn stopped_agent_may_finish_its_jobs() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=200 agent-timeout=1h\n\tcommand=x\n");
     world.messages(1..=100, "c/a.test");
     let (agent, _) = world.newborn();
@@ -306,7 +306,7 @@ fn an_agent_that_is_told_to_end_may_finish_what_it_has() {
 
 /// An agent that cannot be killed (its disk does not answer) has the thread's only job.
 #[test]
-fn an_agent_that_will_not_die_does_not_keep_others_away() {
+fn unkillable_agent_does_not_keep_thread_from_new_agent() {
     let mut world = World::new("c/*\n\tmaxthr=2 agent-timeout=10s\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -319,7 +319,7 @@ fn an_agent_that_will_not_die_does_not_keep_others_away() {
 }
 
 #[test]
-fn an_idle_agent_that_knows_the_host_is_preferred() {
+fn idle_agent_that_served_host_last_is_preferred() {
     let mut world = World::new("c/*\n\tidlemax=1h\n\tcommand=x\n");
     let mut agents = Vec::new();
     world.message(1, &["c/a.test", "c/b.test"]);
@@ -349,7 +349,7 @@ fn an_idle_agent_that_knows_the_host_is_preferred() {
 }
 
 #[test]
-fn a_clock_that_is_set_changes_no_length_of_time() {
+fn clock_step_keeps_durations() {
     let config = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1 agent-timeout=1h\n\tcommand=x\n";
     for step in [
         ClockStep::Forward(Duration::from_secs(7200)),
@@ -373,7 +373,7 @@ fn a_clock_that_is_set_changes_no_length_of_time() {
     }
 }
 
-/// A world with a message for each of so many hosts of the channels `c` and `d`.
+/// A world with a message for each of `hosts` hosts of the channels `c` and `d`.
 fn many_hosts(hosts: u64) -> World {
     let settings = Settings { fork_rate: 20, ..Settings::default() };
     let mut world =
@@ -382,7 +382,7 @@ fn many_hosts(hosts: u64) -> World {
     world
 }
 
-/// Lets all agents that have asked for nothing yet end so. Returns how many.
+/// Ends all agents that have not asked for work yet in the given way. Returns their number.
 fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
     let is_newborn = |agent: &&AgentId| {
         let agent = world.core.agents.get(agent);
@@ -394,7 +394,7 @@ fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
 }
 
 #[test]
-fn ring_whose_agents_cannot_be_started_is_suspended() {
+fn failed_agent_start_suspends_ring() {
     let missing = AgentEnd::NotStarted("/bin/x: No such file or directory".into());
     for end in [missing, AgentEnd::Exited(78), AgentEnd::Signalled(11)] {
         let mut world = many_hosts(240);
@@ -407,7 +407,7 @@ fn ring_whose_agents_cannot_be_started_is_suspended() {
         let why = world.core.why_message(240).expect("it waits");
         let why::Why::Suspended { failure, .. } = &why[0].why else { panic!("{why:?}") };
         assert_eq!(failure.reason, end.to_string());
-        // Others have the fork rate for themselves.
+        // The fork rate is left to other rings.
         let before = world.started.len();
         (241..=260).for_each(|number| world.message(number, &[&format!("d/h{number}")]));
         let (agent, _) = world.newborn();
@@ -418,7 +418,7 @@ fn ring_whose_agents_cannot_be_started_is_suspended() {
 }
 
 #[test]
-fn agent_that_starts_ends_the_suspension_of_its_ring() {
+fn first_hungry_ends_suspension_of_ring() {
     let mut world = many_hosts(30);
     let end = AgentEnd::NotStarted("no such file".into());
     newborns_end(&mut world, &end);
@@ -434,7 +434,7 @@ fn agent_that_starts_ends_the_suspension_of_its_ring() {
 }
 
 #[test]
-fn etrn_starts_an_agent_of_a_suspended_ring_at_once() {
+fn etrn_starts_agent_of_suspended_ring_at_once() {
     let mut world = many_hosts(3);
     let end = AgentEnd::NotStarted("no such file".into());
     for _ in 0..4 {
@@ -450,7 +450,7 @@ fn etrn_starts_an_agent_of_a_suspended_ring_at_once() {
 }
 
 #[test]
-fn new_configuration_ends_the_suspension_of_a_ring() {
+fn reload_ends_suspension_of_ring() {
     let mut world = many_hosts(30);
     for _ in 0..4 {
         newborns_end(&mut world, &AgentEnd::Exited(1));
@@ -466,7 +466,7 @@ fn new_configuration_ends_the_suspension_of_a_ring() {
 }
 
 #[test]
-fn agent_that_dies_at_its_start_suspends_no_ring_that_works() {
+fn failed_start_does_not_suspend_ring_with_working_agents() {
     let mut world = many_hosts(3);
     let working = world.started[0];
     world.hungry(working);

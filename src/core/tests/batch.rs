@@ -1,4 +1,4 @@
-//! Messages of which only some recipients are in memory.
+//! Partial messages: only some of their recipients are in memory.
 
 use super::*;
 use crate::standing::Standing;
@@ -10,7 +10,7 @@ const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
                   c/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 expiry=1h recipient-limit=3 \
                   refill-limit=2 refill-delay=5s\n\tcommand=x\n";
 
-/// Some of message 1: recipients at these offsets.
+/// A chunk of message 1 with recipients at these offsets.
 fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Arrival {
     let groups = recipients.iter().map(|(host, offsets)| Group {
         channel: b"c".as_slice().into(),
@@ -41,7 +41,7 @@ fn count(world: &World, is_it: impl Fn(&Action) -> bool) -> usize {
 }
 
 #[test]
-fn more_is_read_as_recipients_are_finished_and_what_an_agent_says_of_others_counts() {
+fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
     world.tell(Event::Arrived(first));
@@ -57,7 +57,7 @@ fn more_is_read_as_recipients_are_finished_and_what_an_agent_says_of_others_coun
     world.says(agent, "1/500\t\tok3 who is not in memory");
     world.tell(Event::Tick);
     assert_eq!(asked(&mut world), [Portion { from: 400, at_most: 2 }]);
-    // The agent has the job still: they join it.
+    // The agent still has the job, and they become part of it.
     world.says(agent, "1/400\t\tok3 while the file is read");
     more(&mut world, &[("a.test", &[400, 600])], None);
     assert_eq!(world.core.recipients(), 3);
@@ -71,9 +71,9 @@ fn more_is_read_as_recipients_are_finished_and_what_an_agent_says_of_others_coun
     assert_eq!(count(&world, |action| matches!(action, Action::Statistics(_))), 6);
 }
 
-/// A packet names everybody it is about: an agent that has one is at nobody else.
+/// A packet lists all its recipients, so a report about others is no report about unloaded ones.
 #[test]
-fn who_is_in_no_packet_is_not_taken_for_absent() {
+fn packet_job_ignores_reports_about_other_recipients() {
     let mut world = World::new(&CF.replace("c/*\n\t", "c/*\n\tpacket=1 "));
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
     world.tell(Event::Arrived(first));
@@ -87,7 +87,7 @@ fn who_is_in_no_packet_is_not_taken_for_absent() {
 }
 
 #[test]
-fn who_is_deferred_leaves_memory_and_the_file_is_read_again_in_time() {
+fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
     world.tell(Event::Arrived(first));
@@ -100,7 +100,7 @@ fn who_is_deferred_leaves_memory_and_the_file_is_read_again_in_time() {
     assert_eq!(world.core.recipients(), 0);
     let portions = asked(&mut world);
     assert_eq!(portions, [Portion { from: 300, at_most: 4 }]);
-    // Others for the same host were tried by the same job.
+    // Recipients for the same host were tried by the same job.
     more(&mut world, &[("a.test", &[300]), ("b.test", &[400])], None);
     world.tell(Event::Tick);
     assert_eq!(world.core.recipients(), 1);
@@ -121,7 +121,7 @@ fn who_is_deferred_leaves_memory_and_the_file_is_read_again_in_time() {
 }
 
 #[test]
-fn a_message_that_is_deleted_is_deleted_as_a_whole() {
+fn delete_of_partial_message_removes_all_of_it() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
     world.tell(Event::Arrived(first));
@@ -145,9 +145,9 @@ fn a_message_that_is_deleted_is_deleted_as_a_whole() {
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
 }
 
-/// Whether any of it is in memory or not, and in the life of another scheduler, too.
+/// This holds with and without recipients in memory, and after a restart.
 #[test]
-fn the_end_of_a_large_message_outlives_the_scheduler() {
+fn removal_of_partial_message_survives_restart() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
     world.tell(Event::Arrived(first.clone()));
@@ -178,9 +178,9 @@ fn the_end_of_a_large_message_outlives_the_scheduler() {
     assert_eq!(deletions.sum::<usize>(), 4);
 }
 
-/// What is held is not read on; but if it is to end, it is.
+/// No more of a held message is read, unless it is to be deleted.
 #[test]
-fn a_large_message_that_is_held_can_be_deleted() {
+fn held_partial_message_can_be_deleted() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
     let id = SpoolId { number: 1, modified: first.modified };
@@ -208,11 +208,11 @@ fn a_large_message_that_is_held_can_be_deleted() {
 }
 
 #[test]
-fn nothing_is_read_that_might_not_fit() {
+fn chunk_is_read_only_if_it_fits() {
     let mut world = World::new(CF);
     let capacity = |world: &World| world.core.capacity().expect("limits").first_batch(0);
     assert_eq!(capacity(&world), 2, "half of the limit, as others may come");
-    // The bound is 1 * 3 + 3, for the only ring.
+    // The maximum is 1 * 3 + 3, for the only ring.
     world.messages(1..=5, "c/a.test");
     assert_eq!(capacity(&world), 1);
     world.message(6, &["c/a.test"]);

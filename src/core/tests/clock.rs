@@ -1,11 +1,11 @@
-//! The clock is set.
+//! Steps of the clock.
 
 use super::*;
 use zsched_format::time::ClockStep;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A hundred destinations that wait for ten minutes; ten are dealt with in each turn.
+/// A hundred destinations that wait for ten minutes; ten are processed in each turn.
 fn waiting() -> World {
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let text = "c/*\n\tinterval=10m retries=1 maxring=1 skew=1 idlemax=1h expiry=1d\n\tcommand=x\n";
@@ -37,12 +37,12 @@ fn told(world: &World) -> usize {
 }
 
 #[test]
-fn threads_are_told_of_a_step_some_in_each_turn() {
+fn clock_step_is_applied_to_some_threads_per_turn() {
     for step in [ClockStep::Forward(HOUR), ClockStep::Back(HOUR)] {
         let mut world = waiting();
         set_clock(&mut world, step);
         let mut former = 0;
-        // Those that were told are looked at for expiry in turns between.
+        // Expiry of the threads that were processed is checked in turns between.
         for _ in 0..20 {
             assert!((former..=former + 10).contains(&told(&world)));
             former = told(&world);
@@ -59,7 +59,7 @@ fn threads_are_told_of_a_step_some_in_each_turn() {
 }
 
 #[test]
-fn thread_that_is_dealt_with_before_its_turn_knows_of_the_step() {
+fn clock_step_is_applied_early_to_thread_that_changes() {
     let mut world = waiting();
     set_clock(&mut world, ClockStep::Forward(HOUR));
     world.message(2, &["c/h99"]);
@@ -70,7 +70,7 @@ fn thread_that_is_dealt_with_before_its_turn_knows_of_the_step() {
 }
 
 #[test]
-fn second_step_in_the_same_turn_counts_for_all() {
+fn second_clock_step_in_same_turn_applies_to_all_threads() {
     let mut world = waiting();
     set_clock(&mut world, ClockStep::Forward(HOUR));
     set_clock(&mut world, ClockStep::Back(HOUR));

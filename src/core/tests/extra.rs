@@ -1,9 +1,9 @@
-//! Room for messages that preempt others.
+//! Extra room for messages that preempt others (`extra-recipient-limit`).
 
 use super::*;
 use zsched_spool::Portion;
 
-/// In turn: a first message fills the ring.
+/// Recipients are spread over hosts; a first message fills the ring.
 const RING: &str = "maxring=1 maxthr=1 overfeed=0 recipient-limit=12 refill-limit=4 refill-delay=1h \
                     minimum-slots=0 slot-discount=100";
 
@@ -14,7 +14,8 @@ fn world(keywords: &str) -> World {
     ))
 }
 
-/// Recipients `from..to` of a message, each at a host of its own, and how many more there may be.
+/// Recipients `from..to` of a message, each at its own host. The file has at most
+/// `unread` more.
 fn part(world: &World, number: u64, (from, to): (u32, u32), unread: u32) -> Arrival {
     let groups = (from..to).map(|n| Group {
         channel: b"c".as_slice().into(),
@@ -32,7 +33,7 @@ fn comes(world: &mut World, number: u64, range: (u32, u32), unread: u32) {
     world.tell(Event::Arrived(part(world, number, range, unread)));
 }
 
-/// Of which messages more is to be read, and how much at the most.
+/// Requests for more of a message: its number and the maximum number of recipients.
 fn asked(world: &mut World) -> Vec<(u64, u32)> {
     world.tell(Event::Tick);
     let asked = world.done.extract_if(.., |action| matches!(action, Action::ReadMore { .. }));
@@ -43,7 +44,7 @@ fn asked(world: &mut World) -> Vec<(u64, u32)> {
     asked.map(portion).collect()
 }
 
-/// Delivers the agent's job. Returns the number of the message of the next.
+/// Delivers the agent's job. Returns its next job.
 fn next(world: &mut World, agent: AgentId, job: &str) -> String {
     let (number, host) = job.split_once('\t').expect("a host");
     let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).expect("a number");
@@ -52,7 +53,7 @@ fn next(world: &mut World, agent: AgentId, job: &str) -> String {
     world.heard_by(agent).remove(0)
 }
 
-/// Lets the agent deliver so much. Returns the numbers of the messages.
+/// Delivers `count` jobs. Returns the numbers of their messages.
 fn sequence(world: &mut World, agent: AgentId, job: &mut String, count: usize) -> String {
     let mut sequence = String::new();
     for _ in 0..count {
@@ -63,7 +64,7 @@ fn sequence(world: &mut World, agent: AgentId, job: &mut String, count: usize) -
 }
 
 #[test]
-fn who_preempts_gets_half_of_what_is_left() {
+fn preempting_message_gets_half_of_extra_pool() {
     let mut world = world("slot-cost=2 extra-recipient-limit=8");
     comes(&mut world, 1, (0, 12), 1000);
     assert_eq!(asked(&mut world), [], "the ring is full");
@@ -73,7 +74,7 @@ fn who_preempts_gets_half_of_what_is_left() {
     assert_eq!(asked(&mut world), [], "it has the minimum");
     assert_eq!(sequence(&mut world, agent, &mut job, 1), "1");
     assert!(job.starts_with("2\t"), "it preempts: {job}");
-    // Half of the extra pool is 4: two for those that are there, and two, and the minimum.
+    // Half of the extra pool is 4: two for recipients in memory and two more. The minimum is 1.
     assert_eq!(asked(&mut world), [(2, 3)]);
     let outcome = Reread::Read(part(&world, 2, (2, 5), 0));
     world.tell(Event::MoreRead { number: 2, outcome });
@@ -83,7 +84,7 @@ fn who_preempts_gets_half_of_what_is_left() {
 }
 
 #[test]
-fn without_it_nobody_gets_more_than_the_minimum() {
+fn zero_extra_limit_gives_minimum_only() {
     let mut world = world("slot-cost=2 extra-recipient-limit=0");
     comes(&mut world, 1, (0, 12), 1000);
     let (agent, mut jobs) = world.newborn();
@@ -91,14 +92,14 @@ fn without_it_nobody_gets_more_than_the_minimum() {
     comes(&mut world, 2, (0, 2), 3);
     assert_eq!(sequence(&mut world, agent, &mut job, 1), "1");
     assert_eq!(asked(&mut world), []);
-    // It goes on as soon as nothing of it is left in memory, and has to preempt again.
+    // More is read once nothing of it is left in memory, and it has to preempt again.
     assert_eq!(sequence(&mut world, agent, &mut job, 2), "22");
     assert_eq!(asked(&mut world), [(2, 1)]);
     assert!(job.starts_with("1\t"), "{job}");
 }
 
 #[test]
-fn what_is_taken_comes_back_as_recipients_go() {
+fn extra_room_is_returned_as_recipients_finish() {
     let mut world = world("slot-cost=2 extra-recipient-limit=8");
     comes(&mut world, 1, (0, 12), 1000);
     let (agent, mut jobs) = world.newborn();
@@ -112,13 +113,13 @@ fn what_is_taken_comes_back_as_recipients_go() {
     comes(&mut world, 3, (0, 1), 1);
     assert_eq!(sequence(&mut world, agent, &mut job, 8), "11111111");
     assert!(job.starts_with("3\t"), "{job}");
-    // Both pools are as large as ever, but for 3 recipients of the first message and 1 of this one; and of all
-    // that is read at a time there may be 16, as it may go to a new ring.
+    // Both pools have their full size, less 3 recipients of the first message and 1 of this one. At
+    // most 16 recipients are read at a time, because they may go to a new ring.
     assert_eq!(asked(&mut world), [(1, 10), (3, 6)]);
 }
 
 #[test]
-fn the_bounds_have_the_extra_room_where_there_is_preemption() {
+fn maximum_recipients_include_extra_room_with_slot_cost() {
     for (keywords, most) in [("slot-cost=2 extra-recipient-limit=8", 24), ("job-order", 16)] {
         let mut world = world(keywords);
         comes(&mut world, 1, (0, 12), 1000);

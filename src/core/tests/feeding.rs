@@ -1,4 +1,4 @@
-//! What hungry agents get.
+//! Jobs that hungry agents get.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn bursts(settings: &str, jobs: u64) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn bursts_are_as_long_as_the_original_s() {
+fn burst_lengths_match_the_original() {
     assert_eq!(lengths(&bursts("overfeed=0", 10))[..10], [1; 10]);
     assert_eq!(lengths(&bursts("overfeed=3", 10)), [1, 4, 4, 1, 1]);
     assert_eq!(lengths(&bursts("overfeed=150", 7)), [1, 6, 1]);
@@ -22,12 +22,12 @@ fn bursts_are_as_long_as_the_original_s() {
 }
 
 #[test]
-fn job_lines_have_path_and_host() {
+fn job_line_has_path_and_host() {
     assert_eq!(bursts("overfeed=0", 1)[0], ["1\ta.test"]);
 }
 
 #[test]
-fn job_lines_have_no_host_where_the_command_has_it() {
+fn job_line_has_no_host_if_command_has_it() {
     let mut world = World::new("c/*\n\tcommand=\"x $host\"\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
@@ -36,7 +36,7 @@ fn job_lines_have_no_host_where_the_command_has_it() {
 }
 
 #[test]
-fn the_next_burst_waits_until_all_of_the_last_is_answered() {
+fn next_burst_waits_for_answers_to_last_one() {
     let mut world = World::new("c/*\n\toverfeed=2 maxring=1\n\tcommand=x\n");
     world.messages(1..=7, "c/a.test");
     let (agent, first) = world.newborn();
@@ -55,7 +55,7 @@ fn the_next_burst_waits_until_all_of_the_last_is_answered() {
 }
 
 #[test]
-fn an_agent_goes_on_to_another_thread_of_its_ring() {
+fn agent_continues_with_another_thread_of_ring() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.messages(1..=2, "c/a.test");
     world.messages(3..=5, "c/b.test");
@@ -75,13 +75,13 @@ fn an_agent_goes_on_to_another_thread_of_its_ring() {
 }
 
 #[test]
-fn an_idle_agent_is_used_again_and_the_one_that_knows_the_host_first() {
+fn idle_agent_is_reused_preferring_its_last_host() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (first, jobs) = world.newborn();
     world.message(2, &["c/b.test"]);
     let (second, more) = world.newborn();
-    // The later one has served b.test and is parked last.
+    // The agent started last has served b.test and is parked last.
     for (agent, jobs) in [(first, jobs), (second, more)] {
         assert_eq!(world.works(agent, jobs, "deferred later").last(), Some(&vec!["#idle".into()]));
         world.hungry(agent);
@@ -95,7 +95,7 @@ fn an_idle_agent_is_used_again_and_the_one_that_knows_the_host_first() {
 }
 
 #[test]
-fn the_oldest_message_goes_first_where_that_is_asked_for() {
+fn ageorder_feeds_oldest_message_first() {
     let order = |settings: &str| -> Vec<String> {
         let mut world = World::new(&format!("c/*\n\tmaxring=1 {settings}\n\tcommand=x\n"));
         world.message(9, &["c/other.test"]);
@@ -111,7 +111,7 @@ fn the_oldest_message_goes_first_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_arrives_while_an_agent_is_at_work_is_its_next_job() {
+fn arrival_during_job_is_next_job_of_agent() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -123,7 +123,7 @@ fn what_arrives_while_an_agent_is_at_work_is_its_next_job() {
 }
 
 #[test]
-fn one_hungry_too_many_is_no_harm() {
+fn surplus_hungry_is_ignored() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.messages(1..=5, "c/a.test");
     let (agent, jobs) = world.newborn();
@@ -131,7 +131,7 @@ fn one_hungry_too_many_is_no_harm() {
     world.says(agent, "1/100\t\tok3");
     world.hungry(agent);
     assert_eq!(world.heard_by(agent).len(), 4);
-    // It answers for four jobs, and twice for nothing.
+    // It asks once for each of four jobs, and twice more.
     for _ in 0..4 {
         world.hungry(agent);
     }
@@ -142,7 +142,7 @@ fn one_hungry_too_many_is_no_harm() {
 }
 
 #[test]
-fn only_the_selected_thread_is_served() {
+fn selection_serves_only_selected_thread() {
     let selection = zsched_format::selection::Selection::parse("c/b.test");
     let settings = Settings { selection, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
@@ -155,7 +155,7 @@ fn only_the_selected_thread_is_served() {
 }
 
 #[test]
-fn a_frozen_scheduler_only_looks() {
+fn frozen_scheduler_starts_no_agent() {
     let settings = Settings { frozen: true, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
@@ -164,7 +164,7 @@ fn a_frozen_scheduler_only_looks() {
 }
 
 #[test]
-fn a_synchronous_start_waits_until_all_is_loaded() {
+fn synchronous_start_waits_for_initial_scan() {
     let settings = Settings { wait_for_initial_scan: true, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     world.messages(1..=3, "c/a.test");
@@ -173,9 +173,9 @@ fn a_synchronous_start_waits_until_all_is_loaded() {
     assert_eq!(world.started.len(), 1);
 }
 
-/// A thread that never runs dry: its agent has a message more whenever it asks.
+/// A thread that always has work: a message arrives for each job of its agent.
 #[test]
-fn a_busy_thread_does_not_starve_its_neighbours() {
+fn busy_thread_does_not_starve_other_threads() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=0\n\tcommand=x\n");
     world.messages(1..=2, "c/busy.test");
     world.message(1000, &["c/quiet.test"]);
@@ -197,7 +197,7 @@ fn a_busy_thread_does_not_starve_its_neighbours() {
 }
 
 #[test]
-fn an_agent_is_retired_when_it_is_old() {
+fn agent_is_retired_at_maximum_age() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=0 agent-life=10s\n\tcommand=x\n");
     world.messages(1..=3, "c/a.test");
     let (agent, jobs) = world.newborn();
@@ -215,7 +215,7 @@ fn an_agent_is_retired_when_it_is_old() {
     let (next, jobs) = world.newborn();
     assert_ne!(next, agent);
     assert_eq!(jobs, ["3\ta.test"]);
-    // One that has nothing to do is retired at the same age.
+    // An idle agent is retired at the same age.
     world.says(next, "3/100\t\tok3 done");
     world.hungry(next);
     world.hungry(next);

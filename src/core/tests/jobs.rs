@@ -1,18 +1,18 @@
-//! Rings in which work is chosen by message.
+//! Rings that choose work by message.
 
 use super::*;
 use zsched_format::priority::{LOWEST, STEP};
 
 const RING: &str = "interval=1m retries=1 skew=1 maxring=1 maxthr=2 overfeed=20";
 
-/// How long a delivery takes.
+/// Duration of a delivery.
 const TIME_EACH: Duration = Duration::from_secs(15);
 
 fn world(keywords: &str) -> World {
     World::new(&format!("smtp/*\n\t{RING} {keywords}\n\tcommand=x\n"))
 }
 
-/// So many destinations of a message.
+/// `count` destinations of a message.
 fn hosts(message: u64, count: usize) -> Vec<String> {
     (0..count).map(|host| format!("smtp/h{message}-{host}")).collect()
 }
@@ -23,8 +23,8 @@ impl World {
         self.message(number, &destinations);
     }
 
-    /// What the ring's only agent is given, one job after the other: the numbers of the messages. All is
-    /// delivered.
+    /// Delivers everything with the ring's only agent. Returns the numbers of the messages in
+    /// order.
     fn sequence(&mut self) -> String {
         let (agent, mut jobs) = self.newborn();
         let mut sequence = String::new();
@@ -44,7 +44,7 @@ impl World {
 }
 
 #[test]
-fn a_large_message_is_preempted_by_small_ones() {
+fn small_messages_preempt_large_one() {
     let mut world = world("slot-cost=2 slot-discount=0 slot-loan=0 minimum-slots=0");
     world.message_to(1, &hosts(1, 10));
     [2, 3].into_iter().for_each(|number| world.message_to(number, &hosts(number, 2)));
@@ -53,7 +53,7 @@ fn a_large_message_is_preempted_by_small_ones() {
 }
 
 #[test]
-fn with_the_discount_they_come_earlier() {
+fn slot_discount_makes_preemption_earlier() {
     let mut world = world("slot-cost=2 slot-discount=50 slot-loan=0 minimum-slots=0");
     world.message_to(1, &hosts(1, 10));
     [2, 3].into_iter().for_each(|number| world.message_to(number, &hosts(number, 2)));
@@ -61,7 +61,7 @@ fn with_the_discount_they_come_earlier() {
 }
 
 #[test]
-fn job_order_alone_is_first_in_first_out_over_all_hosts() {
+fn job_order_without_slot_cost_is_fifo_over_hosts() {
     let mut world = world("job-order");
     world.message_to(1, &hosts(1, 3));
     (2..=4).for_each(|number| world.message_to(number, &["smtp/a".to_string()]));
@@ -69,24 +69,24 @@ fn job_order_alone_is_first_in_first_out_over_all_hosts() {
     assert_eq!(world.sequence(), "11123455");
 }
 
-/// Several jobs at once are those that come next anyway.
+/// Several jobs are fed at once only if they are the ring's next anyway.
 #[test]
-fn an_agent_gets_a_burst_if_it_is_the_rings_next() {
+fn agent_gets_burst_of_consecutive_entries_in_thread() {
     let mut world = world("job-order");
     world.messages(1..=3, "smtp/a");
     world.message(4, &["smtp/a", "smtp/b"]);
     world.messages(5..=5, "smtp/a");
     let (agent, first) = world.newborn();
     assert_eq!(first, ["1\ta"]);
-    // Message 4 has an entry in the thread, too: the connection is warm.
+    // Message 4 has an entry in the same thread, where the connection is open.
     let bursts = world.works(agent, first, "ok3");
     assert_eq!(bursts[1], ["2\ta", "3\ta", "4\ta"]);
     assert_eq!(bursts[2..4], [["4\tb"], ["5\ta"]]);
 }
 
-/// A host with as many agents as it may have is passed over, and so is a message that has nothing else.
+/// A host at its limit of agents is skipped, and so is a message with no other host.
 #[test]
-fn who_cannot_go_is_passed_over() {
+fn blocked_host_is_skipped() {
     let mut world =
         World::new("smtp/*\n\tmaxring=3 maxthr=1 overfeed=0 slot-cost=5\n\tcommand=x\n");
     world.messages(1..=3, "smtp/a");
@@ -103,7 +103,7 @@ fn who_cannot_go_is_passed_over() {
 }
 
 #[test]
-fn a_reload_takes_jobs_to_other_rings_and_back() {
+fn reload_moves_jobs_to_other_rings_and_back() {
     let text = |more: &str| format!("smtp/*\n\tmaxring=1 overfeed=0 {more}\n\tcommand=x\n");
     let mut world = World::new(&text(""));
     world.message_to(1, &hosts(1, 3));
@@ -124,7 +124,7 @@ fn a_reload_takes_jobs_to_other_rings_and_back() {
 }
 
 #[test]
-fn what_is_deferred_comes_back_as_a_job_of_its_own() {
+fn deferred_entry_returns_as_own_job() {
     let mut world = world("slot-cost=5");
     world.message_to(1, &hosts(1, 2));
     let (agent, first) = world.newborn();
@@ -140,9 +140,9 @@ fn what_is_deferred_comes_back_as_a_job_of_its_own() {
     assert_eq!(world.heard_by(agent), ["1\th1-0"]);
 }
 
-/// An agent that dies gives back what it had not come to, in its place in the order.
+/// Unstarted jobs of an agent that dies keep their place in the order.
 #[test]
-fn what_an_agent_had_not_come_to_is_due_again() {
+fn agent_death_makes_unstarted_jobs_due_in_place() {
     let mut world = world("job-order");
     world.messages(1..=4, "smtp/a");
     let (agent, _) = world.newborn();
@@ -160,7 +160,7 @@ fn urgent(number: u64, priority: u8, now: Timestamp) -> Arrival {
     Arrival { priority, ..arrival(number, vec![group], now, now) }
 }
 
-/// Mail of each priority, all at once, in a ring with one agent.
+/// A message of each priority at the same time, in a ring with one agent.
 #[test]
 fn urgent_messages_go_first() {
     let mut world = world("job-order");
@@ -171,20 +171,20 @@ fn urgent_messages_go_first() {
     assert_eq!(world.sequence(), "35241");
 }
 
-/// Whatever comes, a message is overtaken by those only that come less than a minute later for each step
-/// between their priorities.
+/// A message is overtaken only by those that arrive less than a minute later for each step between
+/// their priorities.
 #[test]
-fn nobody_is_starved_by_urgent_messages() {
+fn urgent_messages_do_not_starve_others() {
     let mut world = world("job-order");
     let now = world.now;
     world.tell(Event::Arrived(urgent(1, LOWEST, now)));
     let (agent, mut jobs) = world.newborn();
-    // The agent is busy with something else when the flood begins.
+    // The agent has another job when the flood begins.
     assert_eq!(jobs, ["1\tp1"]);
     world.tell(Event::Arrived(urgent(2, LOWEST, now)));
     let mut number = 2;
     loop {
-        // Two urgent messages come for each that is delivered: the queue of these never ends.
+        // Two urgent messages arrive for each delivery, so their queue never empties.
         for _ in 0..2 {
             number += 1;
             let now = world.now;
@@ -201,12 +201,12 @@ fn nobody_is_starved_by_urgent_messages() {
     }
     let waited = world.now.since(now);
     let bound = STEP * u32::from(LOWEST);
-    // What came within the bound goes first: two come in the time that one is delivered in.
+    // Messages within the bound go first: two arrive during each delivery.
     assert!(waited >= bound && waited <= bound * 2 + TIME_EACH * 2, "{waited:?}");
 }
 
 #[test]
-fn rings_of_urgent_mail_get_agents_first() {
+fn ring_with_urgent_mail_gets_agent_first() {
     let mut world = World::new(
         "a/*\n\tmaxta=1 command=x\nb/*\n\tmaxta=1 mail-priority=9\n\tcommand=y\n\
          c/*\n\tmaxta=1 mail-priority=1\n\tcommand=z\nd/*\n\tmaxta=1 mail-priority=z\n\tcommand=z\n",
@@ -225,7 +225,7 @@ fn rings_of_urgent_mail_get_agents_first() {
         world.dies(agent, AgentEnd::Exited(0));
     }
     assert_eq!(order, ["1", "4", "2"]);
-    // Nobody comes for what is kept back, until the configuration says otherwise.
+    // Kept mail (`mail-priority=z`) gets no agent until the configuration changes.
     assert_eq!(world.started.len(), 3);
     let why = world.core.why_thread(b"d", b"h").expect("it is there");
     assert!(matches!(why[0].why, why::Why::Refused { refusal: Refusal::Kept, .. }), "{why:?}");
@@ -233,9 +233,9 @@ fn rings_of_urgent_mail_get_agents_first() {
     assert_eq!(world.started.len(), 4);
 }
 
-/// Whoever asks why something waits is told of the messages before it, where work goes by messages.
+/// In rings that choose work by message, `why` names the messages that come first.
 #[test]
-fn the_order_of_messages_is_a_reason() {
+fn why_names_messages_that_come_first() {
     let mut world =
         World::new("smtp/*\n\tmaxring=2 maxthr=1 overfeed=0 slot-cost=2\n\tcommand=x\n");
     world.message(1, &["smtp/a", "smtp/b"]);
@@ -245,7 +245,7 @@ fn the_order_of_messages_is_a_reason() {
         let mut waits = world.core.why_message(number).expect("it is queued");
         waits.remove(0).rank
     };
-    // Agents were started for the first, and have not come for it yet.
+    // Agents were started for the first messages, and have not asked for work yet.
     let first = rank(&world, 1).expect("it is due");
     assert_eq!((first.job.before, first.keyword, first.job.due), (0, "slot-cost", 2));
     for agent in [0, 1] {
@@ -263,10 +263,11 @@ fn the_order_of_messages_is_a_reason() {
     assert_eq!(rank(&world, 3), None, "threads take turns");
 }
 
-/// A new configuration finds very many entries in a thread: they come to its jobs some at a time, while
-/// others arrive, are deleted and delivered.
+/// A reload finds very many entries in a thread.
+///
+/// They are enqueued in its jobs in steps, while others arrive, are deleted and are delivered.
 #[test]
-fn many_entries_join_their_jobs_in_steps() {
+fn reload_enqueues_large_thread_in_steps() {
     let text =
         |cost: u32| format!("smtp/*\n\tmaxring=1 overfeed=0 slot-cost={cost}\n\tcommand=x\n");
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
@@ -294,7 +295,7 @@ fn many_entries_join_their_jobs_in_steps() {
         world.messages(number..=number, "smtp/a");
         world.tell(Event::Tick);
     }
-    // Another one comes before that is over.
+    // Another reload comes before that is complete.
     world.tell(Event::Configured(Rc::new(config(&text(4)))));
     let order = Order::Delete(vec![Target::whole(190)]);
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
@@ -308,9 +309,9 @@ fn many_entries_join_their_jobs_in_steps() {
     assert!(world.core.joining.is_empty());
 }
 
-/// The wait of a thread with very many entries is over: they become due in steps.
+/// The wait of a thread with very many entries ends, and they become due in steps.
 #[test]
-fn vertices_whose_wait_is_over_become_due_in_steps() {
+fn large_wave_becomes_due_in_steps() {
     let text = "smtp/*\n\tinterval=1m retries=5 maxring=1 overfeed=0 idlemax=1h slot-cost=2\n\tcommand=x\n";
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let mut world = World::with(settings, text);
@@ -327,7 +328,7 @@ fn vertices_whose_wait_is_over_become_due_in_steps() {
         world.core.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
     };
     assert_eq!(waiting(&world), 190);
-    // Some of them are put off again meanwhile, and others arrive.
+    // Meanwhile some of them are deferred again, and others arrive.
     let mut jobs = world.heard_by(agent);
     let number = jobs.pop().expect("a job").split('\t').next().expect("a number").to_string();
     world.says(agent, &format!("{number}/100\t\tdeferall 421 too many connections"));

@@ -1,4 +1,4 @@
-//! What outlives a scheduler.
+//! Learned state: what outlives the process.
 
 use super::*;
 use crate::learned::{Learned, Lessons};
@@ -6,7 +6,7 @@ use crate::learned::{Learned, Lessons};
 const CF: &str =
     "c/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 expiry=1h expiry2=1d\n\tcommand=x\n";
 
-/// Everything a world has learned.
+/// The learned state that a world exports.
 fn lessons(world: &World) -> Vec<Learned> {
     let (mut lessons, mut all) = (Lessons::default(), Vec::new());
     while !lessons.are_over() {
@@ -25,7 +25,7 @@ fn experienced() -> World {
     world
 }
 
-/// Another scheduler of the same spool, some seconds later.
+/// A second scheduler on the same spool, `seconds` later.
 fn heir(world: &World, seconds: u64) -> World {
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(seconds);
@@ -40,7 +40,7 @@ fn heir(world: &World, seconds: u64) -> World {
 }
 
 #[test]
-fn a_wait_goes_on_where_it_was() {
+fn restart_keeps_wait() {
     let mut world = heir(&experienced(), 10);
     assert_eq!(world.started, []);
     assert_eq!(world.shows(1), ["c/a.test Retry(50) tries=1 busy"]);
@@ -49,7 +49,7 @@ fn a_wait_goes_on_where_it_was() {
     let (agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
     world.works(agent, jobs, "deferred still busy");
-    // The second entry of the list.
+    // The second entry of `retries`.
     let shown = world.shows(1);
     assert!(
         ["Retry(119) tries=2", "Retry(120) tries=2"].iter().any(|all| shown[0].contains(all)),
@@ -58,7 +58,7 @@ fn a_wait_goes_on_where_it_was() {
 }
 
 #[test]
-fn due_times_of_a_thread_survive_a_restart() {
+fn restart_keeps_due_times_of_thread() {
     let mut world = experienced();
     world.pass_seconds(40);
     world.message(3, &["c/a.test"]);
@@ -73,7 +73,7 @@ fn due_times_of_a_thread_survive_a_restart() {
 }
 
 #[test]
-fn unreachable_destination_survives_a_restart_with_its_cause() {
+fn restart_keeps_unreachable_destination_and_cause() {
     let mut world = experienced();
     let agent = world.started[0];
     world.message(3, &["c/a.test"]);
@@ -96,15 +96,15 @@ fn unreachable_destination_survives_a_restart_with_its_cause() {
 }
 
 #[test]
-fn a_wait_that_is_over_is_over() {
+fn restart_after_wait_makes_mail_due() {
     let mut world = heir(&experienced(), 100);
     assert_eq!(world.newborn().1, ["1\ta.test"]);
     assert!(world.shows(1)[0].ends_with("tries=1 busy"));
 }
 
-/// An attempt of an earlier life counts for people, but expiry wants one in this life.
+/// Attempts of a former process are shown, but expiry requires one of this process.
 #[test]
-fn nothing_expires_without_an_attempt_in_this_life() {
+fn restart_delays_expiry_until_next_attempt() {
     let mut world = heir(&experienced(), 4000);
     let notes = |world: &World| {
         world.done.iter().filter(|action| matches!(action, Action::Note(_))).count()
@@ -118,33 +118,33 @@ fn nothing_expires_without_an_attempt_in_this_life() {
 }
 
 #[test]
-fn what_does_not_fit_is_forgotten() {
+fn learned_state_without_matching_message_is_dropped() {
     let all = lessons(&experienced());
     let mut world = World::new(CF);
     for learned in all {
         world.tell(Event::Learned(learned));
     }
-    // The number was given to another message since.
+    // The number was used again for another message.
     world.message_of_age(1, &["c/b.test"], Duration::ZERO);
     world.tell(Event::InitialScanDone);
     assert!(world.shows(1)[0].ends_with("tries=0 "));
-    // What nobody has asked for is not kept for ever.
+    // State without a message is dropped after a while.
     world.pass_seconds(601);
     world.message(2, &["c/a.test"]);
     assert!(world.shows(2)[0].ends_with("tries=0 "));
 }
 
 #[test]
-fn a_scheduler_that_has_learned_nothing_has_nothing_to_tell() {
+fn new_scheduler_exports_no_learned_state() {
     let mut world = World::new(CF);
     world.messages(1..=5, "c/a.test");
     assert_eq!((lessons(&world), world.core.lessons()), (vec![], 0));
     assert_eq!(experienced().core.lessons(), 2);
 }
 
-/// A scheduler that ends before it has loaded everything has lost nothing of what it was told.
+/// A scheduler that ends before everything is loaded exports all that it imported.
 #[test]
-fn what_nobody_has_asked_for_yet_is_told_on() {
+fn unused_learned_state_is_exported_again() {
     let all = lessons(&experienced());
     let mut world = World::new(CF);
     for learned in all.clone() {
@@ -158,7 +158,7 @@ fn what_nobody_has_asked_for_yet_is_told_on() {
 }
 
 #[test]
-fn no_wait_from_another_life_is_longer_than_one_of_this() {
+fn imported_wait_is_limited_by_clause() {
     let mut world = experienced();
     world.now += Duration::from_secs(1);
     let mut all = lessons(&world);

@@ -1,4 +1,4 @@
-//! Messages from arrival to end: wake-ups, requests, rereading, expiry.
+//! Messages from arrival to removal: wake-ups, requests, resync, expiry.
 
 use super::*;
 use zsched_format::control_file::ControlFileError;
@@ -16,7 +16,7 @@ fn deferred(config: &str) -> (World, AgentId) {
 }
 
 #[test]
-fn a_message_with_nothing_to_do_leaves_at_once() {
+fn message_without_recipients_is_removed_at_once() {
     let mut world = World::new(ONE);
     world.tell(Event::Arrived(arrival(1, Vec::new(), START, START)));
     let owing = Arrival { owes_report: true, ..arrival(2, Vec::new(), START, START) };
@@ -30,7 +30,7 @@ fn a_message_with_nothing_to_do_leaves_at_once() {
 }
 
 #[test]
-fn a_number_that_is_loaded_is_not_loaded_twice() {
+fn second_arrival_of_loaded_number_is_ignored() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     world.message(1, &["c/b.test"]);
@@ -39,7 +39,7 @@ fn a_number_that_is_loaded_is_not_loaded_twice() {
 }
 
 #[test]
-fn due_threads_are_not_blocked_by_one_that_waits() {
+fn waiting_thread_does_not_delay_due_threads() {
     let mut world = World::new(
         "c/slow*\n\tinterval=1h retries=1 command=x\nc/*\n\tinterval=60s \
                                 retries=1 skew=1 command=y\n",
@@ -56,7 +56,7 @@ fn due_threads_are_not_blocked_by_one_that_waits() {
 }
 
 #[test]
-fn a_request_ends_the_wait_and_starts_what_only_a_request_starts() {
+fn etrn_ends_wait_and_starts_queueonly_mail() {
     let config = "*/*\n\tinterval=60s retries=1\nc/*\n\tcommand=x\nd/*\n\tqueueonly command=y\n";
     let mut world = World::new(config);
     world.message(1, &["d/a.test"]);
@@ -73,7 +73,7 @@ fn a_request_ends_the_wait_and_starts_what_only_a_request_starts() {
     world.tell(Event::Turn(b"a.test"));
     assert_eq!(world.started.len(), 2);
     assert_eq!(world.heard_by(agent), ["2\ta.test"]);
-    // After a deferral it takes another request.
+    // After a deferral another request is needed.
     let (agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
     world.works(agent, jobs, "deferall down");
@@ -84,7 +84,7 @@ fn a_request_ends_the_wait_and_starts_what_only_a_request_starts() {
 }
 
 #[test]
-fn the_request_of_a_control_file_is_heard() {
+fn turn_line_in_control_file_triggers_etrn() {
     let (mut world, agent) = deferred(ONE);
     let mut request = arrival(9, Vec::new(), START, START);
     request.turns = vec![b"a.test"[..].into()];
@@ -94,7 +94,7 @@ fn the_request_of_a_control_file_is_heard() {
 }
 
 #[test]
-fn what_is_finished_on_disk_is_finished() {
+fn resync_finishes_recipients_finished_on_disk() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test", "c/b.test", "c/c.test"]);
     let (agent, _) = world.newborn();
@@ -102,7 +102,7 @@ fn what_is_finished_on_disk_is_finished() {
     assert!(world.done.is_empty(), "its reports come first");
     world.hungry(agent);
     assert!(matches!(&world.done[..], [Action::ReadAgain(name)] if name.number() == 1));
-    // Somebody has finished a.test and c.test; another process holds b.test.
+    // Another program has finished a.test and c.test; another process has a lock on b.test.
     let now_there = Arrival { locked: vec![200], ..arrival(1, Vec::new(), START, START) };
     world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(now_there) });
     let left: Vec<String> = world.shows(1);
@@ -111,7 +111,7 @@ fn what_is_finished_on_disk_is_finished() {
 }
 
 #[test]
-fn a_control_file_that_is_gone_takes_its_message_with_it() {
+fn resync_without_control_file_forgets_message() {
     for outcome in [
         Reread::Gone,
         Reread::Malformed(zsched_format::control_file::ControlFileError::new(0, "torn")),
@@ -124,14 +124,14 @@ fn a_control_file_that_is_gone_takes_its_message_with_it() {
         world.tell(Event::ReadAgain { number: 1, outcome });
         assert_eq!(world.core.totals().messages, 0);
         assert_eq!(world.removed(), [""; 0], "there is nothing to remove");
-        // The agent had been given b.test by then.
+        // The agent has b.test as its next job by then.
         world.says(agent, "1/200\t\tok3");
         world.hungry(agent);
     }
 }
 
 #[test]
-fn another_message_under_the_same_number_is_left_alone() {
+fn resync_with_reused_number_forgets_old_message_only() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -144,7 +144,7 @@ fn another_message_under_the_same_number_is_left_alone() {
 }
 
 #[test]
-fn an_agent_that_always_finds_nothing_is_paced_by_the_retries() {
+fn repeated_resync_waits_for_retries() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -163,7 +163,7 @@ fn an_agent_that_always_finds_nothing_is_paced_by_the_retries() {
 }
 
 #[test]
-fn a_tried_recipient_expires_at_its_expiry() {
+fn tried_recipient_expires_at_expiry() {
     let (mut world, _) =
         deferred("c/*\n\tmaxring=1 interval=1h retries=9 expiry=100s\n\tcommand=x\n");
     world.pass_seconds(99);
@@ -183,7 +183,7 @@ fn a_tried_recipient_expires_at_its_expiry() {
 }
 
 #[test]
-fn queueonly_with_retry_times_is_tried_now_and_then() {
+fn queueonly_with_retries_is_tried_at_retry_times() {
     let config = "*/*\n\tinterval=1m retries=1\nc/*\n\tqueueonly interval=1h retries=24 skew=1\n\tcommand=x\n";
     let mut world = World::new(config);
     world.message(1, &["c/a.test"]);
@@ -203,7 +203,7 @@ fn queueonly_with_retry_times_is_tried_now_and_then() {
 }
 
 #[test]
-fn an_untried_recipient_expires_only_at_expiry2() {
+fn untried_recipient_expires_at_expiry2() {
     for (settings, seconds) in [("expiry=100s expiry2=50s", 150), ("expiry=100s", 100 + 86_400)] {
         let config = format!("c/*\n\tqueueonly {settings}\n\tcommand=x\n");
         let mut world = World::new(&config);
@@ -216,7 +216,7 @@ fn an_untried_recipient_expires_only_at_expiry2() {
 }
 
 #[test]
-fn a_recipient_that_an_agent_has_does_not_expire() {
+fn recipient_with_agent_does_not_expire() {
     let mut world = World::new("c/*\n\tmaxring=1 expiry=100s expiry2=1s\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -229,7 +229,7 @@ fn a_recipient_that_an_agent_has_does_not_expire() {
 }
 
 #[test]
-fn without_expiry_nothing_expires() {
+fn no_expiry_means_no_expiration() {
     let (mut world, _) =
         deferred("c/*\n\tmaxring=1 interval=10d retries=9 expiry=0\n\tcommand=x\n");
     world.pass_seconds(80 * 86_400);
@@ -237,7 +237,7 @@ fn without_expiry_nothing_expires() {
 }
 
 #[test]
-fn a_thousand_messages_leave_nothing_behind() {
+fn finished_messages_leave_no_state() {
     let mut world = World::new("c/*\n\tmaxring=3 overfeed=10\n\tcommand=x\n");
     for number in 1..=1000 {
         world.message(number, &[&format!("c/h{}.test", number % 17)]);
@@ -256,7 +256,7 @@ fn a_thousand_messages_leave_nothing_behind() {
 }
 
 #[test]
-fn who_was_tried_by_deferall_expires_in_time() {
+fn deferall_counts_as_attempt_for_expiry() {
     let config = "c/*\n\tmaxring=1 interval=30m retries=1 expiry=1h expiry2=1d\n\tcommand=x\n";
     let mut world = World::new(config);
     world.messages(1..=2, "c/a.test");
@@ -265,26 +265,27 @@ fn who_was_tried_by_deferall_expires_in_time() {
     world.says(agent, "1/100\tn\tdeferall nobody there");
     world.hungry(agent);
     world.pass_seconds(700);
-    // Both were tried, the one by proxy, and have expired after an hour: not at the next wake-up.
+    // Both count as tried, one through `deferall`. They expire after an hour, not at the next
+    // wake-up.
     let notes = world.done.iter().filter(|action| matches!(action, Action::Note(_))).count();
     assert_eq!(notes, 2);
 }
 
 #[test]
-fn no_agent_keeps_a_host_from_being_tried_for_years() {
+fn retryat_in_milliseconds_is_limited_to_a_day() {
     let mut world = World::new("c/*\n\tmaxring=1 expiry=0\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
-    // Milliseconds, by mistake.
+    // The agent sent milliseconds, by mistake.
     world.says(agent, "1/100\tn\tretryat 1795255200000 later");
     world.hungry(agent);
     world.heard_by(agent);
     assert_eq!(world.shows(1), ["c/a.test Retry(86400) tries=1 later"]);
 }
 
-/// Somebody has disabled the last recipient by hand, and an agent finds nothing to do.
+/// An operator has disabled the last recipient by hand, and an agent finds nothing to do.
 #[test]
-fn a_line_that_nobody_can_deliver_any_more_is_kept() {
+fn message_with_undeliverable_line_is_moved_aside() {
     let (mut world, agent) = deferred(ONE);
     world.pass_seconds(61);
     world.heard_by(agent);
@@ -298,9 +299,9 @@ fn a_line_that_nobody_can_deliver_any_more_is_kept() {
     assert_eq!(world.removed(), ["1*"]);
 }
 
-/// The files of a message are gone while an agent has it, and a router gives its number to another one.
+/// The files of a message are gone while an agent has it, and a router uses its number again.
 #[test]
-fn what_is_said_of_a_message_that_is_gone_is_not_about_its_successor() {
+fn report_about_forgotten_message_does_not_apply_to_reused_number() {
     let mut world = World::new("c/*\n\tmaxring=2 maxthr=1\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();

@@ -1,10 +1,10 @@
-//! How many agents there may be, and who waits for one.
+//! Limits on agents, and the order in which rings get one.
 
 use super::*;
 use zsched_format::time::ClockStep;
 
 #[test]
-fn a_ring_has_no_more_agents_than_maxring() {
+fn maxring_limits_agents_of_ring() {
     let mut world = World::new("c/*\n\tmaxring=2\n\tcommand=x\n");
     for number in 1..=4 {
         world.message(number, &[&format!("c/h{number}.test")]);
@@ -12,14 +12,14 @@ fn a_ring_has_no_more_agents_than_maxring() {
     assert_eq!(world.started.len(), 2);
     assert_eq!(world.shows(3), ["c/h3.test Slot(Ring) tries=0 "]);
     assert_eq!(world.shows(4), ["c/h4.test Slot(Ring) tries=0 "]);
-    // Its own agents come to serve the others.
+    // Its own agents come to serve the other threads.
     let (agent, jobs) = world.newborn();
     let all = world.works(agent, jobs, "ok3").concat();
     assert_eq!(all, ["2\th2.test", "3\th3.test", "4\th4.test", "#idle"]);
 }
 
 #[test]
-fn a_channel_has_no_more_agents_than_maxchannel_under_all_clauses() {
+fn maxchannel_limits_agents_of_channel_over_clauses() {
     let mut world =
         World::new("c/a.test\n\tmaxchannel=2 command=x\nc/*\n\tmaxchannel=2 command=y\n");
     world.message(1, &["c/a.test"]);
@@ -27,26 +27,26 @@ fn a_channel_has_no_more_agents_than_maxchannel_under_all_clauses() {
     world.message(3, &["c/c.test"]);
     assert_eq!(world.started.len(), 2);
     assert_eq!(world.shows(3), ["c/c.test Slot(Channel) tries=0 "]);
-    // The agent of a.test, of another ring, ends: there is room now.
+    // The agent of a.test, of another ring, ends, which makes room.
     world.says(world.started[0], "1/100\t\tok3");
     world.dies(world.started[0], AgentEnd::Exited(0));
     assert_eq!(world.started.len(), 3);
 }
 
 #[test]
-fn maxta_counts_all_agents() {
+fn maxta_limits_all_agents() {
     let mut world = World::new("c/*\n\tcommand=x\nd/*\n\tmaxta=2 command=y\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
     world.message(3, &["d/a.test"]);
     assert_eq!(world.shows(3), ["d/a.test Slot(General) tries=0 "]);
-    // It is tested only for the clause that has it.
+    // Only the clause that has the limit is checked against it.
     world.message(4, &["c/c.test"]);
     assert_eq!(world.started.len(), 3);
 }
 
 #[test]
-fn idle_agents_make_room_for_other_rings() {
+fn idle_agent_ends_for_other_ring() {
     let mut world = World::new("*/*\n\tmaxta=2\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
@@ -65,7 +65,7 @@ fn idle_agents_make_room_for_other_rings() {
 }
 
 #[test]
-fn an_agent_that_becomes_idle_makes_room_for_a_ring_that_waits() {
+fn agent_that_becomes_idle_ends_for_waiting_ring() {
     let mut world = World::new("*/*\n\tmaxta=1\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["d/a.test"]);
@@ -78,7 +78,7 @@ fn an_agent_that_becomes_idle_makes_room_for_a_ring_that_waits() {
 }
 
 #[test]
-fn a_thread_shares_its_work_among_maxthr_agents() {
+fn maxthr_agents_share_work_of_thread() {
     let mut world = World::new("c/*\n\tmaxthr=3 overfeed=0 command=x\n");
     world.message(1, &["c/a.test"]);
     assert_eq!(world.started.len(), 1, "one job, one agent");
@@ -91,7 +91,7 @@ fn a_thread_shares_its_work_among_maxthr_agents() {
 }
 
 #[test]
-fn arrivals_start_no_second_agent_where_only_wakeups_may() {
+fn wakeup_restart_only_arrival_starts_no_second_agent() {
     let mut world = World::new("c/*\n\tmaxthr=3 overfeed=0 wakeuprestartonly command=x\n");
     world.messages(1..=6, "c/a.test");
     assert_eq!(world.started.len(), 1);
@@ -100,7 +100,7 @@ fn arrivals_start_no_second_agent_where_only_wakeups_may() {
 }
 
 #[test]
-fn no_more_agents_are_started_in_a_second_than_the_fork_rate() {
+fn fork_rate_limits_starts_per_second() {
     let settings = Settings { fork_rate: 3, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     for number in 1..=8 {
@@ -115,7 +115,7 @@ fn no_more_agents_are_started_in_a_second_than_the_fork_rate() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_does_not_lengthen_the_second() {
+fn clock_set_back_does_not_stop_starts() {
     let settings = Settings { fork_rate: 1, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     (1..=3).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
@@ -129,7 +129,7 @@ fn a_clock_that_is_set_back_does_not_lengthen_the_second() {
 }
 
 #[test]
-fn the_process_limit_holds_where_no_other_does() {
+fn process_limit_applies_without_other_limits() {
     let settings = Settings { max_agents: 5, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tmaxta=0 maxring=0 command=x\n");
     for number in 1..=8 {
@@ -140,7 +140,7 @@ fn the_process_limit_holds_where_no_other_does() {
 }
 
 #[test]
-fn without_a_command_mail_stays_and_says_why() {
+fn clause_without_command_keeps_mail_and_logs() {
     let mut world = World::new("c/*\n\tmaxring=3\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["nowhere/a.test"]);
@@ -156,10 +156,11 @@ fn without_a_command_mail_stays_and_says_why() {
     assert_eq!(pending, ["ConfBUG:NoCmdDefined!"; 2]);
 }
 
-/// Rings that wait for different things all get their turn: the second in which two agents may be started
-/// is not always given to the same one.
+/// Rings that wait for different resources all get their turn.
+///
+/// The second in which two agents may be started is not always given to the same one.
 #[test]
-fn all_lines_get_their_turn() {
+fn waitlists_of_all_resources_get_turns() {
     let settings = Settings { fork_rate: 1, ..Settings::default() };
     let clauses = "a/*\n\tmaxta=100 command=x\nb/*\n\tmaxta=200 command=x\nc/*\n\tcommand=x\n";
     let mut world = World::with(settings, clauses);
@@ -180,9 +181,9 @@ fn all_lines_get_their_turn() {
     }
 }
 
-/// A ring that always has something new does not take every second's agents from one that waits.
+/// A ring that always has new mail does not take the starts of every second from one that waits.
 #[test]
-fn a_busy_ring_does_not_jump_the_line() {
+fn busy_ring_does_not_overtake_waiting_ring() {
     let settings = Settings { fork_rate: 2, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\nd/*\n\tcommand=x\n");
     (1..=4).for_each(|number| world.message(number, &[&format!("c/h{number}.test")]));
@@ -196,7 +197,7 @@ fn a_busy_ring_does_not_jump_the_line() {
 }
 
 #[test]
-fn one_that_is_slow_to_end_does_not_hold_up_all_who_wait() {
+fn slow_stopping_agent_does_not_block_waiting_rings() {
     let mut world = World::new("*/*\n\tmaxta=2 idlemax=1h\nc/*\n\tcommand=x\nd/*\n\tcommand=x\n");
     world.message(1, &["c/a.test", "c/b.test"]);
     let idle: Vec<AgentId> = world.started.clone();

@@ -1,4 +1,4 @@
-//! The core, driven by hand: a world without processes, files or clocks.
+//! Unit tests of the core in a world without processes, files or real clocks.
 
 mod agents;
 mod batch;
@@ -26,7 +26,7 @@ use std::time::Duration;
 use zsched_config::{Clause, Context, Zenv};
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
-/// The clause that settings come to.
+/// The clause that results from settings.
 pub fn clause(settings: &str) -> Clause {
     let config = config(&format!("c/*\n\t{settings}\n\tcommand=x\n"));
     Clause::clone(&config.select(b"c", b"h").expect("c/* matches"))
@@ -38,17 +38,17 @@ pub fn config(text: &str) -> Config {
     loaded.unwrap_or_else(|errors| panic!("{errors:?}")).config
 }
 
-/// A core, and everything it has wanted done.
+/// A core and the actions it has emitted.
 pub struct World {
     pub core: Scheduler,
     pub now: Timestamp,
-    /// What was said to each agent and not looked at yet: job lines, `#idle`, `(retire)` and so on.
+    /// What was sent to each agent and not read yet: job lines, `#idle`, `(retire)` and so on.
     said: BTreeMap<AgentId, Vec<String>>,
     /// Agents that were started, oldest first.
     pub started: Vec<AgentId>,
-    /// Everything else, as it comes.
+    /// All other actions, in order.
     pub done: Vec<Action>,
-    /// The invariants are checked with each event. Where there are many threads that takes too long.
+    /// Check the invariants after each event; with many threads this takes too long.
     pub is_checked: bool,
 }
 
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// A message with one recipient at offset 100 for each destination, 200 for the next and so on.
+    /// Adds a message with one recipient for each destination, at offsets 100, 200 and so on.
     pub fn message(&mut self, number: u64, destinations: &[&str]) {
         self.message_of_age(number, destinations, Duration::ZERO);
     }
@@ -122,7 +122,7 @@ impl World {
         self.tell(Event::Arrived(arrival));
     }
 
-    /// Messages of these numbers, each with one recipient for the same destination.
+    /// Adds messages with these numbers, each with one recipient for the same destination.
     pub fn messages(&mut self, numbers: std::ops::RangeInclusive<u64>, destination: &str) {
         numbers.for_each(|number| self.message(number, &[destination]));
     }
@@ -135,20 +135,21 @@ impl World {
         self.says(agent, "#hungry");
     }
 
-    /// What an agent was told since it was last asked.
+    /// Lines that were sent to an agent since the last call.
     pub fn heard_by(&mut self, agent: AgentId) -> Vec<String> {
         self.said.get_mut(&agent).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The agent that was started last says `#hungry`, and hears what it hears.
+    /// Sends `#hungry` of the agent that was started last. Returns it and the lines sent to it.
     pub fn newborn(&mut self) -> (AgentId, Vec<String>) {
         let agent = *self.started.last().expect("an agent was started");
         self.hungry(agent);
         (agent, self.heard_by(agent))
     }
 
-    /// An agent ends one job after the other with this answer for offset 100 of each, until it hears
-    /// nothing more or something that is no job. Returns the bursts that it heard.
+    /// Ends the jobs of an agent one by one with this answer for offset 100 of each.
+    ///
+    /// Stops when it gets no more lines or one that is no job. Returns the bursts that it got.
     pub fn works(
         &mut self,
         agent: AgentId,
@@ -174,7 +175,7 @@ impl World {
         self.tell(Event::AgentEnded { agent, end });
     }
 
-    /// Lets time pass, waking the core whenever it wants to.
+    /// Advances the time, with a tick at each wake-up of the core.
     pub fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(wakeup) = self.core.next_wakeup().filter(|wakeup| *wakeup <= until) {
@@ -189,7 +190,7 @@ impl World {
         self.pass(Duration::from_secs(seconds));
     }
 
-    /// What MAILQ says of a message's vertices: standing, tries, text.
+    /// The vertices of a message as MAILQ shows them: state, tries, text.
     pub fn shows(&self, number: u64) -> Vec<String> {
         let Some((_, vertices)) =
             self.core.message_at_or_after(self.now, number).filter(|(found, _)| *found == number)
@@ -207,8 +208,9 @@ impl World {
             .collect()
     }
 
-    /// Numbers of the messages that were taken out of the spool since this was last asked; they are
-    /// gone then. An asterisk marks those that were moved aside.
+    /// Confirms removals. Returns the numbers of the messages removed since the last call.
+    ///
+    /// An asterisk marks messages that were moved to `postman/`.
     pub fn removed(&mut self) -> Vec<String> {
         let mut removed = Vec::new();
         for action in std::mem::take(&mut self.done) {

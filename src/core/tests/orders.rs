@@ -33,7 +33,7 @@ fn whole(number: u64) -> Vec<Target> {
 }
 
 impl World {
-    /// Gives an order, and stores what is to be stored for it.
+    /// Gives an order and confirms its writes.
     fn order(&mut self, order: Order) -> Effect {
         self.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
         self.store(Ok(()));
@@ -65,7 +65,7 @@ impl World {
 }
 
 #[test]
-fn a_held_thread_gets_no_agent_until_it_is_released() {
+fn held_thread_gets_no_agent_until_release() {
     let mut world = World::new("c/*\n\tmaxring=5 command=x\n");
     let effect = world.order(hold(destinations("c/*.test")));
     assert_eq!(effect, Effect::default(), "nothing is there yet");
@@ -84,7 +84,7 @@ fn a_held_thread_gets_no_agent_until_it_is_released() {
 }
 
 #[test]
-fn an_agent_gets_no_more_of_a_thread_that_comes_to_be_held() {
+fn hold_stops_feeding_agent_at_work() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=0 command=x\n");
     world.messages(1..=3, "c/a.test");
     world.message(9, &["c/b.test"]);
@@ -102,7 +102,7 @@ fn an_agent_gets_no_more_of_a_thread_that_comes_to_be_held() {
 }
 
 #[test]
-fn a_ring_is_held_by_the_name_of_its_clause() {
+fn ring_hold_matches_clause_pattern() {
     let mut world = World::new("c/*.fi\n\tcommand=x\nc/*\n\tcommand=x\n");
     world.order(hold(Scope::Ring("c/*.fi".to_string())));
     world.message(1, &["c/a.fi", "c/a.se"]);
@@ -111,7 +111,7 @@ fn a_ring_is_held_by_the_name_of_its_clause() {
 }
 
 #[test]
-fn a_held_message_rests_and_others_go_on() {
+fn held_message_waits_while_others_are_delivered() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     let (agent, jobs) = world.newborn();
@@ -138,7 +138,7 @@ fn a_held_message_rests_and_others_go_on() {
 }
 
 #[test]
-fn a_held_message_does_not_expire_and_is_tried_once_more_when_released() {
+fn held_message_does_not_expire_and_release_tries_once() {
     let mut world = World::new(EXPIRING);
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
@@ -157,7 +157,7 @@ fn a_held_message_does_not_expire_and_is_tried_once_more_when_released() {
 }
 
 #[test]
-fn mail_of_a_held_thread_expires() {
+fn held_thread_mail_expires() {
     let mut world = World::new(EXPIRING);
     world.order(hold(destinations("*/*")));
     world.message(1, &["c/a.test"]);
@@ -166,7 +166,7 @@ fn mail_of_a_held_thread_expires() {
 }
 
 #[test]
-fn orders_in_force_are_told_to_the_next_scheduler() {
+fn restart_keeps_overrides() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     world.order(hold(message(2)));
@@ -185,9 +185,9 @@ fn orders_in_force_are_told_to_the_next_scheduler() {
     assert!(matches!(&next.why(3)[..], [Why::Held { .. }]));
 }
 
-/// An end that has to wait for an agent is an order in force until the message has left.
+/// A removal that has to wait for an agent is an override until the message has left.
 #[test]
-fn the_end_of_a_message_that_an_agent_has_outlives_the_scheduler() {
+fn pending_removal_of_fed_message_survives_restart() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     world.newborn();
@@ -206,13 +206,13 @@ fn the_end_of_a_message_that_an_agent_has_outlives_the_scheduler() {
     assert!(next.core.standing_orders().is_empty());
     let is_kept = |action: &Action| matches!(action, Action::KeepStanding { ticket: None, .. });
     assert!(next.done.iter().any(is_kept));
-    // Another message with its number is none of its business.
+    // It does not apply to another message with the same number.
     next.message_of_age(1, &["c/a.test"], Duration::from_secs(5));
     assert_eq!(next.core.totals().recipients, 1);
 }
 
 #[test]
-fn the_hold_of_a_message_ends_when_another_one_has_its_number() {
+fn message_hold_ends_when_number_is_reused() {
     let author = Author { name: "root".to_string(), since: START };
     let held = Hold { scope: message(5), author, reason: String::new() };
     let mut world = World::new(ONE);
@@ -227,7 +227,7 @@ fn the_hold_of_a_message_ends_when_another_one_has_its_number() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_in_force_and_says_so() {
+fn unstored_override_is_in_force_and_reported() {
     let mut world = World::new(ONE);
     let order = hold(destinations("c/a.test"));
     world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
@@ -245,7 +245,7 @@ fn what_cannot_be_stored_is_in_force_and_says_so() {
 }
 
 #[test]
-fn messages_that_are_held_but_not_stored_are_stored_with_the_next_order() {
+fn unstored_holds_are_stored_with_next_order() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     let order = Order::HoldMessages { messages: vec![id(1)], reason: String::new() };
@@ -260,7 +260,7 @@ fn messages_that_are_held_but_not_stored_are_stored_with_the_next_order() {
 }
 
 #[test]
-fn a_retry_ends_the_wait_of_one_message_or_of_a_thread() {
+fn retry_ends_wait_of_message_or_thread() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 skew=1 command=x\n");
     world.messages(1..=2, "c/a.test");
     let (agent, jobs) = world.newborn();
@@ -280,7 +280,7 @@ fn a_retry_ends_the_wait_of_one_message_or_of_a_thread() {
 }
 
 #[test]
-fn an_etrn_says_whether_it_has_started_something() {
+fn etrn_reports_if_agent_started() {
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     world.message(1, &["c/a.test"]);
     let turn = |host: &str| Order::Turn(host.as_bytes().into());
@@ -291,7 +291,7 @@ fn an_etrn_says_whether_it_has_started_something() {
 }
 
 #[test]
-fn what_is_given_up_fails_and_its_sender_is_to_know() {
+fn expire_order_fails_mail_and_notifies_sender() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     let (agent, _) = world.newborn();
@@ -309,7 +309,7 @@ fn what_is_given_up_fails_and_its_sender_is_to_know() {
     let text = String::from_utf8_lossy(&note.message).into_owned();
     assert_eq!(text, "was given up by root after 0 sec");
     world.store(Ok(()));
-    // The first one is with an agent, which has the last word.
+    // The first one is with an agent, whose report decides.
     world.says(agent, "1/100\t\tdeferred later");
     world.hungry(agent);
     world.store(Ok(()));
@@ -317,7 +317,7 @@ fn what_is_given_up_fails_and_its_sender_is_to_know() {
 }
 
 #[test]
-fn what_is_deleted_is_marked_before_the_order_counts_as_obeyed() {
+fn delete_is_answered_after_tags_are_written() {
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     world.message(1, &["c/a.test", "c/b.test"]);
     let only =
@@ -341,7 +341,7 @@ fn what_is_deleted_is_marked_before_the_order_counts_as_obeyed() {
 }
 
 #[test]
-fn what_is_named_twice_is_deleted_once() {
+fn delete_with_duplicate_target_counts_once() {
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     world.messages(1..=2, "c/a.test");
     let effect = world.order(Order::Delete([whole(1), whole(2), whole(1)].concat()));
@@ -349,7 +349,7 @@ fn what_is_named_twice_is_deleted_once() {
 }
 
 #[test]
-fn what_an_agent_has_is_deleted_or_rerouted_when_it_has_ended_the_job() {
+fn delete_and_reroute_of_fed_mail_wait_for_job_end() {
     for (order, occasion) in [
         (Order::Delete(whole(1)), Occasion::Deletion),
         (Order::Reroute(whole(1)), Occasion::Reroute),
@@ -368,7 +368,7 @@ fn what_an_agent_has_is_deleted_or_rerouted_when_it_has_ended_the_job() {
 }
 
 #[test]
-fn a_limit_is_in_force_for_a_while() {
+fn limit_override_ends_at_its_time() {
     let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
     world.message(1, &["c/a.test", "c/b.test", "c/d.test"]);
     assert_eq!(world.started.len(), 1);
@@ -395,7 +395,7 @@ fn a_limit_is_in_force_for_a_while() {
 }
 
 #[test]
-fn more_agents_may_work_on_one_thread() {
+fn maxthr_override_allows_more_agents() {
     let mut world = World::new("c/*\n\tmaxring=9 maxthr=1 overfeed=0 command=x\n");
     world.messages(1..=5, "c/a.test");
     assert_eq!(world.started.len(), 1);
@@ -408,7 +408,7 @@ fn more_agents_may_work_on_one_thread() {
 }
 
 #[test]
-fn one_agent_is_retired() {
+fn retire_order_ends_one_agent() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     let (agent, _) = world.newborn();
@@ -419,7 +419,7 @@ fn one_agent_is_retired() {
 }
 
 #[test]
-fn mail_is_selected_some_at_a_time() {
+fn selection_proceeds_in_steps() {
     let mut world = World::new("c/*\n\tqueueonly command=x\n");
     for number in 1..=10 {
         world.message_of_age(number, &["c/a.test", "c/b.test"], Duration::from_secs(number * 60));
@@ -443,10 +443,11 @@ fn mail_is_selected_some_at_a_time() {
     assert!(find(&Selector { number: Some(99), ..Selector::default() }).is_empty());
 }
 
-/// With many threads, some are looked at with each turn; the answer comes when all were, and what comes
-/// meanwhile is held at once.
+/// With many threads, some are examined in each turn.
+///
+/// The answer comes after the last one. Mail that arrives meanwhile is held at once.
 #[test]
-fn holds_and_limits_reach_all_threads_in_steps() {
+fn holds_and_limits_are_applied_to_threads_in_steps() {
     let config = "c/*\n\tmaxring=500 maxthr=1 command=x\n";
     let settings = Settings { reload_step: 20, frozen: true, seed: 1, ..Settings::default() };
     let mut world = World::with(settings, config);
@@ -487,9 +488,9 @@ fn holds_and_limits_reach_all_threads_in_steps() {
     }
 }
 
-/// Two orders at a time: each is answered when all threads have been looked at since it came.
+/// Two orders at a time: each is answered after a complete pass since it was given.
 #[test]
-fn an_order_joins_the_review_of_another() {
+fn concurrent_orders_are_answered_after_own_pass() {
     let settings = Settings { reload_step: 20, frozen: true, seed: 1, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     for number in 1..=100 {
@@ -517,7 +518,7 @@ fn an_order_joins_the_review_of_another() {
 }
 
 #[test]
-fn messages_are_held_and_released_together() {
+fn hold_messages_holds_and_releases_several() {
     let mut world = World::new(ONE);
     world.messages(1..=5, "c/a.test");
     let messages = vec![id(2), id(3), id(99), id(3)];
@@ -533,13 +534,13 @@ fn messages_are_held_and_released_together() {
     assert_eq!(world.core.standing_orders().len(), 1);
 }
 
-/// Each message that is held one by one takes room in the file of orders.
+/// Each individually held message takes room in the file of orders.
 #[test]
-fn not_everything_can_be_held_one_by_one() {
+fn held_messages_are_limited() {
     let mut world = World::new(ONE);
     world.messages(1..=3, "c/a.test");
     let author = Author { name: "root".to_string(), since: START };
-    // Held before, and not read yet.
+    // Held before, and not loaded yet.
     for number in 10..10 + MOST_HELD_MESSAGES as u64 - 2 {
         let (scope, author) = (Scope::Message(id(number)), author.clone());
         let hold = Hold { scope, author, reason: String::new() };
@@ -555,9 +556,9 @@ fn not_everything_can_be_held_one_by_one() {
     assert!(matches!(&world.why(3)[..], [Why::Held { .. }]));
 }
 
-/// What cannot be noted is told at once, and noted later.
+/// An order whose note cannot be written is answered at once, and the note is written later.
 #[test]
-fn an_order_that_cannot_be_noted_is_answered() {
+fn order_with_failed_note_is_answered() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     world.tell(Event::Ordered {
@@ -577,9 +578,9 @@ fn an_order_that_cannot_be_noted_is_answered() {
     world.tell(Event::Noted { ticket, outcome: Ok(false) });
 }
 
-/// A search goes on within a message of many destinations, also when some of it has gone.
+/// A search stops and continues within a message of many destinations, even if some are gone.
 #[test]
-fn a_search_stops_within_a_message() {
+fn selection_continues_within_message() {
     let mut world =
         World::with(Settings { frozen: true, ..Settings::default() }, "c/*\n\tcommand=x\n");
     let hosts: Vec<String> = (0..50).map(|number| format!("c/h{number:02}.test")).collect();

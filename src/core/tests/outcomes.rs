@@ -1,4 +1,4 @@
-//! What reports do.
+//! Effects of reports.
 
 use super::*;
 use zsched_spool::note::Occasion;
@@ -31,7 +31,7 @@ fn states(world: &World) -> Vec<&'static str> {
 }
 
 #[test]
-fn final_words_end_the_recipient_and_the_message() {
+fn final_status_finishes_recipient_and_message() {
     for (word, removed) in [("ok2", "1*"), ("ok3", "1"), ("error2", "1*")] {
         let (mut world, agent) = at_work(ONE);
         world.says(agent, &format!("1/100\t\t{word} some text"));
@@ -45,7 +45,7 @@ fn final_words_end_the_recipient_and_the_message() {
 }
 
 #[test]
-fn old_words_are_noted_by_the_scheduler_before_the_message_goes() {
+fn ok_and_error_are_noted_before_removal() {
     for (word, occasion) in [("ok", Occasion::Success), ("error", Occasion::Failure)] {
         for wrote in [false, true] {
             let (mut world, agent) = at_work(ONE);
@@ -60,7 +60,7 @@ fn old_words_are_noted_by_the_scheduler_before_the_message_goes() {
 }
 
 #[test]
-fn a_note_that_cannot_be_written_is_written_later() {
+fn failed_note_is_written_again() {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\tnotary\terror some text");
     world.hungry(agent);
@@ -73,7 +73,7 @@ fn a_note_that_cannot_be_written_is_written_later() {
 }
 
 #[test]
-fn a_removal_that_fails_is_tried_again() {
+fn failed_removal_is_tried_again() {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\t\tok3");
     world.hungry(agent);
@@ -87,7 +87,7 @@ fn a_removal_that_fails_is_tried_again() {
 }
 
 #[test]
-fn a_deferred_recipient_waits_for_the_wakeup_of_its_thread() {
+fn deferred_recipient_waits_for_wakeup_of_thread() {
     for word in ["deferred", "deferback"] {
         let (mut world, agent) = at_work(ONE);
         world.says(agent, &format!("1/100\tn\t{word} come again"));
@@ -101,7 +101,7 @@ fn a_deferred_recipient_waits_for_the_wakeup_of_its_thread() {
     }
 }
 
-/// Message 1 was deferred, and its agent is idle.
+/// A world where message 1 was deferred, and its agent is idle.
 fn put_off() -> (World, AgentId) {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\tn\tdeferred come again");
@@ -112,7 +112,7 @@ fn put_off() -> (World, AgentId) {
 }
 
 #[test]
-fn new_mail_is_tried_at_once_after_a_deferral() {
+fn new_mail_after_deferral_is_tried_at_once() {
     let (mut world, agent) = put_off();
     world.message(2, &["c/a.test"]);
     assert_eq!(world.heard_by(agent), ["2\ta.test"]);
@@ -120,7 +120,7 @@ fn new_mail_is_tried_at_once_after_a_deferral() {
 }
 
 #[test]
-fn request_for_unreachable_host_makes_everything_due() {
+fn etrn_for_unreachable_host_makes_everything_due() {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\tn\tdeferall down");
     world.hungry(agent);
@@ -133,9 +133,9 @@ fn request_for_unreachable_host_makes_everything_due() {
     assert!(!world.shows(2)[0].contains("Retry"), "{:?}", world.shows(2));
 }
 
-/// Steps of each recipient are its own, however late its neighbours are in the list.
+/// Each recipient has its own place in `retries`, however late its neighbours are in the list.
 #[test]
-fn new_deferral_begins_at_the_first_retry() {
+fn first_deferral_uses_first_retry() {
     let (mut world, agent) = put_off();
     for _ in 0..5 {
         world.pass_seconds(121);
@@ -149,7 +149,7 @@ fn new_deferral_begins_at_the_first_retry() {
 }
 
 #[test]
-fn deferrals_at_different_times_are_tried_again_at_different_times() {
+fn deferrals_at_different_times_have_own_wakeups() {
     let (mut world, agent) = put_off();
     world.pass_seconds(40);
     world.message(2, &["c/a.test"]);
@@ -164,7 +164,7 @@ fn deferrals_at_different_times_are_tried_again_at_different_times() {
 }
 
 #[test]
-fn new_mail_is_not_held_up_by_one_full_mailbox_among_others() {
+fn full_mailbox_does_not_delay_new_mail() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
     let (agent, _) = world.newborn();
@@ -180,7 +180,7 @@ fn new_mail_is_not_held_up_by_one_full_mailbox_among_others() {
 }
 
 #[test]
-fn a_host_that_is_down_holds_up_everything_for_it() {
+fn deferall_makes_whole_destination_wait() {
     let mut world = World::new(ONE);
     world.messages(1..=3, "c/a.test");
     let (agent, _) = world.newborn();
@@ -196,7 +196,7 @@ fn a_host_that_is_down_holds_up_everything_for_it() {
 }
 
 #[test]
-fn old_mail_gets_its_one_attempt_even_where_the_host_is_down() {
+fn expired_untried_mail_is_tried_once_despite_deferall() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=60s expiry=4m\n\tcommand=x\n");
     for number in 1..=3 {
         world.message_of_age(number, &["c/a.test"], Duration::from_secs(370));
@@ -212,13 +212,13 @@ fn old_mail_gets_its_one_attempt_even_where_the_host_is_down() {
 }
 
 #[test]
-fn the_time_of_a_retryat_is_kept() {
+fn retryat_time_is_respected() {
     let at = (START + Duration::from_secs(500)).seconds();
     for (text, wait) in [
         ("+200 later".to_string(), 200),
         ("200 later".to_string(), 200),
         (format!("{at} later"), 500),
-        // The retry list asks for more.
+        // The time from `retries` is later.
         ("+5 later".to_string(), 60),
     ] {
         let (mut world, agent) = at_work(ONE);
@@ -226,7 +226,7 @@ fn the_time_of_a_retryat_is_kept() {
         world.hungry(agent);
         assert_eq!(world.shows(1), [format!("c/a.test Retry({wait}) tries=1 later")]);
     }
-    // Without a message the original crashes.
+    // Without a text the original crashes.
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\t\tretryat");
     world.hungry(agent);
@@ -234,7 +234,7 @@ fn the_time_of_a_retryat_is_kept() {
 }
 
 #[test]
-fn one_run_is_one_step_however_many_recipients_are_deferred() {
+fn deferrals_of_one_run_take_one_retry_step() {
     let mut world = World::new(ONE);
     world.messages(1..=5, "c/a.test");
     let (agent, jobs) = world.newborn();
@@ -248,7 +248,7 @@ fn one_run_is_one_step_however_many_recipients_are_deferred() {
 }
 
 #[test]
-fn an_unknown_word_counts_as_an_attempt_and_says_nothing() {
+fn unknown_status_counts_as_attempt_and_keeps_diagnosis() {
     let (mut world, agent) = at_work(ONE);
     world.says(agent, "1/100\tn\tdeferred first words");
     world.says(agent, "1/100\tq\tfrobnicate what");
@@ -257,7 +257,7 @@ fn an_unknown_word_counts_as_an_attempt_and_says_nothing() {
 }
 
 #[test]
-fn reports_about_nobody_change_nothing() {
+fn report_about_unknown_recipient_is_ignored() {
     let (mut world, agent) = at_work(ONE);
     for line in ["777/100\t\tok3", "1/101\t\tok3", "1/100\tok3", "what?", "", "# comment"] {
         world.says(agent, line);
@@ -270,7 +270,7 @@ fn reports_about_nobody_change_nothing() {
 }
 
 #[test]
-fn an_agent_may_report_about_the_recipients_of_others() {
+fn report_about_recipient_of_other_agent_counts() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.message(1, &["c/a.test", "c/b.test", "c/c.test"]);
     let (agent, _) = world.newborn();
@@ -283,7 +283,7 @@ fn an_agent_may_report_about_the_recipients_of_others() {
 }
 
 #[test]
-fn a_job_that_ends_without_a_word_is_deferred_with_one_of_ours() {
+fn job_without_report_is_deferred_with_own_diagnosis() {
     let (mut world, agent) = at_work(ONE);
     world.hungry(agent);
     let words = "the agent ended the job without a word about this recipient";
@@ -291,7 +291,7 @@ fn a_job_that_ends_without_a_word_is_deferred_with_one_of_ours() {
 }
 
 #[test]
-fn recipients_of_one_vertex_end_one_by_one() {
+fn recipients_of_one_vertex_finish_separately() {
     let mut world = World::new(ONE);
     let group = Group {
         channel: b"c"[..].into(),
@@ -317,7 +317,7 @@ fn ends(world: &mut World, agent: AgentId, answers: &[(u64, &str)]) {
     }
 }
 
-/// Whether a message that comes now for `c/a.test`, which nobody is at, is tried at once.
+/// Returns true if a new message for idle `c/a.test` is tried at once.
 fn is_tried_at_once(world: &mut World, agent: AgentId, number: u64) -> bool {
     world.hungry(agent);
     world.heard_by(agent);
@@ -331,7 +331,7 @@ const FULL: &str =
     "x@a.test\x01delayed\x014.2.2 (full)\x01smtp; 452\x01a.test\tdeferred mailbox full";
 
 #[test]
-fn new_mail_waits_if_the_last_word_of_a_run_is_that_the_host_cannot_be_reached() {
+fn new_mail_waits_after_last_report_blames_host() {
     for (last, tried) in [(NO_ANSWER, false), (FULL, true), ("\tdeferred come again", true)] {
         let mut world = World::new(ONE);
         world.messages(1..=3, "c/a.test");
@@ -342,7 +342,7 @@ fn new_mail_waits_if_the_last_word_of_a_run_is_that_the_host_cannot_be_reached()
 }
 
 #[test]
-fn a_host_that_answers_again_is_not_lost() {
+fn answer_makes_host_reachable_again() {
     let mut world = World::new(ONE);
     world.messages(1..=3, "c/a.test");
     let (agent, _) = world.newborn();
@@ -351,7 +351,7 @@ fn a_host_that_answers_again_is_not_lost() {
 }
 
 #[test]
-fn three_jobs_in_vain_after_a_good_one_are_enough() {
+fn three_failed_jobs_make_host_unreachable() {
     for (answer, tries) in [("\tdeferred come again", 3), (FULL, 6)] {
         let mut world = World::new(ONE);
         world.messages(1..=2, "c/a.test");
@@ -363,7 +363,7 @@ fn three_jobs_in_vain_after_a_good_one_are_enough() {
             tried += 1;
         }
         assert_eq!(tried, tries, "{answer}");
-        // There is one wake-up for all of them, whenever they came.
+        // All of them have one wake-up, whenever they arrived.
         assert_eq!(world.shows(2), world.shows(tried + 1));
         world.hungry(agent);
         world.heard_by(agent);
@@ -375,8 +375,8 @@ fn three_jobs_in_vain_after_a_good_one_are_enough() {
 }
 
 #[test]
-fn a_stream_of_new_mail_does_not_keep_a_lost_host_busy() {
-    // Each message comes while the one before it is tried.
+fn new_mail_for_unreachable_host_starts_no_tries() {
+    // Each message arrives while the one before it is tried.
     for (answer, tries) in [(NO_ANSWER, 2), ("\tdeferred come again", 4)] {
         let mut world = World::new(ONE);
         world.message(1, &["c/a.test"]);
@@ -395,7 +395,7 @@ fn a_stream_of_new_mail_does_not_keep_a_lost_host_busy() {
     }
 }
 
-/// A world with a hundred messages for one destination, of which ten are dealt with in each turn.
+/// A world with a hundred messages for one destination, of which ten are processed in each turn.
 fn large_thread(slots: &str) -> World {
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let text = format!("c/*\n\tinterval=1m retries=5 maxring=1{slots}\n\tcommand=x\n");
@@ -404,7 +404,7 @@ fn large_thread(slots: &str) -> World {
     world
 }
 
-/// What is due goes in steps, and no agent gets any of it meanwhile.
+/// Checks that due vertices are deferred in steps, and that agents get none of them meanwhile.
 fn is_put_off_in_steps(mut world: World, agent: AgentId) {
     let due = |world: &World| world.core.threads.iter().map(|(_, thread)| thread.due.len()).sum();
     let mut left: usize = due(&world);
@@ -421,7 +421,7 @@ fn is_put_off_in_steps(mut world: World, agent: AgentId) {
 }
 
 #[test]
-fn destination_that_cannot_be_reached_is_put_off_in_steps() {
+fn deferall_defers_large_destination_in_steps() {
     for slots in ["", " slot-cost=2"] {
         let mut world = large_thread(slots);
         let (agent, jobs) = world.newborn();
@@ -433,7 +433,7 @@ fn destination_that_cannot_be_reached_is_put_off_in_steps() {
 }
 
 #[test]
-fn destination_over_which_agents_die_is_put_off_in_steps() {
+fn agent_deaths_defer_large_destination_in_steps() {
     for slots in ["", " slot-cost=2"] {
         let mut world = large_thread(slots);
         let agent = world.started[0];
@@ -443,7 +443,7 @@ fn destination_over_which_agents_die_is_put_off_in_steps() {
 }
 
 #[test]
-fn request_for_mail_that_is_being_put_off_is_obeyed() {
+fn etrn_cancels_deferral_in_steps() {
     let mut world = large_thread("");
     let (agent, _) = world.newborn();
     world.says(agent, "1/100\t\tdeferall cannot connect");
@@ -454,7 +454,7 @@ fn request_for_mail_that_is_being_put_off_is_obeyed() {
 }
 
 #[test]
-fn very_much_mail_expires_in_steps() {
+fn large_destination_expires_in_steps() {
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let text = "c/*\n\tinterval=1m retries=60 expiry=30m maxring=1\n\tcommand=x\n";
     let mut world = World::with(settings, text);
@@ -476,7 +476,7 @@ fn very_much_mail_expires_in_steps() {
 }
 
 #[test]
-fn each_further_report_puts_off_no_further_mail_in_the_same_turn() {
+fn second_deferall_in_turn_defers_no_more_mail() {
     let mut world = large_thread("");
     let (agent, _) = world.newborn();
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! New configurations while agents are at work.
+//! Reloads while agents are at work.
 
 use super::*;
 use crate::put_off::Lesson;
@@ -8,7 +8,7 @@ fn reload(world: &mut World, text: &str) {
 }
 
 #[test]
-fn a_ring_that_runs_the_same_lives_on_with_new_limits() {
+fn ring_with_same_command_keeps_agents_with_new_limits() {
     let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
     for number in 1..=4 {
         world.message(number, &[&format!("c/h{number}.test")]);
@@ -22,7 +22,7 @@ fn a_ring_that_runs_the_same_lives_on_with_new_limits() {
 }
 
 #[test]
-fn agents_of_an_old_command_finish_and_end() {
+fn agents_of_old_command_finish_and_end() {
     let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
     world.messages(1..=3, "c/a.test");
     let (old, jobs) = world.newborn();
@@ -40,7 +40,7 @@ fn agents_of_an_old_command_finish_and_end() {
 }
 
 #[test]
-fn idle_agents_of_an_old_command_end_at_once() {
+fn idle_agents_of_old_command_end_at_once() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
@@ -53,7 +53,7 @@ fn idle_agents_of_an_old_command_end_at_once() {
 }
 
 #[test]
-fn threads_move_to_the_rings_of_new_clauses() {
+fn threads_move_to_rings_of_new_clauses() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 command=x\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
@@ -68,11 +68,11 @@ fn threads_move_to_the_rings_of_new_clauses() {
 }
 
 #[test]
-fn a_thread_whose_agent_is_of_another_ring_gets_one_of_its_own() {
+fn thread_with_agent_of_other_ring_gets_own_agent() {
     let mut world = World::new("c/a*\n\tmaxring=1 command=x\nc/*\n\tmaxring=1 command=y\n");
     world.messages(1..=3, "c/a.test");
     let (old, _) = world.newborn();
-    // The same two programs, but a.test is the other one's now.
+    // The same two programs, but a.test has moved to the other one.
     reload(&mut world, "c/b*\n\tmaxring=1 command=x\nc/*\n\tmaxring=1 command=y\n");
     world.says(old, "1/100\t\tok3");
     world.hungry(old);
@@ -82,7 +82,7 @@ fn a_thread_whose_agent_is_of_another_ring_gets_one_of_its_own() {
 }
 
 #[test]
-fn what_waits_goes_on_waiting_and_nothing_is_stuck() {
+fn waiting_mail_keeps_waiting_and_is_delivered() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 skew=1 command=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
@@ -91,7 +91,7 @@ fn what_waits_goes_on_waiting_and_nothing_is_stuck() {
     world.heard_by(agent);
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Retry(3600) tries=1 later"]);
-    // To a clause that waits for requests only, and back.
+    // To a `queueonly` clause without retries, and back.
     reload(&mut world, "c/*\n\tqueueonly command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Inactive tries=1 later"]);
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
@@ -101,7 +101,7 @@ fn what_waits_goes_on_waiting_and_nothing_is_stuck() {
 }
 
 #[test]
-fn a_shorter_expiry_takes_effect() {
+fn shorter_expiry_takes_effect() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1d retries=9 expiry=3d command=x\n");
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
@@ -114,7 +114,7 @@ fn a_shorter_expiry_takes_effect() {
 }
 
 #[test]
-fn a_clause_that_is_gone_leaves_its_mail_queued() {
+fn removed_clause_leaves_mail_queued() {
     let mut world = World::new("c/*\n\tcommand=x\nd/*\n\tcommand=y\n");
     world.message(1, &["d/a.test"]);
     let (agent, _) = world.newborn();
@@ -129,9 +129,9 @@ fn a_clause_that_is_gone_leaves_its_mail_queued() {
     assert_eq!(world.started.len(), 2);
 }
 
-/// Messages in [`crowded`], each in a thread of its own.
+/// Number of messages in [`crowded`], each in its own thread.
 const MANY: u64 = 100;
-/// One of the last whose thread moves.
+/// A message in one of the last threads that move.
 const LATE: u64 = 80;
 
 /// More threads than a reload moves at a time.
@@ -152,7 +152,7 @@ fn is_settled(world: &World, number: u64) -> bool {
     !world.core.rings[thread.ring].is_retired
 }
 
-/// Delivers everything that an agent was given and is given then. Returns how many jobs that were.
+/// Delivers all jobs of an agent, including those it gets then. Returns their number.
 fn delivers(world: &mut World, agent: AgentId) -> usize {
     let jobs = world.heard_by(agent);
     let heard = world.works(agent, jobs, "ok3");
@@ -160,7 +160,7 @@ fn delivers(world: &mut World, agent: AgentId) -> usize {
 }
 
 #[test]
-fn agents_work_while_many_threads_move() {
+fn agents_deliver_while_threads_move() {
     let mut world = crowded("c/*\n\tmaxring=1 command=x\n");
     let (agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\th1.test"]);
@@ -172,7 +172,7 @@ fn agents_work_while_many_threads_move() {
     world.hungry(agent);
     let heard = world.heard_by(agent);
     assert!(heard[0].contains('\t'), "it goes on with a thread that has moved: {heard:?}");
-    // What waits for its move says so; what something arrives for, moves.
+    // Threads that have not moved report that. A thread that something arrives for moves at once.
     assert_eq!(world.shows(LATE), ["c/h80.test Inactive tries=0 "]);
     let why = world.core.why_thread(b"c", b"h80.test");
     let why = &why.expect("it is queued")[0].why;
@@ -188,7 +188,7 @@ fn agents_work_while_many_threads_move() {
 }
 
 #[test]
-fn an_agent_that_is_out_of_work_waits_for_threads_that_move() {
+fn idle_agent_waits_for_threads_that_move() {
     let mut world = crowded("c/*\n\tmaxring=1 overfeed=50 command=x\n");
     let agent = world.started[0];
     world.hungry(agent);
@@ -208,7 +208,7 @@ fn an_agent_that_is_out_of_work_waits_for_threads_that_move() {
 }
 
 #[test]
-fn a_reload_during_a_reload_begins_anew() {
+fn second_reload_restarts_sweep() {
     let (x, y) = ("c/*\n\tmaxring=1 command=x\n", "c/*\n\tmaxring=1 command=y\n");
     let mut world = crowded(x);
     let (old, jobs) = world.newborn();
@@ -220,7 +220,8 @@ fn a_reload_during_a_reload_begins_anew() {
     reload(&mut world, x);
     assert!(is_sweeping(&world));
     assert!(is_settled(&world, 1) && !is_settled(&world, LATE));
-    // The first agent's ring had threads left, so it lives on; the other's program is not wanted.
+    // The ring of the first agent has threads left, so it continues. The program of the other is
+    // not needed.
     world.says(old, &format!("{}/100\t\tok3", jobs[0].split('\t').next().unwrap_or_default()));
     world.hungry(old);
     assert!(world.heard_by(old)[0].contains('\t'));
@@ -235,7 +236,7 @@ fn a_reload_during_a_reload_begins_anew() {
 }
 
 #[test]
-fn a_thread_that_has_not_moved_wakes_up_under_its_new_clause() {
+fn wakeup_moves_thread_to_new_clause() {
     let text =
         |retries| format!("c/*\n\tmaxring=1 interval=1m retries={retries} skew=1 command=x\n");
     let mut world = crowded(&text(1));
@@ -245,10 +246,10 @@ fn a_thread_that_has_not_moved_wakes_up_under_its_new_clause() {
         let block = (world.now, Block::HostDown);
         world.core.block_thread(world.now, thread, block, None, Lesson::None);
     }
-    // All wake up at the same time, which comes before the threads have moved.
+    // All wake up at the same time, before the threads have moved.
     world.now += Duration::from_secs(60);
     reload(&mut world, &text(2));
-    // Some of them wake up with each tick, too.
+    // Some of them also wake up with each tick.
     for _ in 0..LATE / 20 {
         world.tell(Event::Tick);
     }

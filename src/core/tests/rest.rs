@@ -1,4 +1,4 @@
-//! Messages that leave memory while others wait for room.
+//! Paging: messages that leave memory while others wait for room.
 
 use super::*;
 use crate::learned::{Learned, Lessons, Resting};
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 const CF: &str = "PARAMmessage-active-limit=2\nc/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 \
                   expiry=1h\n\tcommand=x\nq/*\n\tqueueonly\n\tcommand=x\n";
 
-/// What left memory: numbers, when they are to come back in seconds from now, and what is known of them.
+/// Paged-out messages: number, seconds until they are to be loaded again, and record.
 fn rested(world: &mut World) -> Vec<(u64, Option<i64>, Rested)> {
     let now = world.now;
     let rested = world.done.extract_if(.., |action| matches!(action, Action::Rest { .. }));
@@ -20,7 +20,7 @@ fn rested(world: &mut World) -> Vec<(u64, Option<i64>, Rested)> {
     rested.collect()
 }
 
-/// A world in which messages 1 and 2 were deferred, and others wait for room.
+/// A world where messages 1 and 2 were deferred, and others wait for room.
 fn crowded() -> World {
     let mut world = World::new(CF);
     world.messages(1..=2, "c/a.test");
@@ -28,7 +28,7 @@ fn crowded() -> World {
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
     world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
-    // With room for two it is one with each turn.
+    // With room for two, one is paged out in each turn.
     world.tell(Event::Tick);
     world.tell(Event::Tick);
     world
@@ -41,7 +41,7 @@ fn comes_back(world: &mut World, number: u64, rested: Rested, wanted: Vec<Wanted
 }
 
 #[test]
-fn what_only_waits_makes_room_and_comes_back_as_it_was() {
+fn waiting_message_is_paged_out_and_restored() {
     let mut world = crowded();
     let rested = rested(&mut world);
     assert_eq!(
@@ -52,7 +52,7 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
     assert_eq!(world.core.resting_recipients(), 2);
     world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
-    // Too early: it waits on.
+    // It was loaded early, and continues to wait.
     comes_back(&mut world, 1, first, Vec::new());
     assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 busy"]);
     world.pass_seconds(61);
@@ -63,7 +63,7 @@ fn what_only_waits_makes_room_and_comes_back_as_it_was() {
 }
 
 #[test]
-fn the_retries_go_on_where_they_were() {
+fn paging_keeps_place_in_retries() {
     let mut world = crowded();
     let [(_, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
     world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
@@ -71,7 +71,7 @@ fn the_retries_go_on_where_they_were() {
     comes_back(&mut world, 1, first, Vec::new());
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
-    // The second entry of the list.
+    // The second entry of `retries`.
     let shown = world.shows(1);
     assert!(
         ["Retry(109) tries=2", "Retry(110) tries=2", "Retry(120) tries=2"]
@@ -82,7 +82,7 @@ fn the_retries_go_on_where_they_were() {
 }
 
 #[test]
-fn nothing_rests_that_somebody_works_on_or_holds_or_that_is_due() {
+fn fed_held_and_due_messages_are_not_paged_out() {
     let mut world = World::new(CF);
     world.messages(1..=2, "c/a.test");
     let (_agent, jobs) = world.newborn();
@@ -94,7 +94,7 @@ fn nothing_rests_that_somebody_works_on_or_holds_or_that_is_due() {
 }
 
 #[test]
-fn tried_messages_make_room_for_new_ones_although_they_are_due() {
+fn tried_due_messages_are_paged_out_for_new_ones() {
     let mut world = World::new(
         "PARAMmessage-active-limit=4\nc/*\n\tmaxring=1 interval=1s retries=1 skew=1\n\tcommand=x\n",
     );
@@ -102,7 +102,7 @@ fn tried_messages_make_room_for_new_ones_although_they_are_due() {
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
-    // All are due again, and one of them is with the agent, which does not come to an end.
+    // All are due again, and one of them is with an agent that does not finish it.
     world.pass_seconds(2);
     assert_eq!(world.heard_by(agent).len(), 1);
     world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
@@ -113,7 +113,7 @@ fn tried_messages_make_room_for_new_ones_although_they_are_due() {
     let out = rested(&mut world);
     assert_eq!(out.len(), 3, "all but the one that is at work: {out:?}");
     assert!(out.iter().all(|(_, until, _)| until.is_some_and(|until| until <= 0)), "{out:?}");
-    // They come back as what is due.
+    // They are due when they are loaded again.
     world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
     let (number, _, known) = out.into_iter().next().expect("three");
     comes_back(&mut world, number, known, Vec::new());
@@ -122,7 +122,7 @@ fn tried_messages_make_room_for_new_ones_although_they_are_due() {
 }
 
 #[test]
-fn who_asks_for_a_host_gets_what_rests_too() {
+fn etrn_requests_paged_out_mail() {
     let mut world = World::new(CF);
     world.message(1, &["q/a.test"]);
     world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
@@ -145,7 +145,7 @@ fn who_asks_for_a_host_gets_what_rests_too() {
 }
 
 #[test]
-fn a_message_that_is_gone_is_not_counted_any_more() {
+fn removed_paged_out_message_is_not_counted() {
     let mut world = crowded();
     let [(number, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
     world.tell(Event::Recalled { number, rested: first, wanted: Vec::new() });
@@ -154,7 +154,7 @@ fn a_message_that_is_gone_is_not_counted_any_more() {
     assert_eq!(world.shows(9).len(), 1);
 }
 
-/// What somebody keeps of messages that rest.
+/// Records of paged-out messages, as the shell keeps them.
 struct Shelf(BTreeMap<u64, Rested>);
 
 impl Resting for Shelf {
@@ -173,7 +173,7 @@ fn lessons(world: &World, resting: &dyn Resting) -> Vec<Learned> {
 }
 
 #[test]
-fn what_was_learned_of_messages_that_rest_survives_a_restart() {
+fn restart_keeps_learned_state_of_paged_out_messages() {
     let mut world = crowded();
     let shelf = Shelf(rested(&mut world).into_iter().map(|(n, _, rested)| (n, rested)).collect());
     let all = lessons(&world, &shelf);
@@ -181,17 +181,17 @@ fn what_was_learned_of_messages_that_rest_survives_a_restart() {
     assert_eq!(all.iter().filter(is_rest).count(), 2);
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(10);
-    // It has texts of its own by then.
+    // It has other text numbers by then.
     heir.core.keep_text(&vertex::Diagnosis::of_scheduler("something else"));
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
-    // It ends before it has seen them.
+    // It ends before these messages are loaded.
     let all = lessons(&heir, &());
     assert_eq!(all.iter().filter(is_rest).count(), 2);
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(20);
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
     heir.message_of_age(1, &["c/a.test", "c/b.test"], Duration::from_secs(20));
-    // The number was given to another message.
+    // The number was used again for another message.
     heir.message_of_age(2, &["c/a.test"], Duration::from_secs(5));
     assert_eq!(heir.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
     assert!(heir.shows(1)[1].ends_with("tries=0 "), "{:?}", heir.shows(1));

@@ -1,4 +1,4 @@
-//! What is known of threads that nothing goes to but messages which rest.
+//! State of destinations whose mail is all paged out.
 
 use super::*;
 use crate::learned::{Learned, Lessons};
@@ -7,7 +7,7 @@ const CF: &str = "PARAMmessage-active-limit=8\nc/*\n\tmaxthr=20 overfeed=0 inter
                   initial-concurrency=3 positive-feedback=1/concurrency failed-cohort-limit=1 expiry=3d\n\
                   \tcommand=x\n";
 
-/// Agents end their jobs for messages to one host in this way, until nobody has one.
+/// Ends all jobs for messages to one host with this answer, until no agent has one.
 fn work(world: &mut World, answer: &str) {
     let mut asked = 0;
     while asked < world.started.len() {
@@ -19,7 +19,7 @@ fn work(world: &mut World, answer: &str) {
     }
 }
 
-/// A world in which these messages were tried, and rest; and what is known of them.
+/// A world where these messages were tried and paged out, with their records.
 fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, Rested>) {
     let mut world = World::new(CF);
     world.messages(1..=messages, "c/h.test");
@@ -53,7 +53,7 @@ fn window(world: &World) -> usize {
     world.core.window_size(&world.core.threads[thread])
 }
 
-/// Another scheduler of the same spool.
+/// A second scheduler on the same spool.
 fn heir(world: &World) -> World {
     let mut heir = World::new(CF);
     heir.now = world.now;
@@ -67,7 +67,7 @@ fn heir(world: &World) -> World {
 }
 
 #[test]
-fn a_window_goes_on_where_it_was() {
+fn paging_keeps_window() {
     let (mut world, rested) = resting(8, "deferred busy");
     world.pass_seconds(601);
     come_back(&mut world, rested);
@@ -79,7 +79,7 @@ fn a_window_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_dead_host_is_probed() {
+fn dead_host_is_probed_after_paging() {
     let (mut world, rested) = resting(6, "deferall down");
     assert_eq!(world.started.len(), 3);
     world.pass_seconds(601);
@@ -91,7 +91,7 @@ fn a_dead_host_is_probed() {
 }
 
 #[test]
-fn a_dead_host_is_probed_if_somebody_asks() {
+fn etrn_probes_dead_paged_out_host() {
     let (mut world, rested) = resting(6, "deferall down");
     world.tell(Event::Turn(b"h.test"));
     come_back(&mut world, rested);
@@ -99,7 +99,7 @@ fn a_dead_host_is_probed_if_somebody_asks() {
 }
 
 #[test]
-fn a_restart_remembers_them() {
+fn restart_keeps_state_of_paged_out_destinations() {
     let (world, _) = resting(6, "deferall down");
     let mut soon = heir(&world);
     soon.message(9, &["c/h.test"]);
@@ -111,7 +111,7 @@ fn a_restart_remembers_them() {
 }
 
 #[test]
-fn what_was_learned_waits_for_files_that_wait_for_room() {
+fn learned_state_is_kept_while_files_wait_for_room() {
     let (world, _) = resting(6, "deferall down");
     let mut heir = heir(&world);
     heir.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });

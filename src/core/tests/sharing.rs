@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Rings whose mail never ends: after each job there is more.
+/// Rings with endless mail: more arrives after each job.
 struct Rivals {
     world: World,
     next: u64,
@@ -22,8 +22,9 @@ impl Rivals {
         }
     }
 
-    /// Every agent ends the jobs it has; what `more` returns arrives for each of them first. Agents that were told
-    /// to end are gone then.
+    /// Ends the jobs of every agent, after the arrival that `more` returns for each.
+    ///
+    /// Agents that were told to end are gone afterwards.
     fn second_passes(&mut self, more: impl Fn(&str) -> Option<String>) {
         self.world.pass_seconds(1);
         for agent in self.world.started.clone() {
@@ -75,7 +76,7 @@ fn busy(host: &str) -> Option<String> {
 }
 
 #[test]
-fn busy_ring_gives_an_agent_to_a_ring_without() {
+fn busy_ring_gives_agent_to_ring_without_one() {
     for limits in ["maxta=3", "maxta=3 overfeed=0", "maxta=3 job-order"] {
         let clauses = format!("*/*\n\t{limits}\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
         let mut rivals = Rivals::new(&clauses);
@@ -106,12 +107,12 @@ fn rings_of_a_channel_take_turns_under_maxchannel() {
     (0..60).for_each(|_| rivals.second_passes(busy));
     let (one, two) = (rivals.count("b1"), rivals.count("b2"));
     assert!(one.abs_diff(two) <= 8 && one + two > 40, "{one} and {two}");
-    // One agent in five seconds, whatever they do.
+    // At most one agent changes in five seconds.
     assert!(rivals.world.started.len() <= 60 / 5 + 2, "{} agents", rivals.world.started.len());
 }
 
 #[test]
-fn agents_of_other_channels_do_not_give_way_for_maxchannel() {
+fn maxchannel_does_not_end_agents_of_other_channels() {
     let mut rivals = Rivals::new(
         "c/b1\n\tmaxchannel=1 command=x\nc/b2\n\tmaxchannel=1 command=y\nd/*\n\tcommand=z\n",
     );
@@ -124,7 +125,7 @@ fn agents_of_other_channels_do_not_give_way_for_maxchannel() {
 }
 
 #[test]
-fn ring_with_one_agent_keeps_it_while_another_has_two() {
+fn only_agent_of_ring_stays_while_another_ring_has_two() {
     let mut rivals =
         Rivals::new("*/*\n\tmaxta=3\nc/b[12]\n\tcommand=x\nc/b3\n\tcommand=y\nd/*\n\tcommand=z\n");
     rivals.mail(&["c/b3", "c/b1", "c/b2"]);
@@ -137,7 +138,7 @@ fn ring_with_one_agent_keeps_it_while_another_has_two() {
 }
 
 #[test]
-fn ring_with_a_lower_limit_gets_an_agent_in_the_end() {
+fn ring_with_lower_maxta_gets_agent_eventually() {
     let mut rivals = Rivals::new("c/*\n\tcommand=x\nd/*\n\tmaxta=2 command=y\n");
     rivals.mail(&["c/b1", "c/b2", "c/b3", "c/b4", "d/quiet"]);
     (0..4).for_each(|_| rivals.second_passes(busy));
@@ -150,7 +151,7 @@ fn ring_with_a_lower_limit_gets_an_agent_in_the_end() {
 }
 
 #[test]
-fn rings_take_turns_in_the_fork_rate() {
+fn rings_take_turns_under_fork_rate() {
     let settings = Settings { fork_rate: 2, ..Settings::default() };
     let mut world = World::with(settings, "c/*\n\tcommand=x\nd/*\n\tcommand=y\ne/*\n\tcommand=z\n");
     (1..=20).for_each(|number| world.message(number, &[&format!("c/h{number}")]));
@@ -163,7 +164,7 @@ fn rings_take_turns_in_the_fork_rate() {
 }
 
 #[test]
-fn burst_is_what_an_agent_ends_in_a_turn() {
+fn burst_is_limited_to_jobs_of_one_turn() {
     let mut world = World::new("c/*\n\toverfeed=150 command=x\n");
     world.messages(1..=300, "c/a.test");
     let (agent, jobs) = world.newborn();

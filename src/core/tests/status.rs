@@ -1,4 +1,4 @@
-//! What the status log is told.
+//! Records for the status log.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn world() -> World {
     World::with(Settings { status_log: true, seed: 1, ..Settings::default() }, ONE)
 }
 
-/// `number:offsets verdict began..time others text` for each record since the last look.
+/// `number:offsets verdict began..time others text` for each record since the last call.
 fn told(world: &mut World) -> Vec<String> {
     let told = std::mem::take(&mut world.done).into_iter().filter_map(|action| match action {
         Action::Status(record) => Some(*record),
@@ -31,7 +31,7 @@ fn told(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_told_if_nobody_wants_to_know() {
+fn no_records_without_status_log_or_subscriber() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     let (agent, _) = world.newborn();
@@ -41,12 +41,12 @@ fn nothing_is_told_if_nobody_wants_to_know() {
 }
 
 #[test]
-fn each_job_of_a_burst_has_its_own_beginning() {
+fn each_job_of_burst_has_own_start_time() {
     let mut world = world();
     world.messages(1..=3, "c/a.test");
     let (agent, _) = world.newborn();
     let wait = |world: &mut World| world.now += Duration::from_secs(10);
-    // Jobs that take longer are given one at a time.
+    // Jobs that take longer are fed one at a time.
     world.now += Duration::from_secs(1);
     world.says(agent, "1/100\t\tok3 fine");
     world.now += Duration::from_secs(1);
@@ -66,7 +66,7 @@ fn each_job_of_a_burst_has_its_own_beginning() {
 }
 
 #[test]
-fn one_attempt_puts_off_others() {
+fn deferall_record_counts_deferred_others() {
     let mut world = world();
     world.messages(1..=300, "c/a.test");
     let (agent, _) = world.newborn();
@@ -75,7 +75,7 @@ fn one_attempt_puts_off_others() {
 }
 
 #[test]
-fn ends_without_an_attempt_are_told_before_the_message_goes() {
+fn records_without_attempt_precede_removal() {
     let mut world = world();
     world.message(1, &["c/a.test", "c/b.test"]);
     let (agent, _) = world.newborn();

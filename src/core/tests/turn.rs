@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn etrn_wakes_all_channels_of_the_host_and_nothing_else() {
+fn etrn_wakes_only_threads_of_host_on_all_channels() {
     let mut world = World::new("*/*\n\tinterval=1h maxta=0\n\tqueueonly command=x\n");
     world.message(1, &["smtp/a.x", "local/a.x", "smtp/b.x", "smtp/aa.x"]);
     world.message(2, &["smtp/a.x"]);
@@ -18,7 +18,7 @@ fn etrn_wakes_all_channels_of_the_host_and_nothing_else() {
 }
 
 #[test]
-fn threads_of_a_host_are_found_without_a_look_at_others() {
+fn host_index_examines_only_threads_of_host() {
     let mut world = World::new("*/*\n\tcommand=x\n");
     world.is_checked = false;
     for number in 1..=2000 {
@@ -31,7 +31,7 @@ fn threads_of_a_host_are_found_without_a_look_at_others() {
 }
 
 #[test]
-fn index_of_hosts_is_there_after_a_checkpoint() {
+fn host_index_is_rebuilt_after_checkpoint() {
     let mut world = World::new("*/*\n\tcommand=x\n");
     world.message(1, &["smtp/a.x", "smtp/b.x"]);
     let kept = postcard::to_stdvec(&world.core.checkpoint()).expect("it can be written");

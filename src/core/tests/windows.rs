@@ -1,4 +1,4 @@
-//! Windows that change, dead destinations, rates, and windows that are shared.
+//! Windows: feedback, dead destinations, rates and sharing.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const STEERED: &str = "c/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 expiry
      \tinitial-concurrency=2 positive-feedback=1/concurrency negative-feedback=1/concurrency\n\
      \tfailed-cohort-limit=2\n";
 
-/// Each agent that was started and has not been heard asks for work.
+/// Each new agent that has not been read asks for work.
 fn wake_up(world: &mut World) {
     for agent in world.started.clone() {
         if world.core.agents.get(&agent).is_some_and(|agent| agent.fed_at.is_none()) {
@@ -21,14 +21,14 @@ fn job(world: &mut World, agent: AgentId) -> String {
     heard.last().unwrap_or_else(|| panic!("{agent:?} was told nothing")).clone()
 }
 
-/// An agent ends its job with a report, and is told what to do next.
+/// An agent ends its job with a report, and asks for the next.
 fn ends(world: &mut World, agent: AgentId, job: &str, answer: &str) {
     let number = job.split('\t').next().unwrap_or_default();
     world.says(agent, &format!("{number}/100\t\t{answer}"));
     world.hungry(agent);
 }
 
-/// The first agents of 30 messages have delivered one each.
+/// A world where the first agents of 30 messages have delivered one each.
 fn begun() -> World {
     let mut world = World::new(STEERED);
     world.messages(1..=30, "c/h.test");
@@ -48,7 +48,7 @@ fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn a_thread_begins_with_the_first_window_and_grows() {
+fn window_starts_at_initial_size_and_grows() {
     let mut world = World::new(STEERED);
     world.messages(1..=30, "c/h.test");
     assert_eq!(world.started.len(), 2);
@@ -61,25 +61,25 @@ fn a_thread_begins_with_the_first_window_and_grows() {
     ends(&mut world, agents[1], &first[1], "ok3");
     assert_eq!(window_of(&world, "h.test").0, 3);
     assert_eq!(world.started.len(), 3);
-    // A refused recipient is an answer, too; one that is not reached takes the agent at once.
+    // A refused recipient is an answer, too. A host that is not reached costs an agent at once.
     wake_up(&mut world);
     let jobs: Vec<String> = agents.iter().map(|agent| job(&mut world, *agent)).collect();
     ends(&mut world, agents[0], &jobs[0], "error2\t5.1.1");
     assert_eq!(window_of(&world, "h.test").0, 3);
     ends(&mut world, agents[1], &jobs[1], "deferall\tno");
     assert_eq!(window_of(&world, "h.test").0, 2);
-    // Only that one recipient waits, and the agent that is too many has to go.
+    // Only that recipient waits, and the surplus agent ends.
     assert_eq!(job(&mut world, agents[1]), "#idle");
     assert_eq!(window_of(&world, "h.test").1, ["at-work", "at-work", "window", "retry"]);
 }
 
 #[test]
-fn a_dead_destination_is_suspended_and_probed() {
+fn dead_destination_is_suspended_and_probed() {
     let mut world = World::new(STEERED);
     world.messages(1..=30, "c/h.test");
     wake_up(&mut world);
     let agents = world.started.clone();
-    // Rounds of two, then of one: 1/2, then 1, makes three failures in all.
+    // Rounds of two and then of one: 1/2, then 1, makes three failures in all.
     for (turn, agent) in [0, 1, 0, 1].into_iter().map(|index| (index, agents[index])) {
         let Some(last) = world.heard_by(agent).last().cloned().filter(|job| !job.starts_with('#'))
         else {
@@ -97,7 +97,7 @@ fn a_dead_destination_is_suspended_and_probed() {
     world.message(31, &["c/h.test"]);
     assert_eq!(window_of(&world, "h.test").1, ["retry"]);
     world.pass_seconds(15 * 60);
-    // One looks again.
+    // One agent tries again.
     assert_eq!(window_of(&world, "h.test").0, 1);
     let at_work: Vec<AgentId> = agents
         .iter()
@@ -112,7 +112,7 @@ fn a_dead_destination_is_suspended_and_probed() {
     ends(&mut world, prober, &last, "deferall\tstill down");
     assert_eq!(window_of(&world, "h.test").1, ["retry"], "one failure is enough");
     assert!(world.shows(31)[0].contains("tries=1 still down"), "{:?}", world.shows(31));
-    // The next one gets through: it starts as it did in the beginning.
+    // The next one succeeds: the window is at its initial size.
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
     let alive = world.core.agents.iter().find(|(_, agent)| agent.thread.is_some());
@@ -123,7 +123,7 @@ fn a_dead_destination_is_suspended_and_probed() {
 }
 
 #[test]
-fn an_agent_that_dies_without_a_word_is_no_feedback() {
+fn agent_death_without_report_gives_no_feedback() {
     let mut world = World::new(STEERED);
     world.messages(1..=9, "c/h.test");
     wake_up(&mut world);
@@ -133,7 +133,7 @@ fn an_agent_that_dies_without_a_word_is_no_feedback() {
 }
 
 #[test]
-fn starts_are_spread_over_time() {
+fn rate_spaces_delivery_starts() {
     let mut world = World::new("c/*\n\tmaxthr=5 rate=10/1m interval=1h command=x\n");
     world.messages(1..=5, "c/h.test");
     world.message(6, &["c/other.test"]);
@@ -150,7 +150,7 @@ fn starts_are_spread_over_time() {
     assert_eq!(world.heard_by(agent), Vec::<String>::new());
     world.pass(Duration::from_millis(1));
     assert_eq!(job(&mut world, agent), "2\th.test");
-    // A slow delivery does not keep the next one from its time.
+    // A slow delivery does not delay the planned time of the next one.
     world.pass_seconds(6);
     assert_eq!(world.started.len(), 3);
     world.pass_seconds(6);
@@ -158,7 +158,7 @@ fn starts_are_spread_over_time() {
 }
 
 #[test]
-fn there_is_a_pause_after_each_delivery() {
+fn delivery_delay_pauses_after_each_delivery() {
     let mut world = World::new("c/*\n\tmaxthr=5 delivery-delay=10s interval=1h command=x\n");
     world.messages(1..=3, "c/h.test");
     assert_eq!(world.started.len(), 1);
@@ -174,7 +174,7 @@ fn there_is_a_pause_after_each_delivery() {
     assert_eq!(world.heard_by(agent), Vec::<String>::new());
     world.pass(Duration::from_millis(1));
     assert_eq!(job(&mut world, agent), "2\th.test");
-    // The pause is not forgotten where the agent dies.
+    // The pause also applies if the agent dies.
     world.dies(agent, AgentEnd::Signalled(9));
     assert_eq!(world.started.len(), 1);
     world.pass_seconds(10);
@@ -185,7 +185,7 @@ const SHARED: &str = "c/*\n\tmaxthr=4 overfeed=0 interval=10m retries=1 failed-c
      \twindow-key=\"*.big.test=big mx\" command=x\n";
 
 #[test]
-fn hosts_of_a_pattern_share_a_window_in_turn() {
+fn window_key_pattern_makes_hosts_share_in_turn() {
     let mut world = World::new(SHARED);
     for host in 1..=3 {
         for number in 1..=4 {
@@ -194,7 +194,7 @@ fn hosts_of_a_pattern_share_a_window_in_turn() {
     }
     world.message(99, &["c/elsewhere.test"]);
     wake_up(&mut world);
-    // Four for the three, and one for the other.
+    // Four agents for the three, and one for the other.
     assert_eq!(world.started.len(), 5);
     let agents = |world: &World, host: &str| {
         let thread = world.core.threads.find_existing(b"c", host.as_bytes()).expect("a thread");
@@ -204,7 +204,7 @@ fn hosts_of_a_pattern_share_a_window_in_turn() {
         (1..=3).map(|host| agents(&world, &format!("h{host}.big.test"))).collect();
     assert_eq!(of_each.iter().sum::<usize>(), 4);
     wake_up(&mut world);
-    // All work of the first goes on; as agents end, the room goes round.
+    // The first thread finishes its work; as agents end, the others take turns.
     for _ in 0..20 {
         for agent in world.started.clone() {
             let heard = world.heard_by(agent);
@@ -218,14 +218,14 @@ fn hosts_of_a_pattern_share_a_window_in_turn() {
 }
 
 #[test]
-fn a_dead_provider_is_dead_for_all_its_domains() {
+fn dead_shared_window_suspends_all_domains() {
     let mut world = World::new(SHARED);
     for host in 1..=20 {
         world.message(host, &[&format!("c/h{host}.big.test")]);
     }
     assert_eq!(world.started.len(), 4);
     wake_up(&mut world);
-    // As the first ones fail, others are begun; with a round of failures it is over.
+    // Deliveries started meanwhile continue; after a round of failures the destination is dead.
     for _ in 0..3 {
         for agent in world.started.clone() {
             let heard = world.heard_by(agent);
@@ -239,12 +239,12 @@ fn a_dead_provider_is_dead_for_all_its_domains() {
         assert!(world.shows(host)[0].contains("tries=1 no way"), "{:?}", world.shows(host));
     }
     assert_eq!(world.started.len(), 4);
-    // A domain that nobody has heard of waits, too.
+    // A new domain of the provider waits, too.
     world.message(21, &["c/h21.big.test"]);
     assert_eq!(window_of(&world, "h21.big.test").1, ["retry"]);
     world.message(22, &["c/alive.test"]);
     assert_eq!(window_of(&world, "alive.test").1, ["agent-starting"]);
-    // At the end one agent finds out; then all the others are free.
+    // Afterwards one agent tries, and then all the others are free.
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
     let at_work = |world: &World| {
@@ -275,14 +275,14 @@ fn a_dead_provider_is_dead_for_all_its_domains() {
 }
 
 #[test]
-fn hosts_of_one_relay_come_to_share_a_window() {
+fn window_key_mx_makes_hosts_of_relay_share() {
     let mut world = World::new(SHARED);
     for host in 1..=3 {
         for number in 1..=5 {
             world.message(host * 10 + number, &[&format!("c/h{host}.test")]);
         }
     }
-    // The first few show that the program works.
+    // The first few deliveries show that the program works.
     wake_up(&mut world);
     assert_eq!(world.started.len(), 12);
     wake_up(&mut world);
@@ -308,7 +308,7 @@ fn hosts_of_one_relay_come_to_share_a_window() {
 }
 
 #[test]
-fn a_reload_keeps_what_was_learned_and_drops_what_is_not_wanted() {
+fn reload_keeps_needed_windows_only() {
     let mut world = begun();
     assert_eq!(window_of(&world, "h.test").0, 3);
     world.tell(Event::Configured(Rc::new(config(&STEERED.replace("expiry=3d", "expiry=4d")))));
@@ -319,7 +319,7 @@ fn a_reload_keeps_what_was_learned_and_drops_what_is_not_wanted() {
 }
 
 #[test]
-fn windows_survive_a_restart() {
+fn restart_keeps_windows() {
     let world = begun();
     let mut lessons = crate::learned::Lessons::default();
     let mut all = Vec::new();
@@ -332,7 +332,7 @@ fn windows_survive_a_restart() {
     assert_eq!(window_of(&world, "h.test").0, 3);
 }
 
-/// Domains of the provider of the next test.
+/// Number of domains of the provider in the next test.
 const DOMAINS: u64 = 5000;
 
 fn dead_domains(world: &World) -> usize {
@@ -346,7 +346,7 @@ fn dead_domains(world: &World) -> usize {
 }
 
 #[test]
-fn five_thousand_domains_of_one_provider_are_one_destination() {
+fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     let mut world = World::new(SHARED);
     world.is_checked = false;
     for domain in 1..=DOMAINS {
@@ -363,7 +363,7 @@ fn five_thousand_domains_of_one_provider_are_one_destination() {
         attempts += 1;
         assert!(attempts < 10, "it does not die");
     }
-    // A turn does not suspend all of them; but nobody else is let in from now on.
+    // A turn does not suspend all of them, but no other thread becomes ready from now on.
     assert!(dead_domains(&world) < DOMAINS as usize);
     world.core.check_invariants();
     world.pass_seconds(0);
@@ -383,7 +383,7 @@ fn five_thousand_domains_of_one_provider_are_one_destination() {
     for domain in 1..=DOMAINS {
         assert!(world.shows(domain)[0].contains("tries=1 no way"), "{:?}", world.shows(domain));
     }
-    // All wake up, a thousand in a turn, and one of them is tried.
+    // All wake up, a thousand in each turn, and one of them is tried.
     world.core.check_invariants();
     world.pass_seconds(15 * 60);
     world.core.check_invariants();
@@ -395,7 +395,7 @@ fn five_thousand_domains_of_one_provider_are_one_destination() {
     };
     let probe = at_work(&world);
     assert_eq!(probe.len(), 1, "one looks");
-    // It is still dead: all wait again.
+    // It is still dead, so all wait again.
     let first = job(&mut world, probe[0]);
     ends(&mut world, probe[0], &first, "deferall\tstill not");
     world.core.check_invariants();
@@ -414,7 +414,7 @@ fn five_thousand_domains_of_one_provider_are_one_destination() {
     world.pass_seconds(0);
     wake_up(&mut world);
     assert_eq!(at_work(&world).len(), 4, "the first window");
-    // And everything is delivered, through that one window.
+    // Everything is delivered through that one window.
     while world.core.totals().recipients > 0 {
         for agent in at_work(&world) {
             let job = job(&mut world, agent);
@@ -426,9 +426,9 @@ fn five_thousand_domains_of_one_provider_are_one_destination() {
     world.core.check_invariants();
 }
 
-/// The last report decides when a dead destination is tried; the window learns and dies again all the same.
+/// The last report decides when a dead destination is tried; the window still becomes dead again.
 #[test]
-fn window_dies_again_after_an_agent_has_asked_for_another_time() {
+fn retryat_does_not_keep_window_from_dying_again() {
     let text =
         "c/*\n\tmaxthr=2 overfeed=0 interval=10m retries=1 failed-cohort-limit=1\n\tcommand=x\n";
     let mut world = World::new(text);

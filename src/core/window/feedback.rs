@@ -1,42 +1,45 @@
-//! How many agents a destination bears, learned from how its deliveries end (Postfix
-//! `SCHEDULER_README`, "Concurrency scheduling").
+//! Feedback: the number of agents, learned from deliveries.
 //!
-//! A delivery that the host has answered adds `positive-feedback` to what is gathered for one agent more,
-//! which comes when that is a whole one: at the end of a round. One that could not reach the host takes
-//! `negative-feedback`, and the first of a round takes the whole agent at once: else too much mail would be
-//! put off before the window has shrunk.
+//! The algorithm is Postfix's (`SCHEDULER_README`, "Concurrency scheduling").
+//!
+//! A delivery that the host has answered adds `positive-feedback` to a sum. When the sum reaches
+//! one, at the end of a round, the window grows by one agent. A delivery that could not reach the
+//! host subtracts `negative-feedback`, and the first one of a round takes a whole agent at once.
+//! Otherwise too much mail would be deferred before the window has shrunk.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use zsched_config::Flow;
 
-/// So far below a whole agent the sum of a round may be, for the rounding of its parts.
+/// Tolerance for the rounding errors in the sum of a round.
 const ROUNDING: f64 = 1e-9;
 
-/// What was learned about the concurrency of one destination.
+/// State that was learned about the concurrency of one destination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feedback {
-    /// The window: how many agents may work at a time. At least 1.
+    /// The window: maximum number of agents at a time, at least 1.
     pub concurrency: u32,
-    /// What is gathered towards one agent more.
+    /// Sum towards one more agent.
     success: f64,
     /// What is left until one agent less.
     failure: f64,
-    /// Failed pseudo-cohorts in a row: rounds of as many deliveries as the window is large.
+    /// Failed pseudo-cohorts in a row.
+    ///
+    /// They are rounds of as many deliveries as the window is large.
     failed_cohorts: f64,
 }
 
-/// What is left of a destination after a failure.
+/// State of a destination after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Deliveries go on.
+    /// Deliveries continue.
     Alive,
-    /// Too many rounds have failed: it is not to be tried for a while.
+    /// Too many rounds have failed: it is not tried for a while.
     Dead,
 }
 
 impl Feedback {
-    /// A destination that nothing is known of.
+    /// Creates the state of an unknown destination.
     pub fn new(concurrency: u32) -> Feedback {
         Feedback {
             concurrency: concurrency.max(1),
@@ -46,15 +49,17 @@ impl Feedback {
         }
     }
 
-    /// The host has answered. `initial` is the first window, `limit` the largest, `busy` how many agents are
-    /// at work, this one included.
+    /// Processes an answer of the host.
+    ///
+    /// `initial` is the initial window, `limit` the largest, and `busy` the number of agents at
+    /// work, this one included.
     pub fn answered(&mut self, flow: &Flow, initial: u32, limit: u32, busy: u32) {
         self.failed_cohorts = 0.0;
         let Some(feedback) = flow.positive else {
             return;
         };
-        // A window that is not made use of does not grow: it would have to shrink all the way back before
-        // there are less deliveries.
+        // A window that is not used up does not grow. It would otherwise have to shrink all the way
+        // back before there are fewer deliveries.
         if self.concurrency >= busy.saturating_add(initial) {
             return;
         }
@@ -67,7 +72,7 @@ impl Feedback {
         self.concurrency = self.concurrency.min(limit.max(1));
     }
 
-    /// The host could not be reached.
+    /// Processes a delivery that could not reach the host.
     pub fn failed(&mut self, flow: &Flow) -> Health {
         self.failed_cohorts += 1.0 / f64::from(self.concurrency);
         let limit = f64::from(flow.failed_cohorts);
@@ -120,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn one_by_one_it_follows_each_delivery() {
+    fn feedback_one_changes_window_with_each_delivery() {
         let flow = flow("maxthr=20 positive-feedback=1 negative-feedback=1");
         let mut feedback = Feedback::new(5);
         assert_eq!(windows(&mut feedback, &flow, "+++---"), [6, 7, 8, 7, 6, 5]);
     }
 
     #[test]
-    fn it_rises_at_the_end_of_a_round_and_falls_at_its_beginning() {
+    fn window_grows_at_end_of_round_and_shrinks_at_start() {
         let flow =
             flow("maxthr=20 positive-feedback=1/concurrency negative-feedback=1/concurrency");
         let mut feedback = Feedback::new(4);
@@ -135,14 +140,14 @@ mod tests {
         // The first failure takes the agent; the rest of the round takes nothing more.
         assert_eq!(windows(&mut feedback, &flow, "----"), [4, 4, 4, 4]);
         assert_eq!(windows(&mut feedback, &flow, "-"), [3]);
-        // A failure in the middle begins the round of answers anew.
+        // A failure in the middle restarts the round of answers.
         assert_eq!(windows(&mut feedback, &flow, "++++"), [3, 3, 4, 4]);
         let mut feedback = Feedback::new(4);
         assert_eq!(windows(&mut feedback, &flow, "+++-++++"), [4, 4, 4, 3, 3, 3, 4, 4]);
     }
 
     #[test]
-    fn roots_and_shares_are_rounds_too() {
+    fn sqrt_and_fraction_feedback_change_window_per_round() {
         let root = flow("maxthr=20 positive-feedback=1/sqrt(concurrency) negative-feedback=0.25");
         let mut feedback = Feedback::new(4);
         assert_eq!(windows(&mut feedback, &root, "++--"), [4, 5, 4, 4]);
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_between_one_and_the_limit() {
+    fn window_stays_between_one_and_limit() {
         let flow = flow("maxthr=20 positive-feedback=1 negative-feedback=1");
         let mut feedback = Feedback::new(1);
         assert_eq!(windows(&mut feedback, &flow, "---"), [1, 1, 1]);
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn unused_window_does_not_grow() {
         let flow = flow("maxthr=20 positive-feedback=1 negative-feedback=1");
         let mut feedback = Feedback::new(5);
         feedback.answered(&flow, 2, 20, 3);
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_rounds_of_failures_are_death() {
+    fn failed_rounds_up_to_limit_make_destination_dead() {
         let flow = flow("maxthr=20 failed-cohort-limit=2");
         let mut feedback = Feedback::new(5);
         let healths: Vec<Health> = (0..10).map(|_| feedback.failed(&flow)).collect();
@@ -182,7 +187,7 @@ mod tests {
         for _ in 0..9 {
             assert_eq!(feedback.failed(&flow), Health::Alive);
         }
-        // One that gets through is enough to begin anew.
+        // One answer restarts the count.
         feedback.answered(&flow, 5, 20, 5);
         assert_eq!(feedback.failed(&flow), Health::Alive);
     }

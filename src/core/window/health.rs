@@ -1,9 +1,10 @@
-//! What the end of a delivery says of its destination, and destinations that are dead.
+//! The results of deliveries, and dead destinations.
 //!
-//! A delivery that ends with `deferall` has not reached the host; one with any other report has; one
-//! without a report says nothing. A classic clause lets a thread wait after the first `deferall`. With
-//! feedback or `failed-cohort-limit` it takes as many as the clause says; then all that is queued for the
-//! destination waits, as if it had been tried, and at the end of that time one agent looks again.
+//! A delivery that ends with `deferall` has not reached the host; one with any other report has.
+//! One without a report shows nothing. A classic clause makes a thread wait after the first
+//! `deferall`. With feedback or `failed-cohort-limit` it takes as many as the clause says. Then
+//! everything queued for the destination waits, as if it had been tried, and after that time one
+//! agent tries again.
 
 use super::super::Scheduler;
 use super::super::put_off::Lesson;
@@ -19,14 +20,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
-/// A dead destination is tried again up to so much later, so that those that have died together are not
-/// tried together.
+/// Maximum random delay of the next try of a dead destination.
+///
+/// Destinations that died together are then not tried together.
 const JITTER: Duration = Duration::from_secs(10);
 
-/// What an agent has reported of its present job.
+/// What an agent's reports about its present job show about the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Heard {
-    /// Nothing.
+    /// No report.
     #[default]
     Nothing,
     /// The host has answered.
@@ -36,7 +38,9 @@ pub enum Heard {
 }
 
 impl Heard {
-    /// With one more report: a host that fails in the middle of a job has failed.
+    /// Adds a report.
+    ///
+    /// A host that fails in the middle of a job has failed.
     pub fn and(self, other: Heard) -> Heard {
         match (self, other) {
             (Heard::Failure, _) | (_, Heard::Failure) => Heard::Failure,
@@ -47,7 +51,9 @@ impl Heard {
 }
 
 impl Scheduler {
-    /// A delivery of a thread has ended. `cause` is what was last said about it, if it has failed.
+    /// Processes the end of a delivery.
+    ///
+    /// `cause` is the last report if it failed.
     pub(in super::super) fn delivery_ended(
         &mut self,
         now: Timestamp,
@@ -74,9 +80,10 @@ impl Scheduler {
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
         let Window { feedback, is_probed, agents, .. } = &mut self.windows[window];
         if std::mem::take(is_probed) {
-            // It lives. It is not flooded: it starts as one that nothing is known of.
+            // The host answers. The window starts at its initial size, so that the host is not
+            // flooded.
             *feedback = Feedback::new(initial);
-            // One has got through: the other threads that were suspended with it need not wait for their own time.
+            // The other threads that were suspended need not wait for their own time.
             self.go_round(now, window, Deed::Wake);
         } else {
             feedback.answered(flow, initial, limit, *agents);
@@ -98,7 +105,7 @@ impl Scheduler {
         }
         let Window { feedback, is_probed, resume, .. } = &mut self.windows[window];
         if resume.is_some_and(|resume| resume > now) {
-            // One that was under way when the others had failed already.
+            // A delivery that was under way when the others had already failed.
             return;
         }
         let health = if *is_probed { Health::Dead } else { feedback.failed(flow) };
@@ -108,8 +115,9 @@ impl Scheduler {
         }
     }
 
-    /// Lets all threads of a window wait. What is due in them counts as tried, without an agent for each
-    /// message.
+    /// Makes all threads of a window wait.
+    ///
+    /// What is due in them counts as tried, without an agent for each message.
     fn suspend(
         &mut self,
         now: Timestamp,
@@ -123,7 +131,7 @@ impl Scheduler {
         self.windows[window].is_probed = true;
         self.windows[window].feedback = Feedback::new(initial);
         self.put_off(now, thread, (until, Block::Dead), cause.clone());
-        // When the others are tried depends on the one that was tried.
+        // The others are tried at the time of the thread that was tried.
         let known = self.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
         self.windows[window].resume = Some(until);
@@ -136,7 +144,7 @@ impl Scheduler {
         self.admit(window);
     }
 
-    /// A thread that comes into a dead window waits with it.
+    /// Makes a thread that enters a dead window wait with it.
     pub(in super::super) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
@@ -145,14 +153,16 @@ impl Scheduler {
         }
     }
 
-    /// A thread is tried again: its window is not dead any more, or at least nobody knows.
+    /// Ends the suspension of a window whose thread is tried again.
+    ///
+    /// It is not known yet if the host answers, so one agent tries it first.
     pub(in super::super) fn resume_window(&mut self, thread: ThreadId) {
         let known = self.threads[thread].retry.unreachable.as_ref();
         let was_dead = known.is_some_and(|known| known.block == Block::Dead);
         if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
             let window_ref = &mut self.windows[window];
             window_ref.resume = None;
-            // After a restart only its threads know that it was dead.
+            // After a restart only the threads have this state.
             window_ref.is_probed |= window_ref.agents == 0 && !window_ref.is_waking();
             if window_ref.is_suspending() {
                 self.end_round(window);
@@ -160,8 +170,9 @@ impl Scheduler {
         }
     }
 
-    /// A new thread is to be tried that was dead when it was last known. If others share its window, they know
-    /// better.
+    /// Makes the window of a new thread probe a dead host.
+    ///
+    /// If other threads share the window, they have newer knowledge.
     pub(in super::super) fn probe_if_dead(&mut self, thread: ThreadId) {
         if self.is_alone_in_window(thread) {
             self.resume_window(thread);

@@ -1,9 +1,10 @@
-//! What is done to all members of a window: they are suspended together when their destination is dead, and
-//! woken together when it answers again.
+//! Actions for all members of a window.
 //!
-//! A window may have a hundred thousand members, and delivery must not stop for as long as that takes. So some
-//! of them are dealt with in each turn. Meanwhile a window whose members are being suspended lets nobody in,
-//! and one whose members are being woken takes those that are awake.
+//! The members are suspended together when their destination is dead, and woken together when it
+//! answers again. A window may have a hundred thousand members, and delivery must not stop
+//! meanwhile. So some of them are processed in each turn. Until the end, a window whose members are
+//! being suspended makes none ready, and one whose members are being woken makes those ready that
+//! are awake.
 
 use super::super::Scheduler;
 use super::super::thread::ThreadId;
@@ -14,26 +15,31 @@ use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use zsched_format::time::Timestamp;
 
-/// What is to be done to each member.
+/// Action for each member.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Deed {
-    /// It waits until the window is to be tried again, as if it had been tried with this result.
+    /// Wait until the window is tried again.
+    ///
+    /// It counts as tried, with the result of the window's cause.
     Suspend,
-    /// If it was suspended, it is due.
+    /// Become due, if it was suspended.
     Wake,
 }
 
-/// A deed, and how far it is.
+/// An action, with its progress.
 #[derive(Serialize, Deserialize)]
 pub struct Round {
     pub(super) deed: Deed,
-    /// The member that it was done to last.
+    /// The last member that was processed.
     last: Option<ThreadId>,
 }
 
 impl Scheduler {
-    /// Does something to all members of a window: to the first of them at once. What was under way before is
-    /// over.
+    /// Starts an action for all members of a window.
+    ///
+    /// The first of them are processed at once.
+    ///
+    /// An action that was under way is dropped.
     pub(super) fn go_round(&mut self, now: Timestamp, window: WindowId, deed: Deed) {
         self.windows[window].round = Some(Box::new(Round { deed, last: None }));
         self.windows.rounds.insert(window);
@@ -42,7 +48,7 @@ impl Scheduler {
         self.plan_rounds(now);
     }
 
-    /// Goes on with all rounds that are under way, as far as one turn allows.
+    /// Continues all actions, as far as one turn allows.
     pub(in super::super) fn go_on_rounds(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
@@ -59,7 +65,9 @@ impl Scheduler {
         }
     }
 
-    /// Goes on with the round of a window until nothing is left of what a turn may cost. Returns what is.
+    /// Continues the action of a window until `left` is used up.
+    ///
+    /// Returns the unused part.
     fn go_on_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
         // A member that is woken may come under a new clause, and leave the window as its last one.
         while self.windows.rounds.contains(&window)
@@ -101,7 +109,7 @@ impl Scheduler {
         }
     }
 
-    /// The round of a window is over, done or not.
+    /// Ends the action of a window, complete or not.
     pub(super) fn end_round(&mut self, window: WindowId) {
         self.windows[window].round = None;
         self.windows.rounds.remove(&window);

@@ -1,15 +1,16 @@
-//! Windows: how many agents may work on a destination now, and when its next delivery may start.
+//! Windows: limits on agents and delivery starts of a destination.
 //!
-//! A thread has one if its clause asks for more than the fixed `maxthr` of a classic one: for feedback, dead
-//! destinations, a rate, or a window that threads share. A thread that could use an agent asks its window.
-//! If there is room, it joins the ready threads of its ring; else it waits here, and is let in when there is.
+//! A thread has a window if its clause needs more than the fixed `maxthr` of a classic one:
+//! feedback, dead destinations, a rate, or a window that threads share. A thread that could use an
+//! agent asks its window. If there is room, it joins the ready threads of its ring; otherwise it
+//! waits here until there is.
 //!
 //! ```text
 //!             wants an agent          room               gets an agent
 //!   thread ──────────────────► waiting ────► ready (ring) ─────────────► at work
 //! ```
 //!
-//! So the ready threads of a window and its agents together are never more than it allows.
+//! So the ready threads of a window and its agents together never exceed its size.
 
 mod feedback;
 mod health;
@@ -39,36 +40,36 @@ pub use relay::Relays;
 /// The number of a window in memory.
 pub type WindowId = Id<Window>;
 
-/// What is allowed to a destination, or to several that share one window.
+/// Limits for a destination, or for several that share one window.
 #[derive(Serialize, Deserialize)]
 pub struct Window {
     /// Its name, if it may be shared.
     pub name: Option<Rc<[u8]>>,
-    /// What was learned from deliveries.
+    /// The size learned from deliveries.
     pub feedback: Feedback,
     /// Agents at work on its threads.
     pub agents: u32,
-    /// It was dead: one agent is to find out whether it still is.
+    /// It was dead: one agent checks if it still is.
     pub is_probed: bool,
     /// It is dead until this time.
     pub resume: Option<Timestamp>,
-    /// The report that it died of.
+    /// The report that made it dead.
     pub cause: Option<Rc<Cause>>,
-    /// When the next delivery may start, where there is a rate.
+    /// Time at which the next delivery may start.
     pub pace: pace::Pace,
     /// Its size changes with feedback.
     is_learned: bool,
-    /// Its threads, each with what its clause allows.
+    /// Its threads, each with the limit of its clause.
     members: BTreeMap<ThreadId, u32>,
-    /// How many members allow so much: the strictest counts.
+    /// Number of members with each limit: the lowest limit applies.
     limits: BTreeMap<u32, u32>,
-    /// Those that want an agent, and there is no room.
+    /// Threads that wait for room.
     waiting: BTreeSet<ThreadId>,
-    /// Those that are among the ready threads of their rings.
+    /// Threads that are ready in their rings.
     ready: BTreeSet<ThreadId>,
-    /// The one that was let in last.
+    /// The thread that became ready last.
     turn: Option<ThreadId>,
-    /// What is being done to all members.
+    /// The action for all members that is under way.
     round: Option<Box<Round>>,
 }
 
@@ -92,7 +93,7 @@ impl Window {
         }
     }
 
-    /// How many agents may work in it now.
+    /// Maximum number of agents that may work in it now.
     pub fn size(&self) -> usize {
         if self.is_suspending() {
             return 0;
@@ -102,17 +103,17 @@ impl Window {
         if self.is_probed { 1 } else { most as usize }
     }
 
-    /// It is dead, and not all of its members wait yet.
+    /// Returns true while its members are being suspended.
     fn is_suspending(&self) -> bool {
         matches!(self.round.as_deref(), Some(Round { deed: Deed::Suspend, .. }))
     }
 
-    /// It has answered, and not all of its members are awake yet.
+    /// Returns true while its members are being woken.
     fn is_waking(&self) -> bool {
         matches!(self.round.as_deref(), Some(Round { deed: Deed::Wake, .. }))
     }
 
-    /// A thread is a member, and its clause allows so much.
+    /// Sets the limit of a member, or adds it.
     fn set_limit(&mut self, thread: ThreadId, limit: u32) {
         if let Some(former) = self.members.insert(thread, limit) {
             self.forget_limit(former);
@@ -135,31 +136,31 @@ impl Window {
         }
     }
 
-    /// The thread that is let in next: one after the other.
+    /// The thread that becomes ready next: members take turns.
     fn next_waiting(&self) -> Option<ThreadId> {
         let behind = self.turn.and_then(|turn| self.waiting.range(turn..).find(|id| **id != turn));
         behind.or_else(|| self.waiting.first()).copied()
     }
 
-    /// Agents at work, and those that ready threads may get.
+    /// Number of agents at work or reserved for ready threads.
     fn taken(&self) -> usize {
         self.agents as usize + self.ready.len()
     }
 
-    /// Whether a thread waits here for room.
+    /// Returns true if a thread waits here for room.
     pub fn keeps_waiting(&self, thread: ThreadId) -> bool {
         self.waiting.contains(&thread)
     }
 }
 
-/// All windows, also by name.
+/// All windows, with an index by name.
 #[derive(Serialize, Deserialize)]
 pub struct Windows {
     pool: Pool<Window>,
     by_name: HashMap<Rc<[u8]>, WindowId>,
-    /// Those to all of whose members something is being done.
+    /// Windows with an action for all members that is not complete.
     rounds: BTreeSet<WindowId>,
-    /// Which relays answer for which destinations.
+    /// The relay of each destination.
     pub relays: Relays,
 }
 
@@ -173,7 +174,9 @@ impl Windows {
         }
     }
 
-    /// The window of a name, or one without; it is made if there is none.
+    /// Finds or creates the window of a name.
+    ///
+    /// Without a name, creates one.
     fn find_or_insert(&mut self, name: Option<Vec<u8>>, concurrency: u32) -> WindowId {
         let Some(name) = name else {
             return self.pool.insert(Window::new(None, concurrency));
@@ -220,24 +223,24 @@ impl std::ops::IndexMut<WindowId> for Windows {
 }
 
 impl Scheduler {
-    /// What the clause of a thread says of its flow.
+    /// The flow settings in the clause of a thread.
     pub(super) fn flow(&self, thread: ThreadId) -> &Flow {
         &self.rings[self.threads[thread].ring].clause.flow
     }
 
-    /// The first window of a thread, in agents.
+    /// Initial size of a thread's window, in agents.
     pub(super) fn initial_window(&self, thread: ThreadId) -> u32 {
         let most = self.max_thread(&self.threads[thread]);
         self.flow(thread).initial.map_or(most, |initial| initial.min(most))
     }
 
-    /// How many agents may work in the window of a thread now.
+    /// Present size of a thread's window, in agents.
     pub(super) fn window_size(&self, thread: &Thread) -> usize {
         let window = thread.window.map(|window| &self.windows[window]);
         window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
     }
 
-    /// Lets the window of a thread know what its clause allows now.
+    /// Updates the limit of a thread in its window from its clause.
     fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
         let flow = self.flow(thread);
         let is_learned = flow.has_feedback() || flow.initial.is_some();
@@ -249,7 +252,9 @@ impl Scheduler {
         }
     }
 
-    /// The window of a thread, in agents, if it is not the first one any more.
+    /// Learned size of a thread's window, in agents.
+    ///
+    /// `None` if it is the initial one.
     pub(super) fn learned_window(&self, thread: ThreadId) -> Option<u32> {
         let window = &self.windows[self.threads[thread].window?];
         let size = window.feedback.concurrency;
@@ -257,7 +262,7 @@ impl Scheduler {
         is_learned.then_some(size)
     }
 
-    /// Lets a window go on where that of the former scheduler was.
+    /// Restores the size of a window from learned state.
     pub(super) fn recall_window(&mut self, thread: ThreadId, size: u32) {
         let most = self.max_thread(&self.threads[thread]);
         let has_feedback = self.flow(thread).has_feedback();
@@ -267,13 +272,13 @@ impl Scheduler {
         }
     }
 
-    /// Whether no other thread shares the window of a thread, if it has one.
+    /// Returns true if a thread has a window that no other thread shares.
     pub(super) fn is_alone_in_window(&self, thread: ThreadId) -> bool {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         window.is_some_and(|window| window.members.len() == 1)
     }
 
-    /// Sees to it that a thread has the window that its clause asks for, if it asks for one.
+    /// Puts a thread into the window of its clause, if any.
     pub(super) fn settle_window(&mut self, now: Timestamp, thread: ThreadId) {
         let flow = self.flow(thread);
         if !flow.is_steered() {
@@ -297,7 +302,7 @@ impl Scheduler {
         self.wait_with_window(now, thread);
     }
 
-    /// Takes a thread out of its window, if it has one.
+    /// Removes a thread from its window, if it has one.
     pub(super) fn leave_window(&mut self, thread: ThreadId) {
         let Some(id) = self.threads[thread].window.take() else {
             return;
@@ -321,7 +326,7 @@ impl Scheduler {
         }
     }
 
-    /// A thread says whether it could use an agent, or one more.
+    /// Updates the demand of a thread for agents in its window.
     pub(super) fn ask_window(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
         self.refresh_limit(window, thread);
         if !wants {
@@ -333,8 +338,9 @@ impl Scheduler {
         self.admit(window);
     }
 
-    /// Lets threads of a window join the ready ones, as far as there is room; or takes them back, where there
-    /// is none any more.
+    /// Makes threads of a window ready, as far as there is room.
+    ///
+    /// If there is too little room, makes ready threads wait again.
     pub(super) fn admit(&mut self, id: WindowId) {
         while let Some(thread) = self.windows[id].ready.last().copied()
             && (self.windows[id].pace.is_paused()
@@ -352,7 +358,7 @@ impl Scheduler {
         }
     }
 
-    /// A thread of a window joins the ready ones.
+    /// Makes a thread of a window ready.
     fn let_in(&mut self, id: WindowId, thread: ThreadId) {
         let window = &mut self.windows[id];
         window.waiting.remove(&thread);
@@ -360,20 +366,20 @@ impl Scheduler {
         self.make_ready(thread);
     }
 
-    /// Whether a thread waits for room in its window.
+    /// Returns true if a thread waits for room in its window.
     pub(super) fn waits_for_window(&self, thread: ThreadId) -> bool {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         window.is_some_and(|window| window.keeps_waiting(thread))
     }
 
-    /// A thread is not among the ready ones of its ring any more.
+    /// Removes a thread from the ready threads of its window.
     pub(super) fn is_unready_in_window(&mut self, thread: ThreadId) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].ready.remove(&thread);
         }
     }
 
-    /// An agent begins to work on a thread.
+    /// Counts an agent that begins to work on a thread.
     pub(super) fn enter_window(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents += 1;
@@ -383,7 +389,9 @@ impl Scheduler {
         }
     }
 
-    /// An agent works on a thread no more. `may_start`: it was let start a delivery, and has not.
+    /// Counts an agent that no longer works on a thread.
+    ///
+    /// `may_start` is true if it was allowed to start a delivery, and has not started one.
     pub(super) fn quit_window(&mut self, now: Timestamp, thread: ThreadId, may_start: bool) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents -= 1;
@@ -396,9 +404,10 @@ impl Scheduler {
         }
     }
 
-    /// An agent that has come for a thread, and is about to be given what comes next in its ring, keeps the
-    /// place in the window for that thread: else threads that share it might start agents for each other
-    /// for ever.
+    /// Keeps a thread's place in the window.
+    ///
+    /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
+    /// threads that share the window might start agents for each other indefinitely.
     fn keep_place(&mut self, id: WindowId, thread: ThreadId) {
         let window = &self.windows[id];
         if window.taken() < window.size()
@@ -409,7 +418,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether there are more agents in the window of a thread than it allows.
+    /// Returns true if the window of a thread is over its size.
     pub(super) fn window_is_overfull(&self, thread: ThreadId) -> bool {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         window.is_some_and(|window| window.agents as usize > window.size())

@@ -1,5 +1,4 @@
-//! How often deliveries of a window may start (`rate`), and how long there is none after one
-//! (`delivery-delay`).
+//! Spacing of deliveries in a window (`rate`, `delivery-delay`).
 
 use super::super::Scheduler;
 use super::super::agent::AgentId;
@@ -10,32 +9,34 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// Whether a delivery may start now.
+/// Time at which the next delivery may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pace {
-    /// When the last one was to start; where there was no rate, nothing.
+    /// Planned time of the next delivery.
+    ///
+    /// `None` before the first one with a rate.
     slot: Option<Timestamp>,
     pause: Pause,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Pause {
-    /// There is none: the next may start.
+    /// No pause: the next delivery may start.
     #[default]
     None,
-    /// Until a delivery has ended.
+    /// Pause until a delivery has ended.
     Delivery,
-    /// Until a time, for which a timer is set.
+    /// Pause until a time, for which a timer is set.
     Until(Timestamp),
 }
 
 impl Pace {
-    /// Whether no delivery may start now.
+    /// Returns true if no delivery may start now.
     pub fn is_paused(self) -> bool {
         self.pause != Pause::None
     }
 
-    /// When the next one may start, if a timer is set for that.
+    /// Time of the next delivery for which a timer is set.
     pub fn timer(self) -> Option<Timestamp> {
         match self.pause {
             Pause::Until(time) => Some(time),
@@ -43,7 +44,9 @@ impl Pace {
         }
     }
 
-    /// A delivery starts now. Tells when the next one may: at even distances, however late this one is.
+    /// Plans the delivery after one that starts now, and returns its time.
+    ///
+    /// The times have even distances, even if a delivery starts late.
     fn next_slot(&mut self, now: Timestamp, spacing: Duration) -> Timestamp {
         let on_time = self.slot.filter(|slot| *slot <= now && now.since(*slot) < spacing);
         let next = on_time.unwrap_or(now) + spacing;
@@ -51,7 +54,9 @@ impl Pace {
         next
     }
 
-    /// The delivery whose end is waited for is no business of this window any more.
+    /// Ends a pause until the end of a delivery.
+    ///
+    /// The delivery no longer belongs to this window.
     pub fn forget_delivery(&mut self) {
         if self.pause == Pause::Delivery {
             self.pause = Pause::None;
@@ -67,7 +72,9 @@ impl Pace {
 }
 
 impl Scheduler {
-    /// A delivery of a thread starts, if its window lets it. Tells whether it does.
+    /// Starts a delivery of a thread, if its window allows it.
+    ///
+    /// Returns true if it does.
     pub(super) fn start_at_pace(&mut self, now: Timestamp, thread: ThreadId) -> bool {
         let Some(window) = self.threads[thread].window else {
             return true;
@@ -88,7 +95,7 @@ impl Scheduler {
         true
     }
 
-    /// Whether an agent may be given one more job of a thread.
+    /// Returns true if an agent may get another job of a thread.
     pub(in super::super) fn may_start_delivery(
         &mut self,
         now: Timestamp,
@@ -99,7 +106,9 @@ impl Scheduler {
         std::mem::take(&mut agent.may_start) || self.start_at_pace(now, thread)
     }
 
-    /// A delivery of a thread has ended, or did not come about.
+    /// Starts the pause after a delivery of a thread.
+    ///
+    /// The delivery has ended or was not made.
     pub(in super::super) fn rest_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
         let delay = self.flow(thread).delay;
         if let Some(window) = self.threads[thread].window
@@ -109,7 +118,7 @@ impl Scheduler {
         }
     }
 
-    /// A delivery that was to start does not: another may in its place.
+    /// Gives back the start of a delivery that was not made.
     pub(super) fn take_start_back(&mut self, window: WindowId) {
         let pause = std::mem::take(&mut self.windows[window].pace.pause);
         if let Pause::Until(time) = pause {
@@ -125,7 +134,7 @@ impl Scheduler {
         self.timers.add(time, Timer::Window(window));
     }
 
-    /// The next delivery of a window may start.
+    /// Ends the pause of a window.
     pub(in super::super) fn window_timer(&mut self, window: WindowId) {
         self.windows[window].pace.pause = Pause::None;
         self.admit(window);
@@ -137,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_at_even_distances_however_late_they_are_used() {
+    fn late_delivery_keeps_even_spacing_of_slots() {
         let spacing = Duration::from_millis(600);
         let start = Timestamp::from_seconds(1_000_000);
         let at = |millis: u64| start + Duration::from_millis(millis);
@@ -145,7 +154,7 @@ mod tests {
         assert_eq!(pace.next_slot(start, spacing), at(600));
         assert_eq!(pace.next_slot(at(610), spacing), at(1200));
         assert_eq!(pace.next_slot(at(1799), spacing), at(1800));
-        // What was not used is not made up for.
+        // Unused slots are not made up for.
         assert_eq!(pace.next_slot(at(10_000), spacing), at(10_600));
     }
 }

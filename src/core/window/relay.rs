@@ -1,5 +1,4 @@
-//! Which relay answers for a destination: by it, destinations of one provider are known as one
-//! (`window-key=mx`).
+//! Relays by destination: they group the destinations of one provider (`window-key=mx`).
 
 use super::super::Scheduler;
 use super::super::destination::Destination;
@@ -10,12 +9,14 @@ use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::time::Timestamp;
 
-/// Of so many destinations the relay is kept in mind, whether anything is queued for them or not.
+/// Maximum number of destinations whose relay is stored, with or without queued mail.
 const MOST_RELAYS: usize = 100_000;
-/// The longest name that is kept, in bytes; a domain name has at most 255.
+/// Maximum length of a relay name, in bytes.
+///
+/// A domain name has at most 255.
 const LONGEST_NAME: usize = 255;
 
-/// Relays by destination; those that were learned first are forgotten first.
+/// Relays by destination; the oldest entries are dropped first.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Relays {
     by_destination: BTreeMap<Destination, Rc<[u8]>>,
@@ -28,8 +29,11 @@ impl Relays {
         self.by_destination.get(destination).map(|relay| &**relay)
     }
 
-    /// Keeps in mind who answers for a destination, unless one is known already: relays of one provider
-    /// take turns. Tells whether that is news.
+    /// Stores the relay of a destination, unless there is one already.
+    ///
+    /// Returns true if it is new.
+    ///
+    /// The first one stays, because relays of one provider take turns.
     pub fn learn(&mut self, destination: &Destination, relay: &[u8]) -> bool {
         if relay.is_empty() || relay.len() > LONGEST_NAME || self.of(destination).is_some() {
             return false;
@@ -45,7 +49,9 @@ impl Relays {
     }
 }
 
-/// The host that an agent has talked to, as its report names it: the last field of the notary data.
+/// Host that an agent has talked to.
+///
+/// It is the last field of the notary data.
 fn relay_of(notary: &[u8]) -> Option<&[u8]> {
     let name = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(4)?.trim_ascii();
     // `dns; mx.example.net`, or the bare name.
@@ -54,7 +60,7 @@ fn relay_of(notary: &[u8]) -> Option<&[u8]> {
 }
 
 impl Scheduler {
-    /// A report may name the host that has answered for a thread.
+    /// Learns the relay of a thread from a report.
     pub(in super::super) fn learn_relay(
         &mut self,
         now: Timestamp,
@@ -68,7 +74,9 @@ impl Scheduler {
         }
     }
 
-    /// A relay answers for a thread, which may bring it into another window.
+    /// Stores the relay of a thread.
+    ///
+    /// The thread may move to another window.
     pub(in super::super) fn relay_is_known(
         &mut self,
         now: Timestamp,
@@ -83,7 +91,7 @@ impl Scheduler {
         }
     }
 
-    /// The relay of a thread, if it is known and of use.
+    /// Known relay of a thread, if its clause has a `window-key`.
     pub(in super::super) fn learned_relay(&self, thread: ThreadId) -> Option<&[u8]> {
         let relay = self.windows.relays.of(&self.threads[thread].destination);
         relay.filter(|_| self.flow(thread).key.is_some())
@@ -95,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_field_of_a_report_names_the_relay() {
+    fn relay_is_last_notary_field() {
         let relay = |notary: &str| {
             relay_of(notary.as_bytes()).map(|relay| String::from_utf8_lossy(relay).into_owned())
         };
@@ -109,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_relay_stays_and_the_oldest_are_forgotten() {
+    fn relays_keep_first_relay_and_drop_oldest_destination() {
         let destination = |number: usize| Destination::new(b"smtp", number.to_string().as_bytes());
         let mut relays = Relays::default();
         assert!(relays.learn(&destination(0), b"MX1"));

@@ -1,4 +1,4 @@
-//! Why something that is due waits for its window.
+//! Reasons for which due vertices wait for their window.
 
 use super::super::Scheduler;
 use super::super::thread::Thread;
@@ -7,7 +7,7 @@ use super::Window;
 use zsched_config::Clause;
 
 impl Scheduler {
-    /// What the window of a thread keeps it waiting for, if it does.
+    /// The reason for which a thread waits for its window.
     pub(in super::super) fn why_window(&self, thread: &Thread) -> Option<Why> {
         let window = &self.windows[thread.window?];
         let clause = &self.rings[thread.ring].clause;
@@ -27,7 +27,7 @@ impl Scheduler {
     }
 }
 
-/// The keyword that has made a window as it is.
+/// The keyword that determined the size of a window.
 fn keyword_of(window: &Window, clause: &Clause) -> &'static str {
     let flow = &clause.flow;
     let is_smaller = window.feedback.concurrency < clause.max_thread;

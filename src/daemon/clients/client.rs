@@ -1,4 +1,4 @@
-//! One client: what it says, what it is sent, and how long it may take.
+//! One client: its input, its output, and its timeouts.
 
 use super::ClientSettings;
 use super::logins::{Admission, Logins};
@@ -11,53 +11,53 @@ use std::time::{Duration, Instant};
 use zsched_mailq_server::v1::Dump;
 use zsched_mailq_server::v2::{Demand, Remark, Session, Surroundings};
 
-/// How much may wait for one client, in bytes; one step of a dump may go beyond it.
+/// Maximum number of bytes buffered for a client; one step of a dump may exceed it.
 pub const BUFFERED: usize = 64 * 1024;
-/// How much a client of MAILQ version 1 may say, which knows no requests, in bytes.
+/// Maximum number of bytes a client of MAILQ version 1 may send. That version has no requests.
 pub const MOST_SAID: usize = 64 * 1024;
-/// How much of it is read in one turn of the loop, in bytes.
+/// Maximum number of these bytes read per turn.
 pub const HEARD_A_TURN: usize = 16 * 1024;
 
-/// A connected client.
+/// Connected client.
 pub struct Client {
     stream: Stream,
-    /// It has come over the control socket.
+    /// True for a client of the control socket.
     is_privileged: bool,
     pub outbox: Outbox,
-    /// It takes nothing more for now; an event will tell when it does.
+    /// True if the socket accepts nothing more until a readiness event.
     pub is_stalled: bool,
-    /// How many bytes it has said that nobody listens to.
+    /// Number of bytes received and discarded.
     said: usize,
-    /// What else it is to be sent.
+    /// Remaining work for the client.
     pub task: Task,
-    /// When it came.
+    /// Time of the connection.
     came: Instant,
-    /// When it last took or said something, or came.
+    /// Time of the connection, or of the last progress in sending or receiving.
     pub progress: Instant,
-    /// When its dump, or the present answer, was begun.
+    /// Start of the dump or of the present answer.
     pub begun: Option<Instant>,
-    /// It has everything, and is expected to close its end.
+    /// True if everything is sent and the client is expected to close.
     is_served: bool,
 }
 
-/// What a client came for.
+/// Work for a client.
 pub enum Task {
-    /// To wait for a dump.
+    /// Waits for its turn to get a dump.
     Line,
-    /// A dump of the queue.
+    /// Dump of the queue.
     Dump(Box<Dump>),
-    /// To ask, and be answered.
+    /// Session with requests and answers.
     Session(Box<Conversation>),
-    /// Nothing any more.
+    /// No more work.
     Done,
 }
 
-/// A session, and how it stands with its client.
+/// Session, with the state of its socket and of its login.
 pub struct Conversation {
     pub session: Session,
-    /// It may have said something that was not read yet.
+    /// True if the socket may hold unread input.
     speaks: bool,
-    /// When its attempt to log in is checked, if it has to wait for that.
+    /// Time at which a delayed login attempt is checked.
     pub log_in_at: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl Conversation {
         Conversation { session, speaks: true, log_in_at: None }
     }
 
-    /// Whether something can be done without waiting for anything.
+    /// Returns true if the session can continue without waiting for anything.
     fn can_go_on(&self, now: Instant) -> bool {
         let session = &self.session;
         let may_begin = session.has_request() && self.log_in_at.is_none_or(|at| at <= now);
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// When its attempt to log in is checked, if it waits for that.
+    /// Time at which a delayed login attempt is checked.
     pub fn log_in_at(&self) -> Option<Instant> {
         match &self.task {
             Task::Session(conversation) => conversation.log_in_at,
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Its session, if it has one.
+    /// The session, if there is one.
     pub fn conversation(&mut self) -> Option<&mut Conversation> {
         match &mut self.task {
             Task::Session(conversation) => Some(conversation),
@@ -111,12 +111,12 @@ impl Client {
         }
     }
 
-    /// Whether it has a session that nobody has logged in to.
+    /// Returns true for a session without a login.
     pub fn is_stranger(&self) -> bool {
         matches!(&self.task, Task::Session(conversation) if !conversation.session.is_trusted())
     }
 
-    /// Whether a dump or a long answer is being written for it.
+    /// Returns true if a dump or a long answer is being written.
     pub fn is_answered(&self) -> bool {
         match &self.task {
             Task::Dump(_) => true,
@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// How urgent it is.
+    /// Scheduling class of the client.
     pub fn class(&self) -> Class {
         match &self.task {
             Task::Session(_) if self.is_privileged => Class::Prompt,
@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Its kind of long answers.
+    /// Kind of long answers of the client.
     pub fn kind(&self) -> Kind {
         match &self.task {
             Task::Session(_) if self.is_privileged => Kind::Control,
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Whether a long answer is being written for it.
+    /// Returns true if a long answer is being written.
     pub fn is_writing_long(&self) -> bool {
         match &self.task {
             Task::Dump(_) => true,
@@ -153,17 +153,19 @@ impl Client {
         }
     }
 
-    /// Whether something is being done for it.
+    /// Returns true if an order of the client is being carried out.
     fn is_obeyed(&self) -> bool {
         matches!(&self.task, Task::Session(conversation) if conversation.session.is_doing())
     }
 
-    /// Its connection is to be closed. Returns what is to be said of what is being done for it.
+    /// Ends the session before the connection is closed.
+    ///
+    /// Returns the log line about an order that is still being carried out.
     pub fn abandon(&mut self) -> Option<Remark> {
         self.conversation().and_then(|conversation| conversation.session.abandon())
     }
 
-    /// Whether others have to be served before it.
+    /// Returns true if the client waits until long answers of others are complete.
     pub fn is_in_line(&self) -> bool {
         match &self.task {
             Task::Line => true,
@@ -172,29 +174,30 @@ impl Client {
         }
     }
 
-    /// Begins its dump.
+    /// Starts the dump.
     pub fn begin_dump(&mut self, settings: &ClientSettings) {
         self.task = Task::Dump(Box::new(Dump::new(settings.started, settings.with_vertices)));
         self.progress = Instant::now();
         self.begun = Some(self.progress);
     }
 
-    /// Listens to what it says, as far as anybody wants to know. Tells whether it may have said more. An
-    /// error means that nothing is to be expected of it.
+    /// Reads and discards input of a version 1 client; a session reads its own input later.
+    ///
+    /// Returns true if there may be more. An error means that the connection is to be closed.
     pub fn listen(&mut self) -> io::Result<bool> {
         self.is_stalled = false;
         if let Some(conversation) = self.conversation() {
-            // It is read when there is room for it.
+            // The session reads it when it has room.
             conversation.speaks = true;
             return Ok(false);
         }
-        // Version 1 has no requests: what they say is passed over.
+        // MAILQ version 1 has no requests. Input is discarded.
         let mut unheard = [0; 4096];
         let before = self.said;
         while self.said < before + HEARD_A_TURN {
             match self.stream.read(&mut unheard) {
                 Ok(0) if self.is_served => return Err(ErrorKind::UnexpectedEof.into()),
-                // It has closed its sending end only, for all we know.
+                // The client may have closed only its sending direction.
                 Ok(0) => return Ok(false),
                 Ok(count) => self.said += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -205,8 +208,10 @@ impl Client {
         if self.said > MOST_SAID { Err(ErrorKind::InvalidData.into()) } else { Ok(true) }
     }
 
-    /// Fills the outbox and sends what is in it. Returns how many bytes were written into it, and what the
-    /// session wants. There is room for `slots` more long answers.
+    /// Fills the outbox and sends it.
+    ///
+    /// Returns the number of bytes added to the outbox, and the demand of the session. `slots` is
+    /// the number of long answers that may still be started.
     pub fn serve(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -231,7 +236,7 @@ impl Client {
         Ok((written, demand))
     }
 
-    /// Goes on with what it came for, as far as there is room in the outbox.
+    /// Continues the task while the outbox has room.
     fn work(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -268,7 +273,7 @@ impl Client {
                 } else if !was_answering || self.begun.is_none() {
                     self.begun = session.is_writing().then(Instant::now);
                 }
-                // What is done for it may take hours, if it goes on.
+                // An order may take hours; it ends at the timeout only if it makes no progress.
                 if session.is_doing() {
                     self.progress = Instant::now();
                 }
@@ -285,7 +290,7 @@ impl Client {
         Ok(demand)
     }
 
-    /// Whether there is something to be written for it, or sent, that it may take.
+    /// Returns true if output can be composed or sent now.
     pub fn can_go_on(&self, now: Instant) -> bool {
         let has_more = match &self.task {
             Task::Dump(_) => true,
@@ -296,16 +301,18 @@ impl Client {
         !self.is_stalled && (has_more || !self.outbox.is_empty())
     }
 
-    /// How long it may go on like this. One that is served and takes nothing has `timeouts.stalled_client`. All
-    /// clients are asked in each turn, so that the clock is not.
+    /// Time left before the client is disconnected.
+    ///
+    /// A client that accepts no output has `timeouts.stalled_client`. All clients are asked in each
+    /// turn, so the caller reads the clock once.
     pub fn time_left(&self, timeouts: &Timeouts, now: Instant) -> Duration {
         let since =
             |start, most: Duration| most.saturating_sub(now.saturating_duration_since(start));
         let left = match &self.task {
-            // It is not for it to do anything.
+            // The client waits for the scheduler.
             Task::Line => return Duration::MAX,
             Task::Done if self.is_served => since(self.progress, timeouts.client_close),
-            // It waits for something to happen, and that may be long.
+            // The subscriber waits for events, which may take long to come.
             Task::Session(conversation) if conversation.session.is_streaming() => {
                 let (start, most) = match self.is_stalled {
                     true => (self.progress, timeouts.answer),
@@ -321,7 +328,7 @@ impl Client {
                 };
                 let present = match self.is_stalled {
                     true => timeouts.stalled_client,
-                    // What it waits for may take as long as an answer.
+                    // The wait may be as long as the answers of others.
                     false if conversation.session.is_in_line() => return Duration::MAX,
                     false if self.is_answered() || self.is_obeyed() => timeouts.answer,
                     false => timeouts.request,
@@ -334,7 +341,7 @@ impl Client {
     }
 }
 
-/// Whether a session may be answered now: an attempt to log in may have to wait, or be refused.
+/// Returns true if a session may be answered now. A login attempt may be delayed or refused.
 fn may_go_on(
     session: &mut Session,
     log_in_at: &mut Option<Instant>,
@@ -347,7 +354,7 @@ fn may_go_on(
     }
     let now = Instant::now();
     if let Some(at) = *log_in_at {
-        // It has waited for its turn.
+        // The attempt was delayed before; check it once its time has come.
         let has_come = at <= now;
         log_in_at.take_if(|_| has_come);
         return has_come;
@@ -360,7 +367,7 @@ fn may_go_on(
     false
 }
 
-/// Hears what a client says, as far as there is room for it. Tells whether there may be more.
+/// Reads input into the session while it has room. Returns true if there may be more.
 fn hear(stream: &mut Stream, session: &mut Session) -> io::Result<bool> {
     let mut said = [0; 4096];
     while session.room() > 0 {

@@ -1,9 +1,10 @@
-//! Failed logins: slowed down by address, and counted.
+//! Failed logins: delayed by address, and counted.
 //!
-//! The first failures of an address cost it nothing. After them its attempts are checked one after the other,
-//! with a growing time between them: an attempt waits for its turn, and if that is too far away, it is refused
-//! unchecked. So the right password is let in, a little later, and guessing goes at a few attempts a minute.
-//! A few addresses are remembered; of IPv6 a network of 64 bits counts as one.
+//! The first failures of an address have no effect. After these its attempts are checked one after
+//! the other, with a growing delay between them. An attempt waits for its time, or is refused
+//! unchecked if that is too far away. So the right password still works, a little later, and
+//! guessing is limited to 30 attempts a minute. The number of remembered addresses is limited. An
+//! IPv6 network of 64 bits counts as one address.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,64 +12,64 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use zsched_mailq_server::acl::Peer;
 
-/// Maximum number of addresses that we remember.
+/// Maximum number of addresses remembered.
 const MAX_ADDRESSES: usize = 1024;
-/// Failures of an address that cost it no time.
+/// Number of failures of an address without a delay.
 const FREE_FAILURES: u32 = 3;
-/// Time between two attempts after these; it doubles with each further failure.
+/// Delay between attempts after these. It doubles with each further failure.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// Maximum time between two attempts.
+/// Maximum delay between two attempts.
 const MAX_DELAY: Duration = Duration::from_secs(2);
-/// Maximum time that an attempt waits for its turn.
+/// Maximum time an attempt waits to be checked.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// Time without failures after which an address starts afresh.
+/// Time without failures after which the failures of an address are forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// Time between two log lines about an address.
+/// Minimum time between two log lines about an address.
 const REPORT_AFTER: Duration = Duration::from_secs(60);
 
-/// When an attempt to log in may be checked.
+/// Time at which a login attempt may be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// At once.
     Now,
     /// At this time.
     At(Instant),
-    /// Not at all; another one may come after this time.
+    /// Refused; another attempt may be made after this time.
     Refused(Duration),
 }
 
-/// What counts as one address.
+/// Unit that failures are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Origin {
     Address(IpAddr),
     /// The first 64 bits of an IPv6 address.
     Network([u8; 8]),
-    /// A user of this host, over a UNIX socket.
+    /// User of this host, over a UNIX socket.
     User(Option<u32>),
 }
 
-/// What is known of an address.
+/// Failures of an address.
 struct Record {
     failures: u32,
-    /// When the next attempt may be checked.
+    /// Time at which the next attempt may be checked.
     next: Instant,
     last_failure: Instant,
     /// Failures since the last log line.
     unreported: u64,
-    /// When that was; `None` if the next failure is to be logged at once.
+    /// Time of the last log line; `None` if the next failure is to be logged at once.
     reported: Option<Instant>,
 }
 
-/// The failed logins of all addresses.
+/// Failed logins of all addresses.
 #[derive(Default)]
 pub struct Logins {
     records: HashMap<Origin, Record>,
-    /// Failures of addresses that were forgotten before they were reported.
+    /// Unreported failures of addresses that were dropped from the table.
     of_others: u64,
 }
 
 impl Logins {
-    /// Gives an attempt to log in its turn.
+    /// Schedules a login attempt.
     pub fn admit(&mut self, peer: &Peer, now: Instant) -> Admission {
         let Some(record) = self.records.get_mut(&Origin::of(peer)) else {
             return Admission::Now;
@@ -85,7 +86,7 @@ impl Logins {
         if turn > now { Admission::At(turn) } else { Admission::Now }
     }
 
-    /// Counts a failure. Returns what is to be logged at once: the first one of an address.
+    /// Counts a failure. Returns the log line if it is the first of an address.
     pub fn failed(&mut self, peer: &Peer, text: String, now: Instant) -> Option<String> {
         let origin = Origin::of(peer);
         if !self.records.contains_key(&origin) {
@@ -109,7 +110,7 @@ impl Logins {
         None
     }
 
-    /// What is to be logged now: how many logins of each address have failed since the last line about it.
+    /// Log lines that are due: failed logins of each address since the last line about it.
     pub fn reports(&mut self, now: Instant) -> Vec<String> {
         let mut lines = Vec::new();
         for (origin, record) in &mut self.records {
@@ -136,14 +137,14 @@ impl Logins {
         lines
     }
 
-    /// Time until there may be something to log.
+    /// Time until a log line may be due.
     pub fn until_report(&self, now: Instant) -> Option<Duration> {
         let with_some = self.records.values().filter(|record| record.unreported > 0);
         let reported = with_some.filter_map(|record| record.reported).min()?;
         Some((reported + REPORT_AFTER).saturating_duration_since(now))
     }
 
-    /// Forgets the address whose last failure is the oldest, if there are as many as may be.
+    /// Drops the address with the oldest last failure if the table is full.
     fn make_room(&mut self) {
         if self.records.len() < MAX_ADDRESSES {
             return;
@@ -157,7 +158,7 @@ impl Logins {
     }
 }
 
-/// Time between two attempts of an address with so many failures.
+/// Delay between two attempts of an address after this number of failures.
 fn delay_after(failures: u32) -> Duration {
     match failures.checked_sub(FREE_FAILURES) {
         None | Some(0) => Duration::ZERO,
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_one_address_are_slowed_down_and_others_are_not() {
+    fn login_attempts_after_failures_are_delayed_per_address() {
         let (mut logins, mut now) = (Logins::default(), Instant::now());
         let (guesser, other) = (peer("192.0.2.1"), peer("192.0.2.2"));
         let start = now;
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_at_the_same_time_wait_one_behind_the_other_up_to_a_bound() {
+    fn login_attempts_at_once_are_queued_up_to_max_wait() {
         let (mut logins, now) = (Logins::default(), Instant::now());
         let guesser = peer("192.0.2.1");
         (0..20).for_each(|_| drop(fail(&mut logins, &guesser, now)));
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_is_in_the_log_and_lines_are_few() {
+    fn login_failures_repeated_are_logged_as_count() {
         let (mut logins, start) = (Logins::default(), Instant::now());
         let (guesser, at) = (peer("2001:db8::1"), |seconds| start + Duration::from_secs(seconds));
         assert_eq!(fail(&mut logins, &guesser, start).as_deref(), Some("failed"));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_remembered_are_bounded_and_no_failure_is_lost() {
+    fn login_records_over_limit_are_dropped_without_losing_counts() {
         let (mut logins, start) = (Logins::default(), Instant::now());
         let mut logged = 0;
         for round in 0..2_u64 {

@@ -1,10 +1,11 @@
 //! Connections of clients: of MAILQ in both versions, and of the control socket.
 //!
-//! What a client is sent is written into a bounded buffer, and on from there only as it reads. A
-//! client that takes nothing for a while loses its connection, as does one that takes for ever, does not
-//! log in, or talks where nobody listens. Nothing it does is waited for. Where the queue is so large that
-//! dumps and answers cost much memory, so many are written at a time as fit into some; those that come later
-//! wait in line. Short answers never do ([`turn`]).
+//! Output for a client is composed into a bounded buffer and sent as the client reads it. A client
+//! is disconnected if it accepts nothing for a while, takes too long for an answer, does not log
+//! in, or sends too much where no input is expected. The loop never waits for a client.
+//!
+//! Where the queue is so large that dumps and long answers need much memory, the number composed at
+//! a time is limited. Later ones wait. Short answers never wait ([`turn`]).
 
 mod client;
 mod logins;
@@ -38,30 +39,32 @@ use zsched_mailq_server::v2::{
 use zsched_sys as sys;
 use zsched_sys::users;
 
-/// How many clients there may be. The C client opens a needless connection for each address.
+/// Maximum number of clients. The C client opens a needless connection for each address.
 const MOST_CLIENTS: usize = 200;
-/// How many more there may be over the control socket: its owner gets in when all the others are taken.
+/// Maximum number of further clients over the control socket.
+///
+/// They let the scheduler's user and root connect when all other places are taken.
 const MORE_FOR_CONTROL: usize = 20;
-/// Why other hosts are told nothing.
+/// Reason for turning other hosts away.
 const NEEDS_TRUST: &str = "version 1 has no logins (PARAMauthfile, or PARAMmailq-trust-network=1)";
-/// For sessions that need none: nobody logs in.
+/// Secret for sessions without a login.
 const NO_SECRET: Secret = [0; 32];
 
-/// Maximum time that an order waits for a message that is read for it.
+/// Maximum time that an order waits for its message to be read.
 const TIME_TO_FETCH: Duration = Duration::from_secs(10);
-/// How often it is found out how many there may be.
+/// Interval at which the maximum number of long answers is computed again.
 const COUNT_AGAIN: Duration = Duration::from_secs(1);
 
-/// What all clients get.
+/// Settings common to all clients.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// When the scheduler was started.
+    /// Start of the scheduler.
     pub started: Timestamp,
-    /// Whether version 1 shows single vertices.
+    /// True if version 1 shows single vertices.
     pub with_vertices: bool,
-    /// Whether version 2 is spoken, which demands a login.
+    /// True if version 2 is spoken, which demands a login.
     pub speak_version_2: bool,
-    /// When clients lose their connections.
+    /// Timeouts of clients.
     pub timeouts: Timeouts,
 }
 
@@ -71,33 +74,35 @@ pub struct Clients {
     accounts: Accounts,
     clients: BTreeMap<usize, Client>,
     next: usize,
-    /// The client of each class that is served first in the next turn, so that all get their share.
+    /// Client of each class to serve first in the next turn.
+    ///
+    /// It changes from turn to turn, so that all are served.
     first: [usize; Class::ALL.len()],
-    /// How many long answers may be written at a time, and when that was found out.
+    /// Maximum number of long answers at a time, and when it was computed.
     most_slots: Option<(Slots, Instant)>,
     tally: Tally,
     process: Process,
-    /// Known to nobody else; made for the first one who needs it.
+    /// Random key of this process, created for the first session that needs it.
     secret: Option<Secret>,
     watch: Rc<Watch>,
-    /// Challenges that were given.
+    /// Number of challenges sent.
     challenges: u64,
-    /// What sessions want, by the number of the client.
+    /// Demands of sessions, by the number of the client.
     demands: Vec<(usize, Demand)>,
-    /// Orders that are not obeyed yet, and whose they are.
+    /// Orders under way, with their client.
     orders: BTreeMap<OrderTicket, usize>,
     last_order: OrderTicket,
-    /// Messages that are read for clients, and how long these wait.
+    /// Messages being read for clients, and the end of the wait.
     fetches: BTreeMap<usize, (u64, Instant)>,
     remarks: Vec<Remark>,
-    /// Clients from where nobody may log in.
+    /// Limiter for log lines about clients that may not log in.
     refused: Seldom,
-    /// Logins that have failed.
+    /// Failed logins.
     logins: Logins,
 }
 
 impl Clients {
-    /// No clients.
+    /// Creates the table, without clients.
     pub fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Watch>) -> Clients {
         let (started, pid) = (settings.started, std::process::id());
         Clients {
@@ -122,22 +127,22 @@ impl Clients {
         }
     }
 
-    /// What was there at the start is loaded.
+    /// Records that all mail found at the start is loaded.
     pub fn end_loading(&mut self) {
         self.process.is_loading = false;
     }
 
-    /// From now on version 2 is spoken, which demands a login.
+    /// Switches to version 2, which demands a login.
     pub fn speak_version_2(&mut self) {
         self.settings.speak_version_2 = true;
     }
 
-    /// Whether it is.
+    /// Returns true if version 2 is spoken.
     pub fn speaks_version_2(&self) -> bool {
         self.settings.speak_version_2
     }
 
-    /// What to know of where other hosts can connect.
+    /// Warning to log for an address that other hosts can connect to.
     pub fn warning_to_others(&self) -> &'static str {
         match (self.settings.speak_version_2, self.accounts.trusts_network()) {
             (true, true) => {
@@ -151,12 +156,12 @@ impl Clients {
         }
     }
 
-    /// The accounts.
+    /// Accounts of MAILQ version 2.
     pub fn accounts(&mut self) -> &mut Accounts {
         &mut self.accounts
     }
 
-    /// Takes in a client. `token` makes a token of a client's number.
+    /// Adds a client. `token` returns the token for a client's number.
     pub fn welcome(
         &mut self,
         mut stream: Stream,
@@ -178,7 +183,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Sees to it that there is room for one more. A client that has not logged in makes way.
+    /// Ensures a place for one more client. The oldest session without a login is removed if
+    /// necessary.
     fn make_room(&mut self, audience: Audience) -> io::Result<()> {
         let more = if audience == Audience::Control { MORE_FOR_CONTROL } else { 0 };
         if self.clients.len() < MOST_CLIENTS + more {
@@ -193,7 +199,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Version 1 shows the queue without a login: not to other hosts, unless the network is trusted.
+    /// Opens a version 1 connection.
+    ///
+    /// Version 1 shows the queue without a login. Other hosts are turned away unless the
+    /// configuration trusts the network.
     fn open_dump(&mut self, stream: &Stream) -> io::Result<(Task, String)> {
         let peer = stream.peer()?;
         if peer.is_near() || self.accounts.trusts_network() {
@@ -221,7 +230,7 @@ impl Clients {
         Ok((Task::Session(Box::new(Conversation::new(session))), greeting))
     }
 
-    /// A client may have said something, taken something, or gone. Tells whether it may have said more.
+    /// Handles readiness of a client's socket. Returns true if there may be more input.
     pub fn listen(&mut self, number: usize) -> bool {
         let Some(client) = self.clients.get_mut(&number) else {
             return false;
@@ -242,12 +251,12 @@ impl Clients {
         }
     }
 
-    /// Gives a client up: what it has asked for cannot be found out.
+    /// Disconnects a client whose lookup has failed.
     pub fn disconnect(&mut self, number: usize) {
         self.remove(number);
     }
 
-    /// What was found out for a client.
+    /// Passes the result of a lookup to a session.
     pub fn learn(&mut self, number: usize, findings: Findings) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
@@ -255,7 +264,7 @@ impl Clients {
         }
     }
 
-    /// Something was done for a client; `Err` says why not.
+    /// Passes the result of an admin command to a session; `Err` has the reason of a failure.
     pub fn done(&mut self, number: usize, outcome: Result<(), String>) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
@@ -263,12 +272,12 @@ impl Clients {
         }
     }
 
-    /// A message is being read for a client, whose session waits for it.
+    /// Records that a session waits for a message that is being read.
     pub fn await_message(&mut self, client: usize, number: u64) {
         self.fetches.insert(client, (number, Instant::now() + TIME_TO_FETCH));
     }
 
-    /// Lets sessions go on whose messages are there, will not come, or take too long.
+    /// Resumes sessions whose message has arrived, will not come, or takes too long.
     fn end_fetches(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere) {
         if self.fetches.is_empty() {
             return;
@@ -285,14 +294,14 @@ impl Clients {
         }
     }
 
-    /// Names an order of a client.
+    /// Assigns a ticket to an order of a client.
     pub fn order(&mut self, number: usize) -> OrderTicket {
         self.last_order += 1;
         self.orders.insert(self.last_order, number);
         self.last_order
     }
 
-    /// An order has been obeyed.
+    /// Passes the effect of an order to its session.
     pub fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
         let number = self.orders.remove(&ticket);
         let client = number.and_then(|number| self.clients.get_mut(&number));
@@ -301,12 +310,12 @@ impl Clients {
         }
     }
 
-    /// What sessions want, by the number of the client.
+    /// Removes and returns the demands of sessions, with the number of the client.
     pub fn take_demands(&mut self) -> Vec<(usize, Demand)> {
         std::mem::take(&mut self.demands)
     }
 
-    /// How many dumps and long answers may be begun.
+    /// Number of dumps and long answers that may be started.
     fn slots(&mut self, scheduler: &Scheduler) -> Slots {
         let mut under_way = Slots::default();
         for client in self.clients.values().filter(|client| client.is_writing_long()) {
@@ -315,7 +324,7 @@ impl Clients {
         self.most_slots(scheduler).left(under_way)
     }
 
-    /// Begins dumps for those in line, and lets long answers begin, as far as there may be more.
+    /// Starts waiting dumps and long answers, as far as the limits allow.
     fn admit(&mut self, scheduler: &Scheduler) {
         if !self.clients.values().any(Client::is_in_line) {
             return;
@@ -345,7 +354,7 @@ impl Clients {
         most
     }
 
-    /// The timeouts of now: a stalled client has less time while others wait in line.
+    /// Timeouts in force now. A stalled client has less time while others wait.
     fn timeouts(&self) -> Timeouts {
         let mut timeouts = self.settings.timeouts;
         if self.clients.values().any(Client::is_in_line) {
@@ -354,11 +363,11 @@ impl Clients {
         timeouts
     }
 
-    /// Writes on for all clients that have room, within the shares of one turn.
+    /// Continues the output of all clients, within the shares of one turn.
     pub fn serve(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
         self.end_fetches(scheduler, elsewhere);
         self.write_on(scheduler, elsewhere, now);
-        // Some may have made room.
+        // Long answers that have ended leave room for others.
         self.admit(scheduler);
         self.log_remarks();
     }
@@ -416,13 +425,15 @@ impl Clients {
         }
     }
 
-    /// The clients of a class in the order in which they are served, from one of them on.
+    /// Clients of a class in the order of service, beginning with `first`.
     fn of_class(&self, class: Class, first: usize) -> Vec<usize> {
         let all = self.clients.range(first..).chain(self.clients.range(..first));
         all.filter(|(_, client)| client.class() == class).map(|(number, _)| *number).collect()
     }
 
-    /// Writes on for one client. Tells how many bytes, and whether its connection is to be closed.
+    /// Continues the output of one client.
+    ///
+    /// Returns the number of bytes composed, and true if its connection is to be closed.
     fn serve_one(
         &mut self,
         number: usize,
@@ -432,7 +443,8 @@ impl Clients {
         slots: &mut Slots,
     ) -> (usize, bool) {
         let client = self.clients.get_mut(&number).expect("it was there a moment ago");
-        // No event tells of little room. One that takes a little at a time gets its due at the last moment.
+        // A socket with little room causes no event. A slow reader gets one more attempt when its
+        // time is over.
         if !client.can_go_on(turn) && !client.time_left(timeouts, turn).is_zero() {
             return (0, false);
         }
@@ -449,7 +461,7 @@ impl Clients {
             remarks: &mut self.remarks,
         };
         let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
-        // A panic while an answer is put together costs that client only.
+        // A panic while an answer is composed disconnects only this client.
         let logins = &mut self.logins;
         let served = worker::attempt(|| client.serve(&mut around, *left, logins));
         match (was_long, client.is_writing_long()) {
@@ -468,13 +480,13 @@ impl Clients {
         (written, is_late)
     }
 
-    /// Whether more can be written for somebody at once.
+    /// Returns true if output can be composed or sent for a client at once.
     pub fn have_room(&self) -> bool {
         let now = Instant::now();
         self.clients.values().any(|client| client.can_go_on(now))
     }
 
-    /// How long until a client has run out of time, or has waited long enough.
+    /// Time until a client times out, or until a wait of a client is over.
     pub fn until_timeout(&self) -> Option<Duration> {
         let (timeouts, now) = (self.timeouts(), Instant::now());
         let until = |at: Instant| at.saturating_duration_since(now);
@@ -495,7 +507,10 @@ fn secret() -> io::Result<Secret> {
     Ok(secret)
 }
 
-/// A client of the control socket. Its mode keeps others out; should it have been changed, we do.
+/// Opens a session of the control socket.
+///
+/// The mode of the socket keeps other users out. The user is checked here, too, in case the mode
+/// was changed.
 fn open_control(stream: &Stream) -> io::Result<(Task, String)> {
     let peer = stream.peer()?;
     let (session, greeting) = Session::privileged(peer);

@@ -1,4 +1,4 @@
-//! Clients without a network: pairs of sockets.
+//! Tests of clients over socket pairs, without a network.
 
 use super::client::{HEARD_A_TURN, MOST_SAID};
 use super::*;
@@ -23,7 +23,7 @@ struct World {
 }
 
 impl World {
-    /// One in which so many dumps may be written at a time.
+    /// Creates a world with a limit of dumps at a time.
     fn new(most_dumps: usize) -> World {
         let context = Context::without_rights(Zenv::default());
         let text = b"c/*\n\tcommand=x\n";
@@ -44,7 +44,7 @@ impl World {
         World { poll: Poll::new().expect("a poll"), core, clients }
     }
 
-    /// One in which version 2 is spoken, with an auth file.
+    /// Creates a world in which version 2 is spoken, with an auth file.
     fn with_accounts(most_dumps: usize, accounts: &str) -> (World, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
@@ -57,7 +57,7 @@ impl World {
         (world, folder)
     }
 
-    /// Somebody connects, and logs in with this password.
+    /// Connects a client and logs in with a password.
     fn log_in(&mut self, password: &str) -> UnixStream {
         let mut theirs = self.connect();
         self.serve();
@@ -68,7 +68,7 @@ impl World {
         theirs
     }
 
-    /// Says something for the client that came last, and returns what it is answered at once.
+    /// Sends text for a client and returns the immediate answer.
     fn ask(&mut self, theirs: &mut UnixStream, text: &str) -> String {
         theirs.write_all(text.as_bytes()).expect("said");
         let numbers: Vec<usize> = self.clients.clients.keys().copied().collect();
@@ -110,7 +110,7 @@ fn has_something(stream: &mut UnixStream) -> bool {
 }
 
 #[test]
-fn dumps_of_a_large_queue_are_written_some_at_a_time() {
+fn dumps_of_large_queue_wait_for_slots() {
     let all = |memory| Slots::of_memory(memory).long;
     assert_eq!(all(2 * BUFFERED), MOST_CLIENTS + MORE_FOR_CONTROL);
     assert_eq!(all(4_000_000 + 2 * BUFFERED), 16, "a million vertices for a few hosts");
@@ -132,7 +132,7 @@ fn dumps_of_a_large_queue_are_written_some_at_a_time() {
 }
 
 #[test]
-fn a_client_that_stalls_is_left_alone_until_it_takes_something() {
+fn client_stalled_is_skipped_until_it_reads() {
     let mut world = World::new(1);
     let _theirs = world.connect();
     let client = world.clients.clients.get_mut(&0).expect("it has just come");
@@ -144,7 +144,7 @@ fn a_client_that_stalls_is_left_alone_until_it_takes_something() {
 }
 
 #[test]
-fn a_client_that_takes_little_at_a_time_keeps_its_connection() {
+fn client_reading_slowly_stays_connected() {
     let mut world = World::new(1);
     let mut theirs = world.connect();
     let client = world.clients.clients.get_mut(&0).expect("it has just come");
@@ -161,7 +161,7 @@ fn a_client_that_takes_little_at_a_time_keeps_its_connection() {
 }
 
 #[test]
-fn no_dump_takes_for_ever() {
+fn dump_beyond_answer_timeout_is_ended() {
     let mut world = World::new(1);
     let _theirs = world.connect();
     world.serve();
@@ -173,7 +173,7 @@ fn no_dump_takes_for_ever() {
 }
 
 #[test]
-fn a_client_that_talks_on_is_heard_in_shares_and_then_closed() {
+fn client_sending_too_much_is_read_in_shares_then_closed() {
     let mut world = World::new(1);
     let mut theirs = world.connect();
     assert!(!world.clients.listen(0));
@@ -187,7 +187,7 @@ fn a_client_that_talks_on_is_heard_in_shares_and_then_closed() {
 }
 
 #[test]
-fn sessions_log_in_and_ask() {
+fn session_logs_in_and_gets_answers() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let mut theirs = world.log_in("sekret");
     let answer = world.ask(&mut theirs, "SHOW SNMP\n");
@@ -199,9 +199,9 @@ fn sessions_log_in_and_ask() {
     assert_eq!((world.clients.tally.connects, world.clients.tally.quit), (1, 1));
 }
 
-/// Two clients never get the same challenge, nor one that could be foreseen.
+/// Challenges must be unique and unpredictable.
 #[test]
-fn challenges_are_different() {
+fn challenges_of_sessions_differ() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let mut chances = std::collections::BTreeSet::new();
     for number in 1..=20 {
@@ -222,7 +222,7 @@ fn challenges_are_different() {
 }
 
 #[test]
-fn whoever_may_not_log_in_from_there_is_told_so_and_closed() {
+fn client_of_refused_address_gets_no_access_and_is_closed() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:[127.0.0.1]\n");
     let mut theirs = world.connect();
     world.serve();
@@ -232,7 +232,7 @@ fn whoever_may_not_log_in_from_there_is_told_so_and_closed() {
 }
 
 #[test]
-fn strangers_have_little_time_and_make_way() {
+fn unauthenticated_sessions_time_out_early_and_are_removed_first() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let mut first = world.log_in("sekret");
     let mut strangers: Vec<UnixStream> = (1..MOST_CLIENTS).map(|_| world.connect()).collect();
@@ -249,13 +249,13 @@ fn strangers_have_little_time_and_make_way() {
     assert!(left(0) > timeouts.login, "and has more time");
 }
 
-/// A client that does not take its long answer holds up other long answers for a short time only, and nothing
-/// that is short.
+/// A client that does not read its long answer delays other long answers for a short time only, and
+/// no short answer.
 #[test]
-fn long_answers_are_written_some_at_a_time_and_short_ones_at_once() {
+fn long_answers_wait_for_slots_and_short_ones_do_not() {
     let (mut world, _folder) = World::with_accounts(1, "root:sekret:ALL:\n");
     let (mut first, mut second) = (world.log_in("sekret"), world.log_in("sekret"));
-    // Something is to be found out before there is an answer: addresses of this host.
+    // The answer needs a lookup first: addresses of this message.
     world.core.handle(NOW, Event::Arrived(arrival(7)));
     assert!(world.ask(&mut first, "SHOW THREAD c h\n").starts_with("+OK until LF.LF\n"));
     assert_eq!(world.clients.take_demands().len(), 1);
@@ -274,13 +274,13 @@ fn long_answers_are_written_some_at_a_time_and_short_ones_at_once() {
     assert!(!world.clients.have_room());
 }
 
-/// Everything over the control socket is answered, whatever others have asked for and do not take.
+/// Requests over the control socket are answered, whatever dumps other clients have stalled.
 #[test]
-fn control_socket_waits_for_no_dump() {
+fn control_socket_does_not_wait_for_dumps() {
     let mut world = World::new(4);
     (1..=2000).for_each(|number| world.core.handle(NOW, Event::Arrived(arrival(number))));
     let mut readers: Vec<UnixStream> = (0..MOST_CLIENTS - 1).map(|_| world.connect()).collect();
-    // Their dumps are begun, and they take nothing.
+    // Their dumps start, and they read nothing.
     (0..20).for_each(|_| world.serve());
     let dumps = world.clients.clients.values().filter(|client| client.is_answered()).count();
     assert_eq!(dumps, 2, "of all that are in line");
@@ -289,13 +289,13 @@ fn control_socket_waits_for_no_dump() {
     assert!(answer.contains("\nKids: "), "{answer}");
     let answer = world.ask(&mut operator, "SHOW QUEUE THREADS\n");
     assert!(answer.starts_with("+OK until LF.LF\n"), "{answer}");
-    // How much is written in a turn depends on the time it takes.
+    // The amount written per turn depends on the time it takes.
     let is_served = (0..1000).any(|_| {
         world.serve();
         !world.clients.clients.values().last().expect("it is there").is_in_line()
     });
     assert!(is_served, "it waits for those that take nothing");
-    // And a dump that is taken makes way for the next.
+    // A dump that is read to its end makes room for the next.
     let is_over = |heard: &str| heard.contains("Kids: ");
     let mut all = String::new();
     while !is_over(&all) {
@@ -307,7 +307,7 @@ fn control_socket_waits_for_no_dump() {
 }
 
 #[test]
-fn shares_of_a_turn_go_to_urgent_clients_first() {
+fn turn_shares_favor_prompt_clients() {
     assert_eq!(Class::ALL, [Class::Prompt, Class::Long, Class::Anonymous]);
     let bytes: usize = Class::ALL.iter().map(|class| class.share().bytes).sum();
     let time: Duration = Class::ALL.iter().map(|class| class.share().time).sum();
@@ -325,9 +325,9 @@ fn shares_of_a_turn_go_to_urgent_clients_first() {
     }
 }
 
-/// Guesses of one address are slowed down; each counts, in the log a few lines stand for all.
+/// Guesses from one address are delayed and counted; the log has few lines about them.
 #[test]
-fn failed_logins_are_slowed_down_and_counted() {
+fn failed_logins_are_delayed_and_counted() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let digest = "0".repeat(32);
     let mut answered = 0;
@@ -339,14 +339,14 @@ fn failed_logins_are_slowed_down_and_counted() {
             answered += 1;
         }
     }
-    // Three are free, the fourth is checked at once, and a fifth waits for its turn. Those whose turn would be
-    // too late are refused.
+    // Three attempts are free, the fourth is checked at once, and a fifth is delayed. Attempts that
+    // would be delayed too long are refused.
     assert!((4..20).contains(&answered), "{answered}");
     assert!(world.clients.clients.values().any(|client| client.log_in_at().is_some()));
     assert!(!world.clients.have_room(), "no client is tried over and over");
     assert!(world.clients.until_timeout().expect("there are clients") < Timeouts::default().login);
     assert!(world.clients.tally.refused_logins >= answered);
-    // The turn of those that wait has come.
+    // The delays are over.
     for client in world.clients.clients.values_mut() {
         if let Some(conversation) = client.conversation()
             && conversation.log_in_at.is_some()
@@ -360,9 +360,9 @@ fn failed_logins_are_slowed_down_and_counted() {
     assert_eq!(world.clients.tally.refused_logins, 20);
 }
 
-/// An order about a message that is being read waits for it, and the loop does not go round meanwhile.
+/// The session waits without keeping the loop busy.
 #[test]
-fn order_waits_for_the_message_that_is_read_for_it() {
+fn order_about_message_being_read_waits_for_it() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let mut theirs = world.log_in("sekret");
     let elsewhere = OnDisk(Some(Whereabouts::Read));
@@ -383,7 +383,7 @@ fn order_waits_for_the_message_that_is_read_for_it() {
     assert_eq!(*order, Order::Delete(vec![Target::whole(7)]));
 }
 
-/// Messages of which all are in the same place.
+/// View of the backlog in which all messages are in the same state.
 struct OnDisk(Option<Whereabouts>);
 
 impl Elsewhere for OnDisk {
@@ -415,9 +415,9 @@ fn arrival(number: u64) -> Arrival {
     }
 }
 
-/// Requests that are sent together are answered in order, whatever has to be waited for.
+/// Requests sent together are answered in order, whatever each has to wait for.
 #[test]
-fn requests_queue_behind_an_order() {
+fn requests_behind_an_order_are_answered_in_order() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let mut theirs = world.log_in("sekret");
     assert_eq!(world.ask(&mut theirs, "ETRN a.test\nFOO\nQUIT\n"), "");

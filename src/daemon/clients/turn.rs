@@ -1,32 +1,32 @@
-//! What clients get of a turn of the loop, and how many long answers are written at a time.
+//! Shares of clients in a turn, and limits of long answers at a time.
 //!
-//! Short answers, logins and the control socket come first, then the long answers of those who have logged in,
-//! then the dumps of those who need not. Each has a share, so that the others cost it nothing.
+//! Short answers, logins and the control socket come first. Long answers after a login come next,
+//! then dumps without a login. Each class has its own share, so that the others do not reduce it.
 
 use super::{MORE_FOR_CONTROL, MOST_CLIENTS};
 use std::time::Duration;
 
-/// How much memory the long answers that are being written may take together, in bytes.
+/// Maximum memory of all long answers that are being composed, in bytes.
 const MEMORY: usize = 64 * 1024 * 1024;
-/// The part of it that is for dumps without a login.
+/// Divisor of that memory for dumps without a login.
 const ANONYMOUS_PART: usize = 4;
-/// So many long answers are written at a time, whatever they take.
+/// Minimum number of long answers at a time, whatever memory they take.
 const FEWEST: usize = 4;
-/// So many of them may be dumps without a login.
+/// Minimum number of dumps without a login among these.
 const FEWEST_ANONYMOUS: usize = 2;
 
-/// How urgent a client is.
+/// Scheduling class of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Short answers, logins, orders, and everything over the control socket.
     Prompt,
-    /// A long answer for a client that has logged in.
+    /// Long answer for a client with a login.
     Long,
-    /// A dump for one that has not.
+    /// Dump for a client without a login.
     Anonymous,
 }
 
-/// What a class may use of a turn.
+/// Share of a class in a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub bytes: usize,
@@ -37,7 +37,7 @@ impl Class {
     /// All classes, the most urgent first.
     pub const ALL: [Class; 3] = [Class::Prompt, Class::Long, Class::Anonymous];
 
-    /// Its share of a turn: 256 KiB and 10 ms are for all.
+    /// Share of the class in a turn. All classes together have 256 KiB and 10 ms.
     pub fn share(self) -> Share {
         let (kilobytes, milliseconds) = match self {
             Class::Prompt => (112, 5),
@@ -48,19 +48,19 @@ impl Class {
     }
 }
 
-/// Long answers by kind: those that are under way, or how many more may be begun.
+/// Numbers of long answers by kind: those under way, or those that may still be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// Over the control socket. They have as much memory as all others together.
     pub control: usize,
-    /// For clients that have logged in.
+    /// For clients with a login.
     pub long: usize,
-    /// Dumps, for others.
+    /// Dumps for clients without a login.
     pub anonymous: usize,
 }
 
 impl Slots {
-    /// How many may be written at a time if each takes so much memory. The dumps are part of the long answers.
+    /// Maximum numbers if each long answer takes `memory` bytes. The dumps are part of `long`.
     pub fn of_memory(memory: usize) -> Slots {
         let most = |part: usize, fewest: usize| {
             (MEMORY / part / memory).clamp(fewest, MOST_CLIENTS + MORE_FOR_CONTROL)
@@ -69,7 +69,7 @@ impl Slots {
         Slots { control: all, long: all, anonymous: most(ANONYMOUS_PART, FEWEST_ANONYMOUS) }
     }
 
-    /// How many more may be begun, while these are under way.
+    /// Numbers that may still be started while these are under way.
     pub fn left(self, under_way: Slots) -> Slots {
         let long = self.long.saturating_sub(under_way.long + under_way.anonymous);
         Slots {
@@ -79,7 +79,7 @@ impl Slots {
         }
     }
 
-    /// Those of a kind.
+    /// The number of a kind.
     pub fn of(&mut self, kind: Kind) -> &mut usize {
         match kind {
             Kind::Control => &mut self.control,
@@ -89,13 +89,13 @@ impl Slots {
     }
 }
 
-/// A kind of long answers.
+/// Kind of long answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Over the control socket.
     Control,
-    /// For a client that has logged in.
+    /// For a client with a login.
     Long,
-    /// A dump, for a client that has not.
+    /// Dump for a client without a login.
     Anonymous,
 }

@@ -1,13 +1,14 @@
-//! The list of recipients that may be delivered to twice: for the log, and for a file in POSTOFFICE.
+//! List of possible duplicate deliveries, for the log and for a file in POSTOFFICE.
 //!
-//! The file has one JSON object a line, for each recipient that a dead process has left locked:
+//! The file has one JSON object per line, for each recipient that a dead process left locked:
 //!
 //! ```text
 //! {"time":"2027-01-01T09:27:23Z","spool_id":"S4711AbmKULOD","offset":107,"address":"u@a.test",
 //!  "channel":"smtp","host":"a.test","pid":23456}
 //! ```
 //!
-//! It is on disk before the lock is cleared. When it is full it becomes `….1`, and a new one is begun.
+//! An entry is on disk before the lock is cleared. A full file is renamed to `….1`, and a new one
+//! is begun.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,40 +21,41 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zsched_spool::{Doubt, Doubtful};
 
-/// How large the file may become, in bytes.
+/// Maximum size of the file, in bytes.
 const LARGEST: u64 = 10_000_000;
-/// So many lines of the log may be about this in a minute.
+/// Maximum number of log lines about possible duplicates in a minute.
 const LINES_A_MINUTE: u32 = 100;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The list. The helper threads share it.
+/// List of possible duplicates, shared by the helper workers.
 pub struct Duplicates {
     path: PathBuf,
-    /// How much there was since the start. The loop asks for it, which must not wait for a disk.
+    /// Counts since the start. They are atomic since the loop reads them and must not wait for a
+    /// disk.
     messages: AtomicU64,
     recipients: AtomicU64,
     log: Mutex<Budget>,
 }
 
-/// How much is logged.
+/// Limiter of log lines.
 #[derive(Default)]
 struct Budget {
-    /// Since when lines of the log are counted, how many were written, and how many were not.
+    /// Start of the current minute, with the lines logged and the lines left out.
     minute: Option<Instant>,
     lines: u32,
     left_out: u32,
 }
 
-/// How much there was since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// Messages; one whose locks were cleared twice counts twice.
     pub messages: u64,
-    /// Recipients of them.
+    /// Recipients of these messages.
     pub recipients: u64,
 }
 
-/// A line of the file.
+/// Line of the file.
 #[derive(Serialize)]
 struct Line<'d> {
     time: String,
@@ -67,28 +69,28 @@ struct Line<'d> {
 }
 
 impl Duplicates {
-    /// A list that is kept in a file of this name.
+    /// Creates the list, kept in a file at `path`.
     pub fn new(path: PathBuf) -> Duplicates {
         let (messages, recipients) = (AtomicU64::new(0), AtomicU64::new(0));
         Duplicates { path, messages, recipients, log: Mutex::default() }
     }
 
-    /// How much there was.
+    /// Counts since the start.
     pub fn count(&self) -> Count {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Count { messages: of(&self.messages), recipients: of(&self.recipients) }
     }
 
-    /// Where the list is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Recipients may be delivered to twice.
+    /// Records recipients that may get a message twice.
     pub fn tell(&self, doubt: &Doubt) {
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.recipients.fetch_add(doubt.recipients.len() as u64, Ordering::Relaxed);
-        // Numbers are numbers, whatever happened to another thread. It also keeps lines of the file apart.
+        // Counters stay valid after a panic elsewhere. The lock also keeps lines of the file apart.
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = append(&self.path, &lines(doubt), LARGEST) {
             log.say(|| format!("{}: {error}", self.path.display()));
@@ -106,7 +108,7 @@ impl Duplicates {
 }
 
 impl Budget {
-    /// Writes a line of the log, if there were not too many.
+    /// Logs a line, unless the limit of the minute is reached.
     fn say(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         if self.minute.is_none_or(|minute| now.saturating_duration_since(minute) >= MINUTE) {
@@ -124,7 +126,7 @@ impl Budget {
     }
 }
 
-/// How many recipients there are for each destination, and the process that had the first of them.
+/// Number of recipients of each destination, and the process of the first.
 fn by_destination(doubt: &Doubt) -> BTreeMap<String, (usize, String)> {
     let mut all = BTreeMap::new();
     for Doubtful { channel, host, pid, .. } in &doubt.recipients {
@@ -141,7 +143,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn lines(doubt: &Doubt) -> Vec<u8> {
     let now = jiff::Timestamp::now();
-    // Without fractions.
+    // Cuts off fractions of a second.
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     let mut lines = Vec::new();
     for Doubtful { offset, channel, host, address, pid } in &doubt.recipients {
@@ -154,15 +156,16 @@ fn lines(doubt: &Doubt) -> Vec<u8> {
             host: text(host),
             pid,
         };
-        // A Vec takes everything, and strings are JSON.
+        // Writing to a Vec cannot fail, and every field is valid JSON.
         serde_json::to_writer(&mut lines, &line).expect("plain values");
         lines.push(b'\n');
     }
     lines
 }
 
-/// Appends lines to the file, which is on disk then. If it would become too large it gets another name
-/// first. Part of a line is not left behind.
+/// Appends lines to the file and waits until they are on disk.
+///
+/// A file that would become too large is renamed first. A line written in part is removed.
 fn append(path: &Path, lines: &[u8], largest: u64) -> io::Result<()> {
     let mut file = open(path)?;
     let mut size = file.metadata()?.len();
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn each_recipient_has_a_line_of_json() {
+    fn duplicates_file_has_json_line_per_recipient() {
         let folder = tempfile::tempdir().expect("a folder");
         let duplicates = Duplicates::new(folder.path().join("list"));
         duplicates.tell(&doubt(b"u\"\xff@a.test"));
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_does_not_grow_for_ever() {
+    fn duplicates_file_full_is_renamed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("list");
         let lines = lines(&doubt(b"u"));
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_us_write_elsewhere() {
+    fn duplicates_file_symlink_is_not_followed() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, other) = (folder.path().join("list"), folder.path().join("other"));
         std::os::unix::fs::symlink(&other, &path).expect("a link");

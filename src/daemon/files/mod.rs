@@ -1,9 +1,13 @@
-//! The helper OS threads: everything that may block on a disk happens here, never on the loop.
+//! Helper workers: everything that may block on the spool's disk happens here, never on the loop.
 //!
-//! There are three, each with a queue of requests (and [`predecessor`], for a while after a start): one lists folders ([`scanner`]), one reads control
-//! files ([`reader`]), one writes to and removes from the spool ([`writer`]), and composes the lines of the status log
-//! ([`super::status_log`]), which need what it removes. What they have done goes
-//! into one channel, some at a time, and the loop is woken through mio's `Waker`. They decide nothing.
+//! There are three, each with a queue of requests. The scanner lists folders ([`scanner`]). The
+//! reader reads control files ([`reader`]). The writer writes to and removes from the spool
+//! ([`writer`]); it also composes the lines of the status log ([`super::status_log`]), which need
+//! files that it removes. A fourth watches the agents of an earlier scheduler for a while after a
+//! start ([`predecessor`]).
+//!
+//! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
+//! decisions.
 
 mod duplicates;
 mod notes;
@@ -36,48 +40,47 @@ use zsched_spool::read::Found;
 use zsched_spool::scan::{ScanEnd, ScanLimits};
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
 
-/// So many portions of results may wait for the loop before the threads wait for it.
+/// Maximum number of portions that wait for the loop. Beyond it the workers wait.
 const PORTIONS: usize = 128;
-/// So many results make a portion; fewer, where the thread has nothing more to do.
+/// Number of results in a portion. A worker without more requests sends a smaller one.
 const PORTION: usize = 32;
 
-/// Why requests reach the threads: a panic in one of them ends the process ([`worker`]).
+/// Reason why sending cannot fail: a panic in a worker ends the process ([`worker`]).
 const ALIVE: &str = "helper threads live as long as the loop";
 
-/// What a helper thread has done.
+/// Result of a helper worker.
 pub enum Done {
-    /// The scan has come upon these names. The scanner waits to be told how many of them were new.
+    /// Names found by the scan. The scanner waits for the number of new ones among them.
     Names(Vec<SpoolName>),
-    /// The scan is over.
+    /// The scan has ended.
     ScanEnded(ScanEnd),
     /// A control file was read.
     Read(SpoolName, Box<Found>),
-    /// A loaded message's control file was read again.
+    /// The control file of a loaded message was read again.
     ReadAgain(SpoolName, Box<Found>),
-    /// More of a control file was read.
+    /// More recipients of a control file were read.
     MoreRead(SpoolName, Box<Found>),
-    /// A note was written, or was not.
+    /// Result of writing a note.
     Noted(NoteTicket, io::Result<bool>),
-    /// A message was taken out of the spool, or could not be. With the path it has now, if it was
-    /// moved aside.
+    /// Result of removing a message, with its new path if moved aside.
     Removed(SpoolName, io::Result<Option<PathBuf>>),
-    /// The orders in force were stored, or could not be.
+    /// Result of storing the overrides of operators.
     OrdersKept(io::Result<()>),
-    /// Agents of an earlier scheduler have changed these control files, or one of them has ended.
+    /// Agents of an earlier scheduler changed control files, or one has ended.
     Changed {
-        /// The messages of these control files.
+        /// Messages of the control files.
         names: Vec<SpoolName>,
-        /// Its locks are dead.
+        /// True if the agent has ended, so that its locks are dead.
         an_agent_ended: bool,
     },
     /// Locks could not be cleared.
     LocksNotCleared(SpoolName, io::Error),
 }
 
-/// The loop's end of the helper threads.
+/// The loop's end of the helper workers.
 pub struct Files {
     results: Receiver<Vec<Done>>,
-    /// The rest of the portion that is being looked at.
+    /// Unhandled results of the current portion.
     portion: vec::IntoIter<Done>,
     bell: Arc<Bell>,
     scan_requests: Sender<ScanLimits>,
@@ -90,7 +93,7 @@ pub struct Files {
     status_log: Option<StatusLog>,
 }
 
-/// Wakes the loop, once for all results that it has not looked at.
+/// Wakes the loop once for all results not taken yet.
 struct Bell {
     waker: Arc<Waker>,
     has_rung: AtomicBool,
@@ -99,13 +102,13 @@ struct Bell {
 impl Bell {
     fn ring(&self) {
         if !self.has_rung.swap(true, Ordering::SeqCst) {
-            // It fails only if the loop is gone, and then nobody needs to know.
+            // Waking fails only if the loop is gone. Then the results are not needed.
             drop(self.waker.wake());
         }
     }
 }
 
-/// Where a helper thread puts its results.
+/// A helper worker's end of the channel of results.
 #[derive(Clone)]
 struct Results {
     sender: SyncSender<Vec<Done>>,
@@ -113,27 +116,27 @@ struct Results {
 }
 
 impl Results {
-    /// Tells whether there is still somebody to take it.
+    /// Sends a portion. Returns true while the loop still receives.
     fn put(&self, portion: Vec<Done>) -> bool {
         let sent = self.sender.send(portion).is_ok();
         self.bell.ring();
         sent
     }
 
-    /// Adds a result to a portion, and puts it out if that is full.
+    /// Adds a result to a portion, and sends the portion if it is full.
     fn gather(&self, portion: &mut Vec<Done>, done: Done) -> bool {
         portion.push(done);
         portion.len() < PORTION || self.put(std::mem::take(portion))
     }
 
-    /// Puts out a portion, if there is anything in it.
+    /// Sends a portion unless it is empty.
     fn put_rest(&self, portion: &mut Vec<Done>) -> bool {
         portion.is_empty() || self.put(std::mem::take(portion))
     }
 }
 
 impl Files {
-    /// Starts the threads.
+    /// Starts the workers.
     pub fn start(
         spool: &Spool,
         level: HashLevel,
@@ -179,12 +182,12 @@ impl Files {
         })
     }
 
-    /// Who may be delivered to twice, as the threads have found out.
+    /// Possible duplicate deliveries found by the workers.
     pub fn duplicates(&self) -> &Duplicates {
         &self.duplicates
     }
 
-    /// The next result, if there is one.
+    /// Removes and returns the next result, if there is one.
     pub fn next_result(&mut self) -> Option<Done> {
         loop {
             if let Some(done) = self.portion.next() {
@@ -194,50 +197,52 @@ impl Files {
         }
     }
 
-    /// The loop is about to take results: whatever comes from now on must wake it again.
+    /// Rearms the waker before results are taken: any later result wakes the loop again.
     pub fn hear_bell(&self) {
-        // A swap: what was put before the ring that it undoes is seen from here on. A mere store could come
-        // after the look for results, and a ring between the two would be lost.
+        // A swap is needed: results put before the previous wake-up are visible from here on. A
+        // plain store could take effect after the check for results, and a wake-up between the two
+        // would be lost.
         self.bell.has_rung.swap(false, Ordering::SeqCst);
     }
 
-    /// Asks for a scan.
+    /// Requests a scan.
     pub fn scan(&self, limits: ScanLimits) {
         self.scan_requests.send(limits).expect(ALIVE);
     }
 
-    /// Tells the scanner how many of the names it found were new.
+    /// Reports to the scanner how many of the names it found are new.
     pub fn new_names(&self, count: usize) {
         self.new_names.send(count).expect(ALIVE);
     }
 
-    /// Asks for control files to be read, the oldest first.
+    /// Requests reading of control files, the oldest first.
     pub fn read(&self, names: Vec<ToRead>) {
         self.reader.push_batch(names);
     }
 
-    /// Asks for one control file to be read before all others.
+    /// Requests reading of a control file before all others.
     pub fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
         self.reader.push_urgent(Urgent::Read((name, at_most)));
     }
 
-    /// Asks for the control file of a loaded message to be read again.
+    /// Requests that the control file of a loaded message is read again.
     pub fn read_again(&self, name: SpoolName) {
         self.reader.push_urgent(Urgent::Again(name));
     }
 
-    /// Asks for more of the control file of a loaded message.
+    /// Requests reading of more recipients of a loaded message.
     pub fn read_more(&self, name: SpoolName, portion: Portion) {
         self.reader.push_urgent(Urgent::More(name, portion));
     }
 
-    /// Asks for something to be written. It is, after the next [`send`](Files::send).
+    /// Queues a write request, for the next [`send`](Files::send).
     pub fn write(&mut self, request: WriteRequest) {
         self.to_write.push(request);
     }
 
-    /// Asks for lines of the status log, in order with all else that is to be written. If there is no
-    /// room for them, they are lost, and counted.
+    /// Queues lines of the status log, in order with other write requests.
+    ///
+    /// Without room for them they are dropped and counted.
     pub fn write_status(&mut self, record: StatusRecord) {
         let request = self.status_log.as_ref().and_then(|log| log.request(record));
         if let Some(request) = request {
@@ -245,31 +250,33 @@ impl Files {
         }
     }
 
-    /// Has the status log opened anew under its name.
+    /// Requests that the status log is reopened under its name.
     pub fn reopen_status_log(&self) {
         if let Some(log) = &self.status_log {
             log.reopen();
         }
     }
 
-    /// Has the status log opened anew if its name leads elsewhere.
+    /// Requests that the status log is reopened if it was renamed.
     pub fn look_at_status_log(&self) {
         if let Some(log) = &self.status_log {
             log.look();
         }
     }
 
-    /// Hands everything that is to be written to the writer.
+    /// Passes all queued write requests to the writer.
     pub fn send(&mut self) {
         self.to_write.send().expect(ALIVE);
     }
 
-    /// Whether so much waits to be written that nothing more is to be decided. The loop is woken when that is over.
+    /// Returns true if so much is queued for the writer that no more may be decided.
+    ///
+    /// The loop is woken when that has changed.
     pub fn are_behind(&self) -> bool {
         self.to_write.is_full()
     }
 
-    /// Waits until everything that was asked for has been written. Results are thrown away.
+    /// Waits until everything requested is written. Discards results.
     pub fn finish(mut self) {
         self.send();
         self.to_write.close();
@@ -277,7 +284,7 @@ impl Files {
             return;
         };
         while !writer.is_finished() {
-            // The writer may be waiting for room.
+            // The writer may be waiting for room in the channel of results.
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
         unfinished::tell_what_is_left(&self.spool);

@@ -1,5 +1,7 @@
-//! Notes about many messages at a time. Each of them waits for the disk; together they wait little longer
-//! than one does, since a disk that is asked by several brings what they have written to rest in one go.
+//! Writes notes about many messages in parallel.
+//!
+//! Each note waits for the disk. Several together take little longer than one, since a disk that
+//! gets several requests at a time stores them in one go.
 
 use super::{Done, Results};
 use std::sync::{Mutex, PoisonError};
@@ -9,12 +11,12 @@ use zsched_format::time::Timestamp;
 use zsched_spool::note::{self, Remark};
 use zsched_spool::{Spool, SpoolName};
 
-/// So many OS threads write notes at a time. With more, ext4 does not get faster.
+/// Maximum number of workers that write notes. With more, ext4 does not get faster.
 const MOST_HANDS: usize = 16;
-/// So many messages at least for each of them: to start one costs as much as a note on a fast disk.
+/// Minimum number of messages per worker. Starting one costs as much as a note on a fast disk.
 const EACH: usize = 2;
 
-/// The parts of a [`Note`] that may travel between OS threads.
+/// Parts of a [`Note`] that may be sent to another worker.
 pub struct NoteRequest {
     ticket: NoteTicket,
     name: SpoolName,
@@ -34,15 +36,16 @@ impl From<Note> for NoteRequest {
 }
 
 impl NoteRequest {
-    /// How much memory it takes, in bytes.
+    /// Memory it takes, in bytes.
     pub fn size(&self) -> usize {
         let texts = self.notary.len() + self.message.len();
         size_of::<NoteRequest>() + texts + size_of_val(&self.offsets[..])
     }
 }
 
-/// Writes notes, those about one message in their order. When it returns, all are on disk, or it was told
-/// why not.
+/// Writes notes, those about one message in their order.
+///
+/// When it returns, each note is on disk or has failed, and its result was sent.
 pub fn write_all(spool: &Spool, mut notes: Vec<NoteRequest>, put: &Results) {
     notes.sort_by_key(|note| note.name.number());
     let same = |one: &NoteRequest, next: &NoteRequest| one.name.number() == next.name.number();
@@ -51,11 +54,11 @@ pub fn write_all(spool: &Spool, mut notes: Vec<NoteRequest>, put: &Results) {
     let left = Mutex::new(messages.into_iter());
     let work = || {
         let mut portion = Vec::new();
-        // Whoever panics ends the writer, and with it the scheduler.
+        // A panic here ends the writer, and with it the scheduler.
         let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(notes) = next() {
             for note in notes {
-                // What was asked for is done even if nobody wants to know.
+                // Continues without a receiver: everything requested is written.
                 put.gather(&mut portion, write(spool, note));
             }
         }
@@ -63,7 +66,7 @@ pub fn write_all(spool: &Spool, mut notes: Vec<NoteRequest>, put: &Results) {
     };
     thread::scope(|scope| {
         for _ in 1..hands {
-            // Where there can be no more of them, those that there are do it.
+            // If no more workers can be started, the present ones write all notes.
             if thread::Builder::new().name("notes".to_string()).spawn_scoped(scope, work).is_err() {
                 break;
             }

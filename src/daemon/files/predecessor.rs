@@ -1,7 +1,8 @@
-//! The thread that follows the agents of an earlier scheduler while they finish their jobs.
+//! Worker that follows the agents of an earlier scheduler while they finish their jobs.
 //!
-//! Such agents report to no one. What they have done shows in control files only: those that change are named to the
-//! loop, which has them read again. The thread ends with the last of these agents; usually it is never started.
+//! Such agents report to no scheduler. Their results show only in control files. The worker sends
+//! the names of changed files to the loop, which has them read again. It ends with the last of
+//! these agents; usually it is never started.
 
 use super::{Done, Results};
 use std::fs;
@@ -13,19 +14,21 @@ use zsched_spool::processes::{self, Process};
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{Spool, SpoolName};
 
-/// Time between two looks at the spool.
+/// Time between two scans of the spool.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Minimum rest after a look, in units of the time that the look took.
+/// Minimum pause after a scan, in units of the time that the scan took.
 const MIN_REST: u32 = 19;
-/// Times of files are this coarse, at most.
+/// Maximum granularity of file times.
 const COARSENESS: Duration = Duration::from_secs(1);
 
-/// The agents of an earlier scheduler: processes that work in our folder, and that we have not started.
+/// Agents of an earlier scheduler.
+///
+/// These are processes that work in our folder and are not our children.
 pub fn agents() -> Vec<u32> {
     processes::others_in_our_folder()
 }
 
-/// Follows these agents to their end.
+/// Follows agents to their end.
 pub fn run(spool: &Spool, mut agents: Vec<u32>, put: &Results) {
     log::info!(
         "processes {agents:?} are taken for agents of an earlier scheduler, which are at work"
@@ -49,14 +52,14 @@ pub fn run(spool: &Spool, mut agents: Vec<u32>, put: &Results) {
     log::info!("all agents of an earlier scheduler have ended");
 }
 
-/// The messages whose control files have changed since a time.
+/// Messages whose control files have changed since a time.
 fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
     let mut all = Vec::new();
     let has_changed = |name: &SpoolName| {
         fs::symlink_metadata(spool.control_file(name))
             .is_ok_and(|found| Timestamp::from_parts(found.ctime(), found.ctime_nsec()) >= since)
     };
-    // Folders that cannot be listed are reported by the scanner.
+    // The scanner reports folders that cannot be listed.
     scan(spool, ScanLimits::NONE, |names| {
         let count = names.len();
         all.extend(names.into_iter().filter(has_changed));
@@ -71,7 +74,7 @@ mod tests {
     use zsched_spool::HashFolder;
 
     #[test]
-    fn changed_files_are_named() {
+    fn changed_control_files_are_listed() {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");

@@ -1,4 +1,4 @@
-//! The thread that reads control files.
+//! Worker that reads control files.
 
 use super::duplicates::Duplicates;
 use super::{Done, Results};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use zsched_spool::read::{self, Found, Look};
 use zsched_spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
 
-/// What the reader has to do.
+/// Requests for the reader.
 #[derive(Default)]
 pub struct ReadQueue {
     requests: Mutex<Requests>,
@@ -21,12 +21,12 @@ struct Requests {
     is_closed: bool,
 }
 
-/// A control file that is new, and how many recipients to do are of interest; `None` is all.
+/// New control file, and the maximum number of open recipients to read; `None` is all.
 pub type ToRead = (SpoolName, Option<u32>);
 
-/// A request that somebody waits for.
+/// Request that comes before all batches.
 pub enum Urgent {
-    /// Read a control file that is new.
+    /// Read a new control file.
     Read(ToRead),
     /// Read more of a control file.
     More(SpoolName, Portion),
@@ -52,18 +52,18 @@ impl ReadQueue {
         self.filled.notify_one();
     }
 
-    /// There will be no more requests, and those that are left are of no interest.
+    /// Closes the queue and discards its requests.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        // Nobody panics while holding it, and a queue is a queue whatever happened.
+        // No code panics while holding it, and a queue stays valid in any case.
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next request; `None` if there will be none.
+    /// Waits for the next request; `None` if the queue is closed.
     fn next(&self) -> Option<Request> {
         let mut requests = self.lock();
         loop {
@@ -85,7 +85,7 @@ impl ReadQueue {
     }
 }
 
-/// The thread's own state.
+/// State of the worker.
 pub struct Reader {
     spool: Spool,
     level: HashLevel,
@@ -95,11 +95,11 @@ pub struct Reader {
     portion: Vec<Done>,
 }
 
-/// Nobody takes the results any more.
+/// Error: the loop no longer receives results.
 struct Unheard;
 
 impl Reader {
-    /// A reader that has done nothing yet.
+    /// Creates a reader.
     pub fn new(
         spool: Spool,
         level: HashLevel,
@@ -110,7 +110,7 @@ impl Reader {
         Reader { spool, level, queue, put, duplicates, portion: Vec::new() }
     }
 
-    /// Reads what it is asked to, until there is nobody to ask.
+    /// Carries out requests until the queue is closed.
     pub fn run(&mut self) {
         while let Some(request) = self.queue.next() {
             let heard = match request {
@@ -149,7 +149,7 @@ impl Reader {
         self.put_rest()
     }
 
-    /// Reads a batch, the oldest first, and whatever is urgent in between.
+    /// Reads a batch, the oldest first, with urgent requests in between.
     fn read_batch(&mut self, names: Vec<ToRead>) -> Result<(), Unheard> {
         let mut files = Vec::with_capacity(names.len());
         for (name, at_most) in names {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_urgent_waits_for_no_look_at_a_batch() {
+    fn urgent_read_is_not_delayed_by_batch() {
         let poll = mio::Poll::new().expect("a poll");
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
         let bell = Bell { waker: Arc::new(waker), has_rung: AtomicBool::new(false) };

@@ -1,11 +1,11 @@
-//! The thread that lists folders.
+//! Worker that lists folders.
 
 use super::{Done, Results};
 use std::sync::mpsc::Receiver;
 use zsched_spool::Spool;
 use zsched_spool::scan::{ScanLimits, scan};
 
-/// Scans as often as it is asked to. After each portion of names it is told how many were new.
+/// Carries out scan requests. After each portion of names it receives how many were new.
 pub fn run(
     spool: &Spool,
     requests: &Receiver<ScanLimits>,

@@ -1,18 +1,21 @@
-//! What waits for the writer: requests of the loop, with a bound.
+//! Write requests of the loop that wait for the writer, with a limit.
 //!
-//! A disk that hangs or is slow must not fill the memory with what is to be written to it. The queue takes every request,
-//! since what was decided must be written; but while it [is full](WriteQueue::is_full) the loop does not hear agents
-//! and lets no time pass in the core, so that nothing more is decided. The writer wakes the loop when there is room.
+//! A slow or hanging disk must not fill the memory with write requests. The queue accepts every
+//! request, since decisions must be written. But while it [is full](WriteQueue::is_full), the loop
+//! reads no agents and no time passes in the core, so that no more is decided. The writer wakes the
+//! loop when there is room.
 
 use super::{Bell, WriteRequest};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 
-/// Maximum size of requests that wait before agents are no longer heard, in bytes. A turn's requests may go beyond.
+/// Maximum size of waiting requests while agents are read, in bytes.
+///
+/// The requests of one turn may exceed it.
 const MAX_WAITING: usize = 16 << 20;
 
-/// The requests of a turn, and their size in bytes.
+/// Requests of a turn, and their size in bytes.
 struct Batch {
     requests: Vec<WriteRequest>,
     size: usize,
@@ -26,14 +29,14 @@ pub struct WriteQueue {
     waiting: Arc<AtomicUsize>,
 }
 
-/// The writer's end.
+/// The writer's end of the queue.
 pub struct WriteOrders {
     batches: Receiver<Batch>,
     waiting: Arc<AtomicUsize>,
     bell: Arc<Bell>,
 }
 
-/// A queue with nothing in it. The bell wakes the loop.
+/// Creates an empty queue. The bell wakes the loop.
 pub fn write_queue(bell: Arc<Bell>) -> (WriteQueue, WriteOrders) {
     let (sender, batches) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -48,7 +51,7 @@ impl WriteQueue {
         self.gathered.push(request);
     }
 
-    /// Hands the requests of this turn to the writer. Fails if there is no writer any more.
+    /// Passes the requests of this turn to the writer. Fails if the writer has ended.
     pub fn send(&mut self) -> Result<(), Gone> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -60,23 +63,23 @@ impl WriteQueue {
         batches.send(Batch { requests, size }).map_err(|SendError(_)| Gone)
     }
 
-    /// Whether so much waits that nothing more is to be decided.
+    /// Returns true if so much waits that no more may be decided.
     pub fn is_full(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > MAX_WAITING
     }
 
-    /// There will be no more requests.
+    /// Closes the queue: there will be no more requests.
     pub fn close(&mut self) {
         self.batches = None;
     }
 }
 
-/// The writer has ended.
+/// Error: the writer has ended.
 #[derive(Debug)]
 pub struct Gone;
 
 impl WriteOrders {
-    /// Has batches of requests carried out as they come, until there will be none.
+    /// Passes batches of requests to `work` as they come, until the queue is closed.
     pub fn carry_out(&self, mut work: impl FnMut(Vec<WriteRequest>)) {
         for Batch { requests, size } in &self.batches {
             work(requests);
@@ -101,9 +104,9 @@ mod tests {
         WriteRequest::Remove(name, false)
     }
 
-    /// A disk that does not answer, and then does.
+    /// Simulates a disk that hangs, then answers.
     #[test]
-    fn a_writer_that_hangs_fills_the_queue_and_rings_when_it_goes_on() {
+    fn write_queue_of_hanging_writer_fills_and_wakes_loop_when_writer_continues() {
         let mut poll = mio::Poll::new().expect("a poll");
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
         let bell = Bell { waker: Arc::new(waker), has_rung: AtomicBool::new(false) };
@@ -112,7 +115,7 @@ mod tests {
         let writer = std::thread::spawn(move || {
             let mut done = 0;
             orders.carry_out(|requests| {
-                // The disk answers when the test lets it.
+                // The disk answers when the test sends.
                 gate.recv().ok();
                 done += requests.len();
             });

@@ -1,4 +1,4 @@
-//! The thread that writes to the spool, and removes from it.
+//! Worker that writes to the spool and removes from it.
 
 use super::duplicates::Duplicates;
 use super::notes::{self, NoteRequest};
@@ -14,13 +14,13 @@ use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
 use zsched_spool::{Doubt, Spool, SpoolName, read};
 
-/// What the writer is asked to do.
+/// Request to the writer.
 pub enum WriteRequest {
-    /// Append diagnostics.
+    /// Append diagnostics to a control file.
     Note(Box<NoteRequest>),
-    /// Take a message out of the spool; aside if a report is owed.
+    /// Remove a message from the spool; if true, move it aside where a report is owed.
     Remove(SpoolName, bool),
-    /// Store changes of the orders in force.
+    /// Store changes of the overrides.
     KeepOrders(Vec<Change>),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
@@ -29,7 +29,7 @@ pub enum WriteRequest {
 }
 
 impl WriteRequest {
-    /// The message that is to be taken out of the spool.
+    /// The message to be removed from the spool.
     fn removed(&self) -> Option<&SpoolName> {
         match self {
             WriteRequest::Remove(name, _) => Some(name),
@@ -37,7 +37,7 @@ impl WriteRequest {
         }
     }
 
-    /// How much memory it takes, in bytes.
+    /// Memory it takes, in bytes.
     pub fn size(&self) -> usize {
         let more = match self {
             WriteRequest::Note(note) => note.size(),
@@ -49,7 +49,7 @@ impl WriteRequest {
     }
 }
 
-/// Does what it is asked to, until there is nobody to ask and everything is done.
+/// Carries out requests until the queue is closed and empty.
 pub fn run(
     spool: &Spool,
     requests: &WriteOrders,
@@ -83,25 +83,26 @@ pub fn run(
 
 struct Writer<'t> {
     spool: &'t Spool,
-    /// The removals of the present batch.
+    /// Removals of the present batch.
     removals: RemovalList,
-    /// They could be listed last time.
+    /// True if the last list of removals could be written.
     can_list: bool,
     put: &'t Results,
     duplicates: &'t Duplicates,
     composer: Option<Composer>,
     orders: Journal,
-    /// Notes that are written together, when something else is to be done.
+    /// Notes to be written together, before the next removal or batch end.
     notes: Vec<NoteRequest>,
-    /// Lines of the status log, which come after them.
+    /// Lines of the status log, which come after these notes.
     lines: Vec<StatusRequest>,
-    /// What was done.
+    /// Results to be sent.
     portion: Vec<Done>,
 }
 
 impl Writer<'_> {
-    /// Lists what is about to be removed. Where that cannot be done, messages leave all the same: a full disk
-    /// needs the room.
+    /// Lists the removals of a batch on disk.
+    ///
+    /// Where that fails, messages are removed anyway: a full disk needs the room.
     fn list_removals(&mut self, batch: &[WriteRequest]) {
         let mut names = batch.iter().filter_map(WriteRequest::removed).peekable();
         if names.peek().is_none() {
@@ -136,11 +137,12 @@ impl Writer<'_> {
                 }
             }
         };
-        // What was asked for is done even if nobody wants to know.
+        // Continues without a receiver: everything requested is written.
         self.put.gather(&mut self.portion, done);
     }
 
-    /// A message is there until all about it is written.
+    /// Writes the collected notes and status lines. They need the message, so this comes before its
+    /// removal.
     fn write_notes(&mut self) {
         if !self.notes.is_empty() {
             notes::write_all(self.spool, std::mem::take(&mut self.notes), self.put);

@@ -1,20 +1,22 @@
-//! The file of the orders in force: a journal, one JSON value a line.
+//! File of overrides: a journal of one JSON value per line.
 //!
 //! ```text
 //! {"zsched-orders":2}
-//! {"hold":{"scope":{"destinations":"smtp/*.test"},"author":{"name":"root","since":...},"reason":"..."}}
+//! {"hold":{"scope":{"destinations":"smtp/*.test"},"author":{"name":"root",...},"reason":"..."}}
 //! {"stored":1}
 //! {"limit":{"scope":{"ring":"smtp/*"},"limit":"maxring","value":5,"until":null,"author":{...}}}
 //! {"released":{"destinations":"smtp/*.test"}}
 //! {"stored":2}
 //! ```
 //!
-//! Changes are appended together and closed by a line that counts them; an order is answered when that line is
-//! on disk. Changes at the end that no such line closes were never answered: the scheduler was killed while it
-//! wrote them, and they do not count. Anything else that is wrong makes the file unusable.
+//! Changes are appended together and followed by a line with their number. An order is answered
+//! when that line is on disk. Changes at the end without such a line were never answered: the
+//! scheduler was killed while it wrote them. They are ignored. Any other damage makes the file
+//! unusable.
 //!
-//! When more has been appended than is in force, the file is written anew as a whole. So is one of version 1,
-//! which had no changes and ended in `{"end":n}`, at the first change.
+//! When the number of appended changes exceeds the number of overrides in force, the whole file is
+//! rewritten. A file of version 1, which had no changes and ended in `{"end":n}`, is rewritten at
+//! the first change.
 
 use serde_json::json;
 use std::fs::{self, File};
@@ -26,28 +28,30 @@ use zsched_format::time::Timestamp;
 use zsched_spool::replace::replace;
 use zsched_sys as sys;
 
-/// The version of the format.
+/// Version of the format.
 const FORMAT: u64 = 2;
-/// The version before, which is still read.
+/// Previous version, which can still be read.
 const FORMER_FORMAT: u64 = 1;
-/// Minimum number of changes that are appended before the file is written anew.
+/// Minimum number of changes appended before the file is rewritten.
 const MIN_APPENDED: usize = 1000;
-/// The author of orders that no operator gave.
+/// Author of overrides that no operator has made.
 const NOBODY: &str = "the scheduler";
 
-/// The file, and what is in it.
+/// The journal, with its contents.
 pub struct Journal {
     path: PathBuf,
-    /// The orders in force, with the changes that could not be stored.
+    /// Overrides in force, including changes that could not be stored yet.
     orders: StandingOrders,
-    /// Open for appending; `None` if the file must be written anew first.
+    /// File open for appending; `None` if it must be rewritten first.
     file: Option<File>,
-    /// Changes that were appended since it was written anew.
+    /// Number of changes appended since the file was rewritten.
     appended: usize,
 }
 
 impl Journal {
-    /// Reads what the former scheduler has left. What is wrong is logged.
+    /// Reads the overrides of the former scheduler.
+    ///
+    /// Damage is logged. An unusable file is copied aside, and everything is held.
     pub fn open(path: PathBuf, now: Timestamp) -> Journal {
         let orders = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(StandingOrders::default()),
@@ -70,12 +74,12 @@ impl Journal {
         Journal { path, orders, file: None, appended: 0 }
     }
 
-    /// The orders in force.
+    /// Overrides in force.
     pub fn orders(&self) -> Vec<Standing> {
         self.orders.iter().collect()
     }
 
-    /// Stores changes, and those that could not be stored before. They are on disk when it returns.
+    /// Stores changes, with earlier ones that could not be stored. On return they are on disk.
     pub fn store(&mut self, changes: Vec<Change>) -> io::Result<()> {
         let mut lines = Vec::new();
         let count = changes.len();
@@ -84,7 +88,7 @@ impl Journal {
             self.orders.apply(change);
         }
         let is_due = self.appended + count > self.orders.len().max(MIN_APPENDED);
-        // After an error it is not known how much of a change is in the file.
+        // After an error the file may have part of a change, so it is rewritten.
         match self.file.take() {
             Some(file) if !is_due && sys::leads_to(&self.path, &file).unwrap_or(false) => {
                 if count > 0 {
@@ -123,7 +127,7 @@ fn write_line(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result
     out.write_all(b"\n")
 }
 
-/// A file that cannot be read may still tell a person what was held.
+/// Copies an unusable file: it may still show an operator what was held.
 fn put_aside(path: &Path) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
@@ -138,7 +142,7 @@ fn hold_everything(now: Timestamp, reason: String) -> Standing {
     Standing::Hold(Hold { scope: Scope::Destinations(everything), author, reason })
 }
 
-/// Reads a file: the orders in force, and the number of bytes at the end that were cut off by a kill.
+/// Parses a file: the overrides in force, and the number of bytes cut off at the end.
 fn parse(text: &[u8]) -> Result<(StandingOrders, usize), String> {
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let rest = text.get(first.len() + 1..).unwrap_or_default();
@@ -152,7 +156,7 @@ fn parse(text: &[u8]) -> Result<(StandingOrders, usize), String> {
 }
 
 fn parse_changes(text: &[u8]) -> Result<(StandingOrders, usize), String> {
-    // After a power failure what was being appended may be there in length, and empty.
+    // After a power failure the file may have its new length, with zeros at the end.
     let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let mut orders = StandingOrders::default();
     let (mut open, mut stored) = (Vec::new(), None);
@@ -174,7 +178,7 @@ fn parse_changes(text: &[u8]) -> Result<(StandingOrders, usize), String> {
     Ok((orders, text.len() - stored))
 }
 
-/// Version 1: the orders in force, and their number.
+/// Parses the body of a file of version 1.
 fn parse_former(text: &[u8]) -> Result<StandingOrders, String> {
     let mut orders = StandingOrders::default();
     let lines = text.split(|byte| *byte == b'\n').zip(2..).filter(|(line, _)| !line.is_empty());
@@ -188,7 +192,7 @@ fn parse_former(text: &[u8]) -> Result<StandingOrders, String> {
     Err("it has no end".to_string())
 }
 
-/// The number of a line that has nothing but this name and a number.
+/// Number in a line that has only this name and a number.
 fn count(line: &[u8], name: &str) -> Option<usize> {
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
     let count = value.get(name)?.as_u64().and_then(|count| usize::try_from(count).ok())?;

@@ -1,8 +1,8 @@
-//! The orders in force, kept in `.scheduler.orders` in POSTOFFICE ([`journal`]).
+//! Overrides of operators, kept in `.scheduler.orders` in POSTOFFICE ([`journal`]).
 //!
-//! The writer appends what changes and syncs it; changes that come while it is at it are stored with the next
-//! ones. If the file cannot be read at the start, nobody knows what was held: then everything is, until an
-//! operator has looked at it.
+//! The writer appends changes and syncs the file. Changes that come meanwhile are stored with the
+//! next write. If the file cannot be read at the start, it is not known what was held. Then
+//! everything is held until an operator has examined the file.
 
 mod journal;
 
@@ -12,32 +12,32 @@ use super::files::{Files, WriteRequest};
 use zsched_core::OrderTicket;
 use zsched_core::change::Change;
 
-/// Changes that are to be stored, and the orders that wait for them.
+/// Changes to be stored, and the orders waiting for them.
 #[derive(Default)]
 pub struct OrdersFile {
-    /// Changes since the last request.
+    /// Changes since the last request to the writer.
     changes: Vec<Change>,
-    /// The orders that wait for these; `None` is for no order in particular.
+    /// Orders waiting for these changes; `None` for a change without an order.
     wanted: Vec<Option<OrderTicket>>,
-    /// The orders that wait for the present request.
+    /// Orders waiting for the present request.
     under_way: Option<Vec<Option<OrderTicket>>>,
 }
 
 impl OrdersFile {
-    /// Takes changes that are to be stored.
+    /// Adds changes to be stored, for an order if it has a ticket.
     pub fn keep(&mut self, ticket: Option<OrderTicket>, changes: Vec<Change>) {
         self.wanted.push(ticket);
         self.changes.extend(changes);
     }
 
-    /// Asks the writer to store them, unless it is at it.
+    /// Requests the writer to store the changes, unless a request is under way.
     pub fn write_on(&mut self, files: &mut Files) {
         if self.under_way.is_none() {
             self.finish(files);
         }
     }
 
-    /// The same, whatever it is at.
+    /// Requests the writer to store the changes, even if a request is under way.
     pub fn finish(&mut self, files: &mut Files) {
         if !self.wanted.is_empty() {
             self.under_way.get_or_insert_default().append(&mut self.wanted);
@@ -45,7 +45,7 @@ impl OrdersFile {
         }
     }
 
-    /// The writer is done; returns the orders that wait for that.
+    /// Ends the present request and returns the orders that waited for it.
     pub fn kept(&mut self) -> Vec<Option<OrderTicket>> {
         self.under_way.take().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The thread that writes the status log.
+//! Worker that appends lines to the status log.
 
 use super::super::logs::write_some;
 use super::super::rotation::Rotation;
@@ -15,20 +15,20 @@ use std::time::Instant;
 use zsched_format::status_log::{Gap, shown};
 use zsched_format::time::Timestamp;
 
-/// So much is written at a time, if there is so much.
+/// Maximum number of bytes written at a time, approximately.
 const PORTION: usize = 256 << 10;
 
-/// The thread's own state.
+/// State of the worker.
 pub struct Appender {
     path: PathBuf,
     file: File,
     shared: Arc<Shared>,
     rotation: Rotation,
-    /// The last write ended in the middle of a line.
+    /// True if the last write ended in the middle of a line.
     is_torn: bool,
-    /// Failures to write.
+    /// Limiter for log lines about failed writes.
     failed: Seldom,
-    /// Gaps, however they came about.
+    /// Limiter for log lines about gaps.
     resumed: Seldom,
 }
 
@@ -39,7 +39,7 @@ impl Appender {
         Appender { path, file, shared, rotation, is_torn: false, failed, resumed }
     }
 
-    /// Writes what comes, until nobody is left who could send more.
+    /// Appends lines as they come, until all senders are gone.
     pub fn run(mut self, lines: &Receiver<Lines>) {
         while let Ok(mut portion) = lines.recv() {
             while portion.text.len() < PORTION
@@ -56,7 +56,7 @@ impl Appender {
             }
             self.append(portion);
         }
-        // What was lost last.
+        // Reports lines lost last.
         self.append(Lines::default());
     }
 
@@ -73,7 +73,7 @@ impl Appender {
         }
     }
 
-    /// Appends a portion, with a line about what is missing before it.
+    /// Appends a portion, preceded by a line about lost lines if there are any.
     fn append(&mut self, portion: Lines) {
         let lost = self.shared.lost.swap(0, Ordering::Relaxed);
         if lost == 0 && portion.count == 0 {
@@ -134,7 +134,7 @@ mod tests {
         Lines { text: format!("{text}\n").into_bytes(), count: 1 }
     }
 
-    /// Has an appender on this file write these portions, and returns what is not told of yet.
+    /// Appends portions to a file. Returns the unreported number of lost lines.
     fn append(path: &std::path::Path, portions: Vec<Lines>, lost: u64) -> u64 {
         let shared = Arc::new(Shared::default());
         shared.lost.store(lost, Ordering::Relaxed);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_told_once_there_is_room() {
+    fn status_lines_lost_are_reported_in_a_gap_line() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("log");
         assert_eq!(append(&path, vec![line("a"), line("b")], 0), 0);
@@ -167,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_full_disk_refuses_is_forgotten() {
+    fn status_lines_lost_on_full_disk_are_counted() {
         let full = std::path::Path::new("/dev/full");
         assert_eq!(append(full, vec![line("a"), line("b")], 3), 5);
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn status_requests_beyond_limit_are_lost_and_counted() {
         let shared = Arc::new(Shared::default());
         shared.requested.store(MOST_WAITING, Ordering::Relaxed);
         let log = StatusLog { shared: shared.clone(), lines: None, appender: None };

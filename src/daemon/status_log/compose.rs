@@ -1,4 +1,4 @@
-//! Composing the lines of the status log, from what the core knows and what the control file says.
+//! Composes lines of the status log from records of the core and control files.
 
 use super::control_files::{ControlFiles, Known};
 use super::{Lines, MOST_WAITING, Shared, StatusRequest};
@@ -13,10 +13,10 @@ use zsched_format::control_file::{ControlFile, Tag};
 use zsched_format::status_log::{Delays, Entry, Status, enhanced_code, seconds, shown};
 use zsched_spool::{Spool, SpoolId, SpoolName};
 
-/// Lines are handed to the appender when there is so much of them, at the latest.
+/// Size of composed lines at which they are passed to the appender, in bytes.
 const PORTION: usize = 64 << 10;
 
-/// Composes lines; the writer has it.
+/// Composer of status lines, owned by the writer.
 pub struct Composer {
     shared: Arc<Shared>,
     out: Sender<Lines>,
@@ -44,20 +44,20 @@ impl Composer {
         self.shared.requested.fetch_sub(request.size(), Ordering::Relaxed);
     }
 
-    /// Hands over what there is.
+    /// Passes the composed lines to the appender.
     pub fn flush(&mut self) {
         if self.lines.count > 0 {
             hand_over(&self.shared, &self.out, &mut self.lines);
         }
     }
 
-    /// A message is about to leave the spool.
+    /// Drops the control file of a message that is about to leave the spool.
     pub fn forget(&mut self, name: &SpoolName) {
         self.files.forget(name);
     }
 }
 
-/// Gives lines to the appender. If that has too much to do already, they are lost.
+/// Passes lines to the appender. If too much waits there, they are lost and counted.
 fn hand_over(shared: &Shared, out: &Sender<Lines>, lines: &mut Lines) {
     let lines = std::mem::take(lines);
     let (size, count) = (lines.text.len(), lines.count);
@@ -71,7 +71,7 @@ fn hand_over(shared: &Shared, out: &Sender<Lines>, lines: &mut Lines) {
     }
 }
 
-/// What all lines of a request have in common.
+/// Fields common to all lines of a request.
 struct Common<'r> {
     request: &'r StatusRequest,
     time: String,
@@ -178,7 +178,9 @@ fn word(verdict: Verdict) -> Option<&'static str> {
     }
 }
 
-/// The status code: where notary data has it, else in the remote system's answer or in the text.
+/// Status code from the notary data, else from the text of the report.
+///
+/// Of the notary data it takes the status field, or the answer of the remote system.
 fn code<'t>(status: Status, notary: &'t [u8], text: &'t [u8]) -> Option<&'t str> {
     let classes: &[u8] = match status {
         Status::Delivered => b"2",
@@ -248,7 +250,7 @@ pub(super) mod tests {
     const OTHER: u32 = 79;
 
     #[test]
-    fn a_delivery_is_told_with_all_that_is_known() {
+    fn status_line_of_delivery_has_all_fields() {
         check(
             record(&[BOB]),
             expect![[r#"
@@ -258,7 +260,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_agent_has_noted_itself_is_read_from_the_control_file() {
+    fn status_line_takes_agents_note_from_control_file() {
         let failed = StatusRecord {
             verdict: Verdict::Report(Word::Error2),
             notary: Box::default(),
@@ -287,7 +289,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_no_agent_has_said_has_no_word() {
+    fn status_line_without_agent_report_has_no_report_word() {
         let record = StatusRecord {
             verdict: Verdict::Silence,
             notary: Box::default(),
@@ -303,7 +305,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_message_that_is_gone_still_has_its_line() {
+    fn status_line_of_message_that_is_gone_lacks_addresses() {
         let lines = lines(b"", record(&[BOB, 3]));
         assert_eq!(lines.lines().count(), 2);
         for line in lines.lines() {
@@ -314,7 +316,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn codes_fit_what_has_become_of_it() {
+    fn status_code_matches_class_of_status() {
         let notary = b"a\x01delayed\x01\x01smtp; 450 4.7.1 later\x01";
         assert_eq!(code(Status::Deferred, notary, b"5.0.0"), Some("4.7.1"));
         assert_eq!(code(Status::Delivered, notary, b"2.0.0 queued"), Some("2.0.0"));

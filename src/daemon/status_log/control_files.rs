@@ -1,7 +1,7 @@
-//! What the status log needs of control files: who wrote to whom, under which Message-ID.
+//! Cache of control files for the status log: addresses, Message-ID and notes.
 //!
-//! A message with many recipients gets many lines; its control file is read once, and kept until others
-//! need the room or the message leaves the spool.
+//! A message with many recipients has many lines. Its control file is read once and kept until the
+//! room is needed for others, or until the message leaves the spool.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -12,37 +12,37 @@ use zsched_format::control_file::{self, ControlFile, Tag};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
 
-/// So many control files are kept...
+/// Maximum number of control files kept.
 const MOST_FILES: usize = 64;
-/// ...with so many bytes in all, but always the last one.
+/// Maximum size of all of them, in bytes. The last one is always kept.
 const MOST_BYTES: usize = 32 << 20;
-/// So much is read at a time of what was appended.
+/// Maximum number of appended bytes read at a time.
 const MOST_APPENDED: u64 = 1 << 20;
 
-/// Control files that were read lately.
+/// Control files read recently.
 #[derive(Default)]
 pub struct ControlFiles {
     known: HashMap<u64, Known>,
-    /// Numbers of those that are known, the oldest first.
+    /// Numbers of the control files kept, the oldest first.
     order: VecDeque<u64>,
-    /// Bytes in all of them.
+    /// Size of all of them, in bytes.
     bytes: usize,
 }
 
-/// A control file as it was read.
+/// Control file as it was read.
 pub struct Known {
     name: SpoolName,
     modified: Timestamp,
     pub file: ControlFile,
     pub message_id: Option<String>,
-    /// How much of it has been looked through for `d` lines, in bytes.
+    /// Number of bytes searched for `d` lines.
     seen: u64,
     /// Notary data of the last `d` line of each recipient.
     notes: HashMap<u32, Box<[u8]>>,
 }
 
 impl ControlFiles {
-    /// The control file of a message that came in at `modified`; `None` if it is of no use.
+    /// Control file of a message that came in at `modified`; `None` if it cannot be used.
     pub fn get(
         &mut self,
         spool: &Spool,
@@ -65,11 +65,11 @@ impl ControlFiles {
         self.known.get_mut(&number)
     }
 
-    /// A message leaves the spool.
+    /// Drops the control file of a message that leaves the spool.
     pub fn forget(&mut self, name: &SpoolName) {
         if let Some(known) = self.known.remove(&name.number()) {
             self.bytes -= known.file.text.len();
-            // Mostly it is one of the last.
+            // It is usually one of the last.
             if let Some(at) = self.order.iter().rposition(|number| *number == name.number()) {
                 self.order.remove(at);
             }
@@ -92,23 +92,23 @@ impl Known {
         Known { name, modified, file, message_id, seen, notes: HashMap::new() }
     }
 
-    /// Notary data of the `d` line that an agent has written about a recipient.
+    /// Notary data of the last `d` line about a recipient.
     pub fn note(&mut self, spool: &Spool, offset: u32) -> Option<&[u8]> {
         if !self.notes.contains_key(&offset) {
-            // If it cannot be read, there is one field less in a log.
+            // If the file cannot be read, the line in the log lacks a field.
             drop(self.read_appended(spool));
         }
         self.notes.get(&offset).map(|notary| &notary[..])
     }
 
-    /// Reads on where the last look ended: files only grow at their end.
+    /// Reads what was appended since the last call. Control files only grow at their end.
     fn read_appended(&mut self, spool: &Spool) -> io::Result<()> {
         let file = open(spool, &self.name)?;
         let size = file.metadata()?.len();
         while self.seen < size {
             let mut text = vec![0; (size - self.seen).min(MOST_APPENDED) as usize];
             file.read_exact_at(&mut text, self.seen)?;
-            // What has no end yet is looked at again.
+            // An incomplete line is read again next time.
             let Some(end) = memchr::memrchr(b'\n', &text) else {
                 return Ok(());
             };
@@ -123,7 +123,7 @@ impl Known {
         Ok(())
     }
 
-    /// What is marked about a recipient by now.
+    /// Present tag of a recipient.
     pub fn tag(&self, spool: &Spool, offset: u32) -> io::Result<Tag> {
         let mut byte = [0];
         open(spool, &self.name)?.read_exact_at(&mut byte, u64::from(offset) + 1)?;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_leaves_with_its_message() {
+    fn control_files_kept_are_limited_and_dropped_with_their_message() {
         let (_folder, spool) = spool();
         let mut files = ControlFiles::default();
         for number in 1..=MOST_FILES + 10 {
@@ -176,7 +176,7 @@ mod tests {
         }
         let counts = |files: &ControlFiles| (files.known.len(), files.order.len());
         assert_eq!(counts(&files), (MOST_FILES, MOST_FILES));
-        // Kept, although the file is gone; then not kept any more.
+        // The cached file is used although it is gone, but not for another message.
         let last = name(MOST_FILES + 10);
         fs::remove_file(spool.control_file(&last)).expect("removed");
         assert!(files.get(&spool, &last, Timestamp::EPOCH).is_some());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_found_as_they_come() {
+    fn notes_appended_later_are_found() {
         let (_folder, spool) = spool();
         let path = spool.control_file(&name(1));
         fs::write(&path, control_file(1, "<1@x>", "") + "d 10:2:3::4\told\tx\n").expect("written");

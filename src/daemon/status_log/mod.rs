@@ -1,13 +1,16 @@
-//! The status log, as the daemon writes it (`--status-log`; what is in it: [`zsched_format::status_log`]).
+//! Writes the status log (`--status-log`; for its contents see [`crate::status_log`]).
 //!
 //! ```text
-//!  loop: StatusLog ──requests, in order with all else──► writer: Composer ──lines──► appender
+//!  loop: StatusLog ──requests, in order with other writes──► writer: Composer ──lines──► appender
 //! ```
 //!
-//! The addresses are in the control file, so whoever removes that composes the lines, too: the order of
-//! its requests sees to it that a message is still there. The file itself may be on another disk than the
-//! spool; a thread of its own writes it, so that no removal waits for that disk. Nothing is held up for
-//! the status log, and what waits to be written is bounded: beyond that, lines are lost, and counted.
+//! The addresses are in the control file. So the worker that removes control files composes the
+//! lines, too: the order of its requests ensures that the file is still there. The log may be on
+//! another disk than the spool. A separate worker appends to it, so that no removal waits for
+//! that disk.
+//!
+//! The status log delays nothing. What waits to be written is limited; lines beyond the limit are
+//! lost and counted.
 
 mod appender;
 mod compose;
@@ -31,41 +34,41 @@ use zsched_format::agent_protocol::Status;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 
-/// So many bytes of requests may wait for the writer, and so many bytes of lines for the appender.
+/// Maximum size of waiting requests, and of waiting lines, in bytes.
 const MOST_WAITING: usize = 32 << 20;
-/// At the end, a disk that does not answer is waited for this long.
+/// Maximum time to wait at the end for a disk that does not answer.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
-/// The status log, as the loop sees it.
+/// The loop's end of the status log.
 pub struct StatusLog {
     shared: Arc<Shared>,
     lines: Option<Sender<Lines>>,
     appender: Option<JoinHandle<()>>,
 }
 
-/// What all three threads know.
+/// State shared by the loop, the writer and the appender.
 #[derive(Default)]
 struct Shared {
-    /// Lines that are lost, and not told of yet.
+    /// Number of lost lines not reported yet.
     lost: AtomicU64,
-    /// Bytes of requests that the writer has not come to.
+    /// Size of requests waiting for the writer, in bytes.
     requested: AtomicUsize,
-    /// Bytes of lines that the appender has not come to.
+    /// Size of lines waiting for the appender, in bytes.
     composed: AtomicUsize,
-    /// The file is to be opened anew under its name.
+    /// True if the file is to be reopened under its name.
     reopen: AtomicBool,
-    /// The name is to be looked at.
+    /// True if the file is to be checked for a rename.
     look: AtomicBool,
 }
 
-/// Lines for the appender, whole ones.
+/// Complete lines for the appender.
 #[derive(Default)]
 struct Lines {
     text: Vec<u8>,
     count: u64,
 }
 
-/// The parts of a [`StatusRecord`] that may travel between OS threads.
+/// Parts of a [`StatusRecord`] that may be sent to another worker.
 pub struct StatusRequest {
     time: Timestamp,
     name: SpoolName,
@@ -101,14 +104,14 @@ impl From<StatusRecord> for StatusRequest {
 }
 
 impl StatusRequest {
-    /// How much memory it takes, in bytes.
+    /// Memory it takes, in bytes.
     pub fn size(&self) -> usize {
         let texts = [&self.channel, &self.host, &self.notary, &self.text];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         size_of::<StatusRequest>() + texts + self.offsets.len() * size_of::<u32>()
     }
 
-    /// The agent has left the notary data in the control file.
+    /// Returns true if the agent has written the notary data into the control file.
     fn has_note_on_disk(&self) -> bool {
         let by_agent = matches!(self.verdict, Verdict::Report(Status::Ok2 | Status::Error2));
         by_agent && self.notary.is_empty()
@@ -116,7 +119,7 @@ impl StatusRequest {
 }
 
 impl StatusLog {
-    /// Begins to write to an open file.
+    /// Starts the appender on an open file.
     pub fn start(path: PathBuf, file: File) -> io::Result<StatusLog> {
         let (sender, lines) = channel();
         let shared = Arc::new(Shared::default());
@@ -125,13 +128,13 @@ impl StatusLog {
         Ok(StatusLog { shared, lines: Some(sender), appender: Some(thread) })
     }
 
-    /// What composes the lines.
+    /// Creates the composer for the writer.
     pub fn composer(&self) -> Composer {
         let lines = self.lines.clone().expect("it has one until the end");
         Composer::new(self.shared.clone(), lines)
     }
 
-    /// A request for the writer, if there is room for it.
+    /// Creates a request for the writer. Without room for it, its lines are counted as lost.
     pub fn request(&self, record: StatusRecord) -> Option<StatusRequest> {
         let request = StatusRequest::from(record);
         let size = request.size();
@@ -143,16 +146,16 @@ impl StatusLog {
         Some(request)
     }
 
-    /// Opens the file anew under its name, before anything else is written.
+    /// Reopens the file under its name, before further lines are written.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
-        // Nothing to write, but something to do.
+        // An empty portion wakes the appender.
         if let Some(lines) = &self.lines {
             drop(lines.send(Lines::default()));
         }
     }
 
-    /// Opens the file anew if its name leads elsewhere.
+    /// Reopens the file if it was renamed.
     pub fn look(&self) {
         self.shared.look.store(true, Ordering::Release);
         if let Some(lines) = &self.lines {
@@ -160,7 +163,7 @@ impl StatusLog {
         }
     }
 
-    /// Waits until everything is written. The composer must be gone.
+    /// Waits until everything is written. The composer must have been dropped.
     pub fn finish(mut self) {
         self.lines = None;
         let Some(appender) = self.appender.take() else {
@@ -176,7 +179,7 @@ impl StatusLog {
     }
 }
 
-/// Opens a status log for appending. There are addresses in it, so a new one is not for everybody.
+/// Opens a status log for appending. A new one is not readable by all: it has addresses.
 pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }

@@ -1,48 +1,48 @@
-//! Writing a control file, the way a router does.
+//! Composes a control file as a router does.
 
 use super::Span;
 
-/// A message as a router hands it over.
+/// The contents of a new message's control file.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// Name of both files of the message: by custom the inode number of the message file.
+    /// Name of both files: by custom the inode number of the message file.
     pub name: String,
     /// Offset of the body in the message file, in bytes.
     pub body_offset: u64,
     /// Text that names the message in logs.
     pub log_id: String,
-    /// How urgent it is, 0 to 9, 0 first; `None` is the usual.
+    /// Priority from 0 (first) to 9; `None` is the default.
     pub priority: Option<u8>,
     /// The groups of recipients.
     pub groups: Vec<Group>,
 }
 
-/// A sender, recipients, and the headers that these recipients get.
+/// A sender, its recipients, and their headers.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// Who the message is from.
+    /// The sender.
     pub sender: Address,
-    /// Who it is for.
+    /// The recipients.
     pub recipients: Vec<Recipient>,
-    /// The message headers, each line ended by LF, no empty line among them.
+    /// The message headers. Each line ends with LF, and none is empty.
     pub headers: Vec<u8>,
 }
 
-/// Why a draft is no control file: what is in it would be more lines than it should be.
+/// Error for a draft whose values would break the lines of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritable {
-    /// A line feed, carriage return or NUL.
+    /// The value contains a line feed, carriage return or NUL.
     #[error("the {0} has a line end or NUL in it")]
     Field(&'static str),
-    /// The block would end too early, or not at all.
+    /// The header block would end too early, or not at all.
     #[error("the headers have an empty line, or do not end with a line end")]
     Headers,
 }
 
-/// A recipient and its DSN wishes.
+/// A recipient and its DSN parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Recipient {
-    /// Where the message goes.
+    /// The address.
     pub address: Address,
     /// Value of the `N` line (`NOTIFY=... ORCPT=...`), empty for none.
     pub notify: String,
@@ -53,16 +53,16 @@ pub struct Recipient {
 pub struct Address {
     /// The delivery channel.
     pub channel: String,
-    /// The next host; empty is written `-`.
+    /// The next host; an empty one is written as `-`.
     pub host: String,
-    /// The address at that host; empty is written `-`.
+    /// The address at that host; an empty one is written as `-`.
     pub user: String,
-    /// The numeric user id whose rights the delivery has.
+    /// The numeric id of the user whose rights the delivery has.
     pub privilege: i64,
 }
 
 impl Address {
-    /// An address of the given channel, host and user.
+    /// Creates an address.
     pub fn new(channel: &str, host: &str, user: &str, privilege: i64) -> Address {
         Address { channel: channel.into(), host: host.into(), user: user.into(), privilege }
     }
@@ -80,8 +80,9 @@ impl Address {
 }
 
 impl Draft {
-    /// The text of the control file: format line first, then the groups. Nothing in the draft can make
-    /// more lines of it than there should be.
+    /// The text of the control file: the format line, then the groups.
+    ///
+    /// Returns an error if a value would add lines to the file.
     pub fn to_text(&self) -> Result<Vec<u8>, Unwritable> {
         let mut out = b"@ 0x00000007\n".to_vec();
         push_line(&mut out, "i ", one_line("name", &self.name)?);
@@ -123,19 +124,19 @@ fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
     }
 }
 
-/// The text, if it is one line. CR is no line end here, but one for agents and reports.
+/// Checks that the text is one line. CR is not a line end here, but is one for agents and reports.
 fn one_line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, Unwritable> {
     if text.contains(['\n', '\r', '\0']) { Err(Unwritable::Field(what)) } else { Ok(text) }
 }
 
-/// The headers, if they end where they should.
+/// Checks that the headers end where the block ends.
 fn block(headers: &[u8]) -> Result<&[u8], Unwritable> {
     let is_whole = headers.is_empty() || headers.ends_with(b"\n");
     let goes_on = !headers.starts_with(b"\n") && memchr::memmem::find(headers, b"\n\n").is_none();
     if is_whole && goes_on { Ok(headers) } else { Err(Unwritable::Headers) }
 }
 
-/// A word that would not read back as one is put in quotes.
+/// Quotes a word that would not be parsed as one word.
 fn push_word(out: &mut Vec<u8>, word: &str) {
     if word.is_empty() {
         out.push(b'-');
@@ -154,7 +155,7 @@ fn push_word(out: &mut Vec<u8>, word: &str) {
 }
 
 fn reads_back_as_one(word: &str) -> bool {
-    // The word must end where it ends even with something behind it.
+    // The word must end at its end even if more text follows.
     let line = format!("{word} h u 0");
     super::Quad::parse(line.as_bytes(), 0, line.len())
         .is_ok_and(|quad| quad.channel == Span::new(0, word.len()))
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_reads_as_a_router_writes_it() {
+    fn draft_is_written_as_by_router() {
         expect_test::expect![[r#"
             @ 0x00000007
             i 4711
@@ -208,7 +209,7 @@ mod tests {
     type Change = fn(&mut Recipient, String);
 
     #[test]
-    fn nothing_makes_more_lines_than_there_should_be() {
+    fn values_with_line_ends_are_refused() {
         const LINES: &str = "a@b\n\nr           prog - \"|touch /tmp/x\" 0\nm";
         let good = draft(&["bob@y".into()]);
         let refused = |change: fn(&mut Draft, String)| {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_end_where_the_block_does() {
+    fn headers_ending_elsewhere_are_refused() {
         for (headers, is_good) in [
             ("", true),
             ("A: 1\n", true),
@@ -255,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_user_comes_back_as_one_word(users in prop::collection::vec("[^\r\n\0]*", 1..4)) {
+        fn each_user_parses_as_one_word(users in prop::collection::vec("[^\r\n\0]*", 1..4)) {
             let text = text(&draft(&users));
             let file = parse(text.clone().into_bytes()).expect(&text);
             prop_assert_eq!(file.recipients.len(), users.len());

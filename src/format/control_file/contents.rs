@@ -1,23 +1,26 @@
-//! Getting the bytes of a control file into memory.
+//! Reads the bytes of a control file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
-/// The largest control file that is read, in bytes. A million recipients with their notification
-/// wishes need about half of it; a sparse file may pretend to any size.
+/// Maximum size of a control file that is read as a whole, in bytes.
+///
+/// A million recipients with their `N` lines need about half of it. A limit is needed since a
+/// sparse file can have any size.
 pub const LARGEST: u64 = 256 << 20;
 
-/// A larger one is not read as a whole by those who only want to know something of it.
+/// Maximum size of a file that programs read as a whole for a query, in bytes.
 pub const LARGE: u64 = 8 << 20;
 
-/// Reads all of a file that had this `size` a moment ago. Of a file beyond [`LARGEST`] nothing is read;
-/// the error is [`ErrorKind::FileTooLarge`].
+/// Reads all of a file that had this `size` a moment ago.
+///
+/// A file beyond [`LARGEST`] is not read; the error is then [`ErrorKind::FileTooLarge`].
 pub fn contents(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
     if size as u64 > LARGEST {
         return Err(ErrorKind::FileTooLarge.into());
     }
-    // One byte more: if that stays free, the end has been reached.
+    // One byte more than expected: if it remains unused, the end has been reached.
     let mut text = vec![0; size + 1];
     let mut count = 0;
     while count < text.len() {
@@ -49,14 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_file_is_read_whatever_its_size_was_thought_to_be() {
+    fn contents_reads_whole_file_of_wrong_expected_size() {
         for size in [0, 3, 6, 7, 100] {
             assert_eq!(contents(&mut file(b"i 4711"), size).expect("read"), b"i 4711", "{size}");
         }
     }
 
     #[test]
-    fn a_file_that_is_too_large_is_not_read() {
+    fn contents_of_too_large_file_is_refused() {
         let mut sparse = file(b"i 4711\n");
         for size in [LARGEST + 1, 15 << 40, u64::MAX] {
             let refused = contents(&mut sparse, size);
@@ -65,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_beyond_the_limit_is_refused() {
+    fn contents_of_file_growing_beyond_limit_is_refused() {
         let mut growing = file(b"i 4711\n");
         growing.set_len(LARGEST + 1).expect("a sparse file");
         let refused = contents(&mut growing, 7).expect_err("too large");

@@ -1,4 +1,4 @@
-//! `d` lines: what an agent or the scheduler notes for the report that the sender is owed.
+//! `d` lines: diagnostics by agents or the scheduler for the report to the sender.
 //!
 //! ```text
 //! d 107:247:160::1767323065<TAB>notary<TAB>message
@@ -9,7 +9,7 @@
 //!   offset of the r line
 //! ```
 //!
-//! They are appended whole, behind everything the router wrote, so that no offset ever moves.
+//! Whole lines are appended after everything that the router wrote, so that no offset ever moves.
 
 use nom::bytes::complete::{is_not, tag, take_while};
 use nom::character::complete::char;
@@ -20,10 +20,10 @@ use nom::{IResult, Parser};
 
 /// Separates the fields of notary data.
 pub const NOTARY_SEPARATOR: u8 = 0x01;
-/// In the address field of notary data: "take the address of the recipient line".
+/// Stands for the address of the recipient line, in the address field of notary data.
 pub const ADDRESS_OF_RECIPIENT: u8 = 0x03;
 
-/// One `d` line.
+/// A `d` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic<'a> {
     /// Offset of the recipient's `r` line.
@@ -32,17 +32,19 @@ pub struct Diagnostic<'a> {
     pub headers: Option<u32>,
     /// Offset of the recipient's `N` line.
     pub notify: Option<u32>,
-    /// When it happened, in seconds since the epoch.
+    /// Time of the event, in seconds since the epoch.
     pub time: i64,
-    /// Final recipient, action, status, diagnostic code, remote host and agent, separated by
-    /// [`NOTARY_SEPARATOR`]. Empty means that nothing is reported.
+    /// Notary data; empty if nothing is reported.
+    ///
+    /// The fields are final recipient, action, status, diagnostic code, remote host and agent,
+    /// separated by [`NOTARY_SEPARATOR`].
     pub notary: &'a [u8],
-    /// Text for people; a CR stands for a line break.
+    /// Text for people, in which a CR stands for a line break.
     pub message: &'a [u8],
 }
 
 impl<'a> Diagnostic<'a> {
-    /// Appends the line to `out`, ready to be written to the control file.
+    /// Appends the line to `out`, in the form of the control file.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let or_minus_one = |offset: Option<u32>| offset.map_or(-1, i64::from);
         let (headers, notify) = (or_minus_one(self.headers), or_minus_one(self.notify));
@@ -61,14 +63,15 @@ impl<'a> Diagnostic<'a> {
         self.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1).unwrap_or_default()
     }
 
-    /// Reads the value of a `d` line: everything behind id and tag. `None` if it is none, as a line
-    /// that a crash has cut short.
+    /// Parses the value of a `d` line: the text after id and tag.
+    ///
+    /// Returns `None` for a malformed line, such as one that a crash has cut short.
     pub fn parse(value: &'a [u8]) -> Option<Diagnostic<'a>> {
         diagnostic(value).ok().map(|(_, diagnostic)| diagnostic)
     }
 }
 
-/// A line end would end the `d` line, so a CR stands for it.
+/// A line end would end the `d` line, so it is replaced by CR.
 fn one_line(byte: u8) -> u8 {
     if byte == b'\n' { b'\r' } else { byte }
 }
@@ -77,10 +80,10 @@ fn diagnostic(input: &[u8]) -> IResult<&[u8], Diagnostic<'_>> {
     let (input, recipient) = terminated(number, char(':')).parse(input)?;
     let (input, headers) = terminated(number, char(':')).parse(input)?;
     let (input, notify) = terminated(number, char(':')).parse(input)?;
-    // A retired field; it may hold digits.
+    // An obsolete field, which may contain digits.
     let (input, _) = terminated(opt(number), char(':')).parse(input)?;
     let (input, time) = number(input)?;
-    // By convention, fields may be added here later.
+    // By convention, fields may be added here in later versions.
     let (input, _) = many_m_n(0, 16, preceded(char(':'), opt(number))).parse(input)?;
     let (input, notary) = preceded(tag("\t"), opt(is_not("\t"))).parse(input)?;
     let (input, message) = preceded(tag("\t"), rest).parse(input)?;
@@ -112,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_recorded_line_reads_back() {
+    fn recorded_line_is_parsed_and_written_unchanged() {
         let line =
             b"131:165:-1::1795259643\t\x03\x01failed\x015.4.7 (x)\x01smtp; 500 (y)\x01\t\rexpired";
         let diagnostic = Diagnostic::parse(line).expect("a recorded line");
@@ -142,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_give_a_line_that_reads_back(
+        fn line_of_any_bytes_is_parsed_and_written_unchanged(
             recipient: u32, headers: Option<u32>, time: i64,
             notary: Vec<u8>, message: Vec<u8>,
         ) {

@@ -1,13 +1,14 @@
-//! The changes that are made to a control file after the router wrote it.
+//! Changes to a control file after the router has written it.
 //!
-//! A recipient's tag with the pid column behind it (7 bytes in place), lines appended at the end, and
-//! the tag of a `d` line whose report has been sent, which nothing of ours does yet. Nothing else may
-//! change, because offsets are the names of recipients.
+//! Three things change: a recipient's tag with the pid column after it (7 bytes in place), lines
+//! appended at the end, and the tag of a `d` line whose report has been sent. No program of zsched
+//! makes the last change yet. Nothing else may change, because offsets identify recipients.
 //!
-//! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the scheduler
-//! gives the recipients of one message for one channel and host to one agent at a time.
+//! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the
+//! scheduler gives the recipients of one message for one channel and host to one agent at a time.
 //!
-//! Anything that reads and writes at a position will do as the file; the simulation has it in memory.
+//! The functions accept any file that is read and written by position. The simulation has one in
+//! memory.
 
 use super::{PidField, Tag};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -19,9 +20,10 @@ use std::time::Duration;
 
 /// Changes the tag of the line at `offset` from `was` to `new`.
 ///
-/// Taking a lock (`new` is [`Tag::Locked`]) writes `pid` into the pid column, every other change
-/// blanks it. Files without that column are left as they are. The result tells whether the line was
-/// `was`; if not, nothing is written.
+/// Taking a lock (`new` is [`Tag::Locked`]) writes `pid` into the pid column. Every other change
+/// blanks it. A file without that column is not changed.
+///
+/// Returns true if the tag was `was`; if not, nothing is written.
 pub fn change_tag(
     file: &impl FileExt,
     offset: u32,
@@ -48,18 +50,23 @@ pub fn change_tag(
     Ok(true)
 }
 
-/// Writes the tag of the line at `offset`, with a blank pid column, whatever was there before: for a
-/// caller that has just read the line or holds its lock. The file must have the pid column.
+/// Writes the tag of the line at `offset`, without checking the old one.
+///
+/// The pid column is blanked.
+///
+/// The caller must have just read the line, or must hold its lock. The file must have the pid
+/// column.
 pub fn set_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
     let mut bytes = [tag.byte(); 1 + PidField::WIDTH];
     bytes[1..].copy_from_slice(&PidField::BLANK.0);
     file.write_all_at(&bytes, u64::from(offset) + 1)
 }
 
-/// Takes the lock of a dead process off the recipient at `offset`, and returns the tag that the line
-/// has now. `owner` is what the pid column, if there is one, had in it when the process was found to be
-/// dead. If the line is not as it was then, the process has finished the recipient before it died, and
-/// nothing is written.
+/// Clears the lock of a dead process, and returns the new tag.
+///
+/// `owner` is the content of the pid column, if there is one, when the process was found to be
+/// dead. If the line has changed since, the process finished the recipient before it died. Then
+/// nothing is written, and the present tag is returned.
 pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::Result<Tag> {
     let mut lock = vec![Tag::Locked.byte()];
     lock.extend(owner.iter().flat_map(|field| field.0));
@@ -73,10 +80,13 @@ pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::
     Ok(Tag::Pending)
 }
 
-/// Writes a final tag to the recipient at `offset`, which had the tag `was` and `lock` in its pid column when
-/// it was read, and blanks the column. Returns the tag that the line has now: if it is not as it was then,
-/// another process has changed it, and nothing is written. Where there is no pid column, only the tag is
-/// written.
+/// Writes the final tag of a recipient, and returns its tag.
+///
+/// The pid column is blanked.
+///
+/// `was` and `lock` are the tag and the pid column at the time of reading. If the line has changed
+/// since, by another process, nothing is written and the present tag is returned. Without a pid
+/// column only the tag is written.
 pub fn finish(
     file: &impl FileExt,
     offset: u32,
@@ -98,7 +108,9 @@ pub fn finish(
     Ok(tag)
 }
 
-/// The tag of the line at `offset`, and what is in the pid column, if there is one.
+/// Reads the tag of the line at `offset`, and the pid column.
+///
+/// Without such a column, the second value is meaningless.
 pub fn read_tag(file: &impl FileExt, offset: u32) -> io::Result<(Tag, PidField)> {
     let mut found = [0; 1 + PidField::WIDTH];
     file.read_exact_at(&mut found, u64::from(offset) + 1)?;
@@ -106,11 +118,12 @@ pub fn read_tag(file: &impl FileExt, offset: u32) -> io::Result<(Tag, PidField)>
     Ok((Tag::from_byte(tag), PidField(lock)))
 }
 
-/// Appends whole lines to a control file, and returns only when they are on disk.
+/// Appends whole lines to a control file, and returns when they are on disk.
 ///
-/// One `write`, as agents append too. If it fails or falls short (a full disk), or the lines cannot be
-/// brought to the disk, the file gets its former length back, unless somebody else has appended since,
-/// and the error is returned: whoever tries again shall not note everything twice.
+/// It uses a single `write`, because agents append as well. The write may fail or fall short (disk
+/// full), and so may the sync. Then the file is truncated to its former length, unless another
+/// process has appended since, and the error is returned. So a retry does not write the lines
+/// twice.
 pub fn append_lines(path: &Path, lines: &[u8]) -> io::Result<()> {
     append_and_sync(path, lines, File::sync_data)
 }
@@ -121,8 +134,8 @@ fn append_and_sync(
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).append(true).open(path)?;
-    // Others of ours append only while nobody else holds the lock, so nothing of theirs is cut off.
-    // Closing the file ends it.
+    // Programs of zsched append only while holding this lock, so the truncation removes nothing of
+    // theirs. Closing the file releases it.
     hold_briefly(&file);
     let length = file.metadata()?.len();
     let lines = after_whole_line(&file, length, lines)?;
@@ -139,14 +152,18 @@ fn append_and_sync(
     result
 }
 
-/// How often, and how far apart, we ask for the lock on a control file. Others have it for as long as
-/// it takes to write a few lines.
+/// Number of attempts to lock a control file, and the pause between them.
+///
+/// Other processes hold the lock only while they write a few lines.
 const LOCKING_TRIES: u32 = 50;
 const LOCKING_PAUSE: Duration = Duration::from_millis(2);
 
-/// Takes the lock (`flock`) on a control file under which our programs lock recipients and append
-/// lines. Tells whether we have it: who keeps it for long has stopped, and some file systems have none;
-/// neither may keep others from their work.
+/// Takes the lock (`flock`) of a control file.
+///
+/// The programs of zsched lock recipients and append under it.
+///
+/// Returns false if it cannot be had. A process that keeps it for long has been stopped, and some
+/// file systems have no locks. Neither may keep other processes from their work.
 pub fn hold_briefly(file: &File) -> bool {
     for _ in 0..LOCKING_TRIES {
         match file.try_lock() {
@@ -158,7 +175,9 @@ pub fn hold_briefly(file: &File) -> bool {
     false
 }
 
-/// A crash may have cut the last line short; then ours begin on a line of their own.
+/// Puts a line end before the lines, if the last line is incomplete.
+///
+/// A crash may have cut it short.
 pub fn after_whole_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
     let mut last = [b'\n'];
     if length > 0 {
@@ -189,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_change_in_place() {
+    fn change_tag_writes_in_place() {
         let pending = "i 1\nr           c h u 0\nm\n\n";
         let locked = "i 1\nr~ 31337    c h u 0\nm\n\n";
         let done = "i 1\nr+          c h u 0\nm\n\n";
@@ -199,20 +218,20 @@ mod tests {
     }
 
     #[test]
-    fn another_tag_is_left_alone() {
+    fn change_tag_with_other_old_tag_writes_nothing() {
         let done = "i 1\nr+          c h u 0\nm\n\n";
         assert_eq!(after(done, 4, Tag::Pending, Tag::Locked), (false, done.into()));
         assert_eq!(after(done, 1000, Tag::Pending, Tag::Locked), (false, done.into()));
     }
 
     #[test]
-    fn a_file_without_pid_column_is_left_alone() {
+    fn change_tag_without_pid_column_writes_nothing() {
         let bare = "i 1\nr local - rayan 7\nm\n\n";
         assert_eq!(after(bare, 4, Tag::Pending, Tag::Locked), (true, bare.into()));
     }
 
     #[test]
-    fn a_lock_comes_off_whatever_is_in_its_column() {
+    fn unlock_with_any_pid_column_clears_lock() {
         let column = |bytes: &[u8; 6]| Some(PidField(*bytes));
         for (found, owner, tag, left) in [
             (
@@ -222,7 +241,7 @@ mod tests {
                 "i 1\nr           c h u 0\n",
             ),
             ("i 1\nr~local - rayan 7\n", None, Tag::Pending, "i 1\nr local - rayan 7\n"),
-            // The owner has finished it before it died, or somebody else has it now.
+            // The owner finished the recipient before it died, or another process has locked it.
             (
                 "i 1\nr+          c h u 0\n",
                 column(b"  4711"),
@@ -246,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_appended_behind_a_whole_line() {
+    fn append_lines_after_cut_line_starts_new_line() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("1");
         fs::write(&path, "m\n\nd 1:2:-").expect("write");
@@ -256,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_do_not_get_to_the_disk_are_taken_back() {
+    fn append_lines_that_fails_restores_length() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("1");
         fs::write(&path, "m\n\n").expect("write");
         let fails = |_: &File| Err(ErrorKind::StorageFull.into());
         append_and_sync(&path, b"d 3\n", fails).expect_err("not on disk");
         assert_eq!(fs::read(&path).expect("read"), b"m\n\n");
-        // Somebody without the lock has appended meanwhile: that must stay.
+        // A process without the lock has appended meanwhile. Its line must remain.
         let interrupted = |_: &File| {
             let mut other = OpenOptions::new().append(true).open(&path)?;
             other.write_all(b"d 4\n")?;
@@ -274,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_appends_holds_the_lock_until_it_is_done() {
+    fn append_lines_holds_lock_until_done() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("1");
         fs::write(&path, "m\n\n").expect("write");
@@ -284,14 +303,14 @@ mod tests {
             _ => panic!("nobody has the lock"),
         };
         append_and_sync(&path, b"d 3\n", watch).expect("append");
-        // Somebody who keeps the lock is not waited for.
+        // A process that keeps the lock for long is not waited for.
         other.lock().expect("free again");
         append_lines(&path, b"d 4\n").expect("append");
         assert_eq!(fs::read(&path).expect("read"), b"m\n\nd 3\nd 4\n");
     }
 
     #[test]
-    fn nothing_is_created_where_the_file_is_gone() {
+    fn append_lines_to_missing_file_creates_nothing() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let gone = append_lines(&folder.path().join("1"), b"d 3\n").expect_err("no such file");
         assert_eq!(gone.kind(), ErrorKind::NotFound);

@@ -2,7 +2,7 @@
 
 use super::ControlFile;
 
-/// The Message-ID: what the `l` line says, if that looks like one, else what the headers say.
+/// The Message-ID from the `l` line if that contains one, else from the headers.
 pub fn message_id(file: &ControlFile) -> Option<String> {
     let of_line = file.log_id.map(|span| file.get(span)).and_then(id_in);
     let of_headers = || {
@@ -11,7 +11,7 @@ pub fn message_id(file: &ControlFile) -> Option<String> {
         let at = lines.iter().position(|line| {
             line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"message-id:"))
         })?;
-        // Its value may be on the next line.
+        // The value may be on a continuation line.
         let is_folded = |line: &&&[u8]| line.first().is_some_and(|byte| b" \t".contains(byte));
         let folded = lines[at + 1..].iter().take_while(is_folded);
         std::iter::once(&&lines[at][11..]).chain(folded).find_map(|line| id_in(line))
@@ -19,7 +19,7 @@ pub fn message_id(file: &ControlFile) -> Option<String> {
     of_line.or_else(of_headers).map(|id| String::from_utf8_lossy(id).into_owned())
 }
 
-/// `<id>` in a text.
+/// Finds `<id>` in a text.
 fn id_in(text: &[u8]) -> Option<&[u8]> {
     let start = memchr::memchr(b'<', text)?;
     let length = memchr::memchr(b'>', &text[start..])?;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_id_is_where_the_router_put_it() {
+    fn message_id_is_found_in_log_line_or_headers() {
         for (log_id, headers, id) in [
             ("<1@x>", "Message-ID: <2@x>\n", Some("<1@x>")),
             ("none", "Message-Id: <2@x>\n", Some("<2@x>")),

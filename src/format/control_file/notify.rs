@@ -1,32 +1,33 @@
-//! `N` lines: what a recipient's delivery status notifications (RFC 3461) shall be.
+//! `N` lines: the delivery status notifications (RFC 3461) that a recipient's sender requests.
 //!
 //! ```text
 //! N NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;bob@example.net BY=120;RT
 //! ```
 //!
-//! Words in any order, separated by blanks; keywords in any case; unknown words are passed over.
+//! Words are separated by blanks and may be in any order. Keywords may be in any case. Unknown
+//! words are skipped.
 
-/// The wishes in one `N` line. The values are parts of the line, still encoded (xtext).
+/// The parameters of an `N` line. Values are slices of the line, still encoded (xtext).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notify<'a> {
-    /// On which events the sender wants a report.
+    /// The events to report to the sender.
     pub events: Events,
     /// `ORCPT`: the recipient's address as the sender wrote it, `type;xtext`.
     pub original_recipient: Option<&'a [u8]>,
-    /// `INRCPT`: the address as it came in here, `type;xtext`.
+    /// `INRCPT`: the recipient's address on arrival at this system, `type;xtext`.
     pub incoming_recipient: Option<&'a [u8]>,
-    /// `INFROM`: the sender as it came in here, `type;xtext`.
+    /// `INFROM`: the sender's address on arrival at this system, `type;xtext`.
     pub incoming_sender: Option<&'a [u8]>,
     /// `EZMLM`: text for the local part of the envelope sender of this recipient.
     pub sender_suffix: Option<&'a [u8]>,
-    /// `BY`: when delivery must be over (RFC 2852).
+    /// `BY`: the deadline of delivery (RFC 2852).
     pub deliver_by: Option<DeliverBy>,
 }
 
-/// Events that the sender wants to hear of. None at all means never.
+/// The events to report to the sender. An empty set means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Events {
-    /// The message was delivered, or passed on to where no report will come from.
+    /// The message was delivered, or passed to a system that sends no reports.
     pub success: bool,
     /// The message could not be delivered.
     pub failure: bool,
@@ -41,14 +42,14 @@ pub struct Events {
 pub struct DeliverBy {
     /// Seconds from the arrival of the message to its deadline; negative once that has passed.
     pub seconds: i64,
-    /// `R`: return the message after the deadline. Otherwise (`N`) only tell the sender.
+    /// `R`: return the message after the deadline. Otherwise (`N`) only notify the sender.
     pub return_after: bool,
     /// `T`: report each relay.
     pub trace: bool,
 }
 
 impl Default for Notify<'_> {
-    /// What holds for a recipient without an `N` line.
+    /// The parameters of a recipient without an `N` line.
     fn default() -> Self {
         Notify {
             events: Events::FAILURE,
@@ -62,7 +63,7 @@ impl Default for Notify<'_> {
 }
 
 impl<'a> Notify<'a> {
-    /// Reads the value of an `N` line: everything behind id and tag. Every text is something.
+    /// Parses the value of an `N` line: the text after id and tag. Any text is accepted.
     pub fn parse(value: &'a [u8]) -> Notify<'a> {
         let mut notify = Notify::default();
         for word in value.split(|byte| matches!(byte, b' ' | b'\t')) {
@@ -83,12 +84,14 @@ impl<'a> Notify<'a> {
 }
 
 impl Events {
-    /// Nothing: NOTIFY=NEVER.
+    /// No event: NOTIFY=NEVER.
     pub const NONE: Events = Events { success: false, failure: false, delay: false, trace: false };
     const FAILURE: Events = Events { failure: true, ..Events::NONE };
 
-    /// Reads `SUCCESS,DELAY` and the like, up to the first word that is none of ours. `None` where
-    /// that is the first word of all: then the default stands, so that a failure is not kept secret.
+    /// Parses a list such as `SUCCESS,DELAY`, up to the first unknown word.
+    ///
+    /// Returns `None` if the first word is unknown. The default applies then, so that a failure is
+    /// reported.
     fn parse(list: &[u8]) -> Option<Events> {
         let mut events = Events::NONE;
         let mut known = 0;
@@ -108,7 +111,7 @@ impl Events {
 }
 
 impl DeliverBy {
-    /// Reads `[-]seconds[;flags]`.
+    /// Parses `[-]seconds[;flags]`.
     fn parse(value: &[u8]) -> Option<DeliverBy> {
         let mut parts = value.splitn(2, |byte| *byte == b';');
         let seconds = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn events_replace_the_default() {
+    fn notify_events_replace_default() {
         for (value, expected) in [
             ("", "failure"),
             ("ORCPT=rfc822;x@y", "failure"),
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_deadlines_are_read() {
+    fn addresses_and_deadline_are_parsed() {
         let notify = Notify::parse(b"ORCPT=rfc822;by@h INRCPT=a;b INFROM=c;d EZMLM=-7 BY=120;RT");
         assert_eq!(notify.original_recipient, Some(&b"rfc822;by@h"[..]));
         assert_eq!(notify.incoming_recipient, Some(&b"a;b"[..]));
@@ -169,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(value: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(value: Vec<u8>) {
             Notify::parse(&value);
         }
     }

@@ -1,4 +1,4 @@
-//! Reading a control file: one pass over its lines, keeping offsets.
+//! Parses a control file in one pass over its lines, keeping offsets.
 
 use super::quad::first_word;
 use super::{
@@ -8,17 +8,19 @@ use super::{
 use memchr::{memchr, memmem};
 use nom::Offset;
 
-/// Width of the reserved column behind the pid column, in bytes.
+/// Width of the reserved column after the pid column, in bytes.
 const DELAY_COLUMN: usize = 4;
-/// The `@` bits that we know: pid column, delay column, `M` blocks.
+/// The `@` bits that are supported: pid column, delay column, `M` blocks.
 const KNOWN_FORMAT_BITS: u64 = 0b111;
 
 /// Parses the text of a control file.
 ///
-/// Unknown fields are passed over, and so are fields whose tag disables them; recipients that cannot be
-/// read are listed as undeliverable. The error names the first line that makes the file unusable: an
-/// unknown format bit, a sender without all its words, a name or number that is none; or what is
-/// missing from it: an `i` line, a recipient that can be read.
+/// Skips unknown fields, and fields that are disabled by their tag. Malformed recipients are listed
+/// as undeliverable.
+///
+/// The error is at the first line that makes the file unusable: an unknown format bit, an
+/// incomplete sender, or an invalid name or number. A file without an `i` line or without any valid
+/// recipient is refused, too.
 pub fn parse(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     if text.is_empty() {
         return Err(error(0, "the file is empty"));
@@ -33,13 +35,13 @@ pub fn parse(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     reader.finish()
 }
 
-/// One field of the file: a line, or a header block.
+/// A field of the file: a line, or a header block.
 #[derive(Clone, Copy)]
 struct Line {
     id: u8,
     tag: u8,
     offset: usize,
-    /// Where the value ends: before the line end, or behind the last header of a block.
+    /// End of the value: before the line end, or after the last header.
     end: usize,
 }
 
@@ -49,8 +51,11 @@ impl Line {
     }
 }
 
-/// Parses a part of a control file: what stands before its first recipient, and some of the lines behind. It
-/// need not have recipients.
+/// Parses a part of a control file.
+///
+/// It consists of the text before the first recipient, and of some later lines.
+///
+/// It need not have recipients.
 pub fn parse_part(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     let mut reader = Reader::new(text);
     while let Some(line) = reader.next_line() {
@@ -68,16 +73,18 @@ pub fn parse_part(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
 struct Reader {
     file: ControlFile,
     position: usize,
-    /// From the `@` line, if there has been one.
+    /// From the `@` line, once it has been read.
     format: Option<Format>,
-    /// How many recipients have their headers; the rest wait for the next `m` block.
+    /// Number of recipients that have headers. The others get those of the next `m` block.
     with_headers: usize,
-    /// The recipient that an `N` line would belong to.
+    /// The recipient that a following `N` line belongs to.
     last_recipient: Option<usize>,
 }
 
-/// The longest host of a recipient, in bytes. Agents read job lines into buffers of little more than a
-/// thousand bytes, and count a longer one as two jobs.
+/// Maximum length of a recipient's host, in bytes.
+///
+/// Agents read job lines into buffers of little more than a thousand bytes, and treat a longer line
+/// as two jobs.
 const LONGEST_HOST: usize = 900;
 
 impl Reader {
@@ -133,7 +140,7 @@ impl Reader {
             b'm' if line.tag == b'\n' => self.take_headers(line),
             b'r' => self.take_recipient(line),
             b'd' => self.take_diagnostic(line),
-            // Everything else is processed only if nothing has disabled it.
+            // All other fields are processed only if their tag is blank.
             _ if line.tag != b' ' => {}
             b'@' => return self.take_format(line),
             b'i' => return self.take_name(line),
@@ -154,7 +161,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What is no priority is none: the message is delivered all the same.
+    /// An invalid priority is ignored, so that the message is still delivered.
     fn take_priority(&mut self, line: Line) {
         if let [digit @ b'0'..=b'9'] = self.file.get(line.value()).trim_ascii() {
             self.file.priority = Some(digit - b'0');
@@ -200,7 +207,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A recipient that cannot be read must not keep the others from getting their mail.
+    /// A malformed recipient must not prevent delivery to the others.
     fn take_recipient(&mut self, line: Line) {
         self.last_recipient = None;
         match self.recipient(line) {
@@ -245,7 +252,9 @@ impl Reader {
         })
     }
 
-    /// The columns of a file without an `@` line: blanks or digits where they would be.
+    /// Guesses the columns of a file without an `@` line.
+    ///
+    /// There are blanks or digits at their positions.
     fn guess_format(&self, columns_from: usize, end: usize) -> Format {
         let text = &self.file.text[..end];
         let looks_like_column =
@@ -272,7 +281,7 @@ impl Reader {
     }
 
     fn take_diagnostic(&mut self, line: Line) {
-        // Only `d ` and `d+` are written; any other tag disables the line.
+        // Programs write only `d ` and `d+`; any other tag disables the line.
         let reported = match line.tag {
             b' ' => false,
             b'+' => true,
@@ -308,13 +317,13 @@ impl Reader {
 
 fn narrow_to_first_word(text: &[u8], span: Span) -> Span {
     let value = &text[span.start as usize..span.end as usize];
-    // A CR is no blank, and so may be the word.
+    // A CR is not a blank, and may be the whole word.
     let word = first_word(value).unwrap_or(&value[value.len()..]);
     let start = span.start as usize + value.offset(word);
     Span::new(start, start + word.len())
 }
 
-/// A number in C syntax: `0x7`, `7`, `07`.
+/// Parses a number in C syntax: `0x7`, `7`, `07`.
 fn c_integer(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     if let Some(hexadecimal) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

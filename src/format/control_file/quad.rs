@@ -15,7 +15,7 @@ pub struct Quad {
     pub channel: Span,
     /// The next host, or `-`; one word.
     pub host: Span,
-    /// The address to hand to the host; one word, blanks only inside quotes.
+    /// The address at the host; one word, with blanks only inside quotes.
     pub user: Span,
     /// The rest of the line, usually the numeric user id whose rights the delivery has.
     pub privilege: Span,
@@ -25,7 +25,7 @@ impl Quad {
     /// Splits `text[from..to]`. The error names the missing word.
     pub(super) fn parse(text: &[u8], from: usize, to: usize) -> Result<Quad, &'static str> {
         let line = &text[from..to];
-        // Words are slices of `line`, so what is left over tells where each one stands.
+        // Words are slices of `line`, so the length of the rest gives the position of each.
         let word = |rest, missing| next_word(rest).map_err(|_| missing);
         let span = |word: &[u8], rest: &[u8]| {
             let end = to - rest.len();
@@ -49,13 +49,15 @@ impl Quad {
     }
 }
 
-/// One word in the sense of RFC 821: ended by a blank that is neither inside double quotes nor
-/// behind a backslash. An open quote ends with the line.
+/// Parses one word in the sense of RFC 821.
+///
+/// It ends at a blank that is neither inside double quotes nor after a backslash. An open quote
+/// ends with the line.
 fn next_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
     plain_word(input).map_or_else(|| quoted_word(input), |(word, rest)| Ok((rest, word)))
 }
 
-/// A word without quotes and backslashes, as nearly all are, and what is behind it.
+/// A word without quotes and backslashes, which most words are, and the rest after it.
 fn plain_word(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = input.iter().position(|byte| !is_blank(*byte))?;
     let word = &input[start..];
@@ -75,7 +77,7 @@ fn quoted_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
     preceded(take_while(is_blank), word).parse(input)
 }
 
-/// The first blank-separated word of a field, as `T` lines and the like have it.
+/// The first blank-separated word of a field, for example of a `T` line.
 pub(super) fn first_word(value: &[u8]) -> Option<&[u8]> {
     let word = take_while1::<_, _, nom::error::Error<&[u8]>>(|byte| !is_blank(byte));
     preceded(take_while(is_blank), word).parse(value).ok().map(|(_, word)| word)
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_words_are_named() {
+    fn missing_word_is_named_in_error() {
         assert_eq!(words(" "), Err("no channel"));
         assert_eq!(words("smtp"), Err("no host"));
         assert_eq!(words("smtp host "), Err("no user"));

@@ -1,9 +1,9 @@
-//! The tag byte of a line, and the pid column behind it.
+//! The tag byte of a line, and the pid column after it.
 
-/// The second byte of a recipient line: what has become of the recipient.
+/// The second byte of a recipient line: the state of the recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// `' '`: to do, also after a deferral.
+    /// `' '`: to be delivered, possibly after a deferral.
     Pending,
     /// `~`: an agent is working on it; its pid is in the pid column.
     Locked,
@@ -16,7 +16,7 @@ pub enum Tag {
 }
 
 impl Tag {
-    /// The tag that a byte of the file stands for.
+    /// The tag for a byte of the file.
     pub const fn from_byte(byte: u8) -> Tag {
         match byte {
             b' ' => Tag::Pending,
@@ -27,7 +27,7 @@ impl Tag {
         }
     }
 
-    /// The byte that stands for this tag.
+    /// The byte for this tag.
     pub const fn byte(self) -> u8 {
         match self {
             Tag::Pending => b' ',
@@ -39,18 +39,20 @@ impl Tag {
     }
 }
 
-/// The six bytes behind the tag: the lock owner's pid, right-aligned, or blanks.
+/// The six bytes after the tag: the pid of the lock owner, right-aligned, or blanks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidField(pub [u8; PidField::WIDTH]);
 
 impl PidField {
     /// Width of the column, in bytes.
     pub const WIDTH: usize = 6;
-    /// What an unlocked line has.
+    /// The pid column of an unlocked line.
     pub const BLANK: PidField = PidField([b' '; PidField::WIDTH]);
 
-    /// The field of a process. Pids above 999,999 lose their last digits: the original prints them
-    /// with `%6d` and keeps six bytes.
+    /// The column for a process id.
+    ///
+    /// Ids above 999,999 lose their last digits: the original prints them with `%6d` and keeps six
+    /// bytes.
     pub fn of(pid: u32) -> PidField {
         let digits = format!("{pid:6}");
         let mut field = [b' '; PidField::WIDTH];
@@ -58,12 +60,12 @@ impl PidField {
         PidField(field)
     }
 
-    /// The number in the field, if there is one: blanks, then digits.
+    /// The number in the column, if there is one: blanks, then digits.
     pub fn pid(self) -> Option<u32> {
         std::str::from_utf8(&self.0).ok()?.trim_start_matches(' ').parse().ok()
     }
 
-    /// Whether the number may have lost digits: it fills the field.
+    /// Returns true if the number may have lost digits, since it fills the column.
     pub fn may_be_truncated(self) -> bool {
         self.0[0] != b' '
     }
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pid_fields_are_right_aligned_and_cut_at_six_digits() {
+    fn pid_field_is_right_aligned_and_cut_at_six_digits() {
         assert_eq!(&PidField::of(31337).0, b" 31337");
         assert_eq!(PidField::of(31337).pid(), Some(31337));
         assert!(!PidField::of(31337).may_be_truncated());

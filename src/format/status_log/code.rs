@@ -1,13 +1,15 @@
-//! Finding the status code of RFC 3463 in what agents say.
+//! Finds the status code of RFC 3463 in texts of agents.
 
 use memchr::memchr;
 
-/// The first status code in a text that is of one of the classes, such as `b"45"`: `5.1.1` in
-/// `smtp; 550-5.1.1 no such user`. Subject and detail have one to three digits each. Part of a longer
-/// number, of an address or of a version is none.
+/// Returns the first status code of the given classes in a text.
+///
+/// With the classes `b"45"`, that is `5.1.1` in `smtp; 550-5.1.1 no such user`. Subject
+/// and detail have one to three digits each. Part of a longer number, of an address or of a version
+/// does not count.
 pub fn enhanced_code<'t>(text: &'t [u8], classes: &[u8]) -> Option<&'t str> {
     let mut from = 0;
-    // What is behind the first dot decides; looking for dots passes over everything else at once.
+    // Searching for dots with `memchr` skips all other text quickly.
     while let Some(dot) = memchr(b'.', &text[from..]).map(|at| from + at) {
         if let Some(code) = dot.checked_sub(1).and_then(|start| code_at(text, start, classes)) {
             return Some(code);
@@ -42,7 +44,7 @@ fn code_at<'t>(text: &'t [u8], start: usize, classes: &[u8]) -> Option<&'t str> 
     if goes_on { None } else { std::str::from_utf8(&text[start..end]).ok() }
 }
 
-/// How many digits a text begins with: one to three.
+/// Number of digits at the beginning of a text, if it is one to three.
 fn digits(text: &[u8]) -> Option<usize> {
     let count = text.iter().take(4).take_while(|byte| byte.is_ascii_digit()).count();
     (1..=3).contains(&count).then_some(count)
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_found_and_nothing_else() {
+    fn status_codes_are_found_in_texts() {
         for (text, code) in [
             ("5.1.1", Some("5.1.1")),
             ("5.4.7 (delivery time expired)", Some("5.4.7")),
@@ -82,12 +84,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(text: Vec<u8>) {
+        fn enhanced_code_of_any_bytes_does_not_panic(text: Vec<u8>) {
             enhanced_code(&text, b"245");
         }
 
         #[test]
-        fn dots_and_digits_do_not_either(text in "[0-9.]{0,12}") {
+        fn enhanced_code_of_dots_and_digits_does_not_panic(text in "[0-9.]{0,12}") {
             enhanced_code(text.as_bytes(), b"245");
         }
     }

@@ -1,14 +1,13 @@
-//! The status log: one JSON object a line, for each attempt at a recipient and for each end of one.
+//! Status log: one JSON object per line, for each attempt at a recipient and for its end.
 //!
 //! ```text
 //!  core: Action::Status ──► writer (src/daemon/files): finds sender, recipient, message id in the
 //!                                  │                   control file, composes the line
-//!                                  └──bounded──► appender (src/daemon/status_log): one write a batch
+//!                                  └──bounded──► appender (src/daemon/status_log)
 //!  later: mailq trace ◄── FILE, FILE.1, FILE.2.gz
 //! ```
 //!
-//! What is in a line is described in `docs/status-log.md`, from field to field; a test holds the two
-//! together.
+//! `docs/status-log.md` describes the fields; a test checks that it has them all.
 
 mod code;
 
@@ -18,56 +17,59 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The longest line that a reader has to expect, in bytes: some texts of 2 kB, each byte of which may need
-/// six, and addresses.
+/// Maximum length of a line that a reader must expect, in bytes.
+///
+/// A line has some texts of 2 kB, each byte of which may need six, and addresses.
 pub const LONGEST_LINE: usize = 256 * 1024;
 
-/// One line about a recipient.
+/// Line about a recipient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry<'a> {
-    /// When it was decided, RFC 3339 in UTC, with milliseconds.
+    /// Time of the result, RFC 3339 in UTC, with milliseconds.
     #[serde(borrow)]
     pub time: Cow<'a, str>,
-    /// The message.
+    /// Spool id of the message.
     #[serde(borrow)]
     pub spool_id: Cow<'a, str>,
-    /// Its Message-ID, with its angle brackets.
+    /// Message-ID, with its angle brackets.
     pub message_id: Option<Cow<'a, str>>,
-    /// The address of the sender.
+    /// Address of the sender.
     pub sender: Option<Cow<'a, str>>,
-    /// The address of the recipient.
+    /// Address of the recipient.
     pub recipient: Option<Cow<'a, str>>,
-    /// Where the recipient was to go: the channel...
+    /// Channel of the recipient.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// ...and the host.
+    /// Host of the recipient.
     #[serde(borrow)]
     pub host: Cow<'a, str>,
-    /// The process of the agent that tried.
+    /// Pid of the agent that made the attempt.
     pub agent: Option<u32>,
-    /// What has become of the recipient.
+    /// Result for the recipient.
     pub status: Status,
-    /// The word of the agent's report.
+    /// Status word of the agent's report.
     pub report: Option<Cow<'a, str>>,
-    /// The status code of RFC 3463.
+    /// Status code of RFC 3463.
     pub code: Option<Cow<'a, str>>,
-    /// The remote system's answer, as notary data has it.
+    /// Answer of the remote system, from notary data.
     pub reply: Option<Cow<'a, str>>,
-    /// The remote system.
+    /// Remote system.
     pub remote: Option<Cow<'a, str>>,
-    /// What was said, for people.
+    /// Text of the report, for people.
     #[serde(borrow)]
     pub text: Cow<'a, str>,
-    /// Messages for the same host that have to wait as well because of this, without an attempt.
+    /// Number of other messages put off with this one, without an attempt.
+    ///
+    /// They are for the same host.
     pub others: u32,
-    /// From when the message came in to `time`, in seconds.
+    /// Time from the arrival of the message to `time`, in seconds.
     pub delay: f64,
-    /// Parts of it.
+    /// Parts of `delay`.
     pub delays: Delays,
 }
 
 impl Entry<'_> {
-    /// The same, on its own.
+    /// Copies borrowed texts.
     pub fn into_owned(self) -> Entry<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Entry {
@@ -91,44 +93,44 @@ impl Entry<'_> {
         }
     }
 
-    /// When the message came in, in milliseconds since the epoch.
+    /// Arrival of the message, in milliseconds since the epoch.
     pub fn came(&self) -> Option<i64> {
         let time: jiff::Timestamp = self.time.parse().ok()?;
         Some(time.as_millisecond().saturating_sub((self.delay * 1000.0) as i64))
     }
 }
 
-/// Where the time went, in seconds.
+/// Parts of the delay, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delays {
-    /// From when the message came in until it was routed.
+    /// From the arrival of the message until it was routed.
     pub router: f64,
-    /// From then until this attempt began; without one, until `time`.
+    /// From then until this attempt began, or until `time` without an attempt.
     pub queue: f64,
-    /// What this attempt took.
+    /// Duration of this attempt.
     pub attempt: Option<f64>,
 }
 
-/// What has become of a recipient.
+/// Result for a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It is done. Final.
+    /// Delivered. Final.
     Delivered,
-    /// It will be tried again.
+    /// Failed for now; it will be tried again.
     Deferred,
-    /// It cannot be done. Final.
+    /// Failed. Final.
     Failed,
-    /// It was too old to be tried again, or an operator has given it up. Final.
+    /// Too old to be tried again, or given up by an operator. Final.
     Expired,
-    /// An operator has deleted it. Final.
+    /// Deleted by an operator. Final.
     Deleted,
-    /// An operator has given it back to the router, which will make a new message of it. Final.
+    /// Given back to the router by an operator; the router makes a new message of it. Final.
     Rerouted,
 }
 
 impl Status {
-    /// All of them.
+    /// All results.
     pub const ALL: [Status; 6] = [
         Status::Delivered,
         Status::Deferred,
@@ -138,7 +140,7 @@ impl Status {
         Status::Rerouted,
     ];
 
-    /// The word for it.
+    /// Word for the result in the log.
     pub fn word(self) -> &'static str {
         match self {
             Status::Delivered => "delivered",
@@ -150,30 +152,30 @@ impl Status {
         }
     }
 
-    /// Whether nothing more will be tried.
+    /// Returns true if there will be no more attempts.
     pub fn is_final(self) -> bool {
         self != Status::Deferred
     }
 }
 
-/// A line that stands where others are missing: they could not be written.
+/// Line in place of lines that could not be written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gap<'a> {
-    /// When writing was possible again, as in [`Entry::time`].
+    /// Time at which writing was possible again, as in [`Entry::time`].
     #[serde(borrow)]
     pub time: Cow<'a, str>,
-    /// How many lines are missing.
+    /// Number of missing lines.
     pub lost: u64,
 }
 
-/// A time as the log has it: `2026-11-21T10:04:09.852Z`.
+/// A time in the form of the log: `2026-11-21T10:04:09.852Z`.
 pub fn shown(time: Timestamp) -> String {
     let nanoseconds = time.subsec_nanoseconds() as i32;
     let instant = jiff::Timestamp::new(time.seconds(), nanoseconds).unwrap_or_default();
     instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// A length of time as the log has it: seconds, with milliseconds. Zero if `to` is before `from`.
+/// A duration in the form of the log: seconds, with milliseconds. Zero if `to` is before `from`.
 pub fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.since(from).as_millis() as f64 / 1000.0
 }
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_log() {
+    fn status_words_match_serialized_names() {
         for status in Status::ALL {
             let written = serde_json::to_value(status).expect("written");
             assert_eq!(written, status.word());

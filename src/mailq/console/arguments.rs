@@ -1,11 +1,11 @@
-//! What commands take, besides whom to ask.
+//! Arguments of commands, other than those that select the server.
 
 use super::words::read_span;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use zsched_mailq_protocol::subject::Subject;
 
-/// How something is shown.
+/// Output options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Display {
     /// Print what the scheduler sends: JSON, one object a line
@@ -23,13 +23,14 @@ pub struct Display {
     pub width: Option<usize>,
 }
 
-/// What a view or an order is about.
+/// Selected part of the queue.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Selection {
     /// A destination, such as smtp/mx.test or smtp/*; a host alone; or the id of a message
     ///
-    /// In a destination there may be "*" and whatever else patterns in scheduler.cf have. An id is a spool
-    /// id, or the name of a control file. What scheduler.cf calls a ring is named as "ring=smtp/*".
+    /// In a destination there may be "*" and whatever else patterns in scheduler.cf have. An id is
+    /// a spool id, or the name of a control file. What scheduler.cf calls a ring is named as
+    /// "ring=smtp/*".
     pub what: Option<String>,
 
     /// Only messages of this sender; there may be * and ? in it
@@ -45,7 +46,7 @@ pub struct Selection {
     pub older: Option<String>,
 }
 
-/// How an order is given.
+/// Options of an order.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Manner {
     /// Only tell what it would be about
@@ -54,7 +55,8 @@ pub struct Manner {
 
     /// Do not ask whether that is meant
     ///
-    /// What cannot be undone is asked on a terminal, once it is known how many messages it is about.
+    /// What cannot be undone is asked on a terminal, once it is known how many messages it is
+    /// about.
     #[arg(long, short = 'y')]
     pub yes: bool,
 
@@ -63,7 +65,7 @@ pub struct Manner {
     pub json: bool,
 }
 
-/// The order of a list.
+/// Sort order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// Most messages first
@@ -76,7 +78,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// As requests have it.
+    /// Keyword in requests.
     pub fn word(self) -> &'static str {
         match self {
             Sort::Backlog => "backlog",
@@ -87,7 +89,7 @@ impl Sort {
 }
 
 impl Selection {
-    /// Something that is not limited in any way.
+    /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
         self.what.is_none()
             && self.sender.is_none()
@@ -95,7 +97,9 @@ impl Selection {
             && self.older.is_none()
     }
 
-    /// The words of a request.
+    /// Words of a request for this selection.
+    ///
+    /// Fails if `--older` is not a time span.
     pub fn words(&self) -> Result<Vec<String>, Failure> {
         let mut words = Vec::new();
         if let Some(what) = &self.what {
@@ -117,7 +121,7 @@ impl Selection {
     }
 }
 
-/// A destination or an id as a request has it.
+/// Converts a destination or an id to the form of requests.
 pub fn target(what: &str) -> String {
     if ["id=", "ring="].iter().any(|kind| what.starts_with(kind)) {
         return what.to_string();
@@ -129,13 +133,15 @@ pub fn target(what: &str) -> String {
     }
 }
 
-/// A destination or an id as requests have it that take either.
+/// Converts a destination or an id for requests that take either.
+///
+/// In these, an id has no `id=` before it.
 pub fn subject(what: &str) -> String {
     let target = target(what);
     quoted(target.strip_prefix("id=").unwrap_or(&target))
 }
 
-/// A word of a request.
+/// Quotes a word of a request if needed.
 pub fn quoted(word: &str) -> String {
     let is_plain =
         |character: char| !character.is_whitespace() && character != '"' && character != '\\';
@@ -146,7 +152,7 @@ pub fn quoted(word: &str) -> String {
         '"' | '\\' => vec!['\\', character],
         other => vec![other],
     };
-    // An option stays one: name="value".
+    // The name of an option stays outside the quotes: name="value".
     let (name, value) = match word.split_once('=') {
         Some((name, value)) if name.chars().all(|c| c.is_ascii_lowercase() || c == '-') => {
             (format!("{name}="), value)
@@ -161,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn destinations_hosts_and_ids() {
+    fn selection_becomes_words_of_request() {
         for (what, word) in [
             ("smtp/MX.test", "smtp/mx.test"),
             ("mx.test", "*/mx.test"),

@@ -1,7 +1,7 @@
-//! `mailq check`: one line and an exit status, as programs that watch systems want them.
+//! `mailq check`: one line and an exit status for monitoring programs.
 //!
 //! ```text
-//! MAILQ WARNING - oldest 2h12m (more than 1h); 312 messages, 401 recipients | messages=312;;10000;0 ...
+//! MAILQ WARNING - oldest 2h12m (more than 1h); 312 messages, 401 recipients | messages=312;; ...
 //! ```
 
 use super::arguments::Selection;
@@ -18,10 +18,10 @@ use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
 use zsched_spool::orphans::{self, Orphans};
 
-/// The most destinations that are counted, where only some of them matter.
+/// Maximum number of destinations that are added up for a selection.
 const MOST_THREADS: usize = 1_000_000;
 
-/// When somebody has to look.
+/// Thresholds for warnings.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Thresholds {
     /// Warn if the oldest message is older than this, such as 1h
@@ -47,20 +47,20 @@ fn parse_span(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "it is no span; 90s, 30m, 2h and 5d are".to_string())
 }
 
-/// How it stands. The numbers are exit statuses.
+/// Result of a check. The numbers are exit statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// All is well.
+    /// No threshold is exceeded.
     Ok = 0,
-    /// Somebody should look.
+    /// A warning threshold is exceeded, or there are orphans.
     Warning = 1,
-    /// Somebody must look.
+    /// A critical threshold is exceeded, or no scheduler can be reached.
     Critical = 2,
-    /// Nobody knows.
+    /// The queue could not be measured.
     Unknown = 3,
 }
 
-/// What is measured.
+/// Measured values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measures {
     /// Messages.
@@ -69,24 +69,26 @@ pub struct Measures {
     pub recipients: u64,
     /// Age of the oldest message, in seconds.
     pub oldest: Option<f64>,
-    /// Agents, if all of the queue is looked at.
+    /// Agents; `None` if only part of the queue is measured.
     pub agents: Option<u64>,
-    /// What is odd about the scheduler itself.
+    /// Unusual states of the scheduler itself.
     pub remarks: Vec<&'static str>,
-    /// Message files without a control file, if the spool can be looked at.
+    /// Message files without a control file; none if the spool cannot be read.
     pub orphans: Orphans,
 }
 
-/// How far `queue/` is looked through for orphans.
+/// Limits of the search for orphans in `queue/`.
 const ORPHAN_LIMITS: orphans::Limits =
     orphans::Limits { files: 200_000, time: Duration::from_secs(2) };
 
-/// Looks for message files without a control file. Where the user may not look there are none.
+/// Finds message files without a control file.
+///
+/// Returns none if this user may not read the folder.
 pub fn find_orphans(spool: &Spool) -> Orphans {
     orphans::look(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
 }
 
-/// The orphans in words, with as many names as are known.
+/// Describes orphans, with the names that are known.
 fn shown(orphans: &Orphans) -> String {
     let names: Vec<String> = orphans.names.iter().map(ToString::to_string).collect();
     let more = if names.len() < orphans.count { ", ..." } else { "" };
@@ -95,7 +97,7 @@ fn shown(orphans: &Orphans) -> String {
     format!("{at_least}{files} without control file in queue/ ({}{more})", names.join(", "))
 }
 
-/// Measures all of the queue, or part of it.
+/// Measures the whole queue, or the selected part of it.
 pub fn measure(scheduler: &mut Scheduler, selection: &Selection) -> Result<Measures, Failure> {
     if !selection.is_everything() {
         return measure_part(scheduler, selection);
@@ -136,7 +138,9 @@ fn measure_part(scheduler: &mut Scheduler, selection: &Selection) -> Result<Meas
 }
 
 impl Thresholds {
-    /// The verdict, and the line.
+    /// Compares the measures with the thresholds.
+    ///
+    /// Returns the state and the output line.
     pub fn judge(&self, measures: &Measures) -> (State, String) {
         let mut state = State::Ok;
         let mut troubles = Vec::new();
@@ -176,7 +180,7 @@ impl Thresholds {
         (state, format!("{line} | {}", self.performance(measures)))
     }
 
-    /// `label=value;warn;crit;min`.
+    /// Performance data: `label=value;warn;crit;min`.
     fn performance(&self, measures: &Measures) -> String {
         let show = |limit: Option<f64>| limit.map_or(String::new(), |limit| limit.to_string());
         let counts = (self.warn_count.map(|n| n as f64), self.crit_count.map(|n| n as f64));
@@ -195,7 +199,9 @@ impl Thresholds {
     }
 }
 
-/// Whether a value is too large, and what it should not be larger than.
+/// Compares a value with two limits.
+///
+/// Returns the state and the limit that is exceeded.
 fn exceeded(value: f64, warning: Option<f64>, critical: Option<f64>) -> (State, Option<f64>) {
     match (critical.filter(|most| value > *most), warning.filter(|most| value > *most)) {
         (Some(most), _) => (State::Critical, Some(most)),
@@ -215,16 +221,19 @@ impl State {
     }
 }
 
-/// What a failure means: without a scheduler no mail moves; anything else says nothing about the queue.
+/// Result and output line for a failure.
+///
+/// Without a scheduler no mail moves, which is critical. Any other failure leaves the state of the
+/// queue unknown.
 pub fn of_failure(failure: &Failure) -> (State, String) {
     let state = match failure {
         Failure::Unavailable(_) => State::Critical,
         _ => State::Unknown,
     };
     let words = failure.to_string();
-    // What follows the first line is advice.
+    // The lines after the first are advice.
     let what = words.lines().next().unwrap_or_default();
-    // There is performance data behind this character.
+    // The character `|` begins the performance data.
     (state, format!("MAILQ {} - {}", state.word(), what.replace('|', "/")))
 }
 
@@ -234,7 +243,7 @@ mod tests {
     use zsched_spool::{HashFolder, SpoolName};
 
     #[test]
-    fn verdicts() {
+    fn judge_compares_measures_with_thresholds() {
         let thresholds = Thresholds {
             warn_age: Some(3_600.0),
             crit_age: None,
@@ -281,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_are_named_with_a_warning() {
+    fn judge_with_orphans_warns_and_names_them() {
         let name = |base: &[u8]| SpoolName::new(HashFolder::TOP, base).expect("a name");
         let orphans = Orphans { count: 3, names: vec![name(b"1"), name(b"4711")], is_cut: false };
         let measures = Measures { orphans, ..Measures::default() };
@@ -293,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn no_scheduler_is_critical_and_no_answer_is_unknown() {
+    fn failure_without_scheduler_is_critical_else_unknown() {
         let gone = Failure::Unavailable("cannot connect | x\nmailq: start it".to_string());
         assert_eq!(
             of_failure(&gone),

@@ -1,4 +1,4 @@
-//! What the original's schedulers tell, put into the form of ours as far as it goes.
+//! Reads the reports of ZMailer's schedulers into the types of [`super::model`].
 //!
 //! Both versions of the protocol have the same report on threads, rings and totals:
 //!
@@ -25,10 +25,12 @@ use crate::v2::Record;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 
-/// For so many destinations, the busiest and the oldest, it is asked what an agent has said.
+/// Maximum number of destinations per sort order whose last text is requested.
+///
+/// The sort orders are by messages and by attempts.
 const ASKED: usize = 12;
 
-/// Reads the dump of version 1.
+/// Reads a version 1 dump.
 pub fn of_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
     let mut complaints = Complaints::default();
     let queue = v1::read(lines, &mut complaints)?;
@@ -37,7 +39,7 @@ pub fn of_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
     Ok(overview)
 }
 
-/// Asks a scheduler of version 2.
+/// Asks a version 2 scheduler.
 pub fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview, Failure> {
     let mut text = session.ask_for_text(Request::new("SHOW QUEUE THREADS", "TT"))?;
     let mut overview = report(&mut text)?;
@@ -45,7 +47,7 @@ pub fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview,
     Ok(overview)
 }
 
-/// Reads the report.
+/// Reads the report on threads, rings and totals.
 fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
     let most = lines.limit();
     let mut overview = Overview::default();
@@ -78,12 +80,14 @@ fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
     Ok(overview)
 }
 
-/// `smtp/*` of `smtp/*/0`.
+/// Pattern of a head: `smtp/*` of `smtp/*/0`.
 fn pattern(head: &str) -> String {
     head.rsplit_once('/').map_or(head, |(pattern, _)| pattern).to_string()
 }
 
-/// `channel/host/0`, blanks, and items. Of old there was no `N=`, and `R=` counted messages.
+/// Parses the line of a thread: `channel/host/0`, blanks, and items.
+///
+/// Older schedulers have no `N=`; their `R=` counts messages.
 fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
     let at = ["N=", "R="].iter().filter_map(|label| {
         line.match_indices(label).map(|(at, _)| at).find(|at| line[..*at].ends_with([' ', '\t']))
@@ -137,7 +141,7 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
     })
 }
 
-/// The number behind a label; behind a slash there may be another one.
+/// The number after a label. A second number after a slash is ignored.
 fn labelled(line: &str, label: &str) -> Option<u64> {
     let rest = line.split_once(label)?.1.trim_start();
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -181,7 +185,7 @@ fn read_counts(line: &str, summary: &mut Summary) {
     summary.recipients = number(recipients, "stored ");
 }
 
-/// Version 1 has the texts with the messages.
+/// Adds the texts of agents, which version 1 sends with the messages.
 fn add_texts(threads: &mut [Thread], queue: &Queue) {
     let mut texts = HashMap::new();
     for thread in queue.threads() {
@@ -197,7 +201,7 @@ fn add_texts(threads: &mut [Thread], queue: &Queue) {
     }
 }
 
-/// In version 2, each thread must be asked for.
+/// Adds the texts of agents, which version 2 sends thread by thread.
 fn ask_for_texts<S: Read + Write>(
     session: &mut Session<S>,
     threads: &mut [Thread],
@@ -239,7 +243,7 @@ mod tests {
         Msgs in 52 out 15 stored 11 (12) Rcpnts in 272 out 232 stored 19 (20)\n";
 
     #[test]
-    fn the_report_has_threads_rings_and_totals() {
+    fn report_yields_threads_rings_and_totals() {
         let text = format!(
             "smtp/*/0\n    smtp/[10.0.0.1]/0\tN=2   R=3   A=1  P={{20114,-7}} HA={{3,1}}s FA={{3,never}}s \
              OF={{2,0}} S={{STUFF,LARVA}} UF=0 QA=1d18h\n    smtp/a/b/0 N=1   R=1   A=58 W=1860s \
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_must_be_whole() {
+    fn report_without_totals_fails() {
         assert!(read(TOTALS).is_ok());
         assert!(read("").is_err());
         assert!(read("smtp/*/0\n").is_err());
@@ -282,7 +286,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_line_will_do(text in "([ \t]{0,4}[a-z/ =NRAWPQ{},0-9:é]{0,30}\n){0,8}") {
+        fn any_report_does_not_panic(text in "([ \t]{0,4}[a-z/ =NRAWPQ{},0-9:é]{0,30}\n){0,8}") {
             drop(read(&format!("{text}{TOTALS}")));
         }
     }

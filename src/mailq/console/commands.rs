@@ -7,13 +7,13 @@ use crate::trace;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-/// What can be done besides showing the queue as the original does.
+/// Commands, besides the output of ZMailer's `mailq`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
     /// Show on one screen what there is to do, and what is wrong
     ///
-    /// That is what mailq shows on a terminal, too, if it is given no options on what to show. Schedulers of
-    /// the original are understood as well, as far as they tell.
+    /// That is what mailq shows on a terminal, too, if it is given no options on what to show.
+    /// Schedulers of the original are understood as well, as far as they tell.
     Summary(Display),
     /// List destinations, or messages
     ///
@@ -28,10 +28,10 @@ pub enum Command {
         /// List no more than this
         #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
         limit: usize,
-        /// Which part of the queue.
+        /// Selected part of the queue.
         #[command(flatten)]
         selection: Selection,
-        /// How it is shown.
+        /// Output options.
         #[command(flatten)]
         display: Display,
     },
@@ -39,7 +39,7 @@ pub enum Command {
     Show {
         /// A destination, such as smtp/mx.test; a host alone; or the id of a message
         what: String,
-        /// How it is shown.
+        /// Output options.
         #[command(flatten)]
         display: Display,
     },
@@ -47,7 +47,7 @@ pub enum Command {
     Why {
         /// A destination, such as smtp/mx.test, or the id of a message
         what: String,
-        /// How it is shown.
+        /// Output options.
         #[command(flatten)]
         display: Display,
     },
@@ -67,7 +67,7 @@ pub enum Command {
     },
     /// Show what happens, as it happens
     Events {
-        /// Which part of the queue.
+        /// Selected part of the queue.
         #[command(flatten)]
         selection: Selection,
         /// Print what the scheduler sends: JSON, one object a line
@@ -79,17 +79,18 @@ pub enum Command {
     },
     /// Tell in one line and an exit status whether somebody has to look
     ///
-    /// The exit status is 0 if all is well, 1 for a warning, 2 if it is critical or there is no scheduler, 3 if
-    /// nobody knows, as with a command line that cannot be used. The line has performance data, as programs that watch systems read it.
-    /// On the host of the scheduler it names message files in queue/ that have had no control file for ten minutes.
-    /// The first 200,000 files are looked at, for two seconds.
+    /// The exit status is 0 if all is well, 1 for a warning, 2 if it is critical or there is no
+    /// scheduler, 3 if nobody knows, as with a command line that cannot be used. The line has
+    /// performance data, as programs that watch systems read it. On the host of the scheduler it
+    /// names message files in queue/ that have had no control file for ten minutes. The first
+    /// 200,000 files are looked at, for two seconds.
     Check(Check),
     /// Put something on hold: it is not tried any more until it is released
     ///
     /// A destination is on hold with all that comes for it. Messages are chosen by an id, --sender,
     /// --recipient or --older; only those that are there now are put on hold.
     Hold {
-        /// What it is about.
+        /// Selected part of the queue, and options.
         #[command(flatten)]
         agreement: Agreement,
         /// Why, for those who find it on hold
@@ -100,7 +101,7 @@ pub enum Command {
     ///
     /// What is named must be what was named to put it on hold; orders lists it.
     Release {
-        /// What it is about.
+        /// Selected part of the queue, and options.
         #[command(flatten)]
         agreement: Agreement,
         /// Release everything
@@ -117,8 +118,8 @@ pub enum Command {
     Reroute(Agreement),
     /// Set a limit for as long as the scheduler runs and after, or for a time
     ///
-    /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, with a number behind "=". WHAT is a ring, as in
-    /// "ring=smtp/*", or a destination for maxthr; for maxta it can be left out.
+    /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, with a number behind "=". WHAT is a
+    /// ring, as in "ring=smtp/*", or a destination for maxthr; for maxta it can be left out.
     Set {
         /// What it is about, and the limit, as in ring=smtp/* maxring=5
         #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=2)]
@@ -150,16 +151,17 @@ pub enum Command {
     },
     /// Try everything for a host now
     ///
-    /// That is what ETRN asks for: the original's schedulers know it, too. Destinations with an agent at work
-    /// are left alone. The scheduler says whether it has started something.
+    /// That is what ETRN asks for: the original's schedulers know it, too. Destinations with an
+    /// agent at work are left alone. The scheduler says whether it has started something.
     Etrn {
         /// The host, of any channel
         host: String,
     },
     /// Write a line for the file of accounts, with a password that nobody can read in it
     ///
-    /// The password is asked for on a terminal, and is the first line of standard input otherwise. A user with
-    /// such a line can only log in with SCRAM-SHA-256, as this mailq does; the original's cannot.
+    /// The password is asked for on a terminal, and is the first line of standard input otherwise.
+    /// A user with such a line can only log in with SCRAM-SHA-256, as this mailq does; the
+    /// original's cannot.
     Passwd {
         /// The user
         user: String,
@@ -181,29 +183,29 @@ pub enum Command {
     },
 }
 
-/// What an order is about, and how it is given.
+/// Selected part of the queue, and options of an order.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Agreement {
-    /// What it is about.
+    /// Selected part of the queue.
     #[command(flatten)]
     pub selection: Selection,
-    /// How it is given.
+    /// Options of the order.
     #[command(flatten)]
     pub manner: Manner,
 }
 
-/// What a check looks at.
+/// Arguments of a check.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Check {
-    /// When somebody has to look.
+    /// Thresholds for warnings.
     #[command(flatten)]
     pub thresholds: Thresholds,
-    /// What of the queue matters.
+    /// Selected part of the queue.
     #[command(flatten)]
     pub selection: Selection,
 }
 
-/// How much is logged.
+/// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
     /// Trouble only
@@ -219,7 +221,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// As requests have it.
+    /// Keyword in requests.
     pub fn word(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -232,7 +234,7 @@ impl Level {
 }
 
 impl Command {
-    /// What it shows, and how, if that is all it does.
+    /// The view and its output options, if the command is a view.
     pub fn view(&self) -> Option<(View, &Display)> {
         Some(match self {
             Command::Summary(display) => (View::Summary, display),
@@ -252,7 +254,7 @@ impl Command {
         })
     }
 
-    /// How long lines may be, if that was said.
+    /// Maximum line width, if given.
     pub fn width(&self) -> Option<usize> {
         match self {
             Command::Events { width, .. } => *width,

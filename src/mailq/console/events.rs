@@ -1,4 +1,4 @@
-//! `mailq events`: what happens, as it happens.
+//! `mailq events`: prints events as they happen.
 //!
 //! ```text
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
@@ -15,7 +15,7 @@ use crate::session::{Request, Session};
 use std::io::Write;
 use zsched_format::printable;
 
-/// Prints events until the scheduler ends, or whoever looks.
+/// Prints events until the scheduler ends the text or the connection.
 pub fn follow<W: Write>(
     session: &mut Session<Connection>,
     request: Request,
@@ -29,7 +29,7 @@ pub fn follow<W: Write>(
             true => paper.line(&printable::json(line))?,
             false => print(&object(line)?, paper)?,
         }
-        // Whoever looks wants to see it now.
+        // The output is read live.
         paper.flush()?;
     }
     Ok(())
@@ -63,7 +63,7 @@ fn is_bad(status: &str) -> bool {
     ["error", "failed", "expired"].iter().any(|bad| status.starts_with(bad))
 }
 
-/// What is known of it.
+/// Describes an event in one line.
 fn words(event: &Happening) -> String {
     let mut parts: Vec<String> = event.id.iter().map(|id| one_line(id)).collect();
     if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_for_each() {
+    fn print_writes_one_line_per_event() {
         for (event, expected) in [
             (
                 r#"{"time":1.0,"event":"attempt","id":"S1","channel":"smtp","host":"a\u001b","pid":7,"status":"deferred","text":"x\r451 b"}"#,

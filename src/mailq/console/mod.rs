@@ -1,12 +1,12 @@
-//! The commands of `mailq`: views and orders for people, in the requests of `docs/mailq-protocol.md`.
+//! The commands of `mailq`: views and orders, in the requests of `docs/mailq-protocol.md`.
 //!
 //! ```text
 //! arguments ──► source (control socket or server) ──► model ──► views, summary, check, top
-//!                                    classic ─────────┘ (what the original's schedulers tell)
+//!                                    classic ─────────┘ (reports of ZMailer's schedulers)
 //! ```
 //!
-//! Whatever a scheduler says goes through [`words`] before it is printed: it stays on its line and in its
-//! column. [`paper`] makes printable what it prints.
+//! Text from a scheduler goes through [`words`] before it is printed, so that it stays in its line
+//! and its column. [`paper`] escapes unprintable characters.
 
 mod arguments;
 mod check;
@@ -46,7 +46,7 @@ use std::time::Duration;
 use views::View;
 use zsched_format::printable;
 
-/// Does what a command says. Returns the exit status.
+/// Runs a command. Returns the exit status.
 pub fn run(command: &Command, reach: &Reach) -> Result<i32, Failure> {
     match command {
         Command::Check(check) => return Ok(run_check(check, reach)?),
@@ -71,7 +71,7 @@ fn carry_out<W: Write>(
     if let Some((view, display)) = command.view() {
         return show_view(&view, display, reach, &installation()?, terminal, paper);
     }
-    // Tells the scheduler when that was all.
+    // Ends the session with QUIT, also after a failure.
     let with = |work: &mut dyn FnMut(&mut Session<Connection>) -> Result<(), Failure>| {
         let mut session = source::session(reach, &installation()?)?;
         let result = work(&mut session);
@@ -95,7 +95,7 @@ fn carry_out<W: Write>(
                 is_something = order.count(session, paper)?;
                 Ok(())
             })?;
-            // Nobody waits for the answer: a scheduler closes sessions in which nothing is asked for long.
+            // No session is open while the user is asked: a scheduler closes idle ones.
             if !is_something || !order.is_meant(paper)? {
                 return Ok(());
             }
@@ -159,7 +159,7 @@ fn carry_out<W: Write>(
             clap_complete::generate(*shell, &mut Options::command(), "mailq", &mut script);
             Ok(paper.plain(&String::from_utf8_lossy(&script))?)
         }
-        // Views and the like have been dealt with.
+        // Views, `check` and `trace` are handled before.
         _ => Ok(()),
     }
 }
@@ -171,7 +171,7 @@ fn trace(what: &trace::Options, reach: &Reach) -> Result<(), Failure> {
     traced
 }
 
-/// Shows the summary of whatever scheduler it is, where there is no command.
+/// Shows the summary, for a command line without a command.
 pub fn show_summary(reach: &Reach) -> Result<i32, Failure> {
     run(&Command::Summary(Display::default()), reach)
 }
@@ -186,7 +186,7 @@ fn show_view<W: Write>(
 ) -> Result<(), Failure> {
     let interval = display.watch.map(interval_of).transpose()?;
     loop {
-        // A scheduler may close a connection that nothing comes from for long.
+        // A scheduler closes idle connections, so each round opens a new one.
         let mut on_page = paper.page();
         let shown = source::open(reach, installation).and_then(|mut scheduler| {
             match display.json {
@@ -204,7 +204,7 @@ fn show_view<W: Write>(
             return shown;
         };
         match shown {
-            // It may come back.
+            // The scheduler may be restarting.
             Err(failure @ Failure::Unavailable(_)) => paper.line(&failure.to_string())?,
             other => other?,
         }
@@ -223,15 +223,17 @@ fn interval_of(seconds: f64) -> Result<Duration, Failure> {
     }
 }
 
-/// What a check says that could not be made, with the exit status.
+/// Prints the line of a check that failed. Returns the exit status.
 pub fn check_in_vain(failure: &Failure) -> i32 {
     let (state, line) = check::of_failure(failure);
-    // If that cannot be printed, the status must do.
+    // If standard output is closed, the exit status has to do.
     drop(writeln!(io::stdout(), "{}", printable::line(&line)));
     state as i32
 }
 
-/// Programs that watch systems read one line of standard output, and the exit status, whatever happens.
+/// Runs `mailq check`. Returns the exit status.
+///
+/// Monitoring programs read one line of standard output, so failures are printed there, too.
 fn run_check(check: &Check, reach: &Reach) -> io::Result<i32> {
     let measured = Installation::read(reach.zenv.as_deref()).and_then(|installation| {
         let mut scheduler = source::open(reach, &installation)?;

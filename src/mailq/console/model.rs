@@ -1,7 +1,7 @@
-//! What a scheduler tells of itself, as `docs/mailq-protocol.md` describes it.
+//! The objects that a scheduler sends, as `docs/mailq-protocol.md` describes them.
 //!
-//! What a scheduler leaves out is taken for nothing: an older one knows less, and the original gives only
-//! part of it. What is not known here is passed over.
+//! Missing fields have default values: older schedulers send fewer fields, and the reports of
+//! ZMailer's schedulers have only part of them. Unknown fields are ignored.
 
 use serde::Deserialize;
 
@@ -9,17 +9,17 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Summary {
-    /// The time there, in seconds since 1970.
+    /// Time at the scheduler, in seconds since 1970.
     pub time: f64,
-    /// When the scheduler was started.
+    /// Start of the scheduler, in seconds since 1970.
     pub started: f64,
-    /// Its version.
+    /// Version of the scheduler.
     pub version: Option<String>,
-    /// Its process.
+    /// Process id of the scheduler.
     pub pid: Option<u32>,
     /// Messages in the queue.
     pub messages: u64,
-    /// Their recipients that are not final yet.
+    /// Recipients in the queue that are not final yet.
     pub recipients: u64,
     /// Destinations.
     pub threads: u64,
@@ -27,33 +27,33 @@ pub struct Summary {
     pub held_threads: u64,
     /// Messages on hold.
     pub held_messages: u64,
-    /// Messages that are not in memory yet.
+    /// Messages of the backlog: on disk, and not loaded yet.
     pub waiting: u64,
-    /// Messages that rest on disk until they are tried again.
+    /// Paged-out messages: on disk until their next try.
     pub resting: u64,
-    /// Their recipients.
+    /// Recipients of the paged-out messages.
     pub resting_recipients: u64,
-    /// Agents, idle ones too.
+    /// Agents, including idle ones.
     pub agents: u64,
     /// Agents without work.
     pub idle: u64,
     /// Age of the oldest message, in seconds.
     pub oldest: Option<f64>,
-    /// Messages that have come since the start.
+    /// Messages that arrived since the start.
     pub messages_in: u64,
-    /// Messages that have left since the start.
+    /// Messages that left since the start.
     pub messages_out: u64,
-    /// Recipients that have come since the start.
+    /// Recipients that arrived since the start.
     pub recipients_in: u64,
     /// Recipients that have become final since the start.
     pub recipients_out: u64,
-    /// Agents that were started since the start.
+    /// Agents that were started since the start of the scheduler.
     pub agents_started: u64,
-    /// What was in the spool at the start is still being read.
+    /// True while the spool is read after the start.
     pub loading: bool,
-    /// It is about to end.
+    /// True while the scheduler shuts down.
     pub draining: bool,
-    /// It starts no agents.
+    /// True if the scheduler starts no agents (option `-F`).
     pub frozen: bool,
 }
 
@@ -65,19 +65,19 @@ pub struct Thread {
     pub channel: String,
     /// The host.
     pub host: String,
-    /// The ring, by the pattern of its clause.
+    /// Pattern of the clause of its ring.
     pub ring: Option<String>,
     /// Messages.
     pub messages: u64,
     /// Recipients.
     pub recipients: u64,
-    /// Reports of agents on it.
+    /// Number of agent reports.
     pub attempts: u64,
-    /// Vertices that are to be given to an agent.
+    /// Vertices that are due.
     pub due: u64,
-    /// Vertices that agents have.
+    /// Vertices that are with agents.
     pub with_agents: u64,
-    /// Vertices that wait for the wake-up.
+    /// Vertices that wait for the wake-up of the destination.
     pub waiting: u64,
     /// Vertices on hold.
     pub held_back: u64,
@@ -87,17 +87,17 @@ pub struct Thread {
     pub wakeup: Option<f64>,
     /// Age of the oldest message, in seconds.
     pub oldest: Option<f64>,
-    /// Whether all of it is on hold.
+    /// True if the whole destination is on hold.
     pub held: bool,
-    /// Why it waits, in a word.
+    /// Reason for waiting, as a keyword.
     pub why: Option<String>,
-    /// Which limit it is, where it is one.
+    /// Limit that is reached, if that is the reason.
     pub refusal: Option<String>,
-    /// Which line of the configuration says so.
+    /// Line of the configuration that sets the limit.
     pub line: Option<String>,
-    /// Why it waits, in a sentence.
+    /// Reason for waiting, as a sentence.
     pub sentence: Option<String>,
-    /// What an agent said last.
+    /// Last text of an agent.
     pub text: Option<String>,
 }
 
@@ -105,11 +105,11 @@ pub struct Thread {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct AtWork {
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// What it is doing.
+    /// State of the agent.
     pub state: String,
-    /// Jobs it has.
+    /// Number of jobs it has.
     pub jobs: u64,
 }
 
@@ -121,25 +121,25 @@ pub struct Ring {
     pub pattern: String,
     /// Its channel.
     pub channel: Option<String>,
-    /// Its host, where there is a ring for each host.
+    /// Host, if each host has its own ring.
     pub host: Option<String>,
-    /// The line of its clause.
+    /// Line of its clause in the configuration.
     pub line: Option<String>,
     /// Destinations.
     pub threads: u64,
     /// Messages.
     pub messages: u64,
-    /// Agents, idle ones too.
+    /// Agents, including idle ones.
     pub agents: u64,
     /// Agents without work.
     pub idle: u64,
-    /// The most agents.
+    /// Maximum number of agents.
     pub maxring: Option<u64>,
-    /// The most agents for one destination.
+    /// Maximum number of agents for one destination.
     pub maxthr: Option<u64>,
-    /// How many jobs more than one an agent is given.
+    /// Number of jobs that an agent is given beyond the first.
     pub overfeed: Option<u64>,
-    /// How agents are started.
+    /// Command line of its agents.
     pub command: Option<String>,
 }
 
@@ -147,33 +147,33 @@ pub struct Ring {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Agent {
-    /// Its process.
+    /// Process id.
     pub pid: u32,
     /// Its channel.
     pub channel: Option<String>,
     /// Its ring.
     pub ring: Option<String>,
-    /// What it works on.
+    /// Destination it works on.
     pub thread: Option<String>,
-    /// What it is doing.
+    /// State of the agent.
     pub state: String,
-    /// Jobs it has.
+    /// Number of jobs it has.
     pub jobs: u64,
-    /// When it was started, in seconds since 1970; or how long ago.
+    /// Start in seconds since 1970, or age in seconds.
     pub born: Option<f64>,
-    /// How long ago it asked for work, in seconds.
+    /// Time since it asked for work, in seconds.
     pub hungry: Option<f64>,
-    /// How long ago it was given work, in seconds.
+    /// Time since it was given work, in seconds.
     pub fed: Option<f64>,
 }
 
-/// A message with a destination: a line of `SHOW JSON MESSAGES`.
+/// A message and one of its destinations: a line of `SHOW JSON MESSAGES`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Message {
     /// The spool id.
     pub id: String,
-    /// The control file.
+    /// Name of the control file.
     pub name: Option<String>,
     /// The channel.
     pub channel: String,
@@ -181,69 +181,71 @@ pub struct Message {
     pub host: String,
     /// Recipients.
     pub recipients: u64,
-    /// How old the message is, in seconds.
+    /// Age of the message, in seconds.
     pub age: Option<f64>,
-    /// Reports of agents on it.
+    /// Number of agent reports.
     pub attempts: u64,
-    /// Where it stands.
+    /// Delivery state, as a keyword.
     pub place: Option<String>,
-    /// When it expires, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub expires: Option<f64>,
-    /// What an agent said last.
+    /// Last text of an agent.
     pub text: Option<String>,
 }
 
-/// A hold, a limit that was set, or the end of a message: a line of `SHOW JSON ORDERS`.
+/// An override in force: a line of `SHOW JSON ORDERS`.
+///
+/// It is a hold, a limit, or the removal of a message.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Order {
-    /// `hold` or `limit`; or how the message ends.
+    /// `hold` or `limit`; or the kind of removal.
     pub kind: String,
-    /// What it is about.
+    /// Part of the queue that it applies to.
     pub scope: String,
-    /// Whose order it is.
+    /// User who gave the order.
     pub by: Option<String>,
-    /// Since when, in seconds since 1970.
+    /// Start, in seconds since 1970.
     pub since: Option<f64>,
-    /// Why.
+    /// Reason, as the user gave it.
     pub reason: Option<String>,
-    /// Which limit.
+    /// Name of the limit.
     pub limit: Option<String>,
-    /// What it is set to.
+    /// Value of the limit.
     pub value: Option<u64>,
-    /// Until when, in seconds since 1970.
+    /// End, in seconds since 1970.
     pub until: Option<f64>,
 }
 
-/// What an order has done.
+/// Result of an order.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Outcome {
-    /// Messages it is about.
+    /// Messages affected.
     pub messages: u64,
-    /// Recipients it is about.
+    /// Recipients affected.
     pub recipients: u64,
-    /// Destinations it is about.
+    /// Destinations affected.
     pub threads: u64,
-    /// Recipients that are with agents.
+    /// Affected recipients that are with agents.
     pub busy: u64,
     /// Messages or destinations that stay on hold.
     pub held: u64,
-    /// Agents it is about.
+    /// Agents affected.
     pub agents: u64,
-    /// Whether agents were started.
+    /// True if agents were started.
     pub started: bool,
-    /// Whether nothing was done but counting.
+    /// True for a dry run, which only counts.
     pub dry_run: bool,
 }
 
-/// Something that has happened: a line of `SUBSCRIBE`.
+/// An event: a line of the answer to `SUBSCRIBE`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Happening {
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub time: Option<f64>,
-    /// What.
+    /// Kind of event.
     pub event: String,
     /// The spool id of the message.
     pub id: Option<String>,
@@ -251,21 +253,21 @@ pub struct Happening {
     pub channel: Option<String>,
     /// The host.
     pub host: Option<String>,
-    /// The agent's process.
+    /// Process id of the agent.
     pub pid: Option<u32>,
-    /// What has become of an attempt.
+    /// Result of an attempt.
     pub status: Option<String>,
-    /// How a recipient has ended.
+    /// Final state of a recipient.
     pub state: Option<String>,
-    /// What an agent said.
+    /// Text of an agent.
     pub text: Option<String>,
-    /// Recipients of what has arrived.
+    /// Number of recipients of an arrived message.
     pub recipients: Option<u64>,
-    /// How many events have been dropped.
+    /// Number of events that were dropped.
     pub count: Option<u64>,
-    /// The request of an order.
+    /// Request line of an order.
     pub order: Option<String>,
-    /// Whose order it was.
+    /// User who gave the order.
     pub by: Option<String>,
 }
 
@@ -275,7 +277,7 @@ impl Thread {
         format!("{}/{}", self.channel, self.host)
     }
 
-    /// Why it waits, as people know it: `retry`, `held`, or the name of the limit.
+    /// Reason for waiting: `retry`, `held`, or the name of a limit.
     pub fn reason(&self) -> &str {
         match (self.held, &self.refusal, &self.why) {
             (true, ..) => "held",
@@ -287,9 +289,9 @@ impl Thread {
 }
 
 impl Agent {
-    /// How long ago it was started, in seconds.
+    /// Age, in seconds.
     pub fn age(&self, now: f64) -> Option<f64> {
-        /// No agent has been running for so long, in seconds.
+        /// Above this, `born` is a point in time: no agent gets that old.
         const LONG: f64 = 1e9;
         self.born.map(|born| if born > LONG { now - born } else { born })
     }
@@ -300,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_nothing_and_what_is_new_is_passed_over() {
+    fn thread_with_missing_and_unknown_fields_is_read() {
         let read: Thread =
             serde_json::from_str(r#"{"channel":"smtp","host":"a","new":[1],"text":null}"#)
                 .expect("JSON");
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_has_an_age() {
+    fn agent_age_accepts_start_or_age() {
         for (born, age) in [(None, None), (Some(5.0), Some(5.0)), (Some(1.5e9), Some(7.0))] {
             let agent = Agent { born, ..Agent::default() };
             assert_eq!(agent.age(1.5e9 + 7.0), age);

@@ -1,4 +1,4 @@
-//! Orders: what they are about is counted first, and told afterwards.
+//! Orders to the scheduler, with a dry run before those that are final.
 
 use super::arguments::{Manner, Selection, quoted, target};
 use super::model::Outcome;
@@ -10,20 +10,20 @@ use crate::session::{Request, Session};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use zsched_format::printable;
 
-/// An order, as the protocol names it.
+/// Verb of an order, as the protocol names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Not to be tried any more.
+    /// Do not try until released.
     Hold,
-    /// To be tried again.
+    /// Try again.
     Release,
-    /// To be tried now.
+    /// Try now.
     Retry,
-    /// To be given up with a report.
+    /// Give up, with a report to the senders.
     Expire,
-    /// To be forgotten.
+    /// Remove without a report.
     Delete,
-    /// To go back to the router.
+    /// Give back to the router.
     Reroute,
 }
 
@@ -39,7 +39,7 @@ impl Verb {
         }
     }
 
-    /// The permission it takes.
+    /// Required permission.
     fn needs(self) -> &'static str {
         match self {
             Verb::Release => "HOLD",
@@ -47,7 +47,7 @@ impl Verb {
         }
     }
 
-    /// What has become of what it was about.
+    /// Describes what was done, for the result line.
     fn done(self) -> &'static str {
         match self {
             Verb::Hold => "put on hold",
@@ -59,7 +59,7 @@ impl Verb {
         }
     }
 
-    /// Nobody can take it back.
+    /// Returns true if the order cannot be undone.
     fn is_final(self) -> bool {
         matches!(self, Verb::Expire | Verb::Delete | Verb::Reroute)
     }
@@ -68,26 +68,26 @@ impl Verb {
 /// An order about messages or destinations.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What is to be done.
+    /// What to do.
     pub verb: Verb,
-    /// What it is about.
+    /// Selected part of the queue.
     pub selection: Selection,
-    /// All that is on hold, for a release.
+    /// True to release everything that is on hold.
     pub all: bool,
-    /// Why, for a hold.
+    /// Reason, for a hold.
     pub reason: Option<String>,
-    /// How it is given.
+    /// Options of the order.
     pub manner: Manner,
 }
 
 impl Order {
-    /// Whether somebody is to be asked first.
+    /// Returns true if the user has to confirm the order.
     pub fn needs_a_yes(&self) -> bool {
         let asks = self.verb.is_final() && !self.manner.yes && !self.manner.dry_run;
         asks && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Tells what the order is about. Tells whether there is anything.
+    /// Prints the result of a dry run. Returns true if any mail matches.
     pub fn count<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
@@ -98,7 +98,7 @@ impl Order {
         Ok(outcome.messages > 0 || outcome.busy > 0)
     }
 
-    /// Asks whether it is meant. That may take somebody any time.
+    /// Asks the user to confirm, without a timeout.
     pub fn is_meant<W: Write>(&self, paper: &mut Paper<W>) -> Result<bool, Failure> {
         paper.plain("Go on? [y/N] ")?;
         paper.flush()?;
@@ -109,7 +109,7 @@ impl Order {
         Ok(is_meant)
     }
 
-    /// Gives the order, and tells what came of it.
+    /// Gives the order and prints its result.
     pub fn give<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
@@ -122,7 +122,7 @@ impl Order {
         self.tell(&outcome_of(&said)?, paper)
     }
 
-    /// The line that is sent.
+    /// Builds the request, with `is_dry` for a dry run.
     pub fn request(&self, is_dry: bool) -> Result<Request, Failure> {
         let mut words = self.selection.words()?;
         if self.all {
@@ -188,12 +188,12 @@ fn is_yes() -> bool {
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-/// What is behind `OK`.
+/// The answer without `OK`.
 fn without_ok(said: &[u8]) -> &[u8] {
     said.strip_prefix(b"OK").unwrap_or(said).trim_ascii()
 }
 
-/// The object behind `OK`. There need not be one.
+/// The object after `OK`, or the default if there is none.
 fn outcome_of(said: &[u8]) -> Result<Outcome, Failure> {
     match without_ok(said) {
         b"" => Ok(Outcome::default()),
@@ -201,7 +201,7 @@ fn outcome_of(said: &[u8]) -> Result<Outcome, Failure> {
     }
 }
 
-/// `SET`: the last of the words is `limit=value`; the others say what it is about.
+/// Builds `SET`: the last word is `limit=value`, another one the scope.
 pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
     let wrong = || Failure::Usage("it is: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
     let (setting, what) = words.split_last().ok_or_else(wrong)?;
@@ -220,7 +220,7 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
     Ok(Request::new(line, "SET"))
 }
 
-/// `UNSET`: the last of the words is the limit.
+/// Builds `UNSET`: the last word is the limit, another one the scope.
 pub fn unset(words: &[String]) -> Result<Request, Failure> {
     let wrong =
         || Failure::Usage(format!("it is: unset [WHAT] LIMIT, one of {}", LIMITS.join(", ")));
@@ -231,12 +231,12 @@ pub fn unset(words: &[String]) -> Result<Request, Failure> {
     Ok(Request::new(format!("UNSET {} {limit}", scope(what, limit)?), "SET"))
 }
 
-/// What can be set.
+/// Limits that can be set.
 const LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
 fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
     match what {
-        // It takes the name of some ring; the limit is that of all.
+        // The limit is that of all rings, but the request has to name one.
         [] if limit == "maxta" => Ok("ring=*/*".to_string()),
         [] => Err(Failure::Usage(format!(
             "{limit} of which ring? Name it, as in ring=smtp/* (rings lists them), or for maxthr a \
@@ -247,7 +247,9 @@ fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
     }
 }
 
-/// Sends an order that is answered with a line, and prints what is behind `OK`, or else that it is done.
+/// Sends an order that is answered with a line.
+///
+/// Prints the text after `OK`, or `done` if there is none.
 pub fn send<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     request: Request,
@@ -256,7 +258,7 @@ pub fn send<S: Read + Write, W: Write>(
 ) -> Result<(), Failure> {
     let said = session.ask_for_line(request)?;
     let said = String::from_utf8_lossy(without_ok(&said)).into_owned();
-    // An object tells programs what people have just said themselves.
+    // An object is for programs. The user knows from the command line what is in it.
     let shown =
         if said.is_empty() || said.starts_with('{') { done.to_string() } else { one_line(&said) };
     Ok(paper.line(&shown)?)
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_name_what_they_are_about() {
+    fn order_becomes_request_line() {
         let hold =
             Order { reason: Some("too slow".to_string()), ..order(Verb::Hold, Some("SMTP/A")) };
         let release = Order { all: true, ..order(Verb::Release, None) };
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn set_and_unset_check_their_words() {
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
         for (text, until, line) in [
             ("maxta=5", None, "SET ring=*/* maxta=5"),
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told() {
+    fn tell_prints_result_of_order() {
         for (verb, said, told) in [
             (
                 Verb::Hold,

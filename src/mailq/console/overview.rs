@@ -1,4 +1,4 @@
-//! All that fits on one screen: totals, destinations, rings, agents.
+//! Data for the summary: totals, destinations, rings, agents.
 
 use super::arguments::Sort;
 use super::classic;
@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::session::{Request, Session};
 use std::io::{Read, Write};
 
-/// What a scheduler has to do.
+/// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     /// The totals.
     pub summary: Summary,
-    /// Destinations: all, or those that matter most.
+    /// Destinations: all, or those with most messages or most attempts.
     pub threads: Vec<Thread>,
     /// Rings.
     pub rings: Vec<Ring>,
@@ -22,19 +22,21 @@ pub struct Overview {
     pub agents: Vec<Agent>,
 }
 
-/// Asks whichever scheduler it is; for so many destinations in each order, if it can choose.
+/// Asks a scheduler of any kind.
+///
+/// `limit` is the maximum number of destinations per sort order. ZMailer's schedulers ignore it.
 pub fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
     match scheduler {
         Scheduler::Dump(lines) => classic::of_dump(lines),
         Scheduler::Session(session) => match of_session(session, limit) {
-            // It may be that it does not know the request.
+            // A scheduler that does not know the request denies it.
             Err(Failure::Denied(_)) => classic::of_session(session),
             other => other,
         },
     }
 }
 
-/// Asks our own scheduler.
+/// Asks a scheduler that knows the JSON requests.
 pub fn of_session<S: Read + Write>(
     session: &mut Session<S>,
     limit: usize,
@@ -55,12 +57,12 @@ pub fn of_session<S: Read + Write>(
 }
 
 impl Overview {
-    /// The destinations with most messages.
+    /// At most `most` destinations, those with most messages first.
     pub fn busiest(&self, most: usize) -> Vec<&Thread> {
         self.sorted(most, |thread| thread.messages, |thread| thread.messages > 0)
     }
 
-    /// The destinations that were tried most often and are still there, with what was said of them.
+    /// At most `most` destinations with a last text, most attempts first.
     pub fn most_troubled(&self, most: usize) -> Vec<&Thread> {
         let has_trouble = |thread: &Thread| {
             thread.attempts > 0 && thread.text.as_ref().is_some_and(|text| !text.is_empty())
@@ -75,7 +77,7 @@ impl Overview {
         is_wanted: impl Fn(&Thread) -> bool,
     ) -> Vec<&Thread> {
         let mut threads: Vec<&Thread> = self.threads.iter().filter(|t| is_wanted(t)).collect();
-        // Stable, so that equal ones do not change places with each look.
+        // The name breaks ties, so that rows keep their places from one refresh to the next.
         threads.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| a.name().cmp(&b.name())));
         threads.truncate(most);
         threads

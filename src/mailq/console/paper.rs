@@ -1,28 +1,28 @@
-//! What people read: lines of some length, with or without colour.
+//! Styled output of commands, with or without colour.
 
 use std::io::{self, IsTerminal, Write};
 use zsched_format::printable;
 
-/// How something looks.
+/// Style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Style {
-    /// Like everything else.
+    /// No emphasis.
     #[default]
     Plain,
-    /// Above a column, or before a value.
+    /// Column title, or name before a value.
     Title,
-    /// All is well.
+    /// Good state.
     Good,
-    /// To be looked at.
+    /// Unusual state.
     Odd,
-    /// Trouble.
+    /// Error.
     Bad,
-    /// Not that important.
+    /// Less important text.
     Faint,
 }
 
 impl Style {
-    /// The parameters of the escape sequence.
+    /// Parameters of the escape sequence (SGR).
     fn code(self) -> Option<&'static str> {
         match self {
             Style::Plain => None,
@@ -35,7 +35,7 @@ impl Style {
     }
 }
 
-/// Where it is printed, after it is made printable.
+/// Writer that makes text printable and adds styles.
 pub struct Paper<W> {
     out: W,
     columns: Option<usize>,
@@ -43,22 +43,22 @@ pub struct Paper<W> {
 }
 
 impl<W: Write> Paper<W> {
-    /// Lines of at most so many columns, if that matters.
+    /// Creates a writer. `columns` is the maximum line width, if any.
     pub fn new(out: W, columns: Option<usize>, has_colour: bool) -> Paper<W> {
         Paper { out, columns, has_colour }
     }
 
-    /// How long lines may be.
+    /// Maximum line width. The callers cut their lines to it.
     pub fn columns(&self) -> Option<usize> {
         self.columns
     }
 
-    /// Prints without a style.
+    /// Prints text without a style.
     pub fn plain(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(printable::lines(text).as_bytes())
     }
 
-    /// Prints in a style.
+    /// Prints text in a style.
     pub fn styled(&mut self, text: &str, style: Style) -> io::Result<()> {
         match style.code().filter(|_| self.has_colour) {
             Some(code) => write!(self.out, "\x1b[{code}m{}\x1b[0m", printable::lines(text)),
@@ -77,40 +77,42 @@ impl<W: Write> Paper<W> {
         self.out.write_all(b"\n")
     }
 
-    /// Has everything shown that was printed.
+    /// Flushes the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// An empty page for the same terminal.
+    /// Creates an empty buffer with the same line width and colours.
     pub fn page(&self) -> Paper<Vec<u8>> {
         Paper::new(Vec::new(), self.columns, self.has_colour)
     }
 
-    /// Prints a page with its styles.
+    /// Prints a buffer with its styles.
     pub fn add(&mut self, page: &Paper<Vec<u8>>) -> io::Result<()> {
         self.out.write_all(&page.out)
     }
 
-    /// Makes room for everything anew, on a terminal.
+    /// Clears the terminal.
     pub fn clear(&mut self) -> io::Result<()> {
         self.out.write_all(b"\x1b[H\x1b[2J\x1b[3J")
     }
 }
 
-/// What is known of standard output.
+/// Properties of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Whether it is one.
+    /// True if it is a terminal.
     pub is_one: bool,
-    /// How long its lines are.
+    /// Maximum line width.
     pub columns: Option<usize>,
-    /// Whether it shows colours, and somebody wants to see them.
+    /// True if colours are shown. `NO_COLOR` and `TERM=dumb` switch them off.
     pub has_colour: bool,
 }
 
 impl Terminal {
-    /// Looks at standard output. `NO_COLOR` and `TERM=dumb` in the environment count.
+    /// Examines standard output.
+    ///
+    /// `columns` overrides the line width of the terminal.
     pub fn of_stdout(columns: Option<usize>) -> Terminal {
         let is_one = io::stdout().is_terminal();
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -1,4 +1,6 @@
-//! `mailq passwd`: writes a line for the file of accounts, in which the password cannot be read.
+//! `mailq passwd`: prints a line for the file of accounts.
+//!
+//! The password cannot be read from it.
 
 use super::paper::Paper;
 use crate::failure::Failure;
@@ -8,7 +10,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use zsched_format::printable;
 use zsched_mailq_protocol::scram::{Stored, prepared};
 
-/// Asks for a password, and prints the line.
+/// Asks for a password and prints the line.
 pub fn print<W: Write>(
     user: &str,
     permissions: &str,
@@ -26,8 +28,10 @@ pub fn print<W: Write>(
     Ok(paper.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
 }
 
-/// The file separates by colons and lines; users are separated from what follows by blanks, and what begins
-/// with `#` or `*` is no account.
+/// Rejects texts that would break the format of the file.
+///
+/// The file separates by colons and lines. Blanks separate users from what follows, and a line that
+/// begins with `#` or `*` is not an account.
 fn check(user: &str, permissions: &str, addresses: &str) -> Result<(), Failure> {
     let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
     let is_separator = |c: char| c == ':' || c.is_whitespace() || c.is_control();
@@ -43,7 +47,10 @@ fn check(user: &str, permissions: &str, addresses: &str) -> Result<(), Failure> 
     }
 }
 
-/// From a terminal, twice, and without showing it; else the first line of standard input.
+/// Reads the password.
+///
+/// On a terminal it is asked for twice, without echo. Otherwise it is the first line of standard
+/// input.
 fn read_password(user: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::Usage(format!("standard input: {error}"));
     if !io::stdin().is_terminal() {
@@ -60,7 +67,7 @@ fn read_password(user: &str) -> Result<String, Failure> {
 }
 
 fn ask(question: &str) -> io::Result<String> {
-    // Standard output may go into a file.
+    // The prompt is on standard error, since standard output may be a file.
     eprint!("{}", printable::line(question));
     enable_raw_mode()?;
     let answer = read_hidden();
@@ -95,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_stay_lines() {
+    fn check_refuses_fields_that_break_the_line() {
         assert!(check("fred", "TT QQ", "[IPv6:::1]/128").is_ok());
         for (user, permissions, addresses) in [
             ("", "TT", ""),

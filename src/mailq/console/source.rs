@@ -1,4 +1,4 @@
-//! Whom commands ask: the control socket of this installation, or a server of the network.
+//! Connects commands to a scheduler: by the control socket, or by the network.
 
 use crate::connection::Connection;
 use crate::dial::{Scheduler, dial, dial_control_socket};
@@ -13,8 +13,10 @@ use crate::show;
 use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 
-/// Connects to the scheduler that is meant. Where none is named, that is the one of this installation, by its
-/// control socket; or by its port, if this user may not use that.
+/// Connects to the scheduler that the options name.
+///
+/// By default that is the one of this installation: by its control socket, or by its port if that
+/// fails, as it does for users who may not use the socket.
 pub fn open(reach: &Reach, installation: &Installation) -> Result<Scheduler, Failure> {
     let is_elsewhere = reach.names_a_server() || installation.mail_server().is_some();
     if !is_elsewhere && let Ok(session) = dial_control_socket(installation, reach.debug) {
@@ -33,7 +35,7 @@ pub fn session(reach: &Reach, installation: &Installation) -> Result<Session<Con
     }
 }
 
-/// Asks for objects, and gives each of them to somebody.
+/// Sends a request and passes each object of the answer to `take`.
 pub fn each<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
@@ -46,7 +48,9 @@ pub fn each<T: DeserializeOwned, S: Read + Write>(
     Ok(())
 }
 
-/// Asks for objects, of which there are not more than can be kept.
+/// Sends a request and collects the objects of the answer.
+///
+/// Fails if there are more than the session's limit.
 pub fn all<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
@@ -63,7 +67,7 @@ pub fn all<T: DeserializeOwned, S: Read + Write>(
     Ok(objects)
 }
 
-/// Asks for one object.
+/// Sends a request and returns the first object of the answer.
 pub fn one<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
@@ -77,7 +81,7 @@ pub fn one<T: DeserializeOwned, S: Read + Write>(
     found.ok_or_else(|| Failure::Protocol(format!("the answer to {line} is empty")))
 }
 
-/// Reads an object.
+/// Parses a JSON object.
 pub fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(line)
         .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))

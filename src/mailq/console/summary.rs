@@ -19,10 +19,10 @@ use super::table::{Column, Table};
 use super::words::{clock, count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
 use std::io::{self, Write};
 
-/// How many destinations and rings are shown of each kind: it must fit on one screen.
+/// Maximum number of rows of a table: the summary fits on one screen.
 const SHOWN: usize = 5;
 
-/// Prints it.
+/// Prints the summary.
 pub fn print<W: Write>(overview: &Overview, paper: &mut Paper<W>) -> io::Result<()> {
     let summary = &overview.summary;
     print_totals(summary, paper)?;
@@ -183,12 +183,12 @@ pub fn ring_table(rings: &[&Ring]) -> Table {
     table
 }
 
-/// A word that a scheduler has for something, which should not be longer than this.
+/// Shortens a keyword of a scheduler to 20 columns.
 pub fn short(word: &str) -> String {
     cut(&one_line(word), 20)
 }
 
-/// How a destination stands, in a word or two.
+/// State of a destination in a word or two, with its style.
 pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
     let reason = short(thread.reason());
     let (words, style) = match reason.as_str() {
@@ -207,7 +207,7 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
         "suspended" => ("cannot start", Style::Bad),
         "no-command" => ("no command", Style::Bad),
         "kept" => ("kept back", Style::Odd),
-        // A limit.
+        // The name of a limit.
         other => (other, Style::Odd),
     };
     (words.to_string(), style)
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_stays_in_its_place(
+        fn print_with_any_text_stays_printable_and_narrow(
             host in any::<String>(),
             why in proptest::option::of(any::<String>()),
             text in proptest::option::of(any::<String>()),

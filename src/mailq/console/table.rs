@@ -1,53 +1,56 @@
 //! Tables whose columns line up and fit the terminal.
 //!
-//! Each column is as wide as its widest cell. Where the lines would be too long, texts give way, the widest first;
-//! and where that is not enough, they are left out, so that names can be read: those are what one says in the next
-//! command. Only then are names cut.
+//! Each column is as wide as its widest cell. If the lines are too long, texts are cut, the widest
+//! first. If that is not enough, texts are left out, so that names can be read: an operator types
+//! them in the next command. Names are cut last.
 
 use super::paper::{Paper, Style};
 use super::words::{cut, width};
 use std::io::{self, Write};
 
-/// What is between columns.
+/// Blanks between columns.
 const GAP: usize = 2;
-/// No column that may be cut gets narrower than this.
+/// Minimum width of a column that is cut.
 const NARROWEST: usize = 8;
-/// Where lines may have any length, no cell is filled up to more than this: one endless name must not make
-/// all other lines as long.
+/// Maximum width that cells are padded to without a line width.
+///
+/// Otherwise one very long name would make all other lines as long.
 const WIDEST: usize = 80;
 
-/// How the cells of a column stand.
+/// Alignment of a column, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Numbers: to the right.
+    /// Numbers: aligned right.
     Number,
-    /// Short words: to the left.
+    /// Short words: aligned left.
     Word,
-    /// Names: to the left, and cut where there is no room in any other way.
+    /// Names: aligned left, cut as a last resort.
     Name,
-    /// Texts: to the left, and cut or left out where there is no room.
+    /// Texts: aligned left, cut or left out if there is no room.
     Text,
 }
 
-/// A table in the making.
+/// A table that is being built.
 pub struct Table {
     columns: Vec<(&'static str, Column)>,
     rows: Vec<Vec<(String, Style)>>,
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub fn new(columns: &[(&'static str, Column)]) -> Table {
         Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a line. There must be a cell for each column; there is nothing in them that a terminal would obey.
+    /// Adds a row with a cell for each column.
+    ///
+    /// The cells must be printable already.
     pub fn row(&mut self, cells: Vec<(String, Style)>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// Prints it.
+    /// Prints the table.
     pub fn print<W: Write>(&self, paper: &mut Paper<W>) -> io::Result<()> {
         let widths = self.widths(paper.columns());
         let titles: Vec<(String, Style)> =
@@ -64,7 +67,7 @@ impl Table {
         widths: &[usize],
         paper: &mut Paper<W>,
     ) -> io::Result<()> {
-        // Blanks are only printed in front of something.
+        // Blanks are only printed before text, so that no line ends in blanks.
         let mut blanks = 0;
         for (((text, style), (_, column)), room) in row.iter().zip(&self.columns).zip(widths) {
             let shown = match paper.columns() {
@@ -115,7 +118,7 @@ impl Table {
             .map(|(at, _)| at)
     }
 
-    /// Takes from columns of this kind what they are too wide, the widest first.
+    /// Narrows columns of this kind, the widest first, until lines fit.
     fn narrow(&self, kind: Column, widths: &mut [usize], columns: usize) {
         loop {
             let excess = excess(widths, columns);
@@ -124,7 +127,7 @@ impl Table {
             let widest = (0..widths.len()).filter(can_give).max_by_key(|place| widths[*place]);
             match widest {
                 Some(place) if excess > 0 => {
-                    // Down to the next one, and then both.
+                    // Down to the width of the next column, and then both.
                     let others =
                         (0..widths.len()).filter(|other| can_give(other) && *other != place);
                     let next = others.map(|other| widths[other]).max().unwrap_or(NARROWEST);
@@ -137,7 +140,7 @@ impl Table {
     }
 }
 
-/// How much longer lines are than they may be.
+/// Number of columns by which lines are too long.
 fn excess(widths: &[usize], columns: usize) -> usize {
     let shown = widths.iter().filter(|width| **width > 0);
     let all: usize = shown.map(|width| width + GAP).sum();
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_texts_give_way() {
+    fn table_too_wide_cuts_texts() {
         let long = "451 4.4.1 the host does not want to talk to anybody today";
         let table = table(&[
             ["smtp/mx.example.org", "1,234", "retry", long],

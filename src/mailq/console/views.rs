@@ -1,4 +1,4 @@
-//! Commands that show something: destinations, messages, rings, agents, standing orders.
+//! Commands that show something: destinations, messages, rings, agents, overrides.
 
 use super::arguments::{Selection, Sort, subject};
 use super::classic;
@@ -18,10 +18,10 @@ use crate::show;
 use std::io::{Read, Write};
 use zsched_format::printable;
 
-/// How many destinations the summary asks for in each order.
+/// Maximum number of destinations the summary requests per sort order.
 const SUMMARY_LIMIT: usize = 20;
 
-/// What is shown.
+/// A view of the queue.
 #[derive(Clone, Debug)]
 pub enum View {
     /// Everything on one screen.
@@ -30,22 +30,22 @@ pub enum View {
     Threads(Selection, Sort, usize),
     /// Messages, each with its destinations.
     Messages(Selection, usize),
-    /// A message or a destination, with all that is known.
+    /// All details of a message or a destination.
     Show(String),
-    /// Why something waits.
+    /// Reason why something waits.
     Why(String),
     /// Rings.
     Rings,
     /// Agents.
     Agents,
-    /// Holds, and limits that were set.
+    /// Holds, limits that were set, and messages to be removed.
     Orders,
     /// Counters.
     Counters,
 }
 
 impl View {
-    /// The request that JSON is asked with.
+    /// The request for JSON.
     pub fn request(&self) -> Result<Request, Failure> {
         let with = |start: &str, words: Vec<String>, end: String| {
             let words = words.iter().map(|word| format!(" {word}")).collect::<String>();
@@ -76,7 +76,7 @@ impl View {
         })
     }
 
-    /// Copies JSON.
+    /// Prints the JSON objects of the scheduler.
     pub fn print_json<W: Write>(
         &self,
         scheduler: &mut Scheduler,
@@ -90,7 +90,7 @@ impl View {
         Ok(())
     }
 
-    /// Prints it for people.
+    /// Prints the view for people.
     pub fn print<W: Write>(
         &self,
         scheduler: &mut Scheduler,
@@ -136,7 +136,7 @@ impl View {
     }
 }
 
-/// The dialogue with a scheduler that takes requests.
+/// The session with a scheduler that takes requests.
 pub fn requests(
     scheduler: &mut Scheduler,
 ) -> Result<&mut Session<crate::connection::Connection>, Failure> {
@@ -150,7 +150,7 @@ fn of(what: &str) -> Selection {
     Selection { what: Some(what.to_string()), ..Selection::default() }
 }
 
-/// What a request names a message by, if it is one.
+/// The id of a message as requests have it; `None` for a destination.
 fn message_id(what: &str) -> Option<String> {
     super::arguments::target(what).strip_prefix("id=").map(super::arguments::quoted)
 }
@@ -161,7 +161,7 @@ fn threads(
     sort: Sort,
     limit: usize,
 ) -> Result<Vec<Thread>, Failure> {
-    // One more, to know whether that is all.
+    // One more than the limit, to find out if there are more.
     let request = View::Threads(selection.clone(), sort, limit.saturating_add(1)).request()?;
     let classic = match scheduler {
         Scheduler::Dump(lines) => classic::of_dump(lines)?,
@@ -192,7 +192,7 @@ fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<Ring>, Failure> {
     }
 }
 
-/// Copies a text that is for people.
+/// Prints the lines of a text that is meant for people.
 fn copy<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     line: String,
@@ -258,7 +258,7 @@ fn print_messages<W: Write>(
         return Ok(paper.line("Nothing is queued.")?);
     }
     message_table(messages).print(paper)?;
-    // There may be just as many.
+    // With as many as the limit, there may be more.
     print_rest(messages.len() + usize::from(messages.len() == limit), limit, paper)
 }
 
@@ -296,7 +296,7 @@ fn message_table(messages: &[Message]) -> Table {
     table
 }
 
-/// How many messages of a destination are shown with it.
+/// Maximum number of rows that `show` prints for a destination.
 const SHOWN_MESSAGES: usize = 20;
 
 fn print_thread<S: Read + Write, W: Write>(

@@ -1,27 +1,28 @@
-//! How things are written for people: foreign texts, spans, times, numbers.
+//! Formats of text, time spans, times and numbers for people.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use zsched_format::printable;
 use zsched_format::time::{ShortDuration, Timestamp};
 
-/// Printable foreign text on one line, with single blanks.
+/// Makes foreign text printable, on one line with single blanks.
 pub fn one_line(text: &str) -> String {
     printable::line(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The last line of what an agent has said: agents put CR between the lines of a dialogue, and the last
-/// is the answer that counts.
+/// The last line of the text of an agent.
+///
+/// Agents put CR between the lines of a dialogue. The last one is the answer that counts.
 pub fn last_line(text: &str) -> String {
     let line = text.split(['\r', '\n']).rev().map(str::trim).find(|line| !line.is_empty());
     one_line(line.unwrap_or_default())
 }
 
-/// How many columns of a terminal a text takes.
+/// Width of a text in columns of a terminal.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of a text that fits into so many columns, with a mark where something is missing.
+/// Cuts a text to some columns, and marks the cut with `…`.
 pub fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_string();
@@ -40,11 +41,13 @@ pub fn cut(text: &str, columns: usize) -> String {
     shown
 }
 
-/// A span in seconds, in at most two parts: `3s`, `12m`, `1h2m`, `1d18h`.
+/// Formats seconds as a span of at most two parts.
+///
+/// For example `3s`, `12m34s`, `1h2m`, `1d18h`.
 pub fn span(seconds: f64) -> String {
-    // Some centuries are enough for whatever somebody says.
+    // About 317 years are enough for any value that is received.
     let whole = seconds.clamp(-1e10, 1e10).round() as i64;
-    // The smallest part says nothing where the largest is much larger.
+    // Spans of an hour or more have no seconds, spans of a day or more no minutes.
     let whole = match whole.abs() {
         3_600..86_400 => whole / 60 * 60,
         86_400.. => whole / 3_600 * 3_600,
@@ -53,12 +56,12 @@ pub fn span(seconds: f64) -> String {
     ShortDuration(whole).to_string()
 }
 
-/// The same, or a dash.
+/// Formats seconds as a span, or `None` as a dash.
 pub fn span_or_dash(seconds: Option<f64>) -> String {
     seconds.map_or("-".to_string(), span)
 }
 
-/// A number with its digits in groups: `12,345`.
+/// Formats a number with its digits in groups: `12,345`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::new();
@@ -71,13 +74,13 @@ pub fn grouped(number: u64) -> String {
     shown
 }
 
-/// A number of things: `1 message`, `12 messages`.
+/// Formats a number of things: `1 message`, `12 messages`.
 pub fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", grouped(number))
 }
 
-/// Things in a second, for tables: `12.3/s`, `0.4/min`.
+/// Formats a rate, for tables: `12.3/s`, `0.4/min`.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         none if none <= 0.0 || !none.is_finite() => "0".to_string(),
@@ -87,7 +90,10 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// The time of day; with the date where it could be that of another day than `now`.
+/// Formats a time in the local time zone.
+///
+/// Within half a day of `now` it is the time of day. Otherwise there is a date, whose year is only
+/// shown beyond half a year.
 pub fn clock(time: f64, now: f64) -> String {
     const HALF_A_DAY: f64 = 43_200.0;
     const HALF_A_YEAR: f64 = 182.0 * 86_400.0;
@@ -100,12 +106,12 @@ pub fn clock(time: f64, now: f64) -> String {
     time.to_zoned(jiff::tz::TimeZone::system()).strftime(format).to_string()
 }
 
-/// The time here, in seconds since 1970.
+/// Current time, in seconds since 1970.
 pub fn now() -> f64 {
     Timestamp::now().nanoseconds() as f64 / 1e9
 }
 
-/// Reads a span as schedulers write it: `90s`, `30m`, `1d2h`, `-1s`. Also a plain number of seconds.
+/// Parses a span: `90s`, `30m`, `1d2h`, `-1s`, or a number of seconds.
 pub fn read_span(text: &str) -> Option<f64> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -131,7 +137,7 @@ pub fn read_span(text: &str) -> Option<f64> {
     match (digits.is_empty(), text.is_empty()) {
         (_, true) => None,
         (true, false) => Some(sign * total),
-        // A number without a unit, which must be all there is.
+        // A number without a unit must be the whole text.
         (false, false) => (digits.len() == text.len()).then(|| digits.parse().ok())?,
     }
 }
@@ -141,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_short_and_can_be_read() {
+    fn span_is_short_and_can_be_read_again() {
         for (seconds, text) in [
             (0.0, "0s"),
             (59.6, "1m"),
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_rates() {
+    fn numbers_and_rates_are_formatted() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_by_columns_and_have_nothing_to_obey() {
+    fn cut_counts_columns_and_one_line_escapes() {
         assert_eq!(cut("smtp", 4), "smtp");
         assert_eq!(cut("smtp/x", 4), "smt…");
         assert_eq!(cut("日本語", 4), "日…");

@@ -1,4 +1,6 @@
-//! Messages that are still in the spool: the log knows none that was never tried.
+//! Messages that are still in the spool.
+//!
+//! The log has no lines on messages that were never tried.
 
 use super::super::failure::Failure;
 use super::stories::{Queued, Stories, Story};
@@ -10,13 +12,13 @@ use zsched_format::time::Timestamp;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
 
-/// Looks for messages in the spool that the stories are about.
+/// Finds the messages in the spool that match.
 pub fn find(spool: &Spool, stories: &mut Stories) -> Result<(), Failure> {
     let mut forbidden = 0u64;
     let mut look = |stories: &mut Stories, name: &SpoolName| match read(spool, name) {
         Ok((file, came)) => take(name, &file, came, stories),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => forbidden += 1,
-        // It has just left, or is of no use: the scheduler will have logged that.
+        // It has just left, or is damaged. The scheduler logs the latter.
         Err(_) => {}
     };
     if let Some(number) = stories.spool_id().and_then(SpoolId::number_in) {
@@ -47,10 +49,10 @@ pub fn find(spool: &Spool, stories: &mut Stories) -> Result<(), Failure> {
     }
 }
 
-/// Reads a control file, and when its message came in.
+/// Reads a control file, and the arrival time of its message.
 fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, Timestamp)> {
     let path = spool.control_file(name);
-    // Opening a pipe could take for ever.
+    // Opening a FIFO could block forever.
     let metadata = fs::symlink_metadata(&path)?;
     if !metadata.is_file() {
         return Err(ErrorKind::NotFound.into());
@@ -61,7 +63,7 @@ fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, Timestamp)>
     Ok((file, Timestamp::from_parts(message.mtime(), message.mtime_nsec())))
 }
 
-/// Takes a message, or some recipients of it, if it is asked for.
+/// Adds a message, or some of its recipients, if they match.
 fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, stories: &mut Stories) {
     let spool_id = SpoolId { number: name.number(), modified: came }.to_string();
     let message_id = control_file::message_id(file);

@@ -1,4 +1,6 @@
-//! Reading a status log: the file, and what was renamed to `FILE.1`, `FILE.2.gz` and so on.
+//! Reads a status log: the file, and its renamed older parts.
+//!
+//! Those are `FILE.1`, `FILE.2.gz` and so on.
 
 use super::super::failure::Failure;
 use super::super::screen::complain;
@@ -8,20 +10,20 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use zsched_format::status_log::{Entry, Gap, LONGEST_LINE};
 
-/// So many older parts are looked for.
+/// Maximum number of older parts.
 const MOST_PARTS: usize = 1000;
 
-/// What is not as it should be in a log.
+/// Problems of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Lines that could not be written.
+    /// Lines that the scheduler could not write.
     lost: u64,
-    /// Lines that cannot be read.
+    /// Lines that cannot be parsed.
     unreadable: u64,
 }
 
 impl Damage {
-    /// Says what is missing.
+    /// Prints warnings about missing lines.
     pub fn complain(self, path: &Path) {
         let path = path.display();
         if self.lost > 0 {
@@ -33,7 +35,7 @@ impl Damage {
     }
 }
 
-/// Reads a log and its older parts, the oldest first.
+/// Reads a log and its older parts, oldest first.
 pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Failure> {
     let mut damage = Damage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
@@ -44,7 +46,7 @@ pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Fail
             true => read_lines(MultiGzDecoder::new(file), &mut damage, &mut take),
             false => read_lines(file, &mut damage, &mut take),
         };
-        // What could be read of it is worth something; a file may break off.
+        // A part that breaks off is used up to the error.
         if let Err(error) = read {
             complain(format_args!("{}: {error}", part.display()));
         }
@@ -52,7 +54,7 @@ pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Fail
     Ok(damage)
 }
 
-/// `FILE.1` and so on, the newest first.
+/// `FILE.1` and so on, newest first.
 fn older_parts(path: &Path) -> Vec<PathBuf> {
     let part = |number: usize| {
         let named = |ending: &str| {
@@ -84,7 +86,7 @@ fn read_lines(
             damage.unreadable += 1;
             pass_over_line(&mut input)?;
         }
-        // The last one may be just being written.
+        // A last line without LF may be in the middle of being written.
     }
 }
 
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_from_the_oldest_to_the_newest() {
+    fn read_takes_parts_oldest_first() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("log");
         assert!(read(&path, |_| {}).is_err_and(|failure| failure.status() == 72));
@@ -147,13 +149,13 @@ mod tests {
         fs::write(part("4"), line("of something else")).expect("written");
         fs::write(&path, line("new")).expect("written");
         assert_eq!(texts(&path).0, ["oldest", "older", "new"]);
-        // One that breaks off does not keep the others from being read.
+        // A part that breaks off does not keep the others from being read.
         fs::write(part("2.gz"), b"\x1f\x8b\x08\0").expect("written");
         assert_eq!(texts(&path).0, ["older", "new"]);
     }
 
     #[test]
-    fn what_is_damaged_is_counted_and_passed_over() {
+    fn read_counts_and_skips_damaged_lines() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("log");
         let long = line(&"x".repeat(LONGEST_LINE));

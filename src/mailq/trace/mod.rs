@@ -1,4 +1,4 @@
-//! `mailq trace`: the life of a message, from the status log and the live queue.
+//! `mailq trace`: the history of a message, from log and live queue.
 //!
 //! ```text
 //! STATUSLOG, its older parts ──► log_files ──┐
@@ -6,9 +6,9 @@
 //! SHOW WHY over the control socket ──────────┘
 //! ```
 //!
-//! The log says what was, the spool who is still to get it, the scheduler what happens next and when.
-//! Any of them may be missing; what the others know is shown all the same. However large the log is, only
-//! lines that match are kept, and the newest of them if there are very many.
+//! The log has the past attempts, the spool the recipients that are left, the scheduler the next
+//! attempt. If one of them is missing, the others are shown. Only lines that match are kept of the
+//! log, and only the newest if there are very many.
 
 mod in_spool;
 mod log_files;
@@ -30,10 +30,10 @@ use std::path::{Path, PathBuf};
 use stories::{Next, Stories, Story};
 use subject::Subject;
 
-/// So many messages are asked about at a time.
+/// Maximum number of messages per batch of questions to the scheduler.
 const QUESTIONS: usize = 50;
 
-/// What is to be traced.
+/// Arguments of `mailq trace`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// A spool id, a Message-ID, or the address of a recipient
@@ -42,8 +42,8 @@ pub struct Options {
 
     /// The status log
     ///
-    /// By default it is STATUSLOG of the ZENV file. FILE.1, FILE.2 and so on, also packed by gzip as FILE.2.gz,
-    /// are read before it.
+    /// By default it is STATUSLOG of the ZENV file. FILE.1, FILE.2 and so on, also packed by gzip
+    /// as FILE.2.gz, are read before it.
     #[arg(long, value_name = "FILE")]
     pub status_log: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ pub struct Options {
     pub json: bool,
 }
 
-/// Traces something.
+/// Traces a message or a recipient.
 pub fn run<W: Write>(
     options: &Options,
     installation: &Installation,
@@ -64,7 +64,7 @@ pub fn run<W: Write>(
     let in_log = read_log(log, &mut stories);
     let mut found = stories.tell();
     if let (Some(id), true) = (stories.spool_id(), found.is_empty()) {
-        // Nobody has tried it yet, and we may not be allowed to look for it.
+        // It may be untried, and in a spool that this user may not read.
         found.push(Story::new(id.to_string(), None, None));
     }
     let asked = ask(installation, &mut found);
@@ -76,7 +76,7 @@ pub fn run<W: Write>(
     };
     screen.flush()?;
     stories.complain();
-    // All of them are worth a word; the first one decides.
+    // All failures are reported. The first one sets the exit status.
     let mut failures = [in_spool, in_log, asked, traced].into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else {
         return Ok(());
@@ -85,8 +85,10 @@ pub fn run<W: Write>(
     Err(first)
 }
 
-/// Reads the log, twice where there is something to find: what concerned a host as a whole is told by
-/// lines about other messages.
+/// Reads the log, and reads it again if messages match.
+///
+/// Failures that concern a host as a whole are in lines about other messages. Only after the first
+/// reading is it known which of those matter.
 fn read_log(log: Option<&Path>, stories: &mut Stories) -> Result<(), Failure> {
     let Some(path) = log else {
         complain(
@@ -102,7 +104,7 @@ fn read_log(log: Option<&Path>, stories: &mut Stories) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks the scheduler what happens next.
+/// Asks the scheduler what each message waits for.
 fn ask(installation: &Installation, stories: &mut [Story]) -> Result<(), Failure> {
     if stories.is_empty() {
         return Ok(());
@@ -115,7 +117,7 @@ fn ask(installation: &Installation, stories: &mut [Story]) -> Result<(), Failure
         for story in some {
             story.next = match session.text() {
                 Ok(text) => story.next_of(lines_of(text)?),
-                // That is how it says that nothing of the kind is queued.
+                // The scheduler refuses the request so if the message is not queued.
                 Err(Failure::Unavailable(_)) => Next::NotQueued,
                 Err(other) => return Err(other),
             };

@@ -1,4 +1,4 @@
-//! Showing the lives of messages, for people and as JSON.
+//! Output of message histories, for people and as JSON.
 
 use super::super::screen::Screen;
 use super::stories::{Next, Queued, Story};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use zsched_format::printable;
 use zsched_format::status_log::Entry;
 
-/// Prints stories.
+/// Prints histories.
 pub fn print<W: Write>(
     screen: &mut Screen<W>,
     stories: &[Story],
@@ -66,14 +66,14 @@ fn print_story<W: Write>(screen: &mut Screen<W>, story: &Story, zone: &TimeZone)
     }
 }
 
-/// What is known of one recipient of a message.
+/// A recipient, with its attempts and its state in the spool.
 struct Recipient<'s> {
     address: Option<&'s str>,
     attempts: Vec<&'s Entry<'static>>,
     queued: Vec<&'s Queued>,
 }
 
-/// The recipients, in the order in which they are come upon.
+/// Recipients in the order in which they first occur.
 fn recipients(story: &Story) -> Vec<Recipient<'_>> {
     let tried = story.attempts.iter().map(|entry| entry.recipient.as_deref());
     let in_spool = story.queued.iter().map(|queued| Some(&*queued.recipient));
@@ -123,7 +123,7 @@ fn print_attempt<W: Write>(
     }
     line.push_str(&format!(", {}/{}", entry.channel, entry.host));
     if let Some(remote) = &entry.remote {
-        // The type of the name, `dns;`, tells nobody anything.
+        // The type of the name, `dns;`, is of no use here.
         let name = remote.split_once(';').map_or(&**remote, |(_, name)| name.trim());
         line.push_str(&format!(" at {name}"));
     }
@@ -152,19 +152,19 @@ fn print_attempt<W: Write>(
     )
 }
 
-/// How many have to wait because of an attempt, without one of their own.
+/// Number of messages that wait because of an attempt at another one.
 fn others(entry: &Entry<'_>) -> String {
     let plural = if entry.others == 1 { "" } else { "s" };
     format!("{} message{plural} put off", entry.others)
 }
 
-/// What was said, on one line, behind a colon; nothing if nothing was.
+/// Text of the attempt on one line, after a colon, if any.
 fn said(entry: &Entry<'_>) -> String {
     let text = match entry.text.trim() {
         "" => entry.reply.as_deref().unwrap_or_default(),
         text => text,
     };
-    // Here a line is a line, wherever it goes.
+    // The output has one line per attempt.
     match text.replace('\r', " ").trim() {
         "" => String::new(),
         text => format!(": {text}"),
@@ -236,7 +236,7 @@ mod tests {
             down.clone(),
             expired,
             delivered,
-            // When ours has left.
+            // After the message has left.
             Entry { time: "2026-11-21T11:00:00.000Z".into(), ..down },
         ]
     }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_told_recipient_by_recipient() {
+    fn print_groups_attempts_by_recipient() {
         let mut stories = told(ID);
         stories[0].next = Next::NotQueued;
         check(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipient_is_told_without_the_others() {
+    fn print_of_one_recipient_leaves_out_others() {
         let mut stories = told("bob@MX.test");
         let queued = |recipient: &str, state: &str| Queued {
             recipient: recipient.to_string(),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_what_nobody_knows() {
+    fn tell_of_unknown_subject_is_empty() {
         assert_eq!(told("dave@mx.test"), []);
         assert_eq!(told("S4713AbmKUKEJuuHwA"), []);
     }

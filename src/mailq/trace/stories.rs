@@ -1,4 +1,4 @@
-//! The lives of messages, put together from lines of the log and from what is in the spool.
+//! Histories of messages, built from the log and the spool.
 
 use super::super::screen::complain;
 use super::subject::Subject;
@@ -7,62 +7,67 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use zsched_format::status_log::Entry;
 
-/// So much is kept of the log, in bytes as it stands there.
+/// Maximum size of the log entries that are kept, in bytes of memory.
 const MOST_BYTES: usize = 16 << 20;
-/// It is found out why messages waited without an attempt, if so many match at the most.
+/// Maximum number of matches whose waits are explained.
+///
+/// A match is a message and one of its destinations. An explanation takes a second reading of the
+/// log.
 const MOST_EXPLAINED: usize = 1000;
-/// So many messages are kept that are in the spool.
+/// Maximum number of messages of the spool that are kept.
 const MOST_QUEUED: usize = 1000;
 
-/// The life of a message, as far as it is asked for.
+/// History of a message, or of some of its recipients.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Story {
-    /// The message.
+    /// Spool id.
     pub spool_id: String,
-    /// Its Message-ID, if it has one.
+    /// Message-ID, if it has one.
     pub message_id: Option<String>,
-    /// Who sent it.
+    /// Sender.
     pub sender: Option<String>,
-    /// When it came in, in milliseconds since the epoch.
+    /// Arrival, in milliseconds since the epoch.
     #[serde(skip)]
     pub came: Option<i64>,
-    /// Its recipients as they are in the spool; none if it is not there.
+    /// Recipients in the spool; none if the message is not there.
     pub queued: Vec<Queued>,
-    /// What was tried.
+    /// Attempts at delivery.
     pub attempts: Vec<Entry<'static>>,
-    /// Attempts at other messages that made this one wait, since they were about the host as a whole.
+    /// Attempts at other messages that made this one wait.
+    ///
+    /// They concerned the host as a whole.
     pub put_off: Vec<Entry<'static>>,
-    /// What happens next.
+    /// State in the scheduler.
     pub next: Next,
 }
 
 /// A recipient in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Queued {
-    /// Its address.
+    /// Address.
     pub recipient: String,
-    /// Where it goes: the channel...
+    /// Channel it goes by.
     pub channel: String,
-    /// ...and the host.
+    /// Host it goes to.
     pub host: String,
-    /// What is marked about it.
+    /// Delivery state in the control file.
     pub state: String,
 }
 
-/// What the scheduler says.
+/// State of a message in the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
-    /// Nothing: it could not be asked.
+    /// The scheduler could not be asked.
     Unknown,
-    /// The message is not in its queue, or not any more.
+    /// The message is not, or no longer, in its queue.
     NotQueued,
-    /// What the message waits for, a sentence for each destination.
+    /// What the message waits for, one sentence per destination.
     Waits(Vec<String>),
 }
 
 impl Story {
-    /// One of which nothing is known yet.
+    /// Creates an empty history.
     pub fn new(spool_id: String, message_id: Option<String>, sender: Option<String>) -> Story {
         Story {
             spool_id,
@@ -76,13 +81,15 @@ impl Story {
         }
     }
 
-    /// Whether nobody knows anything about it.
+    /// Returns true if nothing is known of the message.
     pub fn is_empty(&self) -> bool {
         let is_queued = matches!(self.next, Next::Waits(_));
         self.attempts.is_empty() && self.queued.is_empty() && !is_queued
     }
 
-    /// Those of the scheduler's sentences that are about our recipients. Where none is known, all are.
+    /// Selects the scheduler's sentences about the destinations of this history.
+    ///
+    /// If no destination is known, it selects all.
     pub fn next_of(&self, mut sentences: Vec<String>) -> Next {
         let ours = self.destinations();
         let is_ours = |sentence: &String| {
@@ -97,14 +104,16 @@ impl Story {
         Next::Waits(sentences)
     }
 
-    /// Where its recipients go, or went.
+    /// Destinations of its recipients.
     fn destinations(&self) -> HashSet<(String, String)> {
         let tried = self.attempts.iter().map(|e| (e.channel.to_string(), e.host.to_string()));
         let queued = self.queued.iter().map(|q| (q.channel.clone(), q.host.clone()));
         tried.chain(queued).collect()
     }
 
-    /// When it was last heard of, as the log writes times; `None` while it is in the spool.
+    /// Time of its last log line; `None` while it is in the spool.
+    ///
+    /// It has the form of the log.
     fn end(&self) -> Option<&str> {
         if !self.queued.is_empty() {
             return None;
@@ -113,7 +122,7 @@ impl Story {
     }
 }
 
-/// Lines that match, some of which may have gone to make room.
+/// Log lines that match. The oldest are dropped to make room.
 #[derive(Default)]
 struct Kept {
     entries: VecDeque<(usize, Entry<'static>)>,
@@ -139,27 +148,29 @@ impl Kept {
     }
 }
 
-/// What is found, while it is being looked for.
+/// A search for the histories of a subject.
 pub struct Stories {
     subject: Subject,
     queued: Vec<Story>,
     queued_left_out: u64,
     kept: Kept,
-    /// Lines about whole hosts.
+    /// Log lines about hosts as a whole.
     others: Kept,
-    /// When something of ours was queued for a destination; filled when it is known what matches.
+    /// Stays of messages that match, by destination and spool id.
+    ///
+    /// They are filled once it is known what matches.
     stays: HashMap<(String, String), HashMap<String, Stay>>,
 }
 
-/// When a message was in the queue.
+/// Time of a message in the queue.
 struct Stay {
     came: Option<i64>,
-    /// As the log writes times; `None` if it is still there.
+    /// In the form of the log; `None` if it is still there.
     end: Option<String>,
 }
 
 impl Stay {
-    /// Whether something was said meanwhile.
+    /// Returns true if a log line was written during the stay.
     fn has(&self, entry: &Entry<'_>) -> bool {
         let is_after = || {
             let time: Option<jiff::Timestamp> = entry.time.parse().ok();
@@ -170,7 +181,7 @@ impl Stay {
 }
 
 impl Stories {
-    /// Nothing is known yet of this.
+    /// Creates an empty search.
     pub fn about(subject: Subject) -> Stories {
         Stories {
             subject,
@@ -182,12 +193,12 @@ impl Stories {
         }
     }
 
-    /// What they are about.
+    /// Subject of the search.
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
 
-    /// The spool id they are about, if it is one.
+    /// Spool id, if the subject is one.
     pub fn spool_id(&self) -> Option<&str> {
         match &self.subject {
             Subject::SpoolId(id) => Some(id),
@@ -195,7 +206,7 @@ impl Stories {
         }
     }
 
-    /// Takes what is in the spool.
+    /// Adds a message of the spool.
     pub fn take_queued(&mut self, story: Story) {
         match self.queued.len() < MOST_QUEUED {
             true => self.queued.push(story),
@@ -203,15 +214,17 @@ impl Stories {
         }
     }
 
-    /// Takes a line of the log, if it matches.
+    /// Adds a log line, if it matches.
     pub fn take(&mut self, entry: Entry<'_>) {
         if self.subject.has_entry(&entry) {
             self.kept.push(entry);
         }
     }
 
-    /// Finds out when messages that match were queued, and for what. Tells whether there is more to be found
-    /// in a second look at the log, unless very much matches, for [`take_others`](Stories::take_others).
+    /// Computes the stays of the messages that match.
+    ///
+    /// Returns true if [`take_others`](Stories::take_others) can find more in a second reading of
+    /// the log. It returns false if nothing or very much matches.
     pub fn expects_more(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let destination = (entry.channel.to_string(), entry.host.to_string());
@@ -226,13 +239,13 @@ impl Stories {
         let mut count = 0;
         for (destination, spool_id, stay) in in_log.chain(in_spool) {
             let stays = self.stays.entry(destination).or_default();
-            // The last one knows the end.
+            // The last line has the end of the stay.
             count += usize::from(stays.insert(spool_id, stay).is_none());
         }
         (1..=MOST_EXPLAINED).contains(&count)
     }
 
-    /// Takes a line about another message that made one of ours wait.
+    /// Adds a log line about another message that made one of ours wait.
     pub fn take_others(&mut self, entry: Entry<'_>) {
         if entry.others == 0 {
             return;
@@ -244,7 +257,7 @@ impl Stories {
         }
     }
 
-    /// All that was found, message by message.
+    /// Returns all histories, message by message.
     pub fn tell(&mut self) -> Vec<Story> {
         let entries = std::mem::take(&mut self.kept.entries);
         let mut stories = join(std::mem::take(&mut self.queued), entries);
@@ -263,7 +276,7 @@ impl Stories {
         stories
     }
 
-    /// Says what was left out.
+    /// Warns about what was left out.
     pub fn complain(&self) {
         let lines = self.kept.left_out + self.others.left_out;
         if lines > 0 {
@@ -276,7 +289,7 @@ impl Stories {
     }
 }
 
-/// Messages in the order in which the log comes to them, then those that it does not know.
+/// Histories in the order of the log, then those of the spool only.
 fn join(queued: Vec<Story>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<Story> {
     let mut stories: Vec<Story> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
@@ -286,7 +299,7 @@ fn join(queued: Vec<Story>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<S
             stories.len() - 1
         });
         let story = &mut stories[index];
-        // A line may have been written when the control file could not be read.
+        // A line lacks these if the control file could not be read when it was written.
         let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
         story.message_id = story.message_id.take().or_else(|| text(&entry.message_id));
         story.sender = story.sender.take().or_else(|| text(&entry.sender));

@@ -1,4 +1,4 @@
-//! What is traced.
+//! The subject of a trace.
 
 use zsched_format::control_file::ControlFile;
 use zsched_format::status_log::Entry;
@@ -9,12 +9,12 @@ use zsched_spool::SpoolId;
 pub enum Subject {
     /// The message of this spool id.
     SpoolId(String),
-    /// Messages with this Message-ID, and recipients with this address; without angle brackets.
+    /// A Message-ID or the address of a recipient, without angle brackets.
     Name(String),
 }
 
 impl Subject {
-    /// Reads what was asked for.
+    /// Parses the argument.
     pub fn parse(text: &str) -> Subject {
         match SpoolId::number_in(text) {
             Some(_) => Subject::SpoolId(text.to_string()),
@@ -22,7 +22,7 @@ impl Subject {
         }
     }
 
-    /// Whether a line of the log is about it.
+    /// Returns true if a log line matches.
     pub fn has_entry(&self, entry: &Entry<'_>) -> bool {
         match self {
             Subject::SpoolId(id) => *id == entry.spool_id,
@@ -33,7 +33,7 @@ impl Subject {
         }
     }
 
-    /// Whether a whole message is it, by one of its ids.
+    /// Returns true if a whole message matches, by one of its ids.
     pub fn has_message(&self, spool_id: &str, message_id: Option<&str>) -> bool {
         match self {
             Subject::SpoolId(id) => id == spool_id,
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    /// Whether one recipient of a control file is it, by its address.
+    /// Returns true if a recipient of a control file matches, by its address.
     pub fn has_recipient(&self, file: &ControlFile, index: usize) -> bool {
         let Subject::Name(name) = self else {
             return false;
@@ -51,7 +51,7 @@ impl Subject {
     }
 }
 
-/// Addresses compare in any case.
+/// Compares addresses in any case.
 fn is_same(address: &str, name: &str) -> bool {
     let address = bare(address);
     address.eq_ignore_ascii_case(name) || address.to_lowercase() == name.to_lowercase()
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brackets_and_case_of_addresses_make_no_difference() {
+    fn subject_ignores_brackets_and_case_of_addresses() {
         let id = "S4711AbmKUKEJuuHwA";
         assert_eq!(Subject::parse(id), Subject::SpoolId(id.to_string()));
         let subject = Subject::parse("<Bob@Host.example>");

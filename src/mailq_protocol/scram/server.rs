@@ -1,7 +1,7 @@
-//! The server's side of a login. It takes the time of three hashes, whatever the client says.
+//! The server's side of a login.
 //!
-//! A user that does not exist has keys that are made of its name, so that its login goes the same way up to its
-//! end.
+//! It takes the time of three hashes, whatever the client sends. For an unknown user, the server
+//! derives keys from the name, so that the login proceeds in the same way to the end.
 
 use super::{BASE64, Fault, ITERATIONS, Key, Stored, decoded};
 use base64::Engine;
@@ -9,18 +9,20 @@ use hmac_sha256::{HMAC, Hash};
 
 /// The name of the mechanism.
 pub const MECHANISM: &[u8] = b"SCRAM-SHA-256";
-/// Length of the salt of users that do not exist, in bytes.
+/// Length of the salt of an unknown user, in bytes.
 const SALT: usize = 16;
-/// What the server adds to a nonce, in bytes.
+/// Length of the server's part of the nonce, in bytes.
 const NONCE: usize = 18;
-/// The longest name of a user, in bytes.
+/// Maximum length of a user name, in bytes.
 const LONGEST_NAME: usize = 256;
 
-/// Something that nobody else knows, as long as the scheduler runs.
+/// A random secret of the running scheduler.
 pub type Secret = [u8; 32];
 
 impl Stored {
-    /// That of a user that does not exist: always the same for a name, as it would be if it did.
+    /// Creates the record of an unknown user.
+    ///
+    /// It is always the same for a name, as that of an existing user would be.
     pub fn of_nobody(name: &[u8], secret: &Secret, iterations: Option<u32>) -> Stored {
         let made = |what: &[u8]| HMAC::mac([what, name].concat(), secret);
         Stored {
@@ -32,19 +34,21 @@ impl Stored {
     }
 }
 
-/// What a client begins with.
+/// The first message of a client.
 pub struct ClientFirst {
-    /// Who it says it is.
+    /// The user name that the client claims.
     pub user: Vec<u8>,
-    /// What is in front of the name, and has to be repeated.
+    /// The GS2 header before the name, which the client repeats in its final message.
     header: String,
     bare: String,
     nonce: String,
 }
 
 impl ClientFirst {
-    /// Reads the first message, in base64. It may not ask for what there is not: another user's rights, channel
-    /// binding, extensions.
+    /// Parses the first message, in base64.
+    ///
+    /// Refuses unsupported features: another user's authorization, channel binding, mandatory
+    /// extensions.
     pub fn parse(message: &[u8]) -> Result<ClientFirst, Fault> {
         ClientFirst::of(&decoded(message)?).ok_or(Fault::Form)
     }
@@ -68,9 +72,9 @@ impl ClientFirst {
     }
 }
 
-/// A login that has begun.
+/// A login in progress.
 pub struct Server {
-    /// Who says so.
+    /// The user name that the client claims.
     pub user: Vec<u8>,
     stored: Stored,
     header: String,
@@ -80,8 +84,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Goes on with a client's first message. `chance` is put behind the client's nonce: it must be another
-    /// one each time, and have no comma in it.
+    /// Continues with a client's first message.
+    ///
+    /// `chance` is appended to the client's nonce. It must be unique for each login and contain no
+    /// comma.
     pub fn new(first: ClientFirst, stored: Stored, chance: &str) -> Server {
         let nonce = first.nonce + chance;
         let (salt, iterations) = (BASE64.encode(&stored.salt), stored.iterations);
@@ -95,17 +101,21 @@ impl Server {
         }
     }
 
-    /// The first message, in base64.
+    /// Returns the server's first message, in base64.
     pub fn first(&self) -> String {
         BASE64.encode(&self.server_first)
     }
 
-    /// Whether this is what the proof is checked with: the file may have changed meanwhile.
+    /// Returns true if the proof was checked against this record.
+    ///
+    /// The auth file may have changed during the login.
     pub fn is_with(&self, stored: &Stored) -> bool {
         self.stored == *stored
     }
 
-    /// Checks the client's last message. Returns ours; both in base64.
+    /// Checks the client's final message.
+    ///
+    /// Returns the server's final message; both in base64.
     pub fn finish(&self, message: &[u8]) -> Result<String, Fault> {
         let message = decoded(message)?;
         let (last, proof) = message.rsplit_once(",p=").ok_or(Fault::Form)?;
@@ -117,7 +127,7 @@ impl Server {
         let mut client_key = HMAC::mac(&all, self.stored.stored_key);
         let proof = proof.ok_or(Fault::Form)?;
         client_key.iter_mut().zip(proof).for_each(|(key, proof)| *key ^= proof);
-        // How long this takes does not depend on how much of it is right.
+        // The comparison takes constant time.
         let is_right = Hash::verify(client_key, &self.stored.stored_key);
         let signature = HMAC::mac(&all, self.stored.server_key);
         match is_right {
@@ -127,7 +137,7 @@ impl Server {
     }
 }
 
-/// Something that nobody can foresee, for an occasion that never comes twice.
+/// Derives an unpredictable nonce from an occasion that never occurs twice.
 pub fn chance(secret: &Secret, occasion: &str) -> String {
     BASE64.encode(&HMAC::mac(["nonce ", occasion].concat(), secret)[..NONCE])
 }
@@ -136,7 +146,7 @@ fn is_printable(nonce: &str) -> bool {
     nonce.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
-/// A name as it is meant: `=2C` is a comma, `=3D` an equals sign.
+/// Decodes a user name: `=2C` is a comma, `=3D` an equals sign.
 fn name_of(name: &str) -> Option<Vec<u8>> {
     let mut parts = name.split('=');
     let mut plain = parts.next()?.to_string();
@@ -184,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_agree() {
+    fn login_succeeds_only_with_the_password() {
         assert_eq!(log_in("fred", "pässword"), Ok(()));
         assert_eq!(log_in("a,=b", "pässword"), Ok(()));
         assert_eq!(log_in("fred", "password"), Err(Fault::Client));
@@ -192,7 +202,7 @@ mod tests {
 
     /// The example of RFC 7677.
     #[test]
-    fn the_example_of_the_rfc() {
+    fn server_follows_the_rfc_example() {
         let server = server();
         assert_eq!(server.user, b"user");
         let expected = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
@@ -203,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_have_to_be_right_as_a_whole() {
+    fn altered_final_message_is_refused() {
         for (from, to) in [
             ("dHzb", "dHzc"),
             ("biws", "eSws"),
@@ -220,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_may_ask_for_no_more_than_there_is() {
+    fn unsupported_client_feature_is_refused() {
         for good in ["n,,n=a,r=x", "y,,n=a,r=x", "n,a=a,n=a,r=x", "n,,n=a,r=x,f=y"] {
             assert!(first(good).is_some(), "{good}");
         }
@@ -242,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_always_the_same_nobody() {
+    fn unknown_user_has_a_constant_record() {
         let of = |name: &[u8]| Stored::of_nobody(name, &[7; 32], None);
         assert!(of(b"a") == of(b"a") && of(b"a").salt != of(b"b").salt);
         assert_ne!(Stored::of_nobody(b"a", &[8; 32], None).salt, of(b"a").salt);
@@ -250,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_form_of_the_rfc_is_a_password() {
+    fn malformed_stored_password_is_refused() {
         for (from, to) in [
             ("4096", "1"),
             ("4096", "-1"),

@@ -1,7 +1,10 @@
-//! Patterns of addresses: `*` is any text, `?` one byte; case does not matter, and brackets are brackets,
-//! as they stand in addresses.
+//! Address patterns: `*` matches any text, `?` one byte.
+//!
+//! Case is ignored. Brackets stand for themselves, as they occur in addresses.
 
-/// The longest pattern, in bytes: longer than any address that may be (RFC 5321, 4.5.3.1).
+/// Maximum length of a pattern, in bytes.
+///
+/// It is longer than any valid address (RFC 5321, 4.5.3.1).
 pub const LONGEST_PATTERN: usize = 512;
 
 /// A pattern of senders or recipients.
@@ -9,7 +12,7 @@ pub const LONGEST_PATTERN: usize = 512;
 pub struct AddressPattern(Box<[u8]>);
 
 impl AddressPattern {
-    /// Reads a pattern; `<>` is the null sender. `Err` says what is wrong with it.
+    /// Parses a pattern; `<>` is the null sender. `Err` describes the error.
     pub fn parse(text: &str) -> Result<AddressPattern, String> {
         match text {
             "" => Err("an address or a pattern is missing; <> is the null sender".to_string()),
@@ -21,11 +24,13 @@ impl AddressPattern {
         }
     }
 
-    /// Whether an address fits; `None` is the null sender, which only `<>` and `*` fit.
+    /// Returns true if an address matches.
+    ///
+    /// `None` is the null sender, which matches only `<>` and patterns of `*`.
     pub fn fits(&self, address: Option<&[u8]>) -> bool {
         let (pattern, address) = (&self.0, address.unwrap_or_default());
         let (mut at, mut seen) = (0, 0);
-        // Where the last star stands, and what of the address it has been given.
+        // Position of the last `*`, and the end of the part of the address that it covers.
         let mut star: Option<(usize, usize)> = None;
         while seen < address.len() {
             match pattern.get(at) {
@@ -55,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn stars_and_question_marks() {
+    fn wildcards_match_addresses() {
         for (pattern, address, expected) in [
             ("bob@x.test", Some("Bob@X.Test"), true),
             ("*@x.test", Some("bob@x.test"), true),
@@ -80,7 +85,7 @@ mod tests {
         assert!(AddressPattern::parse(&"x".repeat(LONGEST_PATTERN + 1)).is_err());
     }
 
-    /// The plain definition, which takes for ever.
+    /// The plain definition, in exponential time.
     fn fits(pattern: &[u8], address: &[u8]) -> bool {
         match (pattern, address) {
             ([], rest) => rest.is_empty(),
@@ -94,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_it_says(pattern in "[ab?*]{1,8}", address in "[ab]{0,10}") {
+        fn pattern_matches_like_plain_definition(pattern in "[ab?*]{1,8}", address in "[ab]{0,10}") {
             let expected = fits(pattern.as_bytes(), address.as_bytes());
             let pattern = AddressPattern::parse(&pattern).expect("a pattern");
             prop_assert_eq!(pattern.fits(Some(address.as_bytes())), expected);

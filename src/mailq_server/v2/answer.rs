@@ -1,4 +1,4 @@
-//! Answers: what a request brings, and what it may take to get there.
+//! Answers to requests, and the steps that lead to them.
 
 use super::events::{Feed, Watch};
 use super::selection::Addresses;
@@ -14,7 +14,7 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
 use zsched_spool::SpoolName;
 
-/// What a session may look at while it goes on.
+/// What a session has access to while it continues.
 pub struct Surroundings<'s> {
     /// The queue.
     pub scheduler: &'s Scheduler,
@@ -22,17 +22,17 @@ pub struct Surroundings<'s> {
     pub now: Timestamp,
     /// The scheduler's process.
     pub process: Process,
-    /// Gives the accounts as they are at this moment.
+    /// Returns the current accounts.
     pub accounts: &'s mut dyn FnMut() -> Rc<AuthFile>,
-    /// What is not in memory.
+    /// Messages that are not in memory.
     pub elsewhere: &'s dyn Elsewhere,
-    /// Known to nobody outside of the scheduler.
+    /// The secret of the running scheduler, for SCRAM.
     pub secret: &'s Secret,
-    /// Who is told what happens.
+    /// The subscribers of the event feed.
     pub watch: &'s Watch,
-    /// How often what was asked, by all clients.
+    /// Request counters of all clients.
     pub tally: &'s mut Tally,
-    /// What is to be logged.
+    /// Collects log lines about clients.
     pub remarks: &'s mut Vec<Remark>,
 }
 
@@ -41,183 +41,196 @@ pub struct Surroundings<'s> {
 pub struct Process {
     /// When it was started.
     pub started: Timestamp,
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// What was there at the start is not loaded yet.
+    /// Mail that was in the spool at the start is still being loaded.
     pub is_loading: bool,
 }
 
-/// Something about a client that is to be logged.
+/// A log line about a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// It has logged in.
+    /// A login.
     LoggedIn(String),
-    /// It has asked for a change.
+    /// A request for a change.
     Notable(String),
-    /// It was refused: this may come as often as somebody likes.
+    /// A refusal. A client can cause any number of them.
     Refused(String),
-    /// It has failed to log in, or was not let try: this may come as often, too.
+    /// A failed or refused login.
+    ///
+    /// A client can cause any number of them.
     LoginFailed(Peer, String),
 }
 
 /// The answer to a request.
 pub enum Reply {
-    /// This, with its line ends.
+    /// A line or several, with line ends.
     Line(String),
     /// A text of any number of lines.
     Text(Box<dyn Text>),
-    /// That this request is not known, or not for everybody.
+    /// The request is unknown or not permitted.
     Unknown,
-    /// That it cannot be meant: the place counts from the end of the words that it begins with.
+    /// A syntax error.
+    ///
+    /// The offset is relative to the end of the request's words.
     Wrong(Wrong),
-    /// What happens from now on, until the client says something.
+    /// Events from now on, until the client sends something.
     Stream(Rc<Feed>),
-    /// Something is to be done, and then told.
+    /// A task to carry out before the answer.
     Deed(Box<dyn Deed>),
 }
 
-/// Something that is done in steps, most of them orders to the core.
+/// A task of several steps, most of them orders to the core.
 pub trait Deed {
-    /// The next step.
+    /// Returns the next step.
     fn next(&mut self, around: &mut Surroundings<'_>) -> Next;
 
-    /// The last order was obeyed.
+    /// Accepts the effect of the last order.
     fn obeyed(&mut self, effect: &Effect);
 
-    /// Takes what was found out, as [`Next::Needs`] has asked.
+    /// Accepts the result of a lookup requested by [`Next::Needs`].
     fn learn(&mut self, _findings: Findings) {}
 
-    /// The last chore was done. `Err` says why not.
+    /// Accepts the outcome of the last admin command.
+    ///
+    /// `Err` is the reason of a failure.
     fn done(&mut self, _outcome: Result<(), String>) {}
 
-    /// What to say when all is done, with its line ends.
+    /// Returns the answer when all steps are done, with line ends.
     fn tell(&self) -> String;
 
-    /// How far it is, for the log, if the client has gone before it was all done.
+    /// Describes the progress, for the log, if the client disconnects before the end.
     fn so_far(&self) -> String {
         "nothing is known of what was done".to_string()
     }
 }
 
-/// What a deed needs next.
+/// The next step of a task.
 pub enum Next {
-    /// That the core obeys this.
+    /// Give this order to the core.
     Order(Order),
-    /// That this is found out.
+    /// Look this up.
     Needs(Inquiry),
-    /// That the shell does this.
+    /// Have the shell carry this out.
     Chore(Chore),
-    /// To go on, when others had their turn.
+    /// Continue after other clients had their turn.
     More,
-    /// Nothing: all is done.
+    /// All steps are done.
     Over,
 }
 
-/// What the core has no part in.
+/// An admin command: a step that the shell carries out without the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chore {
-    /// To read the configuration again.
+    /// Read the configuration again.
     Reload,
-    /// To log as much as this from now on.
+    /// Set this log level.
     Log(log::LevelFilter),
-    /// To read the message of this number, which is not in memory. Done when it is there, or is not to be
-    /// waited for any longer.
+    /// Load the message of this number, which is not in memory.
+    ///
+    /// Done when the message is loaded, or when the wait for it is given up.
     Load(u64),
 }
 
-/// A text that is written some at a time, as the client takes it.
+/// A text that is written step by step, as fast as the client reads it.
 pub trait Text {
-    /// Writes the next whole lines, not too many of them.
+    /// Writes the next lines: whole ones, and a limited number.
     fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step;
 
-    /// Takes what was found out, as [`Step::Needs`] has asked.
+    /// Accepts the result of a lookup requested by [`Step::Needs`].
     fn learn(&mut self, findings: Findings);
 
-    /// Whether its length or its memory grows with the queue. Only some of these are written at a time.
+    /// Returns true if its length or memory grows with the queue.
+    ///
+    /// Only a limited number of these are written at the same time.
     fn is_long(&self) -> bool {
         false
     }
 }
 
-/// How far a text is.
+/// Progress of a text.
 pub enum Step {
     /// There is more.
     More,
-    /// There is more, but others come first: it takes time to find.
+    /// There is more, but other clients come first: this step took long.
     Pause,
-    /// Before there is more, this is to be found out.
+    /// This must be looked up before there is more.
     Needs(Inquiry),
-    /// That was all.
+    /// The text is complete.
     Over,
 }
 
-/// What a session wants of others before it can go on.
+/// A request of a session to the shell, needed before it can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// To know something that is on a disk. Answered by [`learn`](super::Session::learn).
+    /// A lookup on a disk. Answered by [`learn`](super::Session::learn).
     Inquire(Inquiry),
-    /// Something to be done. Answered by [`obeyed`](super::Session::obeyed).
+    /// An order to the core. Answered by [`obeyed`](super::Session::obeyed).
     Obey {
-        /// Who wants it.
+        /// The author of the order.
         by: String,
-        /// What.
+        /// The order.
         order: Order,
     },
-    /// Something to be done by the shell. Answered by [`done`](super::Session::done).
+    /// An admin command. Answered by [`done`](super::Session::done).
     Do(Chore),
 }
 
-/// Something that is not in memory.
+/// A lookup of information that is not in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inquiry {
     /// The addresses to which errors of these messages are reported.
     ErrorAddresses(Vec<SpoolName>),
-    /// What the host is like.
+    /// The state of the host.
     Host,
-    /// Which of these fit some addresses.
+    /// Which of these candidates match the addresses.
     Fitting(Addresses, Vec<Candidate>),
 }
 
-/// Recipients of a message with one destination, whose control file is to be read.
+/// Recipients of one message for one destination, to be checked in the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The message.
     pub name: SpoolName,
-    /// Channel, LF, host, in lower case.
+    /// Channel, LF and host, in lower case.
     pub destination: Box<[u8]>,
 }
 
-/// What was found out.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Findings {
-    /// For each of the messages its address; `None` where it has none, or cannot be read.
+    /// The error address of each message.
+    ///
+    /// `None` if the message has none or its control file cannot be read.
     ErrorAddresses(Vec<Option<Box<[u8]>>>),
-    /// What the host is like.
+    /// The state of the host.
     Host(HostFacts),
-    /// For each of the candidates whether it fits. One whose control file cannot be read does not.
+    /// For each candidate, true if it matches.
+    ///
+    /// One whose control file cannot be read does not.
     Fitting(Vec<bool>),
 }
 
-/// What `SHOW COUNTERS` shows of the host.
+/// The state of the host, as shown by `SHOW COUNTERS`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFacts {
     /// The scheduler's process.
     pub pid: u32,
-    /// Mean number of processes that want to run, over one and over five minutes.
+    /// Load averages over one and over five minutes.
     pub load: Option<(f64, f64)>,
-    /// Of the file system of message files, of that of control files, and of that of the log.
+    /// File systems of the message files, of the control files and of the log.
     pub disks: [DiskSpace; 3],
 }
 
-/// How full a file system is.
+/// Usage of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiskSpace {
-    /// Kilobytes that can still be used.
+    /// Free space, in kilobytes.
     pub free_kb: u64,
-    /// Kilobytes in use.
+    /// Used space, in kilobytes.
     pub used_kb: u64,
-    /// Files that can still be made.
+    /// Number of files that can still be created.
     pub free_files: u64,
-    /// Files that there are.
+    /// Number of files that exist.
     pub used_files: u64,
 }

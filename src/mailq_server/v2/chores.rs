@@ -1,4 +1,4 @@
-//! `RETIRE`, `RELOAD` and `LOG`: orders about the scheduler itself.
+//! `RETIRE`, `RELOAD` and `LOG`: commands about the scheduler itself.
 
 use super::answer::{Chore, Deed, Next, Reply, Surroundings};
 use super::outcome::{Kind, refuse};
@@ -7,7 +7,7 @@ use super::words::{Words, Wrong};
 use log::LevelFilter;
 use zsched_core::{Effect, Order};
 
-/// The levels there are, by their names.
+/// Log levels by name.
 const LEVELS: [(&str, LevelFilter); 5] = [
     ("error", LevelFilter::Error),
     ("warn", LevelFilter::Warn),
@@ -16,7 +16,7 @@ const LEVELS: [(&str, LevelFilter); 5] = [
     ("trace", LevelFilter::Trace),
 ];
 
-/// `RETIRE pid`: an agent is to end after its present job.
+/// `RETIRE pid`: ends an agent after its current job.
 pub fn retire(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     let read = || {
         let mut words = Words::parse(rest)?;
@@ -30,7 +30,7 @@ pub fn retire(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     }
 }
 
-/// `RELOAD`: the configuration is read again.
+/// `RELOAD`: reads the configuration again.
 pub fn reload(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     match Words::parse(rest).and_then(Words::end) {
         Ok(()) => Reply::Deed(Box::new(Doing::new(Chore::Reload, None))),
@@ -38,7 +38,7 @@ pub fn reload(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     }
 }
 
-/// `LOG level`: how much is logged from now on.
+/// `LOG level`: sets the log level.
 pub fn log(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     match read_level(rest) {
         Ok(level) => {
@@ -58,7 +58,7 @@ fn read_level(rest: &[u8]) -> Result<LevelFilter, Wrong> {
     level.ok_or_else(|| word.wrong(format!("a level is one of {}", names())))
 }
 
-/// A chore, and what the core is to know of it.
+/// An admin command, and the order that informs the core of it.
 struct Doing {
     chore: Option<Chore>,
     order: Option<Order>,

@@ -1,7 +1,8 @@
-//! Those who want to know what happens, and what waits for them.
+//! The event feed: subscribers, and the lines that wait for each of them.
 //!
-//! Whoever has something to tell asks first whether anybody wants to know. What a subscriber does not take in
-//! time is dropped and counted; nobody waits for it.
+//! A publisher first asks [`Watch::is_wanted`], so that an event without subscribers costs nothing.
+//! Events that a subscriber does not read in time are dropped and counted; nothing waits for a
+//! subscriber.
 
 use super::json;
 use super::json::events::Happening;
@@ -13,7 +14,7 @@ use zsched_core::Destination;
 use zsched_core::standing::Destinations;
 use zsched_spool::{SpoolId, SpoolName};
 
-/// How much may wait for one subscriber, in bytes.
+/// Maximum number of bytes that wait for one subscriber.
 const MOST_WAITING: usize = 256 * 1024;
 
 /// All subscribers.
@@ -22,40 +23,40 @@ pub struct Watch {
     subscribers: RefCell<Vec<(Interest, Weak<Feed>)>>,
 }
 
-/// What a subscriber wants to hear of. All that is given must fit.
+/// The criteria of a subscriber. An event must match all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Interest {
     destinations: Option<Destinations>,
     message: Option<MessageName>,
 }
 
-/// What waits for one subscriber.
+/// The lines that wait for one subscriber.
 #[derive(Default)]
 pub struct Feed(RefCell<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
     lines: Vec<u8>,
-    /// Events that were dropped behind these.
+    /// Number of events dropped after these lines.
     dropped: u64,
 }
 
-/// What an event is about, as far as selections go.
+/// The subject of an event, as far as subscribers can select by it.
 #[derive(Clone, Copy, Default)]
 pub struct About<'a> {
     /// The message.
     pub message: Option<(SpoolId, &'a SpoolName)>,
-    /// Where it goes.
+    /// Its destinations.
     pub destinations: &'a [Destination],
 }
 
 impl Watch {
-    /// Whether anybody wants to know anything.
+    /// Returns true if there is a subscriber.
     pub fn is_wanted(&self) -> bool {
         !self.subscribers.borrow().is_empty()
     }
 
-    /// Forgets those who have gone.
+    /// Removes subscribers whose feed was dropped.
     pub fn look_around(&self) {
         let mut subscribers = self.subscribers.borrow_mut();
         if !subscribers.is_empty() {
@@ -63,14 +64,14 @@ impl Watch {
         }
     }
 
-    /// From now on somebody wants to know, as long as the feed is kept.
+    /// Adds a subscriber, which stays until the returned feed is dropped.
     pub fn subscribe(&self, interest: Interest) -> Rc<Feed> {
         let feed = Rc::new(Feed::default());
         self.subscribers.borrow_mut().push((interest, Rc::downgrade(&feed)));
         feed
     }
 
-    /// Tells those who want to know what has happened.
+    /// Publishes an event to the subscribers that it matches.
     pub fn tell(&self, about: About<'_>, happening: &Happening<'_>) {
         let mut line = Vec::new();
         self.subscribers.borrow_mut().retain(|(interest, feed)| {
@@ -89,7 +90,7 @@ impl Watch {
 }
 
 impl Interest {
-    /// Reads the words of a request.
+    /// Parses the words of a request.
     pub fn parse(rest: &[u8]) -> Result<Interest, Wrong> {
         let mut words = Words::parse(rest)?;
         let Selection { destinations, message, older, addresses } = Selection::take(&mut words)?;
@@ -111,13 +112,13 @@ impl Interest {
 }
 
 impl Feed {
-    /// Whether something waits.
+    /// Returns true if lines or a count of dropped events wait.
     pub fn has_something(&self) -> bool {
         let waiting = self.0.borrow();
         !waiting.lines.is_empty() || waiting.dropped > 0
     }
 
-    /// Takes whole lines, about so many bytes of them.
+    /// Takes whole lines, at least `enough` bytes if there are as many.
     pub fn take(&self, out: &mut Vec<u8>, enough: usize) {
         let mut waiting = self.0.borrow_mut();
         let enough = enough.min(waiting.lines.len());
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribers_hear_of_what_they_want_as_long_as_they_are_there() {
+    fn subscriber_receives_matching_events_until_dropped() {
         let watch = Watch::default();
         assert!(!watch.is_wanted());
         left(&watch, 1);
@@ -189,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted() {
+    fn events_beyond_limit_are_dropped_and_counted() {
         let watch = Watch::default();
         let feed = watch.subscribe(Interest::default());
         (0..10_000).for_each(|number| left(&watch, number));
         assert!(feed.0.borrow().lines.len() <= MOST_WAITING);
-        // A whole line is taken at least, and no part of one.
+        // At least one whole line is taken, and never a part of a line.
         assert_eq!(taken(&feed, 1).lines().count(), 1);
         left(&watch, 1);
         let mut all = String::new();
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_not_selected_by_age_or_address() {
+    fn subscription_by_age_or_address_is_refused() {
         for text in ["older=1h", "sender=a", "recipient=a", "a/b c/d", "foo=1"] {
             assert!(Interest::parse(text.as_bytes()).is_err(), "{text}");
         }

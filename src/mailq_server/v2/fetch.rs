@@ -1,20 +1,24 @@
-//! An order is about a message that may not be in memory: then it is read first.
+//! Loads the message of an order if it is not in memory.
 
 use super::answer::{Chore, Next, Surroundings};
 
-/// A message that is wanted in memory.
+/// A message that an order needs in memory.
 pub struct Fetch {
     number: Option<u64>,
 }
 
 impl Fetch {
-    /// Nothing is asked yet. Without a number there is nothing to be done.
+    /// Creates a fetch that has not begun.
+    ///
+    /// Without a number there is nothing to load.
     pub fn new(number: Option<u64>) -> Fetch {
         Fetch { number }
     }
 
-    /// What is to be done before the message is there; `None` if it is, or never will be. The session waits
-    /// until that is done, so it is asked for once.
+    /// Returns the step that loads the message.
+    ///
+    /// `None` if it is in memory, or cannot be loaded, or was requested before: the session waits
+    /// until the step is done, so one request is enough.
     pub fn next(&mut self, around: &Surroundings<'_>) -> Option<Next> {
         let number = self.number.take()?;
         let is_there = around.scheduler.spool_id(number).is_some();

@@ -1,12 +1,13 @@
-//! Which recipients of a message some addresses fit: in its control file, which a helper thread has read.
+//! Matches addresses with the recipients in a control file, which a helper thread has read.
 
 use super::selection::Addresses;
 use std::collections::BTreeMap;
 use zsched_format::control_file::{ControlFile, Recipient, Tag};
 
 impl Addresses {
-    /// For each of some destinations (channel, LF, host, in lower case) whether one of the recipients that go
-    /// there, and are not finished, fits.
+    /// Returns for each destination if one of its unfinished recipients matches.
+    ///
+    /// A destination is channel, LF and host, in lower case.
     pub fn fit(&self, file: &ControlFile, destinations: &[&[u8]]) -> Vec<bool> {
         let mut found: BTreeMap<&[u8], bool> =
             destinations.iter().map(|destination| (*destination, false)).collect();
@@ -40,7 +41,7 @@ mod tests {
     use zsched_format::control_file::parse;
 
     #[test]
-    fn all_that_is_given_must_fit_one_recipient() {
+    fn one_recipient_must_match_all_criteria() {
         let text = "i 7\ns local - Ann@x.test 0\nr           SMTP mx.Test bob@mx.test 0\n\
              r+          smtp mx.test done@mx.test 0\nm\n\ns error - x 0\n\
              r           smtp mx.test carol@mx.test 0\nr           local - dave 0\nm\n\n";

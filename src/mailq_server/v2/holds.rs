@@ -1,7 +1,7 @@
 //! `HOLD` and `RELEASE`.
 //!
-//! What is named by destinations, a ring or an id is held as that, with what is still to come; with
-//! senders, recipients or an age it is the messages that fit now, one by one.
+//! A hold on destinations, a ring or a message id also applies to mail that arrives later. With a
+//! sender, a recipient or an age, the messages that match now are held one by one.
 
 use super::answer::{Deed, Next, Reply, Surroundings};
 use super::many::{Many, Verb};
@@ -15,22 +15,22 @@ use zsched_core::standing::Scope;
 use zsched_core::{Effect, Order, OrderRefusal, Scheduler};
 use zsched_spool::SpoolId;
 
-/// The longest reason, in bytes: it is kept with each message that is held.
+/// Maximum length of a reason, in bytes: it is stored with each held message.
 pub const LONGEST_REASON: usize = 200;
 
-/// What somebody wants held or released.
+/// What a request holds or releases.
 enum What {
     /// Destinations, or a ring.
     Scope(Scope),
-    /// A message.
+    /// One message.
     Message(MessageName),
-    /// Messages that fit.
+    /// Messages that match.
     Messages(Selection),
     /// Everything that is held.
     All,
 }
 
-/// `HOLD what`
+/// `HOLD what`: holds mail, or counts what a hold would change.
 pub fn hold(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let read = || {
         let mut words = Words::parse(rest)?;
@@ -83,7 +83,7 @@ fn begin_hold(
     })
 }
 
-/// `RELEASE what`
+/// `RELEASE what`: releases held mail, or counts what that would change.
 pub fn release(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let read = || {
         let mut words = Words::parse(rest)?;
@@ -118,7 +118,9 @@ fn begin_release(what: What, dry_run: bool, around: &Surroundings<'_>) -> Box<dy
     })
 }
 
-/// Reads what is to be held or released. New holds must be of something there is.
+/// Parses what to hold or release.
+///
+/// The ring of a new hold must exist.
 fn what(
     words: &mut Words,
     length: usize,
@@ -160,7 +162,7 @@ fn is_held(core: &Scheduler, scope: &Scope) -> bool {
     core.standing_orders().holds.iter().any(|hold| hold.scope == *scope)
 }
 
-/// The message that is called so.
+/// Returns the queued message with this name.
 fn called(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     let selection = Selection { message: Some(name.clone()), ..Selection::default() };
     let selector = selection.selector(zsched_format::time::Timestamp::from_seconds(0));
@@ -168,7 +170,9 @@ fn called(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     found.into_iter().find(|found| selection.is_called(found)).map(|found| found.id)
 }
 
-/// The held message that is called so. It need not be in the queue: its control file may be unreadable for now.
+/// Returns the held message with this name.
+///
+/// It need not be queued: its control file may be temporarily unreadable.
 fn called_and_held(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     let hold = core.standing_orders().messages.get(&name.number)?;
     match hold.scope {
@@ -177,10 +181,10 @@ fn called_and_held(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     }
 }
 
-/// `RELEASE ALL`: messages some at a time, then everything else.
+/// `RELEASE ALL`: first the messages, in steps, then everything else.
 struct ReleaseAll {
     messages: Many,
-    /// What comes when the messages are over.
+    /// The order that follows the messages.
     rest: Option<Single>,
     is_at_rest: bool,
 }
@@ -217,7 +221,7 @@ impl Deed for ReleaseAll {
                 other => return other,
             }
             let orders = around.scheduler.standing_orders();
-            // Where only messages were held, nothing is left.
+            // If only messages were held, nothing is left to release.
             let is_empty = orders.holds.is_empty() && orders.messages.is_empty();
             if is_empty && self.messages.sum().messages > 0 {
                 self.rest = None;

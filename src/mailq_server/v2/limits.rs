@@ -55,8 +55,9 @@ fn read_unset(rest: &[u8]) -> Result<Order, Wrong> {
     Ok(Order::Unset { scope, limit })
 }
 
-/// Whose limit: `ring=channel/host`, or a pattern of destinations. A ring must be one of the configuration,
-/// where that is given.
+/// Parses the owner of a limit: `ring=channel/host`, or a pattern of destinations.
+///
+/// If the core is given, the ring must be in its configuration.
 fn scope(words: &mut Words, core: Option<&Scheduler>) -> Result<Scope, Wrong> {
     let Some(ring) = words.option("ring") else {
         let word: Word = words.expect("channel/host or ring=channel/host")?;

@@ -1,5 +1,7 @@
-//! Orders about messages: found some at a time, and ordered some at a time, so that delivery goes on
-//! however many there are.
+//! Orders about many messages.
+//!
+//! Messages are searched and orders are given in steps, so that delivery continues however many
+//! there are.
 
 use super::answer::{Deed, Findings, Next, Reply, Surroundings};
 use super::fetch::Fetch;
@@ -12,35 +14,37 @@ use zsched_core::select::Selected;
 use zsched_core::{Effect, Order, Target};
 use zsched_spool::SpoolId;
 
-/// What is to be done with messages.
+/// The action on messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     Retry,
     Expire,
     Delete,
     Reroute,
-    /// For this reason, which may be empty.
+    /// The reason, which may be empty.
     Hold(String),
     Release,
 }
 
-/// `RETRY selection`: what waits is tried now.
+/// `RETRY selection`: tries waiting mail now.
 pub fn retry(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     answer(rest, Verb::Retry, around)
 }
 
-/// `EXPIRE selection`: mail is given up.
+/// `EXPIRE selection`: lets mail expire now.
 pub fn expire(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     answer(rest, Verb::Expire, around)
 }
 
-/// `DELETE selection`: mail is forgotten.
+/// `DELETE selection`: removes mail without reports.
 pub fn delete(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     answer(rest, Verb::Delete, around)
 }
 
-/// `REROUTE selection`: mail goes back to the router. The original knows the verb and nothing that it could
-/// be about; what is no selection is unknown here, too.
+/// `REROUTE selection`: returns mail to the router.
+///
+/// ZMailer recognizes the verb and none of its arguments. Text that is no selection is therefore an
+/// unknown request here, too.
 pub fn reroute(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let is_selection = next_word(rest).0.iter().any(|byte| matches!(byte, b'/' | b'='));
     if is_selection { answer(rest, Verb::Reroute, around) } else { Reply::Unknown }
@@ -66,26 +70,26 @@ fn read(rest: &[u8]) -> Result<(Selection, bool), Wrong> {
     Ok((selection, dry_run))
 }
 
-/// An order about messages, and how far it is.
+/// An order about many messages, and its progress.
 pub struct Many {
     verb: Verb,
     fetch: Fetch,
     search: Search,
     dry_run: bool,
-    /// Messages are meant as wholes.
+    /// True if whole messages are meant.
     is_whole: bool,
-    /// Messages that are not in memory, so that nobody has looked at them.
+    /// Number of messages that are not in memory and were therefore not examined.
     unseen: usize,
-    /// What was changed, or would be.
+    /// What was changed, or would be changed by a dry run.
     sum: Effect,
-    /// The number of the last message that was counted: more of it may come.
+    /// Number of the last message counted; more of its recipients may follow.
     last: Option<u64>,
-    /// The first and the last number of what was ordered and is not answered.
+    /// Lowest and highest message number in the order that is not answered yet.
     ordered: Option<(u64, u64)>,
 }
 
 impl Many {
-    /// Nothing is done yet.
+    /// Prepares the order; nothing is done yet.
     pub fn new(verb: Verb, selection: Selection, dry_run: bool, around: &Surroundings<'_>) -> Many {
         let number = selection.message.as_ref().map(|message| message.number);
         let waiting = around.elsewhere.waiting();
@@ -97,12 +101,12 @@ impl Many {
         Many { verb, fetch, search, dry_run, is_whole, unseen, sum, last, ordered }
     }
 
-    /// What has been changed so far.
+    /// Returns what has been changed so far.
     pub fn sum(&self) -> &Effect {
         &self.sum
     }
 
-    /// Whether it only counts.
+    /// Returns true for a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -150,7 +154,7 @@ impl Many {
     }
 }
 
-/// As the core counts what is tried again.
+/// Counts the effect of a retry in the same way as the core.
 fn retried(found: &Selected, is_new: bool) -> Effect {
     Effect {
         messages: u32::from(is_new),
@@ -160,7 +164,7 @@ fn retried(found: &Selected, is_new: bool) -> Effect {
     }
 }
 
-/// As the core counts what is put away.
+/// Counts the effect of a removal in the same way as the core.
 fn disposed(found: &Selected, is_new: bool) -> Effect {
     let (recipients, busy) =
         if found.is_busy { (0, found.recipients) } else { (found.recipients, 0) };
@@ -169,7 +173,7 @@ fn disposed(found: &Selected, is_new: bool) -> Effect {
 
 impl Deed for Many {
     fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
-        // What does not work for these will not work for more.
+        // After a refusal or a failure to store, further messages would fail, too.
         if self.sum.refusal.is_some() || self.sum.unstored.is_some() {
             return Next::Over;
         }
@@ -192,7 +196,7 @@ impl Deed for Many {
     fn obeyed(&mut self, effect: &Effect) {
         let (first, last) = self.ordered.take().unzip();
         let mut effect = *effect;
-        // The rest of a message that was counted with the last order.
+        // The message was already counted with the last order, which had its first recipients.
         let is_rest = first.is_some() && first == self.last;
         effect.messages = effect.messages.saturating_sub(u32::from(is_rest));
         self.sum.add(&effect);

@@ -1,4 +1,4 @@
-//! MAILQ version 2, the server's side: one request a line, one answer each, in order.
+//! MAILQ version 2, the server's side: one request per line, each answered in order.
 //!
 //! ```text
 //! server  version zmailer 2.0
@@ -14,30 +14,30 @@
 //! server  +Bye bye
 //! ```
 //!
-//! Over the control socket the scheduler's own user says the same; there the first line is
-//! `version zsched 1.0`, and no login is needed.
+//! Over the control socket the scheduler's own user speaks the same protocol. There the first line
+//! is `version zsched 1.0`, and no login is needed.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | [`session`] | one client: lines in, answers out, who it is |
-//! | [`stranger`] | one that has not logged in |
-//! | [`mod@requests`] | the table of requests: their words, who may make them, who answers |
-//! | [`answer`] | answers: a line, a text that is written some at a time, an order |
+//! | [`session`] | one client: input lines, answers, login state |
+//! | [`stranger`] | an unauthenticated session |
+//! | [`mod@requests`] | the table of requests: words, permission, handler |
+//! | [`answer`] | kinds of answers: a line, a text written step by step, a task |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
 //! | [`json`] | the views for programs |
-//! | [`events`] | those who want to know what happens |
-//! | [`words`], [`selection`], [`address_pattern`] | words and options; which mail is meant |
-//! | [`search`], [`fitting`] | the search for it, in the queue and in control files |
-//! | [`many`], [`single`] | orders about messages, some at a time; orders that are one |
+//! | [`events`] | subscribers of the event feed |
+//! | [`words`], [`selection`], [`address_pattern`] | words and options; selection of mail |
+//! | [`search`], [`fitting`] | search for selected mail, in the queue and in control files |
+//! | [`many`], [`single`] | orders about many messages, in steps; orders given to the core once |
 //! | [`holds`], [`limits`], [`chores`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
 //! | [`orders`] | ETRN and KILL |
-//! | [`elsewhere`], [`fetch`] | messages that are not in memory; those that an order is about |
-//! | [`outcome`] | what an operator is told of an order |
-//! | [`tally`] | how often what was asked |
+//! | [`elsewhere`], [`fetch`] | messages that are not in memory; loading one for an order |
+//! | [`outcome`] | the answer to an order |
+//! | [`tally`] | request counters |
 //!
-//! Nothing here does anything: what a session needs that is on a disk, and what it wants done, it says
-//! as a [`Demand`]; whoever has it says the outcome when there is one. A new request is a row of the table
-//! and its answer.
+//! Code here has no side effects. What a session needs from a disk, and what it wants changed, it
+//! returns as a [`Demand`]; the shell passes the result back to the session. A new request is a row
+//! of the table and its handler.
 
 mod address_pattern;
 mod answer;

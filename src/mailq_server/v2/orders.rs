@@ -1,5 +1,6 @@
-//! `ETRN` and `KILL`: the original's requests that change something. They are answered when that has been
-//! done.
+//! `ETRN` and `KILL`: ZMailer's requests that change something.
+//!
+//! They are answered when the change is made.
 
 use super::answer::{Deed, Next, Reply, Surroundings};
 use super::fetch::Fetch;
@@ -9,19 +10,22 @@ use std::vec;
 use zsched_core::records::VertexId;
 use zsched_core::{Effect, Order, Target};
 
-/// So many messages are killed by one order.
+/// Maximum number of messages removed by one order.
 const KILLED_AT_A_TIME: usize = 200;
-/// What the original says of any message, whether it is there or not. The empty line is a part of it.
+/// ZMailer's answer for any message, queued or not.
+///
+/// The empty line is a part of it.
 const KILLED: &str = "+OK; KILLed something.\n\n";
-/// What it says of all else.
+/// ZMailer's answer to any other KILL request.
 const UNKNOWN: &str = "-Unknown request.\n\n";
 
 fn next_order(order: Option<Order>) -> Next {
     order.map_or(Next::Over, Next::Order)
 }
 
-/// `ETRN host`: everything for a host is to be tried now. The original compares with capitals, and finds
-/// nothing.
+/// `ETRN host`: tries all mail for a host now.
+///
+/// ZMailer compares the host in capitals, and finds nothing.
 pub fn etrn(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     let (host, _) = next_word(rest);
     Reply::Deed(Box::new(Etrn { host: Some(host.to_ascii_lowercase().into()), started: false }))
@@ -47,7 +51,7 @@ impl Deed for Etrn {
     }
 }
 
-/// `KILL MSG id`: a message is to be taken out of the spool, without a report.
+/// `KILL MSG id`: removes a message from the spool without a report.
 pub fn kill_message(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     let id = std::str::from_utf8(rest).unwrap_or_default();
     let fetch = Fetch::new(MessageName::parse(id).map(|name| name.number));
@@ -55,7 +59,7 @@ pub fn kill_message(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
 }
 
 struct KillMessage {
-    /// What was asked for, as long as it is not ordered.
+    /// The id in the request, until the order is given.
     id: Option<String>,
     fetch: Fetch,
 }
@@ -72,14 +76,15 @@ impl Deed for KillMessage {
 
     fn obeyed(&mut self, _effect: &Effect) {}
 
-    /// Clients that know the original wait for this, whatever has become of the message.
+    /// ZMailer's clients expect this answer, whatever happened to the message.
     fn tell(&self) -> String {
         KILLED.to_string()
     }
 }
 
-/// `KILL THREAD channel host`: all of a thread is to be taken out of the spool, without reports. The
-/// original does not know it, though its manual does.
+/// `KILL THREAD channel host`: removes all mail of a thread without reports.
+///
+/// ZMailer's manual describes it, but its program does not have it.
 pub fn kill_thread(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let (channel, host) = next_word(rest);
     let Some(thread) = around.scheduler.thread_id(channel, host) else {
@@ -93,7 +98,7 @@ pub fn kill_thread(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
 struct KillThread {
     channel: Box<[u8]>,
     host: Box<[u8]>,
-    /// Those that are left. What comes meanwhile stays.
+    /// Vertices that are not removed yet. Mail that arrives meanwhile stays.
     vertices: vec::IntoIter<VertexId>,
 }
 
@@ -115,7 +120,7 @@ impl Deed for KillThread {
     }
 }
 
-/// `KILL` of anything else.
+/// `KILL` with any other argument.
 pub fn kill_nothing(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     Reply::Line(UNKNOWN.to_string())
 }

@@ -1,11 +1,11 @@
-//! What an operator is told of an order.
+//! The answer of an operator's order.
 
 use serde::Serialize;
 use zsched_core::standing::{MOST_HELD_MESSAGES, MOST_STANDING};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
 
-/// The kinds of orders, as far as they are refused in other words.
+/// The kind of an order: it determines the words of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// HOLD of destinations or a ring.
@@ -20,7 +20,7 @@ pub enum Kind {
     Unset,
     /// RETIRE.
     Retire,
-    /// All others, which are never refused.
+    /// All others; the core never refuses these.
     Other,
 }
 
@@ -35,7 +35,7 @@ struct Counts {
     agents: u32,
     started: bool,
     dry_run: bool,
-    /// Messages that are not in memory, and were not looked at.
+    /// Messages that are not in memory and were not examined.
     #[serde(skip_serializing_if = "is_zero")]
     unseen: usize,
 }
@@ -44,12 +44,12 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The answer to an order that has come to this, with its line end.
+/// Formats the answer to an order with this effect, with its line end.
 pub fn tell(kind: Kind, effect: &Effect, dry_run: bool) -> String {
     tell_of_many(kind, effect, dry_run, 0)
 }
 
-/// The same, while so many messages could not be looked at.
+/// The same, with the number of messages that could not be examined.
 pub fn tell_of_many(kind: Kind, effect: &Effect, dry_run: bool, unseen: usize) -> String {
     if let Some(refusal) = effect.refusal {
         return format!("-{}\n", refused(kind, refusal, effect));
@@ -88,13 +88,15 @@ fn refused(kind: Kind, refusal: OrderRefusal, effect: &Effect) -> String {
     }
 }
 
-/// How far an order has come.
+/// Describes the progress of an order.
 pub fn counted(effect: &Effect) -> String {
     let Effect { messages, recipients, busy, .. } = effect;
     format!("{messages} messages, {recipients} recipients, and {busy} that agents have")
 }
 
-/// Makes one line of what is told, with its line end, whatever is in it. Several reasons have TABs between them.
+/// Formats a refusal as one line, with its line end, whatever it contains.
+///
+/// Several reasons are separated by TABs.
 pub fn refuse(text: &str) -> String {
     format!("-{}\n", printable::line(text))
 }

@@ -1,7 +1,8 @@
 //! The table of requests.
 //!
-//! A row has the words that a request begins with, the attribute that it takes, and the function that
-//! answers it, which gets the rest of the line. Of the rows that fit, the one with the most words is meant.
+//! A row has the words that a request begins with, the required attribute, and the function that
+//! answers it, which receives the rest of the line. If several rows match, the one with the most
+//! words is used.
 
 use super::answer::{Reply, Surroundings};
 use super::tally::Tally;
@@ -13,21 +14,21 @@ use crate::attributes::Attributes;
 pub struct Request {
     /// The words it begins with, in capitals.
     pub words: &'static [&'static str],
-    /// Whoever has one of these may make it; with none here, everybody who has logged in.
+    /// The user needs one of these attributes; an empty set permits every logged-in user.
     pub needs: Attributes,
-    /// What one is told who is not permitted, where it is not what everybody is told of unknown requests.
+    /// The refusal if it differs from the answer to an unknown request.
     pub refusal: Option<&'static str>,
-    /// Where it is counted.
+    /// The request counter to increment.
     pub(super) counter: Option<Counter>,
-    /// Answers it, given what is behind the words.
+    /// Answers the request, given the text after the words.
     pub(super) answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
 }
 
-/// Where requests of a kind are counted.
+/// The counter of a kind of request.
 #[derive(Clone, Copy)]
 pub struct Counter {
     pub field: fn(&mut Tally) -> &mut u64,
-    /// Those that are not permitted count, too.
+    /// True if refused requests count, too.
     pub with_refused: bool,
 }
 
@@ -35,7 +36,7 @@ const fn counted(field: fn(&mut Tally) -> &mut u64) -> Option<Counter> {
     Some(Counter { field, with_refused: false })
 }
 
-/// A request that the original does not know.
+/// A request that ZMailer does not have.
 const fn order(
     words: &'static [&'static str],
     needs: Attributes,
@@ -47,7 +48,7 @@ const fn order(
 const NO_ETRN: Option<&str> = Some("-No ETRN allowed for you.\n");
 const NO_KILL: Option<&str> = Some("-No KILL allowed for you.\n");
 
-/// A request that the original does not know, and that changes nothing.
+/// A request that ZMailer does not have and that changes nothing.
 const fn view(
     words: &'static [&'static str],
     needs: Attributes,
@@ -56,7 +57,9 @@ const fn view(
     Request { words, needs, refusal: None, counter: None, answer }
 }
 
-/// All kinds of requests. QUIT, EXIT and AUTH are not among them: they are about the session itself.
+/// All kinds of requests, except QUIT, EXIT, AUTH and AUTH2.
+///
+/// Those control the session itself.
 pub fn requests() -> &'static [Request] {
     REQUESTS
 }
@@ -167,26 +170,26 @@ static REQUESTS: &[Request] = &[
 pub struct Words<'l> {
     /// The first word.
     pub verb: &'l [u8],
-    /// What is behind it.
+    /// The text after it.
     pub rest: &'l [u8],
-    /// Of the whole line, in bytes.
+    /// Length of the whole line, in bytes.
     length: usize,
 }
 
 impl<'l> Words<'l> {
-    /// Takes a line apart. A blank at its beginning leaves the verb empty.
+    /// Splits a line. A blank at its beginning leaves the verb empty.
     pub fn of(line: &'l [u8]) -> Words<'l> {
         let (verb, rest) = next_word(line);
         Words { verb, rest, length: line.len() }
     }
 
-    /// The row that is meant, and what is behind its words.
+    /// Returns the matching row and the text after its words.
     pub fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
         let fitting = table.iter().filter_map(|request| Some((request, self.behind(request)?)));
         fitting.max_by_key(|(request, _)| request.words.len())
     }
 
-    /// What is behind the words of a row, if they are those of the line.
+    /// Returns the text after the words of a row if the line begins with them.
     fn behind(&self, request: &Request) -> Option<&'l [u8]> {
         let (first, others) = request.words.split_first()?;
         let mut rest = (first.as_bytes() == self.verb).then_some(self.rest)?;
@@ -197,14 +200,15 @@ impl<'l> Words<'l> {
         Some(rest)
     }
 
-    /// What is wrong with it, with the place in the whole line.
+    /// Answers a syntax error with its offset in the whole line.
     fn refuse(&self, behind: &[u8], wrong: &Wrong) -> Reply {
         let at = self.length - behind.len() + wrong.at;
         Reply::Line(format!("-at byte {at}: {}\n", wrong.what))
     }
 
-    /// What the reply to an unknown request repeats of what is behind the verb. The original has lost all
-    /// but the first word of it for some verbs.
+    /// Returns the part after the verb that the answer to an unknown request repeats.
+    ///
+    /// For some verbs ZMailer has lost all but its first word.
     pub fn repeated(&self) -> &'l [u8] {
         match self.verb {
             b"SHOW" | b"REROUTE" => next_word(self.rest).0,
@@ -213,7 +217,7 @@ impl<'l> Words<'l> {
     }
 }
 
-/// Answers somebody who has certain rights.
+/// Answers the request of a user with these attributes.
 pub fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surroundings<'_>) -> Reply {
     let Some((request, rest)) = words.find(requests()) else {
         return Reply::Unknown;
@@ -241,8 +245,9 @@ fn count(request: &Request, is_permitted: bool, around: &mut Surroundings<'_>) {
     }
 }
 
-/// Unknown and forbidden look the same. What the client has said is repeated, but for what could disturb
-/// a terminal.
+/// Answers an unknown or forbidden request; both look the same.
+///
+/// The answer repeats the request, without characters that could disturb a terminal.
 pub fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
     let visible = |text: &[u8]| -> Vec<u8> {
         text.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
@@ -254,7 +259,7 @@ pub fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"'\n");
 }
 
-/// Cuts off a word and the blanks behind it.
+/// Splits off a word and the blanks after it.
 pub fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let end = text.iter().position(is_blank).unwrap_or(text.len());
@@ -268,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_row_with_the_most_words_is_meant() {
+    fn matching_row_with_most_words_is_used() {
         for (line, words, rest) in [
             ("SHOW QUEUE SHORT", "SHOW QUEUE SHORT", ""),
             ("SHOW \tQUEUE  SHORT x", "SHOW QUEUE SHORT", "x"),

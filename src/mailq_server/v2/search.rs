@@ -1,53 +1,55 @@
-//! Looking for the mail that a selection means: some at a time, in the core, and where addresses are given in
-//! the control files, too.
+//! Searches the mail of a selection in steps: in the core, and for addresses in the control files.
 
 use super::answer::{Candidate, Findings, Inquiry, Surroundings};
 use super::selection::Selection;
 use zsched_core::select::{Cursor, Selected, Selector};
 use zsched_format::time::Timestamp;
 
-/// So many recipients of a message for a destination are looked at in a step, and are what one order is about at
-/// the most.
+/// Maximum number of entries examined per step, and in one order.
+///
+/// An entry is the recipients of a message for one destination.
 pub const LOOKED_AT: usize = 500;
-/// The same where control files are to be read: others ask for something that is on a disk, too.
+/// The same if control files must be read: other clients need the disk, too.
 const READ_AT_A_TIME: usize = 64;
 
-/// A search, and how far it is.
+/// A search and its progress.
 pub struct Search {
     selection: Selection,
     selector: Selector,
     cursor: Cursor,
-    /// What is being compared with the control files.
+    /// Entries that are being compared with their control files.
     asked: Vec<Selected>,
-    /// What of it fits.
+    /// Entries of these that match.
     fitting: Vec<Selected>,
 }
 
-/// What the next step of a search brings.
+/// The result of a step.
 pub enum Found {
-    /// Some of what is meant.
+    /// Some matching entries.
     Some(Vec<Selected>),
-    /// Something is to be found out first.
+    /// A lookup is needed first.
     Needs(Inquiry),
-    /// Nothing, but there is more to be looked at.
+    /// No match in this step, but the search is not complete.
     More,
-    /// That was all.
+    /// The search is complete.
     Over,
 }
 
 impl Search {
-    /// Begins a search. What is `held` can be all that is meant: messages that are held one by one.
+    /// Begins a search.
+    ///
+    /// `held` restricts it to messages that are held one by one.
     pub fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
         let selector = Selector { held, ..selection.selector(now) };
         let cursor = Cursor::default();
         Search { selection, selector, cursor, asked: Vec::new(), fitting: Vec::new() }
     }
 
-    /// The next step.
+    /// Takes the next step.
     pub fn next(&mut self, around: &Surroundings<'_>) -> Found {
         let fitting = std::mem::take(&mut self.fitting);
         if !fitting.is_empty() {
-            // It may have left since, and its number may be that of another.
+            // The message may have left since, and its number may belong to another one.
             let is_there = |found: &Selected| around.scheduler.has_message(found.id);
             return Found::Some(fitting.into_iter().filter(is_there).collect());
         }
@@ -59,7 +61,7 @@ impl Search {
         let mut found = around.scheduler.select(&self.selector, &mut self.cursor, count);
         found.retain(|found| self.selection.is_called(found));
         if reads {
-            // What is not in memory has no destination to be looked for.
+            // An entry that is not in memory has no destination to look for.
             found.retain(|found| found.target.destination.is_some());
         }
         if found.is_empty() {
@@ -77,7 +79,7 @@ impl Search {
         Found::Needs(Inquiry::Fitting(self.selection.addresses.clone(), candidates))
     }
 
-    /// Takes what was found out.
+    /// Accepts the result of a lookup.
     pub fn learn(&mut self, findings: Findings) {
         let asked = std::mem::take(&mut self.asked);
         if let Findings::Fitting(fits) = findings {

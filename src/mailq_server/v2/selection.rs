@@ -1,4 +1,4 @@
-//! Selections: which mail a request is about. All that is given must fit.
+//! Selections: which mail a request is about. Mail must match all criteria.
 //!
 //! ```text
 //! smtp/*.test older=2h sender=*@example.org recipient=bob@mx.test id=S4711AbmKUKEJuveqC
@@ -14,60 +14,61 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::subject::message_number;
 use zsched_spool::{SpoolId, SpoolName};
 
-/// Which mail is meant.
+/// A selection of mail.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Where it goes.
+    /// The destination matches this.
     pub destinations: Option<Destinations>,
-    /// One message.
+    /// The message is this one.
     pub message: Option<MessageName>,
-    /// It is older than this.
+    /// The message is older than this.
     pub older: Option<Duration>,
-    /// What only the control files say.
+    /// Criteria that only the control files can answer.
     pub addresses: Addresses,
 }
 
-/// Whose mail is meant. That stands in the control files only.
+/// Sender and recipient criteria, which only the control files can answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// By whom it was sent.
+    /// The sender matches this.
     pub sender: Option<AddressPattern>,
-    /// One of the recipients that go to the same destination.
+    /// One of the recipients for the same destination matches this.
     pub recipient: Option<AddressPattern>,
 }
 
 impl Addresses {
-    /// Whether one at least was given.
+    /// Returns true if at least one criterion is given.
     pub fn are_given(&self) -> bool {
         self.sender.is_some() || self.recipient.is_some()
     }
 }
 
-/// A message, as somebody calls it.
+/// A message, as named in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageName {
     /// The number that the names of its files begin with.
     pub number: u64,
-    /// All that was said, if that is more than the number.
+    /// The whole name, if it is more than the number.
     exact: Option<String>,
 }
 
 impl MessageName {
-    /// Reads a spool id, the number of a message, or the name of its control file. `None` if it is none of
-    /// these.
+    /// Parses a spool id, a message number or a control file name.
+    ///
+    /// `None` if the text is none of these.
     pub fn parse(text: &str) -> Option<MessageName> {
         let number = SpoolId::number_in(text).or_else(|| message_number(text))?;
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         Some(MessageName { number, exact: (!is_number).then(|| text.to_string()) })
     }
 
-    /// Whether this is its number, or its spool id.
+    /// Returns true if the name is the number or the spool id of this message.
     pub fn is_id(&self, id: SpoolId) -> bool {
         let exact = self.exact.as_ref();
         id.number == self.number && exact.is_none_or(|exact| *exact == id.to_string())
     }
 
-    /// Whether a message is called like this.
+    /// Returns true if the name matches a message with this id and control file.
     pub fn is_of(&self, id: SpoolId, name: &SpoolName) -> bool {
         let Some(exact) = &self.exact else {
             return id.number == self.number;
@@ -80,7 +81,7 @@ impl MessageName {
 }
 
 impl Selection {
-    /// Takes what belongs to a selection out of a request; there need not be anything.
+    /// Takes the words of a selection out of a request; it may be empty.
     pub fn take(words: &mut Words) -> Result<Selection, Wrong> {
         let destinations = words.next_word().map(|word| destinations(&word)).transpose()?;
         let addresses = Addresses {
@@ -92,23 +93,27 @@ impl Selection {
         Ok(Selection { destinations, message, older, addresses })
     }
 
-    /// Whether nothing was said, so that everything would fit.
+    /// Returns true if no criterion is given, so that all mail would match.
     pub fn is_empty(&self) -> bool {
         self.destinations.is_none() && self.is_pattern_only()
     }
 
-    /// Whether there is nothing but a pattern of destinations, at most.
+    /// Returns true if there is at most a pattern of destinations.
     pub fn is_pattern_only(&self) -> bool {
         self.message.is_none() && self.older.is_none() && !self.addresses.are_given()
     }
 
-    /// Whether it makes no difference between the recipients of a message. They may have several senders.
+    /// Returns true if the selection does not distinguish recipients of a message.
+    ///
+    /// Address criteria do, because a message may have several senders.
     pub fn means_whole_messages(&self) -> bool {
         self.destinations.as_ref().is_none_or(Destinations::are_all) && !self.addresses.are_given()
     }
 
-    /// What the core is asked for. What it finds must be called as it was said, too
-    /// ([`is_called`](Self::is_called)), and the addresses must fit.
+    /// Returns the criteria that the core can check.
+    ///
+    /// What the core finds must also match the name ([`is_called`](Self::is_called)) and the
+    /// addresses.
     pub fn selector(&self, now: Timestamp) -> Selector {
         let since = |age: Duration| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let time = |age| Timestamp::from_nanoseconds(now.nanoseconds().saturating_sub(since(age)));
@@ -120,13 +125,13 @@ impl Selection {
         }
     }
 
-    /// Whether something is called as the request says, if it names a message.
+    /// Returns true if the message has the name in the selection, if there is one.
     pub fn is_called(&self, found: &Selected) -> bool {
         self.message.as_ref().is_none_or(|message| message.is_of(found.id, &found.name))
     }
 }
 
-/// Reads a pattern of destinations.
+/// Parses a pattern of destinations.
 pub fn destinations(word: &Word) -> Result<Destinations, Wrong> {
     if !word.text.contains('/') {
         return Err(word.wrong("a pattern channel/host is meant to be here; */* is everything"));
@@ -134,13 +139,13 @@ pub fn destinations(word: &Word) -> Result<Destinations, Wrong> {
     Destinations::parse(&word.text).map_err(|what| word.wrong(what))
 }
 
-/// Reads the name of a message.
+/// Parses the name of a message.
 pub fn message(word: &Word) -> Result<MessageName, Wrong> {
     let what = "this is no spool id, no number of a message, and no name of a control file";
     MessageName::parse(&word.text).ok_or_else(|| word.wrong(what))
 }
 
-/// Reads a span of time.
+/// Parses a span of time.
 pub fn span(word: &Word) -> Result<Duration, Wrong> {
     parse_interval(&word.text).map_err(|error| word.wrong(error.message))
 }
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_are_read() {
+    fn selection_parses_all_criteria() {
         let all = take("SMTP/*.test sender=<> recipient=*@x older=2h id=4711").expect("fine");
         assert_eq!(all.destinations.as_ref().map(Destinations::text), Some("smtp/*.test"));
         assert_eq!(all.older, Some(Duration::from_secs(7200)));
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selection_is_refused_with_its_place() {
+    fn invalid_selection_fails_with_its_offset() {
         for (text, at) in [
             ("smtp", 0),
             ("/x", 0),
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_three_names() {
+    fn message_name_matches_number_file_or_spool_id() {
         let id = SpoolId { number: 4711, modified: Timestamp::from_seconds(1_767_323_045) };
         let name = SpoolName::new(HashFolder::TOP, b"4711-23").expect("a name");
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! One client of MAILQ version 2: who it is, what it has said, and what it is being told.
+//! A session of MAILQ version 2: login state, input and the answer in progress.
 
 use super::answer::{Deed, Demand, Findings, Next, Remark, Reply, Step, Surroundings, Text};
 use super::events::{About, Feed};
@@ -15,7 +15,9 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use zsched_core::Effect;
 
-/// The longest request, in bytes. Whoever says more at once has to wait for answers.
+/// Maximum length of a request, in bytes.
+///
+/// Input beyond it waits until a request is answered.
 pub const LONGEST_REQUEST: usize = 4096;
 
 /// One client.
@@ -23,52 +25,53 @@ pub struct Session {
     peer: Peer,
     standing: Standing,
     heard: Vec<u8>,
-    /// The client will say nothing more.
+    /// The client has closed its side: no more input.
     has_ended: bool,
     is_over: bool,
     under_way: UnderWay,
-    /// A long answer may not be begun: others come first.
+    /// True if a long answer must not begin yet: others are being written.
     must_line_up: bool,
-    /// Lines of a text that have no dots in front yet.
+    /// Lines of a text before dot-stuffing.
     lines: Vec<u8>,
 }
 
-/// What the client may do.
+/// The login state of the client.
 enum Standing {
-    /// Log in.
+    /// Not logged in.
     Stranger(Box<Stranger>),
-    /// What this user may.
+    /// Logged in, with this user's permissions.
     User(User),
 }
 
-/// What it is being answered.
+/// The answer in progress.
 enum UnderWay {
     Nothing,
     Text(Box<dyn Text>),
-    /// A long text that has not been begun.
+    /// A long text that waits for its turn to begin.
     InLine(Box<dyn Text>),
-    /// What happens.
+    /// Events, until the client sends something.
     Stream(Rc<Feed>),
-    /// A text, when something has been found out.
+    /// A text that waits for the result of a lookup.
     Inquiry(Box<dyn Text>),
-    /// Something that is to be done.
+    /// A task with a next step to do.
     Deed(Box<Doing>),
-    /// The same, when what it needs has been done.
+    /// A task that waits for the outcome of its last step.
     Pending(Box<Doing>),
 }
 
-/// Something that is being done for a client.
+/// A task in progress for a client.
 struct Doing {
     /// The request.
     line: String,
     deed: Box<dyn Deed>,
-    /// Something of it was done.
+    /// At least one order was given to the core.
     has_begun: bool,
 }
 
 impl Session {
-    /// A client that has just come, and the greeting that it gets. From where nobody may log in, the
-    /// greeting is all: the session is over.
+    /// Opens a session for a new client, and returns its greeting.
+    ///
+    /// If no account admits the peer, the greeting refuses it and the session is over.
     pub fn open(peer: Peer, challenge: Challenge, accounts: &AuthFile) -> (Session, String) {
         let is_admitted = accounts.admits(&peer);
         let second = match is_admitted {
@@ -81,8 +84,9 @@ impl Session {
         (session, format!("{GREETING}{second}"))
     }
 
-    /// A client that may do everything, as the scheduler's own user over the control socket; and its
-    /// greeting.
+    /// Opens a session with all permissions, and returns its greeting.
+    ///
+    /// It is for the scheduler's own user over the control socket.
     pub fn privileged(peer: Peer) -> (Session, String) {
         let user = User { name: peer.to_string(), attributes: Attributes::ALL };
         (Session::new(peer, Standing::User(user)), CONTROL_GREETING.to_string())
@@ -101,49 +105,49 @@ impl Session {
         }
     }
 
-    /// How many bytes can be taken in before something must be answered.
+    /// Returns how many bytes the session accepts before it must answer something.
     pub fn room(&self) -> usize {
         (LONGEST_REQUEST + 1).saturating_sub(self.heard.len())
     }
 
-    /// Takes in what the client says: at most so much as there is [`room`](Session::room) for.
+    /// Accepts input, at most as many bytes as there is [`room`](Session::room) for.
     pub fn take_in(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
-    /// The client will say nothing more.
+    /// Records that the client has closed its side.
     pub fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// Whether nothing more is to be answered.
+    /// Returns true if nothing more is to be answered.
     pub fn is_over(&self) -> bool {
-        // A request without its line end was cut short.
+        // A request without its line end was cut short and is ignored.
         let has_said_all = self.has_ended && self.next_line_end().is_none() && self.room() > 0;
         self.is_over || (has_said_all && !self.is_answering())
     }
 
-    /// Whether the client will say nothing more.
+    /// Returns true if the client has closed its side.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether the client has gone without a word.
+    /// Returns true if the client closed the connection without QUIT.
     pub fn was_left(&self) -> bool {
         self.has_ended && !self.is_over
     }
 
-    /// Whether it has logged in, or did not have to.
+    /// Returns true if the client has logged in, or did not need to.
     pub fn is_trusted(&self) -> bool {
         matches!(self.standing, Standing::User(_))
     }
 
-    /// Whether an answer is under way.
+    /// Returns true if an answer is in progress.
     pub fn is_answering(&self) -> bool {
         !matches!(self.under_way, UnderWay::Nothing)
     }
 
-    /// Whether the session waits for the outcome of a [`Demand`], or for something to happen.
+    /// Returns true if the session waits for the result of a [`Demand`] or for an event.
     pub fn is_waiting(&self) -> bool {
         match &self.under_way {
             UnderWay::Inquiry(_) | UnderWay::Pending(_) => true,
@@ -153,43 +157,48 @@ impl Session {
         }
     }
 
-    /// Whether the client is being told what happens: that has no end of its own.
+    /// Returns true if the client receives events.
+    ///
+    /// That answer has no end of its own.
     pub fn is_streaming(&self) -> bool {
         matches!(self.under_way, UnderWay::Stream(_))
     }
 
-    /// Whether the client has said something while it is told what happens.
+    /// Returns true if input from the client ends the event feed.
     fn ends_stream(&self) -> bool {
         self.has_ended || self.has_request()
     }
 
-    /// Whether a text is under way: something of any length, that takes memory until it is taken.
+    /// Returns true if a text of any length is in progress.
+    ///
+    /// It uses memory until the client has read it.
     pub fn is_writing(&self) -> bool {
         matches!(self.under_way, UnderWay::Text(_) | UnderWay::Inquiry(_))
     }
 
-    /// Whether a long text is under way, in line or not.
+    /// Returns true if a long text has begun and is not complete.
     pub fn is_writing_long(&self) -> bool {
         matches!(&self.under_way, UnderWay::Text(text) | UnderWay::Inquiry(text) if text.is_long())
     }
 
-    /// Whether a long text waits for others.
+    /// Returns true if a long text waits for its turn to begin.
     pub fn is_in_line(&self) -> bool {
         matches!(self.under_way, UnderWay::InLine(_))
     }
 
-    /// Whether a long text is to wait before it begins, until this is said to be over. Everything else is
-    /// answered all the same.
+    /// Sets whether a long text must wait before it begins.
+    ///
+    /// Other answers are not affected.
     pub fn line_up(&mut self, must_line_up: bool) {
         self.must_line_up = must_line_up;
     }
 
-    /// Who is at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Whether the next request is an attempt to log in.
+    /// Returns true if the next request is an attempt to log in.
     pub fn is_about_to_log_in(&self) -> bool {
         let Standing::Stranger(stranger) = &self.standing else {
             return false;
@@ -200,7 +209,7 @@ impl Session {
         stranger.takes_for_login(&cleaned(&self.heard[..end]))
     }
 
-    /// Refuses the attempt to log in that is the next request, unread, and ends the session.
+    /// Refuses the login attempt that is the next request, unread, and ends the session.
     pub fn refuse_login(&mut self, around: &mut Surroundings<'_>, seconds: u64, out: &mut Vec<u8>) {
         self.next_line();
         self.is_over = true;
@@ -214,12 +223,12 @@ impl Session {
         out.extend_from_slice(answer.as_bytes());
     }
 
-    /// Whether something is being done for the client.
+    /// Returns true if a task is in progress.
     pub fn is_doing(&self) -> bool {
         matches!(self.under_way, UnderWay::Deed(_) | UnderWay::Pending(_))
     }
 
-    /// Whether a part of it is done.
+    /// Returns true if a task is in progress and a part of it is done.
     pub fn is_amid_deed(&self) -> bool {
         let (UnderWay::Deed(doing) | UnderWay::Pending(doing)) = &self.under_way else {
             return false;
@@ -227,7 +236,11 @@ impl Session {
         doing.has_begun
     }
 
-    /// The client has gone: what is being done for it is left as it is. Returns what is to be said of that.
+    /// Ends the session of a client that has gone.
+    ///
+    /// The task in progress stops where it is.
+    ///
+    /// Returns a log line about the unfinished task.
     pub fn abandon(&mut self) -> Option<Remark> {
         self.is_over = true;
         let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
@@ -239,7 +252,7 @@ impl Session {
         Some(Remark::Notable(text))
     }
 
-    /// Whether there is a request to be answered.
+    /// Returns true if there is a request to answer.
     pub fn has_request(&self) -> bool {
         !self.is_over && (self.next_line_end().is_some() || self.room() == 0)
     }
@@ -248,8 +261,12 @@ impl Session {
         memchr::memchr(b'\n', &self.heard)
     }
 
-    /// Writes on until `out` has `enough` bytes, one request is answered, or something has to be waited for:
-    /// for the client, or for what is returned. However many requests there are, others get their turn.
+    /// Continues with the answer or the next request.
+    ///
+    /// Returns when `out` has `enough` bytes, one request is answered, or the session must wait.
+    ///
+    /// It waits for the client, or for the result of the returned demand. At most one request is
+    /// answered per call, so that other clients get their turn.
     pub fn go_on(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -280,7 +297,7 @@ impl Session {
         None
     }
 
-    /// Takes what was found out.
+    /// Accepts the result of a lookup.
     pub fn learn(&mut self, findings: Findings) {
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
             UnderWay::Inquiry(mut text) => {
@@ -295,7 +312,7 @@ impl Session {
         }
     }
 
-    /// What was ordered has been done.
+    /// Accepts the effect of an order.
     pub fn obeyed(&mut self, effect: &Effect) {
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
             UnderWay::Pending(mut doing) => {
@@ -306,7 +323,7 @@ impl Session {
         }
     }
 
-    /// A chore was done; `Err` says why not.
+    /// Accepts the outcome of an admin command; `Err` is the reason of a failure.
     pub fn done(&mut self, outcome: Result<(), String>) {
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
             UnderWay::Pending(mut doing) => {
@@ -317,7 +334,7 @@ impl Session {
         }
     }
 
-    /// Tells what has happened, until the client says something.
+    /// Writes events, or ends the feed if the client has sent something.
     fn tell_on(
         &mut self,
         feed: Rc<Feed>,
@@ -354,7 +371,7 @@ impl Session {
             Next::Over => {
                 let answer = doing.deed.tell();
                 out.extend_from_slice(answer.as_bytes());
-                // Where there are several reasons, the log has had them.
+                // If there are several reasons, all of them are in the log already.
                 let first = answer.split('\t').next().unwrap_or_default();
                 let (who, answer) = (self.author(), first.trim_end());
                 let text = format!("MAILQ: {who} is answered: {answer}");
@@ -366,7 +383,7 @@ impl Session {
         ControlFlow::Break(Some(demand))
     }
 
-    /// Whose orders these are.
+    /// Returns the author of the session's orders.
     fn author(&self) -> String {
         match &self.standing {
             Standing::User(user) => user.name.clone(),
@@ -465,8 +482,9 @@ impl Session {
         }
     }
 
-    /// The next request, without its line end, without CR, and up to the first NUL; `None` if it is too
-    /// long.
+    /// Takes the next request; `None` if it is too long.
+    ///
+    /// See [`cleaned`] for what is removed from it.
     fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.next_line_end()?;
         let line = cleaned(&self.heard[..end]);
@@ -475,14 +493,14 @@ impl Session {
     }
 }
 
-/// A request without CR, up to the first NUL.
+/// Returns a request up to its first NUL, without CR.
 fn cleaned(line: &[u8]) -> Vec<u8> {
     let mut line: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\r').collect();
     line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
     line
 }
 
-/// Tells those who want to know that somebody has ordered something.
+/// Publishes an order as an event.
 fn tell_of_order(around: &Surroundings<'_>, by: &str, order: &str) {
     if around.watch.is_wanted() {
         let time = seconds(around.now);

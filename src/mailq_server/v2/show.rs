@@ -34,7 +34,7 @@ pub fn totals(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     report(Form::Totals)
 }
 
-/// `SHOW QUEUE SHORT`: groups and totals.
+/// `SHOW QUEUE SHORT`: rings and totals.
 pub fn short(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     report(Form::Short)
 }
@@ -49,7 +49,7 @@ pub fn threads(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     report(Form::Threads)
 }
 
-/// Sentences, one a line.
+/// Wait reasons, one sentence a line.
 struct Sentences(Pending);
 
 impl Text for Sentences {
@@ -65,7 +65,7 @@ impl Text for Sentences {
     fn learn(&mut self, _findings: Findings) {}
 }
 
-/// The number of a message that is called so.
+/// Returns the number of the message that the text names.
 pub fn parsed_number(subject: &str) -> Option<u64> {
     match Subject::parse(subject)? {
         Subject::Message(number, _) => Some(number),
@@ -86,7 +86,7 @@ impl Text for Sentence {
     fn learn(&mut self, _findings: Findings) {}
 }
 
-/// `SHOW WHY`: what something waits for.
+/// `SHOW WHY`: what a thread or a message waits for.
 pub fn why(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     let subject = String::from_utf8_lossy(rest);
     let subject = subject.trim();

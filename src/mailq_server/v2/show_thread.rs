@@ -1,12 +1,13 @@
-//! `SHOW THREAD channel host`: each recipient of a thread, in ten fields with a TAB between them.
+//! `SHOW THREAD channel host`: each recipient of a thread, in ten fields separated by TABs.
 //!
 //! ```text
 //! #smtpx/[127.0.0.66]/0  N=3   R=4   A=3  W=63s QA=54s
 //! 10101217<TAB>0<TAB>games@zm.example.test<TAB>229<TAB>1795256133<TAB>1795256010<TAB>1795255936<TAB>3<TAB>retry in 1m3s<TAB>smtp; 500 (...)
 //! ```
 //!
-//! The third field, the address for errors, is in the control file only: so many files are read ahead at a
-//! time. What comes or goes meanwhile is shown or not; each line is true when it is written.
+//! The third field, the error address, is in the control file only. [`FILES_AT_A_TIME`] files are
+//! read ahead. A recipient that arrives or leaves meanwhile may or may not be shown; each line is
+//! true when it is written.
 
 use super::answer::{Findings, Inquiry, Reply, Step, Surroundings, Text};
 use super::requests::next_word;
@@ -18,9 +19,9 @@ use zsched_core::view::{Slot, Standing};
 use zsched_format::time::ShortDuration;
 use zsched_spool::SpoolName;
 
-/// Control files that are read at a time.
+/// Maximum number of control files read per lookup.
 const FILES_AT_A_TIME: usize = 64;
-/// Lines that are written at a time.
+/// Maximum number of lines written per step.
 const LINES_AT_A_TIME: usize = 32;
 
 /// Answers the request.
@@ -39,13 +40,13 @@ pub fn answer(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
 struct ThreadText {
     channel: Box<[u8]>,
     host: Box<[u8]>,
-    /// Vertices to be shown; `None` before the first look.
+    /// Vertices to be shown; `None` before the first step.
     vertices: Option<vec::IntoIter<VertexId>>,
-    /// Vertices whose messages' addresses are being looked for.
+    /// Vertices whose error addresses are being looked up.
     asked: VecDeque<VertexId>,
-    /// Vertices that can be shown: with the addresses.
+    /// Vertices that can be shown, with their error addresses.
     known: VecDeque<(VertexId, Option<Box<[u8]>>)>,
-    /// The one that is being shown.
+    /// The vertex that is being shown.
     current: Option<Current>,
 }
 
@@ -108,7 +109,7 @@ impl Text for ThreadText {
 }
 
 impl Current {
-    /// Writes some recipients. Tells whether there are more.
+    /// Writes some recipients. Returns true if there are more.
     fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> bool {
         for offset in self.offsets.by_ref().take(LINES_AT_A_TIME) {
             push(out, format_args!("{}\t{}\t", record.name, self.index));
@@ -132,7 +133,9 @@ impl Current {
     }
 }
 
-/// Why it waits. `thread` is also what the original says where there is nothing to be said.
+/// Writes why it waits.
+///
+/// ZMailer writes `thread` also if there is no reason.
 fn write_reason(record: &Record<'_>, out: &mut Vec<u8>) {
     match (record.standing, record.slot()) {
         (Standing::Retry(seconds @ 1..), _) => {
@@ -144,7 +147,7 @@ fn write_reason(record: &Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// An address as a field: it ends no line, and no field.
+/// Makes an address a field that ends neither its line nor itself.
 fn visible(address: &[u8]) -> Vec<u8> {
     address.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
 }

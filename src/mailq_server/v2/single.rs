@@ -1,14 +1,14 @@
-//! Orders that are one for the core, whatever they are about.
+//! Orders that are given to the core once, whatever they are about.
 
 use super::answer::{Deed, Next, Surroundings};
 use super::outcome::{self, Kind};
 use zsched_core::foresee::HoldChange;
 use zsched_core::{Effect, Order};
 
-/// So many threads are looked at in one step of a dry run.
+/// Maximum number of threads examined per step of a dry run.
 const FORESEEN: usize = 1000;
 
-/// One order.
+/// A single order.
 pub struct Single {
     kind: Kind,
     plan: Plan,
@@ -17,32 +17,32 @@ pub struct Single {
 }
 
 enum Plan {
-    /// To give an order.
+    /// Give this order.
     Order(Order),
-    /// To find out what a change would do to threads, from a place on.
+    /// Find out what a change would do to threads, starting at an index.
     Foresee(HoldChange, Option<usize>),
     /// All is done.
     Done,
 }
 
 impl Single {
-    /// An order that is to be given.
+    /// Creates an order to be given.
     pub fn order(kind: Kind, order: Order) -> Single {
         Single { kind, plan: Plan::Order(order), effect: Effect::default(), dry_run: false }
     }
 
-    /// Finds out what a change would do.
+    /// Creates a dry run of a change.
     pub fn foresee(kind: Kind, change: HoldChange) -> Single {
         let plan = Plan::Foresee(change, Some(0));
         Single { kind, plan, effect: Effect::default(), dry_run: true }
     }
 
-    /// Tells what is known already of a dry run.
+    /// Creates an order whose effect is already known.
     pub fn known(kind: Kind, effect: Effect) -> Single {
         Single { kind, plan: Plan::Done, effect, dry_run: true }
     }
 
-    /// What it has changed, or would.
+    /// Returns what it has changed, or would change.
     pub fn effect(&self) -> &Effect {
         &self.effect
     }

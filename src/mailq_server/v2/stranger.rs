@@ -1,4 +1,6 @@
-//! Somebody who has not logged in: nothing that it says is repeated, and nothing is told but whether it may.
+//! An unauthenticated session.
+//!
+//! Its input is never echoed, and it receives only the results of login attempts.
 
 use super::answer::{Remark, Surroundings};
 use super::requests::{Words, next_word};
@@ -9,50 +11,50 @@ use crate::login::Challenge;
 use std::borrow::Cow;
 use zsched_mailq_protocol::scram::{ClientFirst, MECHANISM, Server, Stored, chance};
 
-/// So many logins may fail; then the connection is closed.
+/// Maximum number of failed logins before the connection is closed.
 const MOST_FAILURES: u32 = 10;
 
-/// What everybody is told who asks for anything else.
+/// Answer to any other request before the login.
 pub const MUST_LOG_IN: &str = "-BAD; USER MUST AUTHENTICATE\n";
 const NO_ACCOUNT: &str = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
 const WRONG_PASSWORD: &str = "-BAD USER OR PASSWORD\n";
 const NO_SUCH_LOGIN: &str = "-ONLY SCRAM-SHA-256, WITHOUT CHANNEL BINDING\n";
 const NO_HASH: &str = "-USE AUTH\n";
 
-/// A client that has not logged in.
+/// The state of a session before its login.
 pub struct Stranger {
     peer: Peer,
     challenge: Challenge,
     failures: u32,
-    /// How many logins with `AUTH2` were begun.
+    /// Number of logins begun with `AUTH2`.
     begun: u32,
-    /// The one that is under way.
+    /// The `AUTH2` login in progress.
     exchange: Option<Box<Server>>,
 }
 
 /// A client that has logged in.
 pub struct User {
-    /// Its name, and where it is.
+    /// The user name and the peer.
     pub name: String,
-    /// What it may do.
+    /// The user's permissions.
     pub attributes: Attributes,
 }
 
-/// What a line of a stranger brings.
+/// Answer to a line, and the user if the line completes a login.
 type Answer = (Cow<'static, str>, Option<User>);
 
 impl Stranger {
-    /// Somebody who has been given a challenge.
+    /// Creates the state of a session that was sent this challenge.
     pub fn new(peer: Peer, challenge: Challenge) -> Stranger {
         Stranger { peer, challenge, failures: 0, begun: 0, exchange: None }
     }
 
-    /// Whether it has tried often enough.
+    /// Returns true if the maximum number of failed logins is reached.
     pub fn has_failed(&self) -> bool {
         self.failures >= MOST_FAILURES
     }
 
-    /// Whether a line is the beginning of an attempt to log in.
+    /// Returns true if a line begins an attempt to log in.
     pub fn takes_for_login(&self, line: &[u8]) -> bool {
         self.exchange.is_none() && matches!(Words::of(line).verb, b"AUTH" | b"AUTH2")
     }
@@ -77,7 +79,7 @@ impl Stranger {
         }
     }
 
-    /// `AUTH`: the digest of the challenge and the password.
+    /// `AUTH`: checks the digest of challenge and password.
     fn log_in(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> Answer {
         around.tally.auth += 1;
         let (user, answer) = next_word(rest);
@@ -90,14 +92,14 @@ impl Stranger {
                 return ("+OK\n".into(), Some(self.welcome(user, account, around)));
             }
             Some((_, Password::Plain(_))) => WRONG_PASSWORD,
-            // Where only a hash is kept nobody is told that there is one.
+            // The answer does not reveal that the account has only a hash.
             Some((_, Password::Scram(_))) | None => NO_ACCOUNT,
         };
         self.refuse(user, around);
         (refusal.into(), None)
     }
 
-    /// `AUTH2`: the client says who it is.
+    /// `AUTH2`: answers the client's first message.
     fn begin_exchange(&mut self, rest: &[u8], around: &mut Surroundings<'_>) -> Cow<'static, str> {
         around.tally.auth += 1;
         let (mechanism, message) = next_word(rest);
@@ -112,7 +114,7 @@ impl Stranger {
         let account = accounts.account(&first.user, &self.peer);
         let stored = match account.map(Account::password) {
             Some(Password::Scram(stored)) => (**stored).clone(),
-            // To check it the password would have to be hashed, which takes too long.
+            // Checking it would require hashing the password, which takes too long.
             Some(Password::Plain(_)) => return NO_HASH.into(),
             None => Stored::of_nobody(&first.user, around.secret, accounts.usual_iterations()),
         };
@@ -124,7 +126,7 @@ impl Stranger {
         answer.into()
     }
 
-    /// The client proves that it knows the password.
+    /// Checks the client's proof.
     fn finish_exchange(
         &mut self,
         exchange: &Server,
@@ -160,12 +162,12 @@ impl Stranger {
     }
 }
 
-/// Whether a proof was checked with what is there by now.
+/// Returns true if the account still has the record that the proof was checked against.
 fn uses(exchange: &Server, password: &Password) -> bool {
     matches!(password, Password::Scram(stored) if exchange.is_with(stored))
 }
 
-/// A name as the log has it.
+/// A user name as it appears in the log.
 fn shown(user: &[u8]) -> String {
     String::from_utf8_lossy(user).chars().take(40).collect()
 }

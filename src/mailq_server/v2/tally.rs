@@ -1,29 +1,29 @@
-//! How often clients did what: the `SC.MQ2…` rows of `SHOW COUNTERS`.
+//! Request counters: the `SC.MQ2…` rows of `SHOW COUNTERS`.
 
 use serde::Serialize;
 
-/// Counts since the start, but for one.
+/// Counts since the start, except `parallel`, which is a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Sessions open now.
     pub parallel: u64,
-    /// Connections taken in, also those that were refused.
+    /// Accepted connections, including those that were then refused.
     pub connects: u64,
-    /// Clients from where nobody may log in, and failed logins.
+    /// Clients that may not log in from their address, and failed logins.
     pub refused_logins: u64,
-    /// Sessions that took too long.
+    /// Sessions that timed out.
     pub timed_out: u64,
-    /// Sessions that the client ended without QUIT.
+    /// Sessions that the client closed without QUIT.
     pub ended: u64,
-    /// Errors of reading.
+    /// Read errors.
     pub read_errors: u64,
-    /// Errors of writing.
+    /// Write errors.
     pub write_errors: u64,
     /// Request lines.
     pub requests: u64,
-    /// Of these, unknown or not permitted.
+    /// Requests that were unknown or not permitted.
     pub refused: u64,
-    /// AUTH before the login.
+    /// Login attempts: AUTH and AUTH2.
     pub auth: u64,
     /// QUIT and EXIT.
     pub quit: u64,

@@ -1,26 +1,27 @@
-//! Requests taken apart: words with blanks between them, and options.
+//! Splits requests into words, separated by blanks, and options.
 //!
 //! ```text
 //! smtp/*.test "a word with \"quotes\"" older=2h reason="two words"
 //! ```
 //!
-//! A word that begins with a quote ends with one; inside, a backslash stands before a quote or another
-//! backslash. An option is a name in small letters, `=`, and a value on the same terms. Options stand
-//! anywhere. Everything is UTF-8 without control characters. What is wrong is told with its place.
+//! A word that begins with a quote ends with one; inside, a backslash precedes a quote or another
+//! backslash. An option is a name in lower case, `=`, and a value with the same syntax as a word.
+//! Options may stand anywhere. Everything is UTF-8 without control characters. Errors name their
+//! offset.
 
 use std::str::Chars;
 
-/// Something in a request that cannot be meant.
+/// A syntax error in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Where: an offset in bytes.
+    /// Offset in bytes.
     pub at: usize,
-    /// What.
+    /// Description of the error.
     pub what: String,
 }
 
 impl Wrong {
-    /// Something at this offset.
+    /// Creates an error at this offset.
     pub fn new(at: usize, what: impl Into<String>) -> Wrong {
         Wrong { at, what: what.into() }
     }
@@ -29,20 +30,22 @@ impl Wrong {
 /// A word, or the value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Where it begins: an offset in bytes.
+    /// Offset of its first byte.
     pub at: usize,
-    /// Without its quotes.
+    /// The text without quotes.
     pub text: String,
 }
 
 impl Word {
-    /// That something is wrong with it.
+    /// Creates an error at this word.
     pub fn wrong(&self, what: impl Into<String>) -> Wrong {
         Wrong::new(self.at, what)
     }
 }
 
-/// All words of a request. Whoever understands one takes it; what nobody has taken is wrong.
+/// All words of a request.
+///
+/// Each part of the parser takes the words that it understands; a word left over is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     words: std::collections::VecDeque<Word>,
@@ -51,7 +54,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Takes the rest of a request apart, behind its verb.
+    /// Splits the rest of a request, after its verb.
     pub fn parse(text: &[u8]) -> Result<Words, Wrong> {
         let text = std::str::from_utf8(text)
             .map_err(|error| Wrong::new(error.valid_up_to(), "this is not UTF-8"))?;
@@ -81,30 +84,32 @@ impl Words {
         Ok(())
     }
 
-    /// The next word that is no option.
+    /// Takes the next word that is not an option.
     pub fn next_word(&mut self) -> Option<Word> {
         self.words.pop_front()
     }
 
-    /// Takes the next word if it is this one. Tells whether it was.
+    /// Takes the next word if it is this one.
+    ///
+    /// Returns true if it was.
     pub fn take_if(&mut self, text: &str) -> bool {
         let is_it = self.words.front().is_some_and(|word| word.text == text);
         is_it && self.words.pop_front().is_some()
     }
 
-    /// The same, where one must be: `what` says which.
+    /// Takes the next word; an error says that `what` is missing.
     pub fn expect(&mut self, what: &str) -> Result<Word, Wrong> {
         let end = self.length;
         self.next_word().ok_or_else(|| Wrong::new(end, format!("{what} is missing")))
     }
 
-    /// The value of an option, if it is given.
+    /// Takes the value of an option, if it is given.
     pub fn option(&mut self, name: &str) -> Option<Word> {
         let index = self.options.iter().position(|(known, _)| known == name)?;
         Some(self.options.remove(index).1)
     }
 
-    /// Whether an option is given as `yes`; it may be given as `no`, too.
+    /// Returns true if an option is given as `yes`; `no` is permitted, too.
     pub fn is_wanted(&mut self, name: &str) -> Result<bool, Wrong> {
         match self.option(name) {
             None => Ok(false),
@@ -116,7 +121,7 @@ impl Words {
         }
     }
 
-    /// Everything that can be understood has been taken: what is left is wrong.
+    /// Returns an error if a word or an option was not taken.
     pub fn end(self) -> Result<(), Wrong> {
         if let Some(word) = self.words.front() {
             return Err(word.wrong("nothing is expected here"));
@@ -128,7 +133,7 @@ impl Words {
     }
 }
 
-/// What is left of a request.
+/// The part of a request that is not split yet.
 struct Reader<'t> {
     whole: &'t str,
     at: usize,
@@ -145,7 +150,7 @@ impl<'t> Reader<'t> {
         Some(next)
     }
 
-    /// Goes to the next word. Tells whether there is one.
+    /// Advances to the next word. Returns true if there is one.
     fn skip_blanks(&mut self) -> bool {
         self.at = self.whole.len() - self.rest().trim_start_matches(is_blank).len();
         !self.rest().is_empty()
@@ -162,7 +167,7 @@ impl<'t> Reader<'t> {
         Some(name.to_string())
     }
 
-    /// Takes a word, in quotes or not; it may be empty.
+    /// Takes a word, quoted or not; it may be empty.
     fn word(&mut self) -> Result<Word, Wrong> {
         let start = self.at;
         if self.rest().starts_with('"') {
@@ -205,7 +210,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }
 
-/// A word as it is to be written in a request.
+/// Quotes a word for a request, if needed.
 pub fn quote(text: &str) -> String {
     let is_plain = !text.is_empty() && !text.contains([' ', '\t', '"', '\\', '=']);
     if is_plain {
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn words_come_in_order_and_options_in_any() {
+    fn words_keep_their_order_and_options_have_none() {
         let mut words =
             parse("smtp/* \"a \\\"b\\\\\" \t older=2h reason=\"x y\" empty= ").expect("fine");
         assert_eq!(
@@ -241,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_make_options() {
+    fn option_requires_a_lower_case_name() {
         for text in ["local/a=b", "=x", "\"older=1\"", "A=b", "-=x", "a.b=c"] {
             let mut words = parse(text).expect("a word");
             assert!(words.next_word().is_some() && words.end().is_ok(), "{text}");
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_a_place() {
+    fn syntax_error_has_its_offset() {
         for (text, at) in [
             ("a \"b", 2),
             ("a b\"c", 3),
@@ -269,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_or_refused_at_one_of_them(
+        fn any_bytes_parse_or_fail_within_the_text(
             bytes in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             if let Err(wrong) = Words::parse(&bytes) {
@@ -278,14 +283,14 @@ mod tests {
         }
 
         #[test]
-        fn lines_of_the_language_are_refused_within_them(text in "[ab=\"\\\\ \t/é-]{0,30}") {
+        fn malformed_line_fails_at_a_char_boundary(text in "[ab=\"\\\\ \t/é-]{0,30}") {
             if let Err(wrong) = parse(&text) {
                 prop_assert!(wrong.at <= text.len() && text.is_char_boundary(wrong.at));
             }
         }
 
         #[test]
-        fn what_is_quoted_comes_back(
+        fn quoted_words_parse_to_the_same_text(
             texts in prop::collection::vec("[ -~é]{0,12}", 0..6),
             value in "[ -~é]{0,12}",
         ) {

@@ -1,10 +1,10 @@
-//! How a message stands among the others of its ring, as parts of a sentence.
+//! The rank of a message among the jobs of its ring, as clauses of a sentence.
 
 use zsched_core::rank::{COUNTED, Current, Rank};
 use zsched_format::priority::USUAL;
 use zsched_spool::SpoolId;
 
-/// What is added to the sentence about something that is due.
+/// Returns the clauses to append to the sentence about a due vertex.
 pub fn clauses(rank: &Rank) -> String {
     let Rank { id, keyword, line, job, .. } = rank;
     let mut said = match &job.current {
@@ -46,7 +46,7 @@ fn before(count: usize) -> String {
     }
 }
 
-/// Whose turn it is, and what it takes for `other` to preempt that message.
+/// Names the current message, and the slots that `other` needs to preempt it.
 fn turn(current: &Current<SpoolId>, other: SpoolId) -> String {
     let Current { message, due, slots, .. } = current;
     let mut said = format!("; it is the turn of {message}, of which {due} are due");
@@ -62,7 +62,7 @@ fn turn(current: &Current<SpoolId>, other: SpoolId) -> String {
     said
 }
 
-/// A number of slots, with a digit behind the point if it takes one.
+/// Formats a number of slots, with one decimal place if needed.
 fn shown(slots: f64) -> String {
     let rounded = (slots * 10.0).round() / 10.0;
     format!("{rounded}")

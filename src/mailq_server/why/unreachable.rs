@@ -1,10 +1,10 @@
-//! Why a destination is known to be unreachable, and whose report says so.
+//! Why a destination is known to be unreachable, and which report says so.
 
 use super::{clock, one_line};
 use zsched_core::unreachable::{Block, Cause, Unreachable};
 use zsched_format::time::Timestamp;
 
-/// The part of a sentence behind "is known to be unreachable: ".
+/// Returns the text that follows "is known to be unreachable: ".
 pub fn clause(known: &Unreachable, now: Timestamp) -> String {
     let cause = known.cause.as_deref();
     let agent = cause.map_or(String::new(), agent);

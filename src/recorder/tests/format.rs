@@ -1,4 +1,4 @@
-//! What is written, what can be read of it when it is broken, and that it stays the same.
+//! The format: its contents, reading damaged files, and its stability.
 
 use super::*;
 use crate::digest::Digest;
@@ -58,7 +58,7 @@ fn rested() -> Rested {
     Rested { modified: START, recipients: 2, vertices }
 }
 
-/// One of every kind, but for new configurations.
+/// One event of every kind, except new configurations.
 fn events() -> Vec<Event<'static>> {
     let agent = AgentId(77);
     let number = 4711;
@@ -105,7 +105,7 @@ fn events() -> Vec<Event<'static>> {
 }
 
 #[test]
-fn every_event_comes_back() {
+fn every_event_is_restored() {
     let verdicts = [Verdict { count: 0, check: 0 }, Verdict { count: 300, check: 0xdead_beef }];
     for (event, verdict) in events().iter().flat_map(|event| verdicts.map(|v| (event, v))) {
         for now in [START, START + Duration::from_nanos(1), START - Duration::from_secs(1 << 32)] {
@@ -120,8 +120,8 @@ fn every_event_comes_back() {
     }
 }
 
-/// If this fails, recordings of the program as it was cannot be read any more: raise `FORMAT`, then
-/// update the values with `UPDATE_EXPECT=1`.
+/// If this fails, existing recordings can no longer be read: raise `FORMAT`, then update the values
+/// with `UPDATE_EXPECT=1`.
 #[test]
 fn the_format_has_not_changed() {
     let mut digest = Digest::new();
@@ -140,7 +140,7 @@ fn the_format_has_not_changed() {
 }
 
 #[test]
-fn what_is_cut_off_is_read_up_to_the_last_whole_frame() {
+fn truncated_recording_is_read_up_to_last_complete_frame() {
     let recording = record_whole(2, 60);
     let whole = replay(&recording).expect("nothing differs");
     let mut most = 0;
@@ -169,7 +169,7 @@ fn what_is_cut_off_is_read_up_to_the_last_whole_frame() {
 }
 
 #[test]
-fn every_changed_byte_is_noticed() {
+fn every_changed_byte_is_detected() {
     let recording = record_whole(2, 30);
     let whole = replay(&recording).expect("nothing differs").events;
     for index in 0..recording.len() {

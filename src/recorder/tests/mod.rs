@@ -1,4 +1,4 @@
-//! Recordings, made and read, whole and broken.
+//! Recordings that are made, read, and damaged.
 
 mod format;
 mod rehearsal;
@@ -16,7 +16,7 @@ use zsched_format::time::Timestamp;
 
 const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
-/// Accounts are those of a system with one user and one group.
+/// The accounts of a system with one user and one group.
 fn context() -> Context {
     Context {
         zenv: Zenv::from_pairs([("AGENTS", "/agents"), ("B", "2")]),
@@ -45,7 +45,7 @@ fn settings(seed: u64) -> Settings {
     }
 }
 
-/// Records a rehearsal. Returns the folder, and the files, oldest first.
+/// Records a rehearsal. Returns the folder and the files, oldest first.
 fn record(seed: u64, steps: usize, limits: Limits) -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("recording");
@@ -63,7 +63,7 @@ fn record(seed: u64, steps: usize, limits: Limits) -> (tempfile::TempDir, Vec<Pa
     (folder, files)
 }
 
-/// One file with everything in it.
+/// Records a rehearsal in a single file.
 fn record_whole(seed: u64, steps: usize) -> Vec<u8> {
     let (_folder, files) = record(seed, steps, Limits { size: u64::MAX, keep: 0 });
     assert_eq!(files.len(), 1);
@@ -76,7 +76,7 @@ fn replay(recording: &[u8]) -> Result<Played, Failure> {
 }
 
 #[test]
-fn the_core_decides_again_as_it_did() {
+fn replay_repeats_all_decisions() {
     for seed in 0..8 {
         let recording = record_whole(seed, 2000);
         let played = replay(&recording).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -101,7 +101,7 @@ fn frames(mut recording: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// A recording of these frames.
+/// A recording with these frames.
 fn of_frames(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut recording = Vec::new();
     frame::write_start(&mut recording).expect("written");
@@ -109,9 +109,9 @@ fn of_frames(frames: &[Vec<u8>]) -> Vec<u8> {
     recording
 }
 
-/// Whoever changes a decision and keeps the check value of its frame right is found out all the same.
+/// A changed decision is detected even if the check value of its frame is corrected.
 #[test]
-fn another_decision_is_noticed() {
+fn replay_detects_changed_decision() {
     let mut frames = frames(&record_whole(3, 4000));
     let middle = frames.len() / 2;
     let block = &mut frames[middle];
@@ -134,16 +134,16 @@ fn another_decision_is_noticed() {
     assert!(text.contains(", now these "), "{text}");
 }
 
-/// Another seed is another core: which entry of `retries` comes next is a decision.
+/// Another seed is another core: the next entry of `retries` is a decision.
 #[test]
-fn another_seed_is_noticed() {
+fn replay_detects_other_seed() {
     let mut recorded = frames(&record_whole(5, 4000));
     recorded[1] = frames(&record_whole(4, 0)).swap_remove(1);
     assert!(matches!(replay(&of_frames(&recorded)), Err(Failure::Different(_))));
 }
 
 #[test]
-fn a_configuration_can_be_read_again_elsewhere() {
+fn recorded_configuration_is_read_on_other_system() {
     let text =
         "*/*\n\tuser=somebody group=people interval=1m\nc/*\n\tcommand=\"${AGENTS}/x ${B}\"\n";
     let config = config(text);

@@ -1,4 +1,4 @@
-//! Agents, a spool and a clock that do anything, from a seed: what a recorder has to cope with.
+//! Random behaviour of agents, spool and clock, from a seed: the conditions for a recorder.
 
 use super::{START, config};
 use crate::Recorded;
@@ -9,7 +9,7 @@ use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Reread};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
-/// Configurations that take turns.
+/// Configurations that are used alternately.
 pub const CONFIGS: [&str; 3] = [
     "a/*\n\tinterval=1s retries=\"1 4\" skew=1 maxring=3 maxthr=2 overfeed=3 idlemax=20s expiry=10m \
      agent-timeout=1m command=a\nb/*\n\tinterval=3s retries=\"1 1 2\" maxring=2 user=somebody \
@@ -23,9 +23,9 @@ pub struct Rehearsal {
     core: Recorded,
     random: fastrand::Rng,
     now: Timestamp,
-    /// Jobs of the agents that live, as text; an empty one stands for a `#hungry` that is owed.
+    /// Jobs of the living agents, as text; an empty one stands for a due `#hungry`.
     agents: BTreeMap<AgentId, Vec<String>>,
-    /// Recipients' offsets of all messages that ever were.
+    /// Recipients' offsets of all messages so far.
     offsets: BTreeMap<u64, Vec<u32>>,
     notes: Vec<NoteTicket>,
     removals: Vec<u64>,
@@ -46,7 +46,7 @@ impl Rehearsal {
         }
     }
 
-    /// A turn of the loop with one thing that happens in it.
+    /// One turn of the loop, with one random event.
     pub fn step(&mut self) {
         self.now += Duration::from_millis(self.random.u64(0..400));
         match self.random.u32(0..100) {

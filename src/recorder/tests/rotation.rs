@@ -1,10 +1,10 @@
-//! One file after the other.
+//! Rotation of recording files.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn each_file_can_be_replayed_on_its_own() {
+fn each_file_is_replayed_on_its_own() {
     for seed in 100..104 {
         let (_folder, files) = record(seed, 3000, Limits { size: 15_000, keep: 100 });
         assert!(files.len() > 5, "{} files", files.len());
@@ -23,7 +23,7 @@ fn each_file_can_be_replayed_on_its_own() {
 }
 
 #[test]
-fn only_so_many_are_kept_and_nobody_else_may_read_them() {
+fn rotation_keeps_limited_number_of_private_files() {
     let (folder, files) = record(7, 3000, Limits { size: 15_000, keep: 2 });
     assert_eq!(files.len(), 3);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 3);
@@ -35,7 +35,7 @@ fn only_so_many_are_kept_and_nobody_else_may_read_them() {
 }
 
 #[test]
-fn what_has_the_name_already_is_kept_if_it_is_a_file() {
+fn existing_regular_file_is_renamed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("r");
     std::fs::write(folder.path().join("r.1"), "oldest").expect("written");
@@ -53,16 +53,16 @@ fn what_has_the_name_already_is_kept_if_it_is_a_file() {
     assert!(error.to_string().contains("not a regular file"), "{error}");
 }
 
-/// A disk that is full costs the recording, and nothing else; it goes on later, and says what it missed.
+/// A full disk pauses only the recording, which resumes later and reports the lost events.
 #[test]
-fn it_goes_on_when_it_can() {
+fn recording_resumes_when_disk_has_room() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("r");
     let limits = Limits { size: 15_000, keep: 100 };
     let recorder = Recorder::create(&path, limits, context()).expect("a file");
     let core = Recorded::new(settings(5), config(rehearsal::CONFIGS[0]), START, Some(recorder));
     let mut rehearsal = Rehearsal::new(core, 5);
-    // Nothing can be begun in a folder that is not there.
+    // No file can be created in a missing folder.
     let elsewhere = folder.path().with_extension("elsewhere");
     std::fs::rename(folder.path(), &elsewhere).expect("renamed");
     let deadline = std::time::Instant::now() + Duration::from_secs(30);

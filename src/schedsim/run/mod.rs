@@ -1,12 +1,12 @@
-//! `schedsim run`: one world, one or more configurations, and how mail fares under each.
+//! `schedsim run`: simulates one or more configurations in the same world.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`world`] | the file that describes hosts, agents and mail |
-//! | [`traffic`] | the mail that it comes to |
-//! | [`statistics`] | what is counted while time passes |
-//! | [`summary`] | what it comes to in the end |
-//! | [`table`], [`plot`] | how that is shown |
+//! | [`traffic`] | its mail |
+//! | [`statistics`] | counters during the simulation |
+//! | [`summary`] | the results |
+//! | [`table`], [`plot`] | their presentation |
 
 mod plot;
 mod statistics;
@@ -33,9 +33,9 @@ use zsched_format::time::Timestamp;
 use zsched_simulation::{Setup, Simulation, disk};
 use zsched_spool::{HashFolder, HashLevel};
 
-/// When every simulation begins: midnight, 1 January 2027, UTC.
+/// Start of every simulation: midnight, 1 January 2027, UTC.
 const START: Timestamp = Timestamp::from_seconds(1_798_761_600);
-/// Queues are looked at so many times.
+/// Number of samples of the queues.
 const SAMPLES: u32 = 120;
 /// Default of `--hours`.
 const HOURS: f64 = 6.0;
@@ -80,14 +80,14 @@ pub struct Options {
     verbose: bool,
 }
 
-/// Runs the subcommand. The error is for people.
+/// Runs the subcommand.
 pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
     let text = outcome(options).map_err(Trouble::Other)?;
     let text = if options.json { printable::json(&text) } else { text };
     Ok(out.write_all(text.as_bytes())?)
 }
 
-/// Simulates, and tells what came of it.
+/// Runs the simulations and formats the results.
 fn outcome(options: &Options) -> Result<String, String> {
     let world = World::load(&options.world)?;
     let length = length(options, &world)?;
@@ -121,7 +121,7 @@ fn length(options: &Options, world: &World) -> Result<Duration, String> {
     Ok(length)
 }
 
-/// Nobody is started, so that users and groups of the configuration need not exist here.
+/// No agents are started, so the configuration's users and groups need not exist here.
 fn context(zenv: Zenv) -> Context {
     Context {
         zenv,

@@ -1,21 +1,23 @@
-//! Queues and agents over time, drawn as SVG: for each configuration one diagram of queues and below it
-//! one of agents, with a line for each of the busiest threads.
+//! Queues and agents over time as SVG.
+//!
+//! Each configuration has a diagram of queues, and below it one of agents. Each diagram has a line
+//! for each of the busiest threads.
 
 use super::summary::{Point, Summary};
 use std::fmt::Write as _;
 
-/// Size of a diagram with its margins, in pixels.
+/// Size of a diagram including margins, in pixels.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 240.0;
-/// What is left around the axes, in pixels: to the left, to the right, above and below.
+/// Margins, in pixels: left, right, top and bottom.
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 30.0;
-/// Colours that people can tell apart who see few (Okabe and Ito); black is everything together.
+/// Colours for colour-blind readers (Okabe and Ito); black is the total.
 const COLOURS: [&str; 6] = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
-/// What a diagram shows.
+/// The quantity shown in a diagram.
 struct Value {
     what: &'static str,
     of: fn(&Point) -> f64,
@@ -26,13 +28,13 @@ const VALUES: [Value; 2] = [
     Value { what: "agents", of: |point| point.agents as f64 },
 ];
 
-/// A line of a diagram.
+/// A curve of a diagram.
 struct Line<'a> {
     name: &'a str,
     points: &'a [Point],
 }
 
-/// The whole picture.
+/// Returns the whole picture.
 pub fn svg(summaries: &[Summary]) -> String {
     let height = HEIGHT * 2.0 * summaries.len() as f64;
     let mut out = format!(
@@ -94,7 +96,9 @@ fn diagram(out: &mut String, summary: &Summary, what: &str, value: fn(&Point) ->
     }
 }
 
-/// The next number of the form 1, 2 or 4 times a power of ten, so that quarters of it read well.
+/// The next number of the form 1, 2 or 4 times a power of ten.
+///
+/// Its quarters are readable labels for the axis.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.max(1.0).log10().floor());
     [1.0, 2.0, 4.0, 10.0]
@@ -113,12 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_end_at_round_numbers() {
+    fn axis_maximum_is_a_round_number() {
         assert_eq!([1.0, 3.0, 5.0, 41.0, 200.0].map(round_up), [1.0, 4.0, 10.0, 100.0, 200.0]);
     }
 
     #[test]
-    fn names_cannot_break_the_picture() {
+    fn names_are_escaped_in_svg() {
         assert_eq!(escape("<a&b>"), "&lt;a&amp;b&gt;");
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted while a simulation runs.
+//! Counters during a simulation.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -10,65 +10,70 @@ use zsched_simulation::observer::{At, Observer};
 use zsched_spool::SpoolName;
 use zsched_spool::memory_file::MemoryFile;
 
-/// Everything that was counted.
+/// All counters of a simulation.
 pub struct Statistics {
-    /// When it began.
+    /// Start of the simulation.
     pub start: Timestamp,
-    /// Messages that came.
+    /// Messages submitted.
     pub messages: u64,
-    /// Reports of agents about recipients that are to be tried again.
+    /// Reports that deferred a recipient.
     pub deferrals: u64,
-    /// Agents that were started.
+    /// Agents started.
     pub agents_started: u64,
-    /// By destination, in the order in which they came up.
+    /// Destinations, in the order in which they first occurred.
     pub destinations: Vec<Fate>,
     numbers: HashMap<Destination, usize>,
-    /// A message that has rested on disk, and arrives again.
+    /// Number of a paged-out message that is about to arrive again.
     comes_back: Option<u64>,
     agents: HashMap<AgentId, Agent>,
-    /// When the messages came that have not left.
+    /// Arrival times of the messages in the spool.
     arrivals: HashMap<u64, Timestamp>,
-    /// Of all messages that an agent of a channel was given something of, when the last of them came.
+    /// For each channel, the latest arrival time among the messages fed to its agents.
     latest: HashMap<Rc<[u8]>, Timestamp>,
     /// Queues and agents over time.
     pub samples: Vec<Sample>,
 }
 
-/// What became of the recipients of one destination.
+/// Results of the recipients of one destination.
 #[derive(Clone, Debug)]
 pub struct Fate {
     /// Channel and host.
     pub destination: Destination,
-    /// Recipients that came.
+    /// Recipients that arrived.
     pub recipients: u64,
-    /// Recipients that were refused for good.
+    /// Recipients that failed permanently.
     pub failed: u64,
-    /// Recipients that became too old.
+    /// Recipients that expired.
     pub expired: u64,
     /// Time from arrival to delivery of each delivered recipient, in milliseconds.
     pub delays: Vec<u32>,
-    /// How much later than one of its messages, at most, one has come that an agent was given before.
+    /// Maximum time by which a message was overtaken.
+    ///
+    /// That is how much later another message of the channel arrived that was fed to an agent
+    /// earlier.
     pub overtaken: Duration,
-    /// Jobs that agents were given.
+    /// Jobs given to agents.
     pub jobs: Jobs,
 }
 
 /// Jobs of one destination.
 #[derive(Clone, Debug, Default)]
 pub struct Jobs {
-    /// How many there were.
+    /// Number of jobs.
     pub count: u64,
-    /// Those that ended with the host not reached.
+    /// Jobs that ended with the host not reached.
     pub not_reached: u64,
-    /// Agents that have one now.
+    /// Agents that have a job now.
     at_work: u64,
-    /// Agents at work at the start of each job: as long as none has ended, and then anew.
+    /// Agents at work at the start of each job.
+    ///
+    /// Counting starts again when the first job has ended.
     abreast: Abreast,
-    /// One had ended when the last one began.
+    /// True if a job had ended when the last one began.
     is_steady: bool,
-    /// When the last one began.
+    /// When the last job began.
     last: Option<Timestamp>,
-    /// Shortest and longest time from the start of one to that of the next.
+    /// Shortest and longest time between the starts of consecutive jobs.
     pub gaps: Option<(Duration, Duration)>,
 }
 
@@ -79,7 +84,7 @@ impl Jobs {
             let (shortest, longest) = self.gaps.unwrap_or((gap, gap));
             self.gaps = Some((shortest.min(gap), longest.max(gap)));
         }
-        // At first each has one more beside it than the one before, whatever the window is.
+        // Until the first job ends, the number only grows by one per job, whatever the window is.
         if !self.is_steady && self.at_work < self.count {
             self.is_steady = true;
             self.abreast = Abreast::default();
@@ -94,14 +99,16 @@ impl Jobs {
         self.not_reached += u64::from(!was_reached);
     }
 
-    /// Agents at work at the start of a job, this one included: mean and standard deviation over those that
-    /// began after one had ended, or over all if none did.
+    /// Mean and standard deviation of the agents at work at the start of a job.
+    ///
+    /// The job itself is included. Counts the jobs that began after one had ended, or all jobs if
+    /// none did.
     pub fn concurrency(&self) -> (f64, f64) {
         self.abreast.mean_and_deviation()
     }
 }
 
-/// Numbers of agents.
+/// A distribution of numbers of agents.
 #[derive(Clone, Debug, Default)]
 struct Abreast {
     count: u64,
@@ -123,30 +130,30 @@ impl Abreast {
     }
 }
 
-/// An agent, as far as it concerns its jobs.
+/// An agent and its jobs.
 struct Agent {
     channel: Rc<[u8]>,
     host: Rc<[u8]>,
     jobs: VecDeque<Destination>,
-    /// The host of its present job was not reached.
+    /// True if the host of its current job was not reached.
     is_lost: bool,
 }
 
-/// Queues and agents at one time.
+/// Queues and agents at a point in time.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub time: Timestamp,
-    /// Agents, idle ones included.
+    /// All agents, including idle ones.
     pub agents: usize,
     /// Recipients in the queue.
     pub recipients: u64,
-    /// Threads: recipients in the queue, and agents at work.
+    /// For each thread: recipients in the queue, and agents at work.
     pub threads: Vec<(Destination, u32, usize)>,
 }
 
 impl Statistics {
-    /// Nothing counted yet.
+    /// Creates empty counters.
     pub fn new(start: Timestamp) -> Statistics {
         Statistics {
             start,
@@ -163,7 +170,7 @@ impl Statistics {
         }
     }
 
-    /// Keeps a sample.
+    /// Adds a sample.
     pub fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
     }
@@ -224,7 +231,7 @@ impl Statistics {
 }
 
 impl Sample {
-    /// What a core shows of its queues now.
+    /// Takes a sample of a core.
     pub fn of(core: &Scheduler, now: Timestamp) -> Sample {
         let totals = core.totals();
         let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring_view(ring));
@@ -303,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn concurrency_is_that_of_the_steady_state() {
+    fn concurrency_excludes_jobs_before_the_first_end() {
         let mut jobs = Jobs::default();
         (0..4).for_each(|second| jobs.begin(Timestamp::from_seconds(second)));
         assert_eq!(jobs.concurrency().0, 2.5, "nothing else is known");

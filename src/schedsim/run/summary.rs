@@ -1,26 +1,27 @@
-//! What a simulation comes to: numbers, ready to be shown. The fields are those of `--json`; all times
-//! are in seconds.
+//! The results of a simulation.
+//!
+//! The fields are those of `--json`; all times are in seconds.
 
 use super::statistics::{Fate, Sample, Statistics};
 use super::world::Mail;
 use serde::Serialize;
 use std::time::Duration;
 
-/// So many threads are shown, those with the most recipients.
+/// Maximum number of threads shown: those with the most recipients.
 const BUSIEST: usize = 5;
 
-/// One configuration in one world.
+/// The results of one configuration in one world.
 #[derive(Serialize, Clone, Debug)]
 pub struct Summary {
     /// The file of the configuration.
     pub configuration: String,
     /// The seed.
     pub seed: u64,
-    /// How much virtual time passed.
+    /// Virtual time simulated.
     pub length: f64,
-    /// Everything together.
+    /// Totals of all mail.
     pub totals: Totals,
-    /// Mail of each kind, in the order of the world's file.
+    /// Results by kind of mail, in the order of the world's file.
     pub mail: Vec<Kind>,
     /// The busiest threads, the busiest first.
     pub threads: Vec<Thread>,
@@ -31,105 +32,109 @@ pub struct Summary {
 /// Totals of a simulation.
 #[derive(Serialize, Clone, Debug)]
 pub struct Totals {
-    /// Messages that came.
+    /// Messages submitted.
     pub messages: u64,
-    /// Recipients of these.
+    /// Recipients of these messages.
     pub recipients: u64,
     /// Recipients that were delivered.
     pub delivered: u64,
-    /// Recipients that were refused for good.
+    /// Recipients that failed permanently.
     pub failed: u64,
-    /// Recipients that became too old.
+    /// Recipients that expired.
     pub expired: u64,
     /// Recipients in the queue at the end.
     pub queued: u64,
-    /// Reports that put a recipient off.
+    /// Reports that deferred a recipient.
     pub deferrals: u64,
-    /// Reports about recipients, whatever they say.
+    /// Reports about recipients with any status.
     pub attempts: u64,
-    /// Agents that were started.
+    /// Agents started.
     pub agents_started: u64,
-    /// Agents at one time, at most.
+    /// Maximum number of agents at the same time.
     pub most_agents: usize,
-    /// Recipients in the queue at one time, at most.
+    /// Maximum number of recipients in the queue.
     pub longest_queue: u64,
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     pub delay: Delay,
 }
 
-/// Times from arrival to delivery: half of all deliveries took no longer than `p50`, and so on.
+/// Percentiles of the time from arrival to delivery.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
 pub struct Delay {
-    /// Half of all.
+    /// Median.
     pub p50: f64,
-    /// 90 of a hundred.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of a hundred.
+    /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Maximum.
     pub longest: f64,
 }
 
-/// What became of mail of one kind: of all destinations that its host may mean.
+/// Results of one kind of mail: of all destinations that its host pattern matches.
 #[derive(Serialize, Clone, Debug)]
 pub struct Kind {
     /// `channel/host`, as in the world's file.
     pub destinations: String,
-    /// Recipients that came.
+    /// Recipients that arrived.
     pub recipients: u64,
     /// Recipients that were delivered.
     pub delivered: u64,
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     pub delay: Delay,
-    /// How much later than one of its messages, at most, one for the same channel has come that an agent was
-    /// given before it.
+    /// Maximum time by which a message was overtaken.
+    ///
+    /// That is how much later another message of the channel arrived that was fed to an agent
+    /// earlier.
     pub overtaken: f64,
 }
 
-/// What became of the mail for one destination.
+/// Results of one destination.
 #[derive(Serialize, Clone, Debug)]
 pub struct Thread {
     /// `channel/host`.
     pub destination: String,
-    /// Recipients that came.
+    /// Recipients that arrived.
     pub recipients: u64,
     /// Recipients that were delivered.
     pub delivered: u64,
-    /// Recipients that were refused for good.
+    /// Recipients that failed permanently.
     pub failed: u64,
-    /// Recipients that became too old.
+    /// Recipients that expired.
     pub expired: u64,
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     pub delay: Delay,
-    /// Jobs that agents were given for it.
+    /// Jobs given to agents.
     pub jobs: u64,
-    /// Those that ended with the host not reached.
+    /// Jobs that ended with the host not reached.
     pub not_reached: u64,
-    /// Agents at work at the start of a job, on average, from the first end of a job on.
+    /// Mean number of agents at work at the start of a job.
+    ///
+    /// Counts the jobs that began after one had ended, if there are any.
     pub concurrency: f64,
-    /// The standard deviation of that.
+    /// Standard deviation of `concurrency`.
     pub concurrency_deviation: f64,
-    /// Time from the start of a job to that of the next, the shortest there was.
+    /// Shortest time between the starts of consecutive jobs.
     pub shortest_gap: f64,
-    /// The longest.
+    /// Longest time between the starts of consecutive jobs.
     pub longest_gap: f64,
     /// Its queue over time.
     pub over_time: Vec<Point>,
 }
 
-/// A queue at one time.
+/// A queue at a point in time.
 #[derive(Serialize, Clone, Copy, Debug)]
 pub struct Point {
-    /// When, from the start.
+    /// Time since the start.
     pub time: f64,
     /// Recipients in the queue.
     pub queued: u64,
-    /// Agents; of a thread, those at work on it.
+    /// Agents; for a thread, those that work on it.
     pub agents: usize,
 }
 
 impl Summary {
-    /// Sums up a simulation.
+    /// Computes the results of a simulation.
     pub fn new(
         configuration: &str,
         seed: u64,
@@ -241,7 +246,7 @@ impl Thread {
 }
 
 impl Delay {
-    /// Of times in milliseconds.
+    /// Computes the percentiles of times in milliseconds.
     fn new(mut delays: Vec<u32>) -> Delay {
         delays.sort_unstable();
         let Some(last) = delays.len().checked_sub(1) else {
@@ -252,7 +257,7 @@ impl Delay {
     }
 }
 
-/// Everything as JSON.
+/// Formats all results as JSON.
 pub fn json(summaries: &[Summary]) -> String {
     let text = serde_json::to_string_pretty(summaries);
     let mut text = text.expect("numbers and texts can be written as JSON");
@@ -265,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_sorted_delays() {
+    fn percentiles_use_sorted_delays() {
         let delay = Delay::new((1..=101).rev().map(|tenth| tenth * 100).collect());
         assert_eq!((delay.p50, delay.p90, delay.p99, delay.longest), (5.1, 9.1, 10.0, 10.1));
         assert_eq!(Delay::new(Vec::new()).longest, 0.0);

@@ -1,13 +1,15 @@
-//! Summaries as tables for people.
+//! The results as tables.
 
 use super::summary::{Delay, Point, Summary, Thread, Totals};
 use std::fmt::Write as _;
 use zsched_format::time::ShortDuration;
 
-/// So many lines a table over time has.
+/// Approximate number of rows of a table over time.
 const TIMES: usize = 12;
 
-/// All tables: totals side by side, then the busiest threads of each configuration.
+/// Formats all tables of the results.
+///
+/// Totals of all configurations side by side, then the busiest threads of each.
 pub fn text(summaries: &[Summary]) -> String {
     let mut out = totals(summaries);
     if summaries.iter().any(|summary| summary.mail.len() > 1) {
@@ -108,7 +110,7 @@ fn threads(threads: &[Thread]) -> String {
     aligned(&rows)
 }
 
-/// One column for everything, and one for each thread: recipients in the queue, agents.
+/// Recipients in the queue and agents: one column for all threads, one for each.
 fn over_time(summary: &Summary) -> String {
     let mut rows = vec![vec![String::new(), "all".to_string()]];
     rows[0].extend(summary.threads.iter().map(|thread| thread.destination.clone()));
@@ -127,7 +129,7 @@ fn over_time(summary: &Summary) -> String {
     aligned(&rows)
 }
 
-/// Columns of equal width: the first to the left, the others to the right.
+/// Formats rows in columns: the first is left-aligned, the others right-aligned.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
@@ -151,7 +153,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A number with a comma between thousands.
+/// Formats a number with a comma between thousands.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -164,7 +166,9 @@ fn thousands(number: u64) -> String {
     out
 }
 
-/// A time in seconds: exactly where it is short, else as MAILQ shows it.
+/// Formats a time.
+///
+/// Below a minute in tenths of a second, else as MAILQ does.
 fn time(seconds: f64) -> String {
     if seconds < 60.0 {
         format!("{seconds:.1}s")
@@ -178,14 +182,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn columns_are_aligned() {
         let row = |cells: [&str; 3]| cells.map(String::from).to_vec();
         let text = aligned(&[row(["", "a.cf", "b.cf"]), row(["delivered", "1", "12,345"])]);
         assert_eq!(text, "             a.cf    b.cf\n  delivered     1  12,345\n");
     }
 
     #[test]
-    fn numbers_are_easy_to_read() {
+    fn numbers_and_times_are_formatted() {
         assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.04, 59.94, 60.0, 3725.0].map(time), ["0.0s", "59.9s", "1m", "1h2m5s"]);
     }

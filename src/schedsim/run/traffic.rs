@@ -1,11 +1,11 @@
-//! The mail of a world, one message after the other.
+//! The mail of a world, in order of time.
 
 use super::world::{Mail, World};
 use std::time::Duration;
 use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
 use zsched_format::time::Timestamp;
 
-/// All mail that is to come.
+/// The mail still to come.
 pub struct Traffic {
     streams: Vec<Stream>,
     next_number: u64,
@@ -17,13 +17,14 @@ struct Stream {
     random: fastrand::Rng,
     next: Option<Timestamp>,
     until: Option<Timestamp>,
-    /// So many may still come.
+    /// Maximum number of messages still to come.
     left: Option<u64>,
 }
 
 impl Traffic {
-    /// The mail of a world from `start` on. Each kind has its own chance, so that one does not change
-    /// the others.
+    /// Generates the mail of a world from `start` on.
+    ///
+    /// Each kind of mail has its own random numbers, so that one kind does not change the others.
     pub fn new(world: &World, start: Timestamp, seed: u64) -> Traffic {
         let mut seeds = fastrand::Rng::with_seed(seed);
         let streams = world.mail.iter().map(|mail| {
@@ -37,15 +38,15 @@ impl Traffic {
         Traffic { streams: streams.collect(), next_number: 1 }
     }
 
-    /// When the next message comes.
+    /// Time of the next message.
     pub fn next_time(&self) -> Option<Timestamp> {
         self.streams.iter().filter_map(|stream| stream.next).min()
     }
 
-    /// The number of the next message, and its control file.
+    /// Returns the number of the next message and its control file.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no next message.
     pub fn take(&mut self) -> (u64, Vec<u8>) {
         let number = self.next_number;
         self.next_number += 1;
@@ -58,7 +59,7 @@ impl Traffic {
 }
 
 impl Stream {
-    /// When the message after one at `time` comes: independent of all others (a Poisson process).
+    /// Returns the time of the message after one at `time` (a Poisson process).
     fn after(&mut self, time: Timestamp) -> Option<Timestamp> {
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(1)?;
@@ -74,7 +75,7 @@ impl Stream {
         let count = self.random.u32(least..=most);
         let first = self.random.u32(1..=self.mail.hosts) - 1;
         let host = |index: u32| {
-            // One after the other, beginning with any.
+            // Consecutive hosts, beginning with a random one.
             let offset = if self.mail.scattered { index } else { 0 };
             let number = (first + offset % self.mail.hosts) % self.mail.hosts + 1;
             self.mail.host.replace('*', &number.to_string())

@@ -1,4 +1,4 @@
-//! The world of a simulation, as a TOML file describes it. `man/schedsim.1` explains the keys.
+//! The world of a simulation: a TOML file. `man/schedsim.1` explains the keys.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -12,19 +12,19 @@ use zsched_simulation::Delays;
 use zsched_simulation::habits::Habits;
 use zsched_simulation::hosts::{Hosts, Nature, Outage};
 
-/// Everything around the scheduler.
+/// The environment of the scheduler.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct World {
-    /// How much virtual time passes, unless the command line says it.
+    /// Virtual time to simulate, unless the command line gives it.
     pub length: Option<Span>,
     /// How agents behave.
     #[serde(default)]
     pub agents: Agents,
-    /// Hosts, by pattern: the first that matches counts.
+    /// Hosts by pattern; the first that matches is used.
     #[serde(default)]
     pub host: Vec<Host>,
-    /// Mail that comes.
+    /// The mail.
     pub mail: Vec<Mail>,
 }
 
@@ -34,11 +34,11 @@ pub struct World {
 pub struct Agents {
     /// Time from the start of a process until it asks for work.
     pub start: Span,
-    /// Part of all jobs over which the process dies, 0 to 1.
+    /// Fraction of jobs during which the process dies, 0 to 1.
     pub dies: Part,
-    /// Part of all jobs over which the process falls silent, 0 to 1.
+    /// Fraction of jobs during which the process stalls, 0 to 1.
     pub stalls: Part,
-    /// For how long.
+    /// Duration of a stall.
     pub stall: Span,
 }
 
@@ -48,43 +48,43 @@ pub struct Agents {
 pub struct Host {
     /// Its name: a pattern with `*`, `?` and `[...]`.
     pub name: Pattern,
-    /// Time until a connection is open.
+    /// Time to open a connection.
     pub connect: Option<Span>,
-    /// Time for a message.
+    /// Time per message.
     pub latency: Option<Span>,
-    /// At most so much is added to it, by chance.
+    /// Maximum random time added to `latency`.
     pub spread: Option<Span>,
-    /// Connections that are taken at a time.
+    /// Maximum number of connections.
     pub connections: Option<usize>,
-    /// Connections stay open for the next message.
+    /// True if connections stay open for the next message.
     #[serde(default = "yes")]
     pub keeps: bool,
-    /// Where they do not: connections that may wait until they are taken.
+    /// If they do not: number of connections that may wait to be accepted.
     #[serde(default)]
     pub queue: usize,
-    /// How long it takes to find out that there is no room for one more.
+    /// Time until a connection beyond these fails.
     #[serde(default)]
     pub full_timeout: Span,
-    /// Part of all recipients that are deferred, 0 to 1.
+    /// Fraction of recipients that are deferred, 0 to 1.
     #[serde(default)]
     pub defer: Part,
-    /// Part of all recipients that are refused, 0 to 1.
+    /// Fraction of recipients that are refused, 0 to 1.
     #[serde(default)]
     pub fail: Part,
-    /// When it is down.
+    /// Outages.
     #[serde(default)]
     pub outage: Vec<Down>,
 }
 
-/// A time in which a host is down.
+/// An outage of a host.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Down {
-    /// When it begins, from the start of the simulation.
+    /// Start, from the start of the simulation.
     pub from: Span,
-    /// When it ends.
+    /// End.
     pub until: Span,
-    /// How long it takes to find out; without it, connections are refused.
+    /// Time until a connection fails; 0 means that connections are refused.
     #[serde(default)]
     pub timeout: Span,
 }
@@ -95,42 +95,42 @@ pub struct Down {
 pub struct Mail {
     /// Channel of the recipients, in lower case.
     pub channel: String,
-    /// Host of the recipients; an asterisk stands for a number.
+    /// Host of the recipients; `*` stands for a number.
     pub host: String,
-    /// How many numbers there are.
+    /// How many numbers the `*` takes.
     #[serde(default = "one")]
     pub hosts: u32,
-    /// How many messages come in a minute, on average.
+    /// Messages per minute, on average.
     pub per_minute: f64,
-    /// How many recipients a message has: from, to.
+    /// Recipients per message: minimum and maximum.
     #[serde(default = "one_recipient")]
     pub recipients: [u32; 2],
     /// Each recipient of a message has a host of its own.
     #[serde(default)]
     pub scattered: bool,
-    /// So many messages come at most.
+    /// Maximum number of messages.
     pub messages: Option<u64>,
-    /// When the first comes, from the start of the simulation.
+    /// When the first one arrives, from the start of the simulation.
     #[serde(default)]
     pub from: Span,
-    /// When no more come.
+    /// When the last one arrives, at the latest.
     pub until: Option<Span>,
-    /// What senders want to hear of, as in `N` lines.
+    /// Notifications that the sender requests, as in `N` lines.
     #[serde(default)]
     pub notify: String,
-    /// How urgent it is, as in `p` lines: 0 to 9, 0 first.
+    /// Priority as in `p` lines: 0 to 9; 0 is the most urgent.
     pub priority: Option<u8>,
 }
 
-/// A length of time: a number of seconds, or a text such as `1h30m`.
+/// A duration: a number of seconds, or a text such as `1h30m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// A part of a whole, 0 to 1.
+/// A fraction, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part(pub f64);
 
-/// A pattern for names.
+/// A pattern of host names.
 #[derive(Clone, Debug)]
 pub struct Pattern(pub glob::Pattern);
 
@@ -154,7 +154,7 @@ impl World {
         World::parse(&name, &text)
     }
 
-    /// Reads the text of such a file; errors come with line and column.
+    /// Parses the text of such a file; errors have line and column.
     pub fn parse(name: &str, text: &str) -> Result<World, String> {
         let world: World = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// The hosts, in a simulation that begins at `start`.
+    /// Returns the hosts in a simulation that begins at `start`.
     pub fn hosts(&self, start: Timestamp) -> Hosts {
         let rules = self.host.iter().map(|host| (host.name.0.clone(), host.nature(start)));
         Hosts::new(rules.collect(), Nature::default())
@@ -243,12 +243,12 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// How long things take: nothing but starting agents counts.
+    /// Returns the delays: only the start of an agent takes time.
     pub fn delays(&self) -> Delays {
         Delays { start: self.start.0, ..Delays::default() }
     }
 
-    /// What they do wrong.
+    /// Returns the faults of agents.
     pub fn habits(&self) -> Habits {
         let stall = self.stall.0;
         Habits { dies: self.dies.0, stalls: self.stalls.0, stall, ..Habits::default() }
@@ -305,7 +305,7 @@ mod tests {
     const MAIL: &str = "[[mail]]\nchannel = \"smtp\"\nhost = \"a.x\"\nper_minute = 1\n";
 
     #[test]
-    fn times_are_numbers_or_words() {
+    fn durations_parse_from_numbers_and_text() {
         let text = format!("{MAIL}from = \"1h30m\"\nuntil = 0.5\n");
         let world = World::parse("w", &text).expect("a world");
         assert_eq!(world.mail[0].from.0, Duration::from_secs(5400));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_its_place() {
+    fn error_has_line_and_column() {
         let error = |text: &str| World::parse("w", &format!("{MAIL}{text}")).expect_err(text);
         assert!(error("speed = 1\n").starts_with("w:5:1: unknown field `speed`"));
         assert!(

@@ -1,10 +1,10 @@
-//! The outbox on a disk: the folder `.scheduler.outbox` of POSTOFFICE.
+//! The outbox on disk: the folder `.scheduler.outbox` of POSTOFFICE.
 //!
 //! ```text
 //! new:<pid>:<count>       a submission that is being written
 //! <id>.draft              a submission
-//! <number>:<id>.lines     the lines of the message of this number whose place it takes
-//! <id>.ready              a submission that is to be published whatever becomes of its message
+//! <number>:<id>.lines     the lines it replaces, of the message with this number
+//! <id>.ready              a submission that is to be published even without its message
 //! ```
 
 use super::{Entry, Identity, Outbox, Outcome};
@@ -22,7 +22,7 @@ use zsched_format::control_file::mark;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// Mode of the folder: nobody else is to see or change what is on its way.
+/// Mode of the folder: other users must not see or change its contents.
 const MODE: u32 = 0o700;
 /// The first line of a list of lines.
 const TITLE: &str = "zsched outbox 1";
@@ -33,20 +33,20 @@ pub struct OutboxFolder<'s> {
     path: PathBuf,
 }
 
-/// What the outbox of a spool had in it at the start.
+/// The contents of the outbox at startup, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Submissions that were given to the router.
     pub published: usize,
-    /// Submissions that were not decided on: their recipients are tried as before.
+    /// Submissions that were not decided: their recipients are tried as before.
     pub discarded: usize,
-    /// Submissions whose messages are gone: they are in `postman/`.
+    /// Submissions whose messages are gone: they were moved to `postman/`.
     pub aside: usize,
-    /// Submissions that the router cannot be given now.
+    /// Submissions that cannot be given to the router now.
     pub ready: usize,
 }
 
-/// Finishes what the former scheduler has left in the outbox, before any mail is read.
+/// Finishes the entries that the former scheduler has left, before any mail is read.
 pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<Recovered> {
     let outbox = OutboxFolder::at(spool);
     if outbox.names()?.is_empty() {
@@ -55,12 +55,12 @@ pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<Recovered> 
     outbox.remove_remains()?;
     let Outcome { published, discarded, aside, .. } =
         super::recover(&outbox, |message| open_control_file(spool, level, message))?;
-    // What could not be published is among what is ready.
+    // Those that could not be published are among the ready ones.
     let ready = outbox.ready()?.len();
     Ok(Recovered { published, discarded, aside, ready })
 }
 
-/// Publishes what is ready. Tells how much of it could not be, and the last reason.
+/// Publishes ready submissions. Returns the number of failures, and the last reason.
 pub fn publish_ready(spool: &Spool) -> io::Result<(usize, Option<io::Error>)> {
     let outbox = OutboxFolder::at(spool);
     let (mut left, mut reason) = (0, None);
@@ -72,7 +72,7 @@ pub fn publish_ready(spool: &Spool) -> io::Result<(usize, Option<io::Error>)> {
     Ok((left, reason))
 }
 
-/// How many submissions are on their way.
+/// Number of submissions that the router does not have yet.
 pub fn waiting(spool: &Spool) -> io::Result<usize> {
     let names = OutboxFolder::at(spool).names()?;
     let is_submission = |name: &&String| name.ends_with(".draft") || name.ends_with(".ready");
@@ -123,7 +123,9 @@ impl Identity {
     }
 }
 
-/// Opens the control file of a message that may have been moved down into a letter folder since.
+/// Opens the control file of a message.
+///
+/// It may have been moved down into a hash folder since.
 fn open_control_file(
     spool: &Spool,
     level: HashLevel,
@@ -140,7 +142,7 @@ fn open_control_file(
             other => other?,
         };
         let of_message = |folder| fs::metadata(spool.message_file(&name.in_folder(folder)));
-        // A move may have been cut short between the control file and the message file.
+        // A move may have been interrupted between the control file and the message file.
         let times = [of_message(name.folder()), of_message(HashFolder::TOP)];
         let is_message = |metadata: &fs::Metadata| {
             Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec()) == message.modified
@@ -158,8 +160,9 @@ impl<'s> OutboxFolder<'s> {
         OutboxFolder { spool, path: spool.outbox() }
     }
 
-    /// The outbox of a spool, which is made if it is not there. What is in it can only be moved to `router/`
-    /// within a file system.
+    /// Opens the outbox of a spool, and creates it if necessary.
+    ///
+    /// It must be on the file system of `router/`, since submissions are moved there.
     pub fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
         let outbox = OutboxFolder::at(spool);
         folder::make(&outbox.path, MODE)?;
@@ -191,15 +194,16 @@ impl<'s> OutboxFolder<'s> {
         self.path.join(format!("{}:{}.lines", entry.message.name.number(), entry.id))
     }
 
-    /// Submissions that are ready, by their ids.
+    /// Ready submissions with their ids.
     fn ready(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let id = |name: &String| name.strip_suffix(".ready").and_then(|id| id.parse().ok());
         let names = self.names()?;
         Ok(names.iter().filter_map(|name| Some((id(name)?, self.path.join(name)))).collect())
     }
 
-    /// Removes what was never an entry, and what is left of those that are published: submissions without
-    /// lines, lines without a submission.
+    /// Removes incomplete entries, and the remains of published ones.
+    ///
+    /// They are submissions without a list, and lists without a submission.
     fn remove_remains(&self) -> io::Result<()> {
         let names = self.names()?;
         let list = |name: &String| Some(list_name(name)?.1);
@@ -218,7 +222,7 @@ impl<'s> OutboxFolder<'s> {
         Ok(())
     }
 
-    /// Writes a submission that no power failure takes away again. Returns its id.
+    /// Writes a submission so that it survives a power failure. Returns its id.
     fn write_draft(&self, draft: &Draft<'_>) -> io::Result<u64> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -241,14 +245,16 @@ impl<'s> OutboxFolder<'s> {
         file.sync_all()
     }
 
-    /// Moves a submission to `router/`. Nothing there is replaced: the number is ours alone, but a file under a
-    /// wrong name may be in the way.
+    /// Moves a submission to `router/`.
+    ///
+    /// Existing files are not replaced. The number is unique, but a misnamed file may be in the
+    /// way.
     fn move_to_router(&self, path: &Path, id: u64) -> io::Result<()> {
         let folder = self.spool.router();
         let to = folder.join(id.to_string());
         match sys::rename_new(path, &to) {
-            // A link and a removal are two steps, between which the router may take the one and a crash leave
-            // the other.
+            // A link and a removal are two steps. Between them the router may take the one name and
+            // a crash may leave the other.
             Err(error) if error.kind() == ErrorKind::Unsupported => match to.symlink_metadata() {
                 Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
                 Err(error) if error.kind() == ErrorKind::NotFound => fs::rename(path, &to)?,
@@ -256,8 +262,8 @@ impl<'s> OutboxFolder<'s> {
             },
             other => other?,
         }
-        // The router has it now. A failure here, and a crash on top of it, could still undo the move; to hand
-        // it over again, as long as the failure lasts, would be worse.
+        // The router has the file now. A failed sync followed by a crash could still undo the move.
+        // Handing it over again while the failure lasts would be worse.
         File::open(folder).and_then(|folder| folder.sync_all()).ok();
         Ok(())
     }
@@ -269,13 +275,13 @@ fn list_name(name: &str) -> Option<(u64, u64)> {
     Some((number.parse().ok()?, id.parse().ok()?))
 }
 
-/// What a submission is made of.
+/// The contents of a submission.
 pub struct Draft<'d> {
     pub submission: Submission<'d>,
-    /// The message file, and where its body begins.
+    /// The message file, and the offset of its body.
     pub message: &'d File,
     pub body_offset: u64,
-    /// User and group that the submission is to belong to.
+    /// User and group that will own the submission.
     pub owner: (u32, u32),
 }
 
@@ -305,7 +311,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
                     entries.push(entry);
                 }
                 Some(_) => {}
-                // It was not written to its end, and so no tag was.
+                // The list is incomplete, so no tag was written.
                 None => {
                     remove_if_there(&self.draft(id))?;
                     remove_if_there(&self.path.join(&name))?;
@@ -378,13 +384,13 @@ impl Entry {
         let (seconds, nanoseconds) = (modified.seconds(), modified.subsec_nanoseconds());
         let mut text = format!("{TITLE}\nmessage {name} {control} {seconds} {nanoseconds}\n");
         for line in &self.lines {
-            // A String takes everything.
+            // Writing to a String cannot fail.
             writeln!(text, "line {line}").ok();
         }
         text + "end\n"
     }
 
-    /// Reads such a text. `None` if it is not whole.
+    /// Parses the text of a list. Returns `None` if it is incomplete.
     fn parse(text: &[u8], id: u64) -> Option<Entry> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix("end\n")?;
         let mut all = text.lines();

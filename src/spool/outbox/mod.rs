@@ -1,20 +1,22 @@
-//! The outbox: submissions on their way to the router, each of which takes the place of lines of a control file.
+//! The outbox: submissions on their way to the router.
 //!
-//! Either the router has the submission, and the lines are tagged as done, or neither. The lines are
-//! locked before anything is written.
+//! Each of them replaces lines of a control file. Either the router has the submission and the
+//! lines are tagged as done, or neither. The lines are locked before anything is written.
 //!
-//! | step | a crash behind it leaves | at the next start |
+//! | step | state after a crash | at the next start |
 //! |---|---|---|
-//! | the submission and the list of its lines are on disk | an entry, and no tag | it is discarded |
-//! | the tags are written | some or all tags | the rest is written, and the submission published |
-//! | the tags are on disk | all tags | it is published |
-//! | the submission is moved to `router/`, under the number of its inode | a list alone | it is removed |
+//! | submission and list of lines are on disk | an entry without tags | discarded |
+//! | the tags are written | some or all tags | the others are written, then published |
+//! | the tags are on disk | all tags | published |
+//! | the submission is moved to `router/`, named by its inode | only a list | removed |
 //! | the list is removed | nothing | |
 //!
-//! So the first tag is the decision. The outbox is seen to before locks are cleared and mail is read
-//! ([`recover`]): then a tag that is `+` among the lines of an entry was written for the entry. A scheduler
-//! that does not know the outbox would deliver to locked recipients of an entry that is decided on: mail
-//! is handed back to the original after a clean stop only.
+//! So the first tag is the decision. The outbox is recovered before locks are cleared and mail is
+//! read ([`recover`]). At that time a `+` tag among the lines of an entry was certainly written for
+//! the entry.
+//!
+//! A scheduler without an outbox would deliver to locked recipients of a decided entry. So the
+//! spool is handed back to the original only after a clean stop.
 
 mod folder;
 #[cfg(test)]
@@ -30,52 +32,53 @@ use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{Tag, mark};
 use zsched_format::time::Timestamp;
 
-/// Names a message for good: numbers come again, and its files may be moved.
+/// Identifies a message permanently: numbers are reused, and its files may be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its name when the entry was made.
+    /// Its name when the entry was created.
     pub name: SpoolName,
     /// The inode of its control file.
     pub control: u64,
-    /// When its message file was last changed.
+    /// Modification time of its message file.
     pub modified: Timestamp,
 }
 
-/// A submission, and the lines whose place it takes.
+/// A submission, and the lines that it replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The inode of the submission, and its name in `router/`.
+    /// The inode of the submission, which is also its name in `router/`.
     pub id: u64,
-    /// The message that it comes from.
+    /// The message that it is taken from.
     pub message: Identity,
     /// Offsets of lines of its control file.
     pub lines: Vec<u32>,
 }
 
-/// Where entries are, on a disk or simulated.
+/// The storage of entries, on disk or simulated.
 pub trait Outbox {
-    /// What a submission is made of.
+    /// The contents of a submission.
     type Draft;
-    /// Entries that an earlier attempt has left: those of a message, or all.
+    /// Entries that an earlier attempt has left, of one message or of all.
     fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>>;
-    /// Makes an entry. It may not be found after a power failure yet.
+    /// Creates an entry. It may be lost after a power failure until [`Outbox::sync`].
     fn add(&self, message: &Identity, lines: Vec<u32>, draft: &Self::Draft) -> io::Result<Entry>;
-    /// Brings all entries to the disk.
+    /// Syncs all entries.
     fn sync(&self) -> io::Result<()>;
     /// Gives the submission to the router.
     fn publish(&self, entry: &Entry) -> io::Result<()>;
-    /// Removes what is left of an entry that is published.
+    /// Removes the remains of a published entry.
     fn forget(&self, entry: &Entry);
     /// Removes an entry, the submission first.
     fn discard(&self, entry: &Entry) -> io::Result<()>;
-    /// Keeps a submission to be published whatever becomes of its message.
+    /// Makes sure that a submission will be published, even if its message disappears.
     fn keep_ready(&self, entry: &Entry) -> io::Result<()>;
-    /// Moves an entry to where a person will look at it: its message is gone.
+    /// Moves an entry whose message is gone to `postman/`.
     fn set_aside(&self, entry: &Entry) -> io::Result<()>;
 }
 
-/// Hands submissions to the router, each in the place of some lines, which must be locked. After an error it
-/// can be tried again, with [`resume`] before.
+/// Hands submissions to the router, each replacing some lines, which must be locked.
+///
+/// After an error it can be called again, after [`resume`].
 pub fn hand_over<O: Outbox>(
     file: &impl OpenControlFile,
     outbox: &O,
@@ -122,21 +125,23 @@ pub fn resume(
     Ok(())
 }
 
-/// What became of the entries that the former scheduler has left.
+/// The numbers of entries left by the former scheduler, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Files that were made visible.
     pub published: usize,
     /// Files that were removed.
     pub discarded: usize,
-    /// They are to be published, but could not be.
+    /// They could not be published yet.
     pub ready: usize,
     /// Their messages are gone.
     pub aside: usize,
 }
 
-/// Finishes what the former scheduler has left. `open` finds the control file of a message. An error means that
-/// no mail may be read: what the router gets could be delivered, too.
+/// Finishes the entries that the former scheduler has left.
+///
+/// `open` finds the control file of a message. After an error no mail may be read: mail that the
+/// router gets could be delivered, too.
 pub fn recover<F: OpenControlFile>(
     outbox: &impl Outbox,
     mut open: impl FnMut(&Identity) -> io::Result<Option<F>>,
@@ -177,7 +182,7 @@ fn is_decided(file: &impl FileExt, entry: &Entry) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Tags all lines as done, and brings that to the disk.
+/// Tags all lines as done, and syncs the tags.
 fn complete(file: &impl OpenControlFile, entries: &[Entry]) -> io::Result<()> {
     for line in entries.iter().flat_map(|entry| &entry.lines) {
         let (tag, lock) = mark::read_tag(file, *line)?;

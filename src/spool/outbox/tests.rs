@@ -1,4 +1,4 @@
-//! The outbox on a disk, with a crash between any two steps.
+//! The outbox on disk, with a crash between any two steps.
 
 use super::super::ending::{Candidate, Locker, OpenControlFile};
 use super::super::resubmit::Submission;
@@ -13,7 +13,7 @@ const TEXT: &str = "@ 0x00000007\ni 4711\no 7\nl x\ns local - a 0\n\
                     r           c h u1 0\nr           c h u2 0\nm\nA: 1\n\n\
                     s local - b 0\nr           c h u3 0\nm\nA: 2\n\n";
 
-/// So many more steps are carried out.
+/// Number of steps that still succeed.
 struct Steps(Cell<u32>);
 
 impl Steps {
@@ -111,7 +111,7 @@ fn on_disk(spool: &Spool, name: &SpoolName) -> OnDisk {
     OnDisk { file, path }
 }
 
-/// Gives all recipients back to the router, as far as the steps go.
+/// Reroutes all recipients, as far as the steps allow.
 fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
     let file = CutFile(on_disk(spool, name), steps);
     let outbox = CutOutbox(OutboxFolder::open(spool)?, steps);
@@ -143,7 +143,7 @@ fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
     hand_over(&file, &outbox, &identity, [of(Some(0)), of(Some(1))].into_iter().flatten().collect())
 }
 
-/// How many submissions the router has, the tags of all recipients, and what is left in the outbox.
+/// Number of submissions in `router/`, tags of recipients, size of the outbox.
 fn state(spool: &Spool, name: &SpoolName) -> (usize, String, usize) {
     let count = |path| fs::read_dir(path).map_or(0, Iterator::count);
     let text = fs::read(spool.control_file(name)).expect("a control file");
@@ -178,7 +178,7 @@ fn crash_between_any_two_steps_leaves_each_recipient_in_one_place() {
 }
 
 #[test]
-fn error_at_any_step_is_mended_by_the_next_attempt() {
+fn error_at_any_step_is_resolved_by_next_attempt() {
     for count in 0.. {
         let (_folder, spool, name) = spool();
         let is_over = reroute(&spool, &name, &Steps(Cell::new(count))).is_ok();
@@ -192,7 +192,7 @@ fn error_at_any_step_is_mended_by_the_next_attempt() {
 }
 
 #[test]
-fn entry_of_a_message_that_is_gone_is_kept_for_a_person() {
+fn entry_of_missing_message_is_moved_to_postman() {
     let (_folder, spool, name) = spool();
     // Locks, submissions, the folder: then all is ready, and no tag is written.
     reroute(&spool, &name, &Steps(Cell::new(6))).expect_err("cut short");
@@ -202,14 +202,15 @@ fn entry_of_a_message_that_is_gone_is_kept_for_a_person() {
     let recovered = recover_folder(&spool, HashLevel::Flat).expect("recovered");
     let is_same_inode = recovered.aside == 0;
     drop(keep);
-    // The file system may have given the inode away again; then the message is the same by all we know.
+    // The file system may have reused the inode. Then the message cannot be told from the original
+    // one.
     let in_postman = fs::read_dir(spool.postman()).expect("listed").count();
     assert_eq!((recovered.aside, in_postman), if is_same_inode { (0, 0) } else { (2, 2) });
     assert_eq!(state(&spool, &name).0, 0, "the router gets nothing");
 }
 
 #[test]
-fn submission_that_cannot_be_published_waits_without_its_message() {
+fn submission_that_cannot_be_published_waits_without_message() {
     let (_folder, spool, name) = spool();
     fs::remove_dir(spool.router()).expect("removed");
     fs::write(spool.router(), "in the way").expect("written");
@@ -233,7 +234,7 @@ fn submission_that_cannot_be_published_waits_without_its_message() {
 }
 
 #[test]
-fn lock_of_this_process_is_free_to_its_next_attempt_only() {
+fn own_lock_is_free_to_next_attempt_only() {
     let field = PidField::of(std::process::id());
     let now = Timestamp::now();
     assert_eq!(owner_at_load(field, now), LockOwner::FormerScheduler);

@@ -1,4 +1,4 @@
-//! Lines between scheduler and agent: a report that was read is written as it was read.
+//! Lines between scheduler and agent: a parsed report is written as it was read.
 
 use zsched_format::agent_protocol::{Answer, Order, Report, Status};
 
@@ -43,7 +43,7 @@ fn check_order(line: &[u8]) {
     }
 }
 
-/// Whether a text is a piece of the line that it comes from.
+/// Returns true if a text is a part of the line that it was parsed from.
 fn is_part(line: &[u8], text: &[u8]) -> bool {
     let (line, text) = (line.as_ptr_range(), text.as_ptr_range());
     text.is_empty() || (line.start <= text.start && text.end <= line.end)

@@ -1,16 +1,16 @@
-//! What agents write is cut into the same lines, however the system cuts it into pieces.
+//! Output of agents is cut into the same lines, however the system cuts it into pieces.
 
 use super::draw::Draw;
 use zsched_format::line_buffer::{LONGEST_LINE, Lines};
 
-/// Stands for many bytes: the next byte says how many kB.
-const MANY: u8 = 0xfe;
-/// The longest piece, in bytes.
-const LONGEST_PIECE: usize = 64 * 1024;
-/// The most bytes that one input stands for.
-const MOST: usize = 512 * 1024;
+/// Marks a run of bytes; the next byte is its length in kB.
+const RUN_MARKER: u8 = 0xfe;
+/// Maximum length of a piece, in bytes.
+const MAX_PIECE_LEN: usize = 64 * 1024;
+/// Length of output, in bytes, after which an input adds no more.
+const MAX_OUTPUT_LEN: usize = 512 * 1024;
 
-/// The lengths of the pieces up to the first 0, then what is written.
+/// The input has the lengths of the pieces up to the first 0, then the output.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let lengths: Vec<usize> = draw.until(0).iter().map(|length| piece_length(*length)).collect();
@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) {
     let mut found: Vec<Vec<u8>> = Vec::new();
     let (mut passed_over, mut rest) = (0, &written[..]);
     while !rest.is_empty() {
-        let length = lengths.next().unwrap_or(LONGEST_PIECE).min(rest.len());
+        let length = lengths.next().unwrap_or(MAX_PIECE_LEN).min(rest.len());
         let (piece, behind) = rest.split_at(length);
         passed_over += lines.take_in(piece, |line| found.push(line.to_vec()));
         rest = behind;
@@ -30,7 +30,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!((passed_over, lines.unfinished()), (too_much, unfinished));
 }
 
-/// From 1 byte to the longest piece.
+/// Returns a length between 1 byte and the maximum.
 fn piece_length(byte: u8) -> usize {
     match byte {
         0..=200 => usize::from(byte.max(1)),
@@ -40,16 +40,18 @@ fn piece_length(byte: u8) -> usize {
 
 fn written(mut draw: Draw<'_>) -> Vec<u8> {
     let mut written = Vec::new();
-    while !draw.is_over() && written.len() < MOST {
+    while !draw.is_over() && written.len() < MAX_OUTPUT_LEN {
         match draw.byte() {
-            MANY => written.resize(written.len() + 1024 * usize::from(draw.byte()), b'x'),
+            RUN_MARKER => written.resize(written.len() + 1024 * usize::from(draw.byte()), b'x'),
             byte => written.push(byte),
         }
     }
     written
 }
 
-/// The lines, how much of them is too much, and how much has no line end yet.
+/// Returns the lines and two numbers of bytes.
+///
+/// They are the bytes beyond the limit of lines, and those of the incomplete line.
 fn cut_at_once(written: &[u8]) -> (Vec<Vec<u8>>, usize, usize) {
     let mut lines: Vec<&[u8]> = written.split(|byte| *byte == b'\n').collect();
     let unfinished = lines.pop().map_or(0, <[u8]>::len);

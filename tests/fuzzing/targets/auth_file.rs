@@ -1,9 +1,9 @@
-//! The auth file: nothing that is wrong with a line lets anybody in who has no account, or tells a password.
+//! The auth file: a malformed line admits no user without an account, and reveals no password.
 
 use zsched_mailq_server::acl::{Acl, Peer};
 use zsched_mailq_server::auth_file::AuthFile;
 
-/// The file.
+/// The input is the file.
 pub fn run(bytes: &[u8]) {
     let (file, complaints) = AuthFile::parse(bytes);
     let peers = [
@@ -33,7 +33,9 @@ fn user(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
-/// Whether a line has four fields, and the last of them is a good list that admits somebody.
+/// Returns true if a line is an entry whose list admits the peer.
+///
+/// An entry has four fields, the last of which is the list.
 fn admits(line: &[u8], peer: &Peer) -> bool {
     let is_hash = line[user(line).len()..].starts_with(b":SCRAM-SHA-256$");
     let count = if is_hash { 6 } else { 4 };
@@ -41,7 +43,7 @@ fn admits(line: &[u8], peer: &Peer) -> bool {
     let is_entry = !line.starts_with(b"#") && !line.starts_with(b"*");
     let Some(acl) = fields.get(count - 1) else { return false };
     let admits = Acl::parse(acl).is_ok_and(|acl| acl.admits(peer));
-    // A list admits by an address in brackets, or by being empty.
+    // A list admits a peer by an address in brackets, or by being empty.
     let has_literal = acl.contains(&b'[') || acl.iter().all(|byte| *byte == b' ');
     assert!(!admits || has_literal);
     is_entry && admits

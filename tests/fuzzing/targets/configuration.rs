@@ -1,9 +1,9 @@
-//! `scheduler.cf`: what is shown of a configuration is a configuration that means the same.
+//! `scheduler.cf`: the printed form of a configuration is one with the same meaning.
 
 use std::path::Path;
 use zsched_config::{Clause, ClauseId, Config, Context, Zenv};
 
-/// Destinations that are looked up in both, beside those made of the file's own words.
+/// Destinations that are looked up in both, in addition to those from words of the file.
 const DESTINATIONS: [(&str, &str); 6] = [
     ("smtp", "mx.example.net"),
     ("local", "-"),
@@ -12,10 +12,10 @@ const DESTINATIONS: [(&str, &str); 6] = [
     ("", ""),
     ("x", "[127.0.0.1]"),
 ];
-/// The largest file that is read, in bytes. What is shown has a line for each keyword in each clause.
-const LARGEST_FILE: usize = 1 << 20;
-/// How many of the file's words are tried as destinations.
-const WORDS: usize = 20;
+/// Maximum length of a file, in bytes. The printed form has a line for each keyword of each clause.
+const MAX_FILE_LEN: usize = 1 << 20;
+/// Maximum number of words of the file that are tried as destinations.
+const MAX_WORDS: usize = 20;
 
 pub fn run(bytes: &[u8]) {
     for error in parse(bytes).err().iter().flatten() {
@@ -25,7 +25,7 @@ pub fn run(bytes: &[u8]) {
         return;
     };
     let shown = config.show();
-    if shown.len() > LARGEST_FILE {
+    if shown.len() > MAX_FILE_LEN {
         return;
     }
     let again = match parse(shown.as_bytes()) {
@@ -62,14 +62,14 @@ fn parse(text: &[u8]) -> Result<Config, Vec<String>> {
     }
 }
 
-/// Words of the file that may match one of its own patterns.
+/// Returns words of the file as destinations, since its own patterns may match them.
 fn destinations(bytes: &[u8]) -> Vec<(&str, &str)> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let words = text.split_ascii_whitespace().filter_map(|word| word.split_once('/'));
-    DESTINATIONS.into_iter().chain(words.take(WORDS)).collect()
+    DESTINATIONS.into_iter().chain(words.take(MAX_WORDS)).collect()
 }
 
-/// What applies to a destination, but for the lines it was written in and the number it has in memory.
+/// Returns the clause of a destination, without its source lines and its number in memory.
 fn effective(config: &Config, channel: &str, host: &str) -> Option<Clause> {
     let mut clause = Clause::clone(&*config.select(channel.as_bytes(), host.as_bytes())?);
     clause.place.line = 0;
@@ -78,7 +78,7 @@ fn effective(config: &Config, channel: &str, host: &str) -> Option<Clause> {
     Some(clause)
 }
 
-/// A clause can be put to use, and shown by itself.
+/// Checks that a clause can be used and printed.
 fn check_destination(config: &Config, channel: &str, host: &str) {
     let (channel, host) = (channel.as_bytes(), host.as_bytes());
     let Some(clause) = config.select(channel, host) else {
@@ -92,7 +92,7 @@ fn check_destination(config: &Config, channel: &str, host: &str) {
     assert!(config.show_destination(channel, host).is_some());
 }
 
-/// The lines without the comments that say where a value comes from: the lines have other numbers now.
+/// Returns the lines without the comments about sources, since line numbers differ.
 fn without_sources(shown: &str) -> Vec<&str> {
     let text = |line| str::rsplit_once(line, "# ").map_or(line, |(text, _)| text.trim_end());
     shown.lines().map(text).collect()

@@ -1,4 +1,4 @@
-//! Control files: what is found in one is there, and stays there when agents mark its recipients.
+//! Control files: parsed values are in the file, and stay there when agents mark its recipients.
 
 use super::draw::Draw;
 use std::cell::RefCell;
@@ -11,8 +11,8 @@ use zsched_format::time::Timestamp;
 use zsched_spool::note;
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
-/// How many recipients of each file are marked.
-const MARKED: usize = 8;
+/// Maximum number of recipients in each file that are marked.
+const MAX_MARKED: usize = 8;
 
 pub fn run(bytes: &[u8]) {
     let Ok(file) = parse(bytes.to_vec()) else {
@@ -25,6 +25,8 @@ pub fn run(bytes: &[u8]) {
     check_marks(&file, bytes);
 }
 
+/// Checks all spans and offsets.
+///
 /// Every span is inside the text, and every offset is that of a line with the right letter.
 fn check_places(file: &ControlFile) {
     let optional = [
@@ -88,7 +90,9 @@ fn end_of_line(file: &ControlFile, offset: u32) -> usize {
     offset as usize + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())
 }
 
-/// Values that have a language of their own can be read; a diagnostic is written as it was read.
+/// Checks all values with a grammar.
+///
+/// They can be parsed, and a diagnostic is written as it was read.
 fn check_values(file: &ControlFile) {
     for recipient in &file.recipients {
         if let Some(notify) = recipient.notify {
@@ -105,7 +109,7 @@ fn check_values(file: &ControlFile) {
     }
 }
 
-/// What scheduling needs of the file has each recipient once.
+/// Checks that the data for scheduling has each recipient once.
 fn check_arrival(file: &ControlFile) {
     let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
     let arrival = Arrival::new(name, file, Timestamp::EPOCH, Timestamp::EPOCH);
@@ -127,14 +131,13 @@ fn check_arrival(file: &ControlFile) {
     }
 }
 
-/// Marks some recipients in the file itself. The others must stay what they are, and so must the
-/// addresses of all.
+/// Marks some recipients in the file. All other recipients and all addresses must stay the same.
 fn check_marks(file: &ControlFile, bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let on_disk = OnDisk::with(&file.text);
     let mut tags: Vec<Tag> = file.recipients.iter().map(|recipient| recipient.tag).collect();
     let has_column = file.recipients.iter().enumerate().filter(|(_, r)| r.lock.is_some());
-    for (index, recipient) in has_column.take(MARKED) {
+    for (index, recipient) in has_column.take(MAX_MARKED) {
         let was = tags[index];
         let new = [Tag::Pending, Tag::Locked, Tag::Done, Tag::Failed][draw.below(4)];
         let offset = recipient.offset;
@@ -173,7 +176,7 @@ fn check_marks(file: &ControlFile, bytes: &[u8]) {
     }
 }
 
-/// A control file on disk; the same for all inputs, as making one takes longer than everything else.
+/// A control file on disk. All inputs use one, since its creation would take most of the time.
 struct OnDisk;
 
 thread_local! {

@@ -1,12 +1,12 @@
-//! Requests over the control socket: whatever is asked, in whatever pieces it comes, the answers are those
-//! that the client can read, and nobody's texts can look like one.
+//! Requests over the control socket, in pieces of any length: clients can parse all answers, and no
+//! text in an answer can look like another answer.
 
 use super::draw::Draw;
 use super::listener::{Listener, core};
 use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::v2::{Session, UNTIL_DOT};
 
-/// The length of a piece, then what a client says.
+/// The input has the length of a piece, then a client's text.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let piece = usize::from(draw.byte()).max(1);
@@ -15,7 +15,9 @@ pub fn run(bytes: &[u8]) {
     check(&listener.converse(draw.rest(), piece));
 }
 
-/// Each answer is a refusal of one line, or some lines up to a dot, or counts, or what ETRN, KILL and QUIT say.
+/// Checks the form of each answer.
+///
+/// It is a refusal of one line, lines up to a dot, counts, or the reply to ETRN, KILL or QUIT.
 pub fn check(answers: &[u8]) {
     let mut lines = answers.split(|byte| *byte == b'\n');
     while let Some(line) = lines.next() {
@@ -33,7 +35,7 @@ pub fn check(answers: &[u8]) {
     }
 }
 
-/// What an order has changed, as an object.
+/// Returns true if a line has the counts of an order, as an object.
 fn is_counts(line: &[u8]) -> bool {
     let object = line.strip_prefix(b"+OK ").map(serde_json::from_slice::<serde_json::Value>);
     object.is_some_and(|object| object.is_ok_and(|object| object["recipients"].is_u64()))

@@ -1,39 +1,39 @@
-//! Taking decisions from bytes: the same bytes, the same decisions.
+//! Decisions from bytes: equal bytes give equal decisions.
 
-/// Bytes that have not been used up yet.
+/// Bytes that are not used yet.
 pub struct Draw<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Draw<'a> {
-    /// Decisions from the first byte on.
+    /// Returns decisions from the first byte on.
     pub fn new(bytes: &'a [u8]) -> Draw<'a> {
         Draw { rest: bytes }
     }
 
-    /// Whether all bytes are used up: every decision is 0 from here on.
+    /// Returns true if all bytes are used: every further decision is 0.
     pub fn is_over(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// A byte.
+    /// Returns a byte.
     pub fn byte(&mut self) -> u8 {
         let (first, rest) = self.rest.split_first().unwrap_or((&0, &[]));
         self.rest = rest;
         *first
     }
 
-    /// A number below `limit`, which is at most 256.
+    /// Returns a number below `limit`, which is at most 256.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::from(self.byte()) % limit.max(1)
     }
 
-    /// One of some things; `None` if there are none.
+    /// Returns one of some things; `None` if there are none.
     pub fn one_of<'t, T>(&mut self, things: &'t [T]) -> Option<&'t T> {
         things.get(self.below(things.len().min(256)))
     }
 
-    /// All bytes up to the first `end`, which is used up, too.
+    /// Returns all bytes up to the first `end`, which is used, too.
     pub fn until(&mut self, end: u8) -> &'a [u8] {
         let at = self.rest.iter().position(|byte| *byte == end).unwrap_or(self.rest.len());
         let taken = &self.rest[..at];
@@ -41,7 +41,7 @@ impl<'a> Draw<'a> {
         taken
     }
 
-    /// All bytes that are left.
+    /// Returns all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

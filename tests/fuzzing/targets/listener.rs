@@ -1,4 +1,4 @@
-//! A session with a core behind it that has something to tell.
+//! A session with a core behind it that has a message.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use zsched_mailq_server::v2::{
 };
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
-/// When everything happens.
+/// Time of all events.
 pub const NOW: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 pub struct Listener {
@@ -25,7 +25,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Lets a client say something, in pieces of this size, and then nothing more. Returns the answers.
+    /// Sends a client's text in pieces of this size, then closes its side. Returns the answers.
     pub fn converse(&mut self, mut said: &[u8], piece: usize) -> Vec<u8> {
         let (mut tally, mut remarks, mut out) = (Tally::default(), Vec::new(), Vec::new());
         let (accounts, _) = AuthFile::parse(self.accounts.as_bytes());
@@ -48,7 +48,7 @@ impl Listener {
                 remarks: &mut remarks,
             };
             if let Some(demand) = self.session.go_on(&mut around, &mut out, enough) {
-                self.meet(demand);
+                self.serve_demand(demand);
                 continue;
             }
             if !self.session.is_waiting()
@@ -69,7 +69,7 @@ impl Listener {
         out
     }
 
-    fn meet(&mut self, demand: Demand) {
+    fn serve_demand(&mut self, demand: Demand) {
         match demand {
             Demand::Inquire(Inquiry::Host) => {
                 self.session.learn(Findings::Host(HostFacts::default()));
@@ -98,7 +98,7 @@ impl Listener {
 }
 
 impl Listener {
-    /// Stores what is to be stored. Returns what is said of the order.
+    /// Stores what the core wants to store. Returns the effect of the order.
     fn store(&mut self) -> Option<Effect> {
         let mut found = None;
         while let Some(action) = self.core.poll() {
@@ -121,7 +121,7 @@ impl Listener {
 /// The control file of the message.
 const TEXT: &str = "i 7\ns l - a 0\nr           c .h.test u 0\nm\n\n";
 
-/// A core with a message that waits, for a host with a dot in front.
+/// Returns a core with a waiting message, for a host that begins with a dot.
 pub fn core() -> Scheduler {
     let context = Context::without_rights(Zenv::default());
     let config = Config::parse(Path::new("cf"), b"c/*\n\tmaxring=1\n", &context);

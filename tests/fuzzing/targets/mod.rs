@@ -1,8 +1,9 @@
-//! What is fed with arbitrary bytes: one function for each language that somebody else writes, and one
-//! for the order of events in the core.
+//! Fuzz targets: a function for each language that other programs write, and one for the order of
+//! events in the core.
 //!
-//! Each takes any bytes, and panics if a promise is broken. They know nothing of where the bytes come
-//! from: the saved corpus and some mutation under `cargo test`, libFuzzer under `fuzz/run`.
+//! A target accepts any bytes and panics if an invariant is violated. It does not depend on the
+//! source of the bytes: the saved corpus and some mutation under `cargo test`, libFuzzer under
+//! `fuzz/run`.
 
 mod agent_line;
 mod agent_output;
@@ -19,18 +20,18 @@ mod submission;
 mod v2_request;
 mod zenv;
 
-/// Something that takes any bytes.
+/// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name of its folder in the corpus, and of its libFuzzer program.
+    /// Name of its folder in the corpus, and of its libFuzzer program.
     pub name: &'static str,
-    /// Takes the bytes; panics if a promise is broken.
+    /// Runs with these bytes. Panics if an invariant is violated.
     pub run: fn(&[u8]),
-    /// How many mutated inputs it gets under `cargo test`: some half a second's worth.
+    /// Number of mutated inputs under `cargo test`, which take about half a second.
     pub rounds: u32,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 12] = [
     Target { name: "configuration", run: configuration::run, rounds: 250 },
     Target { name: "zenv", run: zenv::run, rounds: 4000 },
@@ -46,7 +47,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "events", run: events::run, rounds: 400 },
 ];
 
-/// The target of a name.
+/// Returns the target of a name.
 pub fn find(name: &str) -> Target {
     *TARGETS.iter().find(|target| target.name == name).expect("a target of this name")
 }

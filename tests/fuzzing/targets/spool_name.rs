@@ -1,8 +1,8 @@
-//! Names of messages, as folders and the notices of routers give them.
+//! Names of messages from folders and from notifications of routers.
 
 use zsched_spool::{HashFolder, HashLevel, SpoolName};
 
-/// A notice (`NEW <path>`), or a name.
+/// The input is a notification (`NEW <path>`) or a name.
 pub fn run(bytes: &[u8]) {
     let path = bytes.strip_prefix(b"NEW ").unwrap_or(bytes);
     if let Some(name) = SpoolName::from_notified(path) {
@@ -15,7 +15,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// A name leads nowhere but into its folder, and is found again there.
+/// Checks that a name leads only into its folder, and is found again there.
 fn check(name: &SpoolName) {
     let base = name.base();
     assert!(!base.contains('/') && base.starts_with(|c: char| c.is_ascii_digit()));

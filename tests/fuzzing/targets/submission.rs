@@ -1,5 +1,5 @@
-//! `submit`: whatever addresses and text it is given, what it writes is read as one message with just
-//! these recipients.
+//! `submit`: with any addresses and text, the written file is one message with exactly these
+//! recipients.
 
 use super::draw::Draw;
 use clap::Parser;
@@ -7,8 +7,9 @@ use zsched_format::control_file::compose::Draft;
 use zsched_format::control_file::{ControlFile, parse};
 use zsched_submit::{Letter, Options};
 
-/// Sender, channel, host, wishes and recipients, with a NUL behind each; two behind the last one, and
-/// then the message.
+/// The input has sender, channel, host, wishes and recipients, each with a NUL behind it.
+///
+/// Two are behind the last one, and then comes the message.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let mut word = || String::from_utf8_lossy(draw.until(0)).into_owned();
@@ -26,7 +27,7 @@ pub fn run(bytes: &[u8]) {
             recipient => arguments.push(recipient),
         }
     }
-    // Without recipients, or with a channel of nothing, the command line is refused.
+    // Without recipients, or with an empty channel, the command line is refused.
     let Some(options) = Options::try_parse_from(&arguments).ok().filter(|all| all.check().is_ok())
     else {
         return;
@@ -63,7 +64,7 @@ fn check(letter: Letter) {
     }
 }
 
-/// An address stands in the file as it is, or in quotes with no more than a line end replaced.
+/// Checks an address in the file: it is unchanged, or in quotes with only line ends replaced.
 fn check_address(file: &ControlFile, word: zsched_format::control_file::Span, address: &str) {
     let word = String::from_utf8(file.get(word).to_vec()).expect("the draft is text");
     let address = address.replace('\n', " ");

@@ -1,5 +1,5 @@
-//! A client of MAILQ version 2: as long as it has not logged in nothing is told, and nothing happens; and what
-//! it is told afterwards it can read.
+//! A client of MAILQ version 2. Before a login it learns nothing and changes nothing; after a login
+//! it can parse all answers.
 
 use super::control_request::check;
 use super::draw::Draw;
@@ -11,7 +11,7 @@ use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v2::Session;
 
 const PASSWORD: &str = "a secret";
-/// All that somebody may hear who has not logged in.
+/// All answers that an unauthenticated session may get.
 const BEFORE_LOGIN: [&str; 6] = [
     "-BAD; USER MUST AUTHENTICATE",
     "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS",
@@ -21,7 +21,7 @@ const BEFORE_LOGIN: [&str; 6] = [
     "+Bye bye",
 ];
 
-/// Whether to log in after all, the length of a piece, then what a client says.
+/// The input: a flag for a login, the length of a piece, a client's text.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let logs_in = draw.byte().is_multiple_of(2);
@@ -40,7 +40,7 @@ pub fn run(bytes: &[u8]) {
         let answers = listener.converse(&all, piece);
         check(answers.strip_prefix(b"+OK\n").expect("logged in"));
     } else {
-        // Nobody guesses the answer to a challenge.
+        // Random input cannot contain the answer to a challenge.
         let answers = listener.converse(said, piece);
         let answers = String::from_utf8(answers).expect("fixed texts");
         for line in answers.lines() {
@@ -51,7 +51,9 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether this is what everybody is told who begins a login, whoever it is: nothing about the queue.
+/// Returns true if a line is the SCRAM challenge.
+///
+/// It has no data about users or the queue.
 fn is_scram_challenge(line: &str) -> bool {
     let said = line.strip_prefix('+').and_then(|text| BASE64.decode(text).ok());
     let said = said.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! ZENV files, and the places that their variables are put in.
+//! ZENV files, and texts in which their variables are replaced.
 
 use super::draw::Draw;
 use zsched_config::Zenv;
 
-/// A text with variables in it up to the first NUL, then the file.
+/// The input has a text with variables up to the first NUL, then the file.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let text = String::from_utf8_lossy(draw.until(0));
@@ -16,7 +16,7 @@ pub fn run(bytes: &[u8]) {
     if !text.contains("${") {
         assert_eq!(expanded, text);
     }
-    // Each definition is found under its name, unless an earlier one has the same.
+    // Each definition is found under its name, unless an earlier one has the same name.
     let lines = file.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let mut seen: Vec<&str> = Vec::new();
     for line in lines.map(str::trim_ascii).filter(|line| !line.starts_with('#')) {

@@ -5,8 +5,9 @@ use super::{Site, control_file, processes};
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A scheduler in the foreground. It is killed when this is dropped; whatever it has started dies
-/// with the site at the latest.
+/// A scheduler in the foreground, which is killed when this is dropped.
+///
+/// The processes that it has started are killed with the site at the latest.
 pub struct Daemon<'s> {
     site: &'s Site,
     child: Child,
@@ -25,7 +26,7 @@ impl<'s> Daemon<'s> {
         processes::signal(self.pid(), signal);
     }
 
-    /// Fails if the scheduler has ended.
+    /// Fails if the scheduler has exited.
     #[track_caller]
     pub fn assert_runs(&mut self) {
         let ended = self.child.try_wait().expect("its state can be asked for");
@@ -34,35 +35,37 @@ impl<'s> Daemon<'s> {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the scheduler exits.
     #[track_caller]
     pub fn wait(mut self) -> ExitStatus {
         until_some("the scheduler has ended", || self.child.try_wait().expect("it is our child"))
     }
 
-    /// Ends it with a signal, and waits for that.
+    /// Sends a signal and waits until the scheduler exits.
     #[track_caller]
     pub fn end(self, signal: i32) -> ExitStatus {
         self.signal(signal);
         self.wait()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL and waits until the scheduler exits.
     pub fn kill(mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it is our child");
     }
 
-    /// Its agents, as long as they live.
+    /// Returns the scheduler's living agents.
     pub fn agents(&self) -> Vec<u32> {
         processes::children(self.pid())
     }
 
-    /// Has it scan the spool now, and waits until that has happened. The message that proves it stays
-    /// in the queue as MAILQ shows it, but not in the spool.
+    /// Triggers a scan of the spool and waits until it is over.
+    ///
+    /// It puts a message into the spool as a proof of the scan. That message stays in the queue
+    /// that MAILQ shows, but not in the spool.
     #[track_caller]
     pub fn scan(&self) {
-        // No inode has such a number: no message can come that is held to be this one.
+        // No inode has such a number, so no other message can get it.
         static MARKS: AtomicU64 = AtomicU64::new(1_000_000_000_000);
         let mark = MARKS.fetch_add(1, Ordering::Relaxed).to_string();
         self.site.put_file(&mark, control_file(&mark, &["scanned - x"]).as_bytes());

@@ -1,4 +1,4 @@
-//! Talking MAILQ version 2, over TCP and over the control socket.
+//! A client of MAILQ version 2, over TCP and over the control socket.
 
 use super::{DEADLINE, Site};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
-/// Where MAILQ is served on this address.
+/// Returns the address at which MAILQ is served for this host.
 pub fn address(site: &Site, host: &str) -> Option<SocketAddr> {
     let log = site.log();
     let (_, rest) = log.split_once(&format!("MAILQ is served on TCP {host}:"))?;
@@ -14,7 +14,7 @@ pub fn address(site: &Site, host: &str) -> Option<SocketAddr> {
     Some(format!("{host}:{port}").parse().expect("an address"))
 }
 
-/// Someone who talks to the scheduler.
+/// A client of the scheduler.
 pub struct Client<S: Read + Write> {
     pub stream: BufReader<S>,
     pub challenge: String,
@@ -55,7 +55,7 @@ impl<S: Read + Write> Client<S> {
         line
     }
 
-    pub fn say(&mut self, text: &str) {
+    pub fn send(&mut self, text: &str) {
         self.stream.get_mut().write_all(text.as_bytes()).expect("said");
     }
 
@@ -65,9 +65,9 @@ impl<S: Read + Write> Client<S> {
         self.ask(&format!("AUTH {user} {digest}"))
     }
 
-    /// The answer to a request: a line, or the lines of a text.
+    /// Sends a request. Returns the answer: a line, or the lines of a text.
     pub fn ask(&mut self, request: &str) -> String {
-        self.say(&format!("{request}\n"));
+        self.send(&format!("{request}\n"));
         let first = self.line();
         if first != "+OK until LF.LF\n" {
             return first;
@@ -82,7 +82,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Gives an order. Returns the counts that it is answered with.
+    /// Sends an order. Returns the counts in the answer.
     #[track_caller]
     pub fn order(&mut self, request: &str) -> Value {
         let answer = self.ask(request);
@@ -91,20 +91,20 @@ impl<S: Read + Write> Client<S> {
         counts
     }
 
-    /// The same, after a dry run, which must have foreseen the counts.
+    /// Sends an order after a dry run, which must report the same counts. Returns the counts.
     #[track_caller]
-    pub fn foreseen(&mut self, request: &str) -> Value {
+    pub fn order_after_dry_run(&mut self, request: &str) -> Value {
         let mut foreseen = self.order(&format!("{request} dry-run=yes"));
         assert_eq!(foreseen["dry_run"], true);
         let done = self.order(request);
         foreseen["dry_run"] = false.into();
-        // That depends on limits.
+        // This count depends on limits.
         foreseen["started"] = done["started"].clone();
         assert_eq!(foreseen, done, "{request}");
         done
     }
 
-    /// An order that is refused. Returns why.
+    /// Sends an order that must be refused. Returns the reason.
     #[track_caller]
     pub fn refused(&mut self, request: &str) -> String {
         let answer = self.ask(request);

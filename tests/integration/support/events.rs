@@ -1,10 +1,10 @@
-//! What the agent `count.py` has written down: one line for each event.
+//! The log of the agent `count.py`: one line for each event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// One line: time in seconds, the agent's name, its process, what happened, to what.
+/// A line: time in seconds, the agent's name, its process, the kind of event, its subject.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub time: f64,
@@ -23,7 +23,7 @@ impl Events {
         Events(text.split_inclusive('\n').filter_map(Event::parse).collect())
     }
 
-    /// What a kind of event was about, in order.
+    /// Returns the subjects of the events of a kind, in order.
     pub fn about(&self, what: &str) -> Vec<String> {
         self.of(what).map(|event| event.about.clone()).collect()
     }
@@ -36,8 +36,9 @@ impl Events {
         self.of(what).count()
     }
 
-    /// How often each address was delivered to. Numbers of messages are used again, addresses are not,
-    /// where a test takes care.
+    /// Returns how often each address was delivered to.
+    ///
+    /// Numbers of messages are used again, so tests that count deliveries use each address once.
     pub fn deliveries(&self) -> BTreeMap<String, usize> {
         let mut deliveries = BTreeMap::new();
         for event in self.of("count") {
@@ -46,7 +47,7 @@ impl Events {
         deliveries
     }
 
-    /// Every one of `addresses` was delivered to once, and nobody else.
+    /// Fails unless each of `addresses` was delivered to once, and no other one.
     #[track_caller]
     pub fn assert_once_each(&self, addresses: impl IntoIterator<Item = String>) {
         let deliveries = self.deliveries();
@@ -60,7 +61,7 @@ impl Events {
         assert!(unexpected.is_empty(), "delivered to somebody else: {unexpected:?}");
     }
 
-    /// Deliveries by agents that did not live to tag the recipient.
+    /// Returns deliveries by agents that exited before they tagged the recipient.
     pub fn interrupted(&self) -> BTreeSet<String> {
         let tagged: BTreeSet<(u32, &str)> =
             self.of("tag").map(|event| (event.pid, &event.about[..])).collect();
@@ -68,7 +69,7 @@ impl Events {
         self.of("count").filter(untagged).map(|event| event.address().to_string()).collect()
     }
 
-    /// The most agents that were alive at a time, of those that `counts` accepts.
+    /// Returns the maximum number of living agents, of those that `counts` accepts.
     pub fn most_at_a_time(&self, counts: impl Fn(&Event) -> bool) -> usize {
         let (mut alive, mut most) = (0usize, 0);
         for event in self.0.iter().filter(|event| counts(event)) {
@@ -84,7 +85,7 @@ impl Events {
 }
 
 impl Event {
-    /// The address, if it is about a recipient.
+    /// Returns the address of an event about a recipient.
     pub fn address(&self) -> &str {
         self.about.rsplit(' ').next().unwrap_or_default()
     }

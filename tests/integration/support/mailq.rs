@@ -1,4 +1,4 @@
-//! The queue, as MAILQ version 1 shows it: taken apart, strictly by the grammar of the protocol.
+//! A strict parser of the queue that MAILQ version 1 shows.
 
 use super::wait::DEADLINE;
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ pub struct Vertex {
     pub key: usize,
     pub file: String,
     pub offsets: Vec<u32>,
-    /// Everything behind the `#`.
+    /// The text behind the `#`.
     pub text: String,
 }
 
 impl Dump {
-    /// Asks the scheduler whose socket this is.
+    /// Reads a dump from the scheduler at a socket.
     #[track_caller]
     pub fn fetch(socket: &Path) -> Dump {
         Dump::from(UnixStream::connect(socket).expect("MAILQ is served"))
     }
 
-    /// Reads everything that a connection brings.
+    /// Reads a dump from a connection until its end.
     #[track_caller]
     pub fn from(mut stream: UnixStream) -> Dump {
         stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
@@ -41,7 +41,7 @@ impl Dump {
         Dump::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// Takes a dump apart. Panics where it is none.
+    /// Parses a dump. Panics if it breaks the grammar of the protocol.
     #[track_caller]
     pub fn parse(text: &str) -> Dump {
         assert!(text.ends_with('\n'), "the dump is cut short: {text:?}");
@@ -77,7 +77,7 @@ impl Dump {
         dump
     }
 
-    /// What holds for every dump with vertices.
+    /// Checks the invariants of a dump with vertices.
     fn check(&self) {
         let keys: Vec<usize> = self.vertices.iter().map(|vertex| vertex.key).collect();
         assert_eq!(keys, (1..=self.vertices.len()).collect::<Vec<usize>>());
@@ -91,18 +91,18 @@ impl Dump {
         assert!(self.report.len() >= 2 && report.contains("Kids: "), "no thread report: {report}");
     }
 
-    /// Recipients to do.
+    /// Returns the number of unfinished recipients.
     pub fn recipients(&self) -> usize {
         self.vertices.iter().map(|vertex| vertex.offsets.len()).sum()
     }
 
-    /// The line of a thread in the report.
+    /// Returns the line of a thread in the report.
     pub fn thread(&self, destination: &str) -> Option<&str> {
         let start = format!("    {destination}/");
         self.report.iter().find(|line| line.starts_with(&start)).map(String::as_str)
     }
 
-    /// A number behind a label in the last two lines of the report: `Kids`, `Idle`, `Msgs`.
+    /// Returns a number behind a label in the last two lines of the report: `Kids`, `Idle`, `Msgs`.
     pub fn total(&self, label: &str) -> usize {
         let line = self.report.iter().find(|line| line.starts_with("Kids: ")).expect("totals");
         let (_, rest) = line.split_once(&format!("{label}:")).expect("the label");

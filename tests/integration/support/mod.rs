@@ -1,14 +1,14 @@
-//! A place to run the real programs in, and ways to look at what they do.
+//! A place to run the real programs in, and ways to observe them.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`site`] | a temporary folder: spool, configuration, ZENV file, logs, mailboxes |
 //! | [`daemon`] | a running scheduler, and its end |
-//! | [`events`] | what the agent `count.py` has written down about itself |
-//! | [`mailq`] | the queue as MAILQ shows it, taken apart |
+//! | [`events`] | the log that the agent `count.py` writes |
+//! | [`mailq`] | a parser of the queue that MAILQ shows |
 //! | [`dialogue`] | requests of MAILQ version 2 |
-//! | [`processes`] | what the system knows of processes |
-//! | [`wait`] | waiting for conditions, never for a time |
+//! | [`processes`] | processes, as the system shows them |
+//! | [`wait`] | waits for conditions, never for a time |
 
 pub mod daemon;
 pub mod dialogue;
@@ -23,7 +23,9 @@ pub use dialogue::Client;
 pub use events::Event;
 pub use mailq::Dump;
 pub use site::{Site, control_file};
-pub use wait::{DEADLINE, hold_for, holds_in_time, timeout, until, until_some, until_within};
+pub use wait::{
+    DEADLINE, hold_for, holds_before_deadline, timeout, until, until_some, until_within,
+};
 
 use std::fs;
 use std::io::Write;
@@ -40,13 +42,14 @@ pub fn allow(path: impl AsRef<Path>, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("change the mode");
 }
 
-/// Says loudly that a part of a test did not happen: past the test harness, which keeps what a
-/// successful test prints to itself.
+/// Reports that a part of a test was skipped.
+///
+/// It writes past the test harness, which hides the output of successful tests.
 pub fn not_run(why: &str) {
     say(&format!("*** NOT RUN: {why}"));
 }
 
-/// Says something to whoever runs the tests, past the test harness.
+/// Writes a line to standard error, past the test harness.
 pub fn say(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).expect("standard error takes it");
 }

@@ -1,4 +1,4 @@
-//! A temporary folder with everything that a scheduler needs.
+//! A temporary folder with all files of a scheduler.
 //!
 //! ```text
 //! postoffice/          the spool
@@ -7,7 +7,7 @@
 //! scheduler.cf         the configuration
 //! log, statistics      what the scheduler writes
 //! mailq                the MAILQ socket
-//! events               what the agent count.py writes down
+//! events               what the agent count.py logs
 //! ```
 
 use super::wait::timeouts_scale;
@@ -25,7 +25,7 @@ use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_spool::submit::Submitter;
 use zsched_spool::{HashLevel, Spool, SpoolName};
 
-/// What all configurations begin with.
+/// The beginning of all configurations.
 const DEFAULTS: &str = "PARAMmailqsock=\"UNIX:${SITE}/mailq\"\n\
      */*\n\tinterval=1s retries=1 skew=1 expiry=1h\n";
 
@@ -33,17 +33,17 @@ pub struct Site {
     root: TempDir,
     pub spool: Spool,
     pub level: HashLevel,
-    /// Whom the files of new messages belong to, if not us.
+    /// Owner of the files of new messages, if not our user.
     pub owner: Cell<Option<u32>>,
 }
 
 impl Site {
-    /// A site whose configuration has these clauses, behind defaults with short intervals.
+    /// Creates a site whose configuration has these clauses, behind defaults with short intervals.
     pub fn new(clauses: &str) -> Site {
         Site::in_folder(tempfile::tempdir().expect("a temporary folder"), clauses)
     }
 
-    /// A site whose spool has levels of single-letter folders.
+    /// Creates a site whose spool has levels of single-letter folders.
     pub fn with_level(level: HashLevel, clauses: &str) -> Site {
         let mut site = Site::new(clauses);
         site.level = level;
@@ -54,7 +54,7 @@ impl Site {
         let spool = Spool::new(root.path().join("postoffice"));
         let site = Site { root, spool, level: HashLevel::Flat, owner: Cell::new(None) };
         site.spool.create().expect("a spool");
-        // Agents may run as somebody else.
+        // Agents may run as other users.
         allow(site.path(""), 0o755);
         for (name, mode) in [("mail", 0o777), ("events", 0o666)] {
             match mode {
@@ -79,7 +79,7 @@ impl Site {
         site
     }
 
-    /// Writes the configuration: these clauses behind the defaults.
+    /// Writes a configuration with the defaults and these clauses.
     pub fn configure(&self, clauses: &str) {
         self.write("scheduler.cf", &format!("{DEFAULTS}{clauses}\n"));
     }
@@ -98,7 +98,7 @@ impl Site {
         fs::write(self.path(name), text).expect("write a file");
     }
 
-    /// What is in a file; nothing if it is not there.
+    /// Returns the text of a file; an empty one if the file does not exist.
     pub fn read(&self, name: &str) -> String {
         let bytes = fs::read(self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -108,12 +108,12 @@ impl Site {
         self.read("log")
     }
 
-    /// Lines of the log that contain `text`.
+    /// Returns the number of lines in the log that contain `text`.
     pub fn logged(&self, text: &str) -> usize {
         self.log().lines().filter(|line| line.contains(text)).count()
     }
 
-    /// Starts the scheduler and waits until it has looked through the spool.
+    /// Starts the scheduler and waits until the initial scan is over.
     pub fn start(&self) -> Daemon<'_> {
         self.start_with(&[])
     }
@@ -133,7 +133,7 @@ impl Site {
         self.spawn_into("output", options)
     }
 
-    /// The same, with its standard output and error in this file.
+    /// Starts the scheduler in the foreground, with its standard output and error in this file.
     pub fn spawn_into(&self, name: &str, options: &[&str]) -> Daemon<'_> {
         let mut command = self.scheduler();
         command.arg("-i").args(self.file_options()).args(options);
@@ -142,8 +142,9 @@ impl Site {
         Daemon::new(self, command.spawn().expect("the scheduler starts"))
     }
 
-    /// The scheduler with our ZENV file and configuration, and with timeouts that are shortened for tests.
-    /// A test that must not meet them adds `--timeouts-scale=1`.
+    /// Returns the scheduler's command, with our ZENV file and configuration, and scaled timeouts.
+    ///
+    /// A test that must not reach a timeout adds `--timeouts-scale=1`.
     pub fn scheduler(&self) -> Command {
         let mut command = Command::new(SCHEDULER);
         command.arg("-Z").arg(self.path("zmailer.conf")).arg("-f").arg(self.path("scheduler.cf"));
@@ -152,7 +153,7 @@ impl Site {
         command
     }
 
-    /// Where it is to write to.
+    /// Returns the options that name the output files.
     pub fn file_options(&self) -> Vec<String> {
         let path = |name| self.path(name).to_string_lossy().into_owned();
         let (log, statistics, dump) = (path("log"), path("statistics"), path("rendezvous"));
@@ -165,14 +166,14 @@ impl Site {
         options.iter().chain(level).map(|option| option.to_string()).collect()
     }
 
-    /// Runs the scheduler to its end.
+    /// Runs the scheduler until it exits.
     pub fn run(&self, options: &[&str]) -> Output {
         let mut command = self.scheduler();
         command.args(options).stdin(Stdio::null());
         command.output().expect("the scheduler starts")
     }
 
-    /// Hands a message to the scheduler with the program `submit`. Returns its name.
+    /// Submits a message with the program `submit`. Returns its name.
     pub fn submit(&self, arguments: &[&str], text: &str) -> String {
         let mut child = Command::new(zsched_tests::program("submit"))
             .arg("-Z")
@@ -190,8 +191,9 @@ impl Site {
         String::from_utf8(output.stdout).expect("a name").trim().to_string()
     }
 
-    /// Puts a message into the spool as a router does, but tells nobody. Recipients are `channel host
-    /// user`.
+    /// Puts a message into the spool as a router does, without a notification.
+    ///
+    /// Recipients are `channel host user`.
     pub fn put_quietly(&self, recipients: &[&str]) -> SpoolName {
         let submitter = Submitter { spool: self.spool.clone(), level: self.level, sync: false };
         let recipient = |text: &&str| {
@@ -215,7 +217,7 @@ impl Site {
         name
     }
 
-    /// The same, and tells the scheduler.
+    /// Puts a message into the spool and notifies the scheduler.
     pub fn put(&self, recipients: &[&str]) -> SpoolName {
         let name = self.put_quietly(recipients);
         self.notify(&format!("NEW {name}"));
@@ -237,7 +239,9 @@ impl Site {
         self.path("postoffice/.scheduler.notify")
     }
 
-    /// Writes a control file, and a message file of the same name, which may be nonsense.
+    /// Writes a control file and a message file of the same name.
+    ///
+    /// The control file may be malformed.
     pub fn put_file(&self, name: &str, control: &[u8]) {
         let message = self.path(&format!("postoffice/queue/{name}"));
         let control_file = self.path(&format!("postoffice/transport/{name}"));
@@ -250,7 +254,9 @@ impl Site {
         fs::rename(hidden, control_file).expect("renamed");
     }
 
-    /// Names of all files below a folder of the spool, in order, hidden ones included.
+    /// Returns the sorted names of all files below a folder of the spool.
+    ///
+    /// Hidden files are included.
     pub fn files(&self, folder: &str) -> Vec<String> {
         let top = self.path("postoffice").join(folder);
         let mut found = Vec::new();
@@ -259,7 +265,7 @@ impl Site {
         found
     }
 
-    /// Whether neither control files nor message files are left.
+    /// Returns true if neither control files nor message files are left.
     pub fn is_empty(&self) -> bool {
         self.files("transport").is_empty() && self.files("queue").is_empty()
     }
@@ -277,7 +283,7 @@ impl Site {
         super::Dump::fetch(&self.path("mailq"))
     }
 
-    /// Waits until MAILQ shows a vertex with `text` in its line, and returns that line's text.
+    /// Waits until MAILQ shows a vertex with `text` in its line. Returns that line's text.
     #[track_caller]
     pub fn until_shown(&self, text: &str) -> String {
         super::until_some(&format!("MAILQ shows {text:?}"), || {
@@ -289,7 +295,7 @@ impl Site {
         })
     }
 
-    /// Kills everything that works in our folder.
+    /// Kills all processes that work in the site's folder.
     pub fn kill_all(&self) {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(10) {
@@ -298,7 +304,7 @@ impl Site {
                 return;
             }
             for pid in processes {
-                // It may have ended meanwhile.
+                // The process may have exited meanwhile.
                 drop(zsched_sys::send_signal(pid, 9));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -339,8 +345,9 @@ fn collect(top: &Path, folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// The text of a control file for message `name` with the given recipients (`channel host user`),
-/// each with an optional `N` line behind ` | `.
+/// Returns the text of a control file for message `name`.
+///
+/// Recipients are `channel host user`, each with an optional `N` line behind ` | `.
 pub fn control_file(name: &str, recipients: &[&str]) -> String {
     let mut text = format!("@ 0x00000007\ni {name}\no 15\nl <id@x>\ns local - sender@x 0\n");
     for recipient in recipients {
@@ -353,7 +360,7 @@ pub fn control_file(name: &str, recipients: &[&str]) -> String {
     text + "m\nSubject: test\n\n"
 }
 
-/// A search path on which there is a python3 that every user can run.
+/// Returns a search path with a python3 that every user can run.
 fn path_for_python() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {

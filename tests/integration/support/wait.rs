@@ -1,13 +1,14 @@
-//! Waiting for something to happen, with a deadline.
+//! Waits for conditions, with a deadline.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Factor for the timeouts of the schedulers that are tested. The environment variable
-/// `ZSCHED_TIMEOUTS_SCALE` overrides it.
+/// Default factor for the timeouts of tested schedulers.
+///
+/// The environment variable `ZSCHED_TIMEOUTS_SCALE` overrides it.
 const TIMEOUTS_SCALE: f64 = 0.1;
 
-/// Factor for the timeouts of the schedulers that are tested: the value of `--timeouts-scale`.
+/// Returns the factor for the timeouts of tested schedulers: the value of `--timeouts-scale`.
 pub fn timeouts_scale() -> f64 {
     static SCALE: OnceLock<f64> = OnceLock::new();
     *SCALE.get_or_init(|| match std::env::var("ZSCHED_TIMEOUTS_SCALE") {
@@ -16,15 +17,15 @@ pub fn timeouts_scale() -> f64 {
     })
 }
 
-/// The timeout of a tested scheduler that is so many seconds in normal operation.
+/// Returns the timeout of a tested scheduler for one of `seconds` in normal operation.
 pub fn timeout(seconds: u64) -> Duration {
     Duration::from_secs(seconds).mul_f64(timeouts_scale())
 }
 
-/// How long anything may take before a test gives up. Four may share a slow machine.
+/// Time after which a test gives up. Four tests may share a slow machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// How often a condition is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(4);
+/// Time between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
 /// Waits until `condition` holds.
 #[track_caller]
@@ -40,8 +41,10 @@ pub fn until_within(limit: Duration, what: &str, mut condition: impl FnMut() -> 
     started.elapsed()
 }
 
-/// Waits until `condition` holds, and tells whether it came to that. For who has more to say about it.
-pub fn holds_in_time(condition: impl FnMut() -> bool) -> bool {
+/// Waits until `condition` holds. Returns true if it did before the deadline.
+///
+/// It is for callers with a better message than that of [`until`].
+pub fn holds_before_deadline(condition: impl FnMut() -> bool) -> bool {
     holds_within(DEADLINE, condition)
 }
 
@@ -51,12 +54,12 @@ fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
         if started.elapsed() > limit {
             return false;
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }
 
-/// Waits until there is something to find.
+/// Waits until `find` returns a value, and returns that.
 #[track_caller]
 pub fn until_some<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
@@ -67,13 +70,14 @@ pub fn until_some<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     found.expect("until has waited for it")
 }
 
-/// Looks on for a while: `condition` must hold all the time. For what must not happen; wherever an
-/// event can tell that it has not, that is better.
+/// Fails unless `condition` holds for the whole `time`.
+///
+/// It is for things that must not happen; an event that proves the same is better.
 #[track_caller]
 pub fn hold_for(time: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while started.elapsed() < time {
         assert!(condition(), "after {:?} it is no longer so that {what}", started.elapsed());
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

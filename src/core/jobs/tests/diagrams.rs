@@ -1,8 +1,10 @@
-//! The diagrams of the document's chapter on blocked jobs, step by step.
+//! Diagrams of the document's chapter on blocked jobs, step by step.
 
 use super::{Ring, rules};
 
-/// Jobs of falling sizes, so that 4 may preempt 1, 7 may preempt 4, 6 may preempt 3 and 8 may preempt 4.
+/// Jobs of falling sizes.
+///
+/// Job 4 may preempt 1, 7 may preempt 4, 6 may preempt 3, and 8 may preempt 4.
 fn ring() -> Ring {
     let mut ring = Ring::new(rules(2));
     for (message, entries) in [(1, 60), (2, 59), (3, 58), (4, 20), (5, 57), (6, 9)] {
@@ -20,7 +22,7 @@ fn frees(ring: &mut Ring, messages: &[usize]) {
 }
 
 #[test]
-fn preemption_with_and_without_blockers() {
+fn preemption_among_blockers_follows_the_diagrams() {
     let mut ring = ring();
     // "Job 1 was preempted by job 4": the others that could do so are busy.
     blocks(&mut ring, &[6]);
@@ -40,8 +42,8 @@ fn preemption_with_and_without_blockers() {
     assert_eq!(ring.sequence(19), "3".repeat(18) + "6");
     assert_eq!(ring.order(), "7--4--1--2--6--3--5--8");
 
-    // "Now job 7 is blocked, and job 4 is being delivered. It is natural that it might be preempted for
-    // example by job 8."
+    // "Now job 7 is blocked, and job 4 is being delivered. It is natural that it might be preempted
+    // for example by job 8."
     blocks(&mut ring, &[6, 3]);
     frees(&mut ring, &[4, 8]);
     assert_eq!(ring.sequence(5), "44448");
@@ -52,16 +54,18 @@ fn preemption_with_and_without_blockers() {
     assert_eq!(ring.sequence(12), "4".repeat(12));
     assert_eq!(ring.order(), "7--8--1--2--6--3--5");
 
-    // Everybody is free again: "the original rule still applies".
+    // All threads are free again: "the original rule still applies".
     frees(&mut ring, &[1, 2, 3, 5, 6, 7, 8]);
     assert_eq!(ring.sequence(3), "781");
     assert_eq!(ring.order(), "1--2--6--3--5");
 }
 
-/// "If both 7 and 4 are blocked, then 1 is completed, then 7 becomes unblocked and is completed, then 2 is
-/// completed and only after that 4 becomes unblocked and is completed."
+/// "If both 7 and 4 are blocked, then 1 is completed ..."
+///
+/// "... then 7 becomes unblocked and is completed, then 2 is completed and only after that 4
+/// becomes unblocked and is completed."
 #[test]
-fn jobs_are_completed_in_any_order() {
+fn blocked_jobs_complete_in_any_order() {
     let mut ring = ring();
     blocks(&mut ring, &[6]);
     ring.sequence(41);

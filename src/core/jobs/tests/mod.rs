@@ -1,4 +1,4 @@
-//! The order of work, without the rest of the core.
+//! Tests of the order of work, without the rest of the core.
 
 mod diagrams;
 mod model;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
-/// The rules of a test: no more than it says.
+/// Rules of a test: only a slot cost.
 pub fn rules(cost: u32) -> Rules {
     Rules { cost, discount: 0, loan: 0, minimum: 0 }
 }
@@ -20,7 +20,7 @@ pub fn thread(number: usize) -> ThreadId {
     ThreadId::from_index(number)
 }
 
-/// Jobs, and the entries they have: messages are known by numbers, and so are threads.
+/// Jobs with their entries; messages and threads are known by numbers.
 pub struct Ring {
     pub jobs: Jobs,
     pub now: Timestamp,
@@ -42,12 +42,14 @@ impl Ring {
         }
     }
 
-    /// A message comes, a second after the last, with one entry for each of these threads.
+    /// A message arrives, a second after the last one.
+    ///
+    /// It has one entry for each of these threads.
     pub fn comes(&mut self, message: usize, threads: &[usize]) {
         self.comes_in_part(message, threads, 0);
     }
 
-    /// The same, with some recipients that are not in memory.
+    /// Like `comes`, with some recipients that are unread.
     pub fn comes_in_part(&mut self, message: usize, threads: &[usize], unread: u32) {
         self.now += Duration::from_secs(1);
         let mut entries = Vec::new();
@@ -61,19 +63,21 @@ impl Ring {
         threads.iter().for_each(|number| self.look_at(*number));
     }
 
-    /// The same, for so many threads that nobody else has.
+    /// Like `comes`, with `entries` threads that no other message uses.
     pub fn comes_alone(&mut self, message: usize, entries: usize) {
         let first = 1000 * message;
         self.comes(message, &(first..first + entries).collect::<Vec<_>>());
     }
 
-    /// How many entries of a thread may be under way. Without it there is no limit.
+    /// Sets the maximum number of entries of a thread under way.
+    ///
+    /// The default is no limit.
     pub fn set_window(&mut self, number: usize, window: usize) {
         self.windows.insert(number, window);
         self.look_at(number);
     }
 
-    /// The same for all threads of a message that it shares with nobody.
+    /// Sets the window of all threads that only this message uses.
     pub fn set_windows(&mut self, message: usize, window: usize) {
         (1000 * message..1000 * message + 60).for_each(|number| self.set_window(number, window));
         self.jobs.check();
@@ -86,7 +90,7 @@ impl Ring {
         self.jobs.set_ready(thread(number), is_due && under_way < window);
     }
 
-    /// An agent is hungry. Tells whose entry it gets, and of which thread.
+    /// A hungry agent gets an entry. Returns its message and thread.
     pub fn next(&mut self) -> Option<(usize, usize)> {
         let (chosen, vertex) = self.jobs.choose(self.now, None)?;
         let mut entries = self.jobs.all_entries();
@@ -102,13 +106,13 @@ impl Ring {
         Some((message.index(), chosen.index()))
     }
 
-    /// An agent is done with an entry.
+    /// An agent has finished an entry.
     pub fn done(&mut self, number: usize) {
         *self.under_way.get_mut(&number).expect("something is under way") -= 1;
         self.look_at(number);
     }
 
-    /// So many entries, each done before the next is chosen: their messages.
+    /// Messages of the next entries, each finished before the next is chosen.
     pub fn sequence(&mut self, length: usize) -> String {
         let mut sequence = String::new();
         for _ in 0..length {
@@ -121,7 +125,7 @@ impl Ring {
         sequence
     }
 
-    /// The order of the jobs.
+    /// The jobs in order, as text.
     pub fn order(&self) -> String {
         let jobs = self.jobs.in_order().into_iter();
         jobs.map(|job| job.message.index().to_string()).collect::<Vec<_>>().join("--")

@@ -1,5 +1,6 @@
-//! Random work, compared with a model that keeps a plain list and looks at everything each time; and the
-//! bound on what preemption does to a job.
+//! Random work, compared with a model; and the bound on preemption's cost.
+//!
+//! The model keeps a plain list and looks at everything each time.
 
 use super::{Rules, START, thread};
 use crate::jobs::{Jobs, MOST_CLASSED_ANEW, Newcomer};
@@ -13,22 +14,22 @@ use zsched_format::time::Timestamp;
 const SEEDS: u64 = 60;
 const STEPS: usize = 250;
 const THREADS: usize = 8;
-/// Sizes up to here have a class of their own.
+/// Maximum size with a class of its own.
 const LARGEST: usize = 14;
 
 /// A job of the model.
 struct Plain {
     message: usize,
     arrival: Timestamp,
-    /// Thread and vertex of what is due.
+    /// Thread and vertex of its due entries.
     entries: Vec<(usize, usize)>,
-    /// How many more may come.
+    /// Maximum number of further entries.
     unread: usize,
     size: usize,
     selected: i64,
     spent: i64,
     children: i64,
-    /// Its parent, what that has paid for, and what was used.
+    /// Its parent, the entries that it has paid for, and those used.
     fare: Option<(usize, i64, i64)>,
     has_preempted: bool,
 }
@@ -56,7 +57,7 @@ impl Model {
         job.entries.iter().any(|(thread, _)| self.ready.contains(thread))
     }
 
-    /// The job that comes next, preemption done.
+    /// Returns the next job, after preemption.
     fn next(&mut self, now: Timestamp) -> Option<usize> {
         let current = self.list.iter().position(|job| self.is_selectable(job))?;
         let Some(candidate) = self.candidate(now, current) else {
@@ -106,7 +107,7 @@ impl Model {
         (has >= entries * cost * percent).then_some(best)
     }
 
-    /// The jobs of a size that are the first of that size in some thread that is ready.
+    /// Jobs of a size that are its first in a ready thread.
     fn visible(&self, size: usize) -> BTreeSet<usize> {
         let first = |thread: &usize| {
             self.list.iter().position(|job| {
@@ -158,7 +159,7 @@ impl Model {
     }
 }
 
-/// A message that comes now.
+/// A message that arrives now.
 fn newcomer(arrival: Timestamp, unread: usize) -> Newcomer {
     Newcomer { arrival, sequence: 0, unread: unread as u32 }
 }
@@ -178,7 +179,7 @@ fn entries_of(message: MessageId, jobs: &Jobs) -> BTreeSet<(usize, usize)> {
 }
 
 #[test]
-fn decisions_are_those_of_a_plain_list() {
+fn jobs_random_work_matches_a_plain_list() {
     for seed in 0..SEEDS {
         let mut random = Rng::with_seed(seed);
         let rules = random_rules(&mut random);
@@ -275,9 +276,12 @@ fn decisions_are_those_of_a_plain_list() {
     }
 }
 
-/// "The inflation factor is not worse than k/(k-1) no matter how many recursive preemptions happen."
+/// The bound of the document.
+///
+/// "The inflation factor is not worse than k/(k-1) no matter how many recursive preemptions
+/// happen."
 #[test]
-fn no_job_takes_longer_than_the_bound() {
+fn preemption_inflation_stays_within_bound() {
     let mut tightest = 0.0f64;
     for seed in 0..SEEDS / 3 {
         let mut random = Rng::with_seed(seed);

@@ -1,4 +1,4 @@
-//! How jobs stand among the others.
+//! Tests of the rank of jobs.
 
 use super::super::COUNTED;
 use super::{Ring, Rules, rules};
@@ -11,7 +11,7 @@ impl Ring {
 }
 
 #[test]
-fn who_waits_sees_what_the_current_job_has_earned() {
+fn rank_of_waiting_job_shows_slots_of_current_job() {
     let mut ring = Ring::new(Rules { discount: 50, loan: 1, ..rules(4) });
     ring.comes_alone(1, 40);
     ring.comes_alone(2, 8);
@@ -29,7 +29,7 @@ fn who_waits_sees_what_the_current_job_has_earned() {
     assert_eq!(ring.rank(3).before, 2);
     assert_eq!(ring.rank(3).current.and_then(|current| current.needed), None);
 
-    // As soon as that is earned it happens.
+    // It happens as soon as that is earned.
     assert_eq!(ring.sequence(7), "1111112");
     let rank = ring.rank(1);
     assert_eq!((rank.before, rank.preempted_by, rank.slots), (1, 1, Some(-5.0)));
@@ -39,7 +39,7 @@ fn who_waits_sees_what_the_current_job_has_earned() {
 }
 
 #[test]
-fn blockers_are_known() {
+fn rank_of_job_without_window_is_blocked() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 3);
     ring.comes_alone(2, 3);
@@ -54,7 +54,7 @@ fn blockers_are_known() {
 }
 
 #[test]
-fn it_is_counted_up_to_a_bound() {
+fn rank_of_distant_job_is_capped() {
     let mut ring = Ring::new(rules(0));
     (1..=COUNTED + 10).for_each(|message| ring.comes(message, &[message]));
     assert_eq!(ring.rank(COUNTED).before, COUNTED - 1);

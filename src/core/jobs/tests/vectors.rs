@@ -4,17 +4,19 @@ use super::{MessageId, Ring, Rules, rules};
 
 /// "If we have one four-recipient mail followed by four one recipients mail".
 #[test]
-fn single_recipients_slip_past_a_larger_message() {
+fn single_recipients_preempt_a_larger_message() {
     let mut ring = Ring::new(rules(1));
     ring.comes_alone(1, 4);
     (2..=5).for_each(|message| ring.comes_alone(message, 1));
     assert_eq!(ring.sequence(20), "12131415");
 }
 
-/// "One four-recipient mail followed by two two-recipient mails": the second entry of the small ones goes
-/// to the same host, which takes one at a time, and two agents are at work.
+/// "One four-recipient mail followed by two two-recipient mails".
+///
+/// Both entries of a small mail go to the same host, which takes one at a time. Two agents are at
+/// work.
 #[test]
-fn one_slot_on_loan_and_a_blocker() {
+fn slot_loan_with_blockers_alternates_jobs() {
     let mut ring = Ring::new(Rules { loan: 1, minimum: 3, ..rules(1) });
     ring.comes_alone(1, 4);
     for message in [2, 3] {
@@ -35,7 +37,7 @@ fn one_slot_on_loan_and_a_blocker() {
 
 /// "Ten-recipient mail followed by two two-recipient mails", slot cost 2.
 #[test]
-fn slots_are_piled_up_first() {
+fn slot_cost_must_be_earned_before_preemption() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 10);
     [2, 3].into_iter().for_each(|message| ring.comes_alone(message, 2));
@@ -44,7 +46,7 @@ fn slots_are_piled_up_first() {
 
 /// The same, "if we would wait only for 50% of the necessary slots".
 #[test]
-fn with_half_of_the_slots_on_credit() {
+fn slot_discount_advances_preemption() {
     let mut ring = Ring::new(Rules { discount: 50, ..rules(2) });
     ring.comes_alone(1, 10);
     [2, 3].into_iter().for_each(|message| ring.comes_alone(message, 2));
@@ -52,7 +54,7 @@ fn with_half_of_the_slots_on_credit() {
 }
 
 #[test]
-fn without_a_cost_it_is_first_in_first_out() {
+fn zero_slot_cost_is_first_in_first_out() {
     let mut ring = Ring::new(rules(0));
     ring.comes_alone(1, 4);
     (2..=4).for_each(|message| ring.comes_alone(message, 2));
@@ -60,7 +62,7 @@ fn without_a_cost_it_is_first_in_first_out() {
 }
 
 #[test]
-fn a_job_that_can_never_earn_the_minimum_is_left_alone() {
+fn job_below_minimum_slots_is_not_preempted() {
     let mut ring = Ring::new(Rules { minimum: 3, ..rules(2) });
     ring.comes_alone(1, 5);
     ring.comes_alone(2, 1);
@@ -70,11 +72,12 @@ fn a_job_that_can_never_earn_the_minimum_is_left_alone() {
     assert_eq!(ring.sequence(20), "1121111");
 }
 
-/// "The one with maximum enqueue_time/recipient_entry_count": five entries of a message that has waited
-/// long come before the one of a message that has just come, though not at once. That one then preempts
-/// the five.
+/// "The one with maximum enqueue_time/recipient_entry_count".
+///
+/// Five entries of a message that has waited long come before the single entry of a new message,
+/// though not at once. That one then preempts the five.
 #[test]
-fn the_candidate_is_the_oldest_for_its_size() {
+fn candidate_is_oldest_for_its_size() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 30);
     ring.comes_alone(2, 5);
@@ -84,10 +87,12 @@ fn the_candidate_is_the_oldest_for_its_size() {
     assert_eq!(ring.sequence(34), format!("{}223222{}", "1".repeat(8), "1".repeat(20)));
 }
 
-/// Three messages of which each is a tenth of the one before: the small one preempts the middle one,
-/// "and the hundred recipient job can accumulate ten free delivery slots".
+/// Three messages, each a tenth of the one before.
+///
+/// The small one preempts the middle one, "and the hundred recipient job can accumulate ten free
+/// delivery slots".
 #[test]
-fn preemption_is_recursive() {
+fn preemption_of_a_preempting_job_works() {
     let mut ring = Ring::new(rules(5));
     ring.comes_alone(1, 100);
     ring.comes_alone(2, 10);
@@ -97,9 +102,9 @@ fn preemption_is_recursive() {
     assert_eq!(ring.sequence(100), rest);
 }
 
-/// What was paid for and not used is given back to the one that has paid.
+/// Unused payment is returned to the job that has paid.
 #[test]
-fn unused_slots_are_given_back() {
+fn unused_slots_are_refunded() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 10);
     ring.comes_alone(2, 2);
@@ -123,10 +128,11 @@ fn unused_slots_are_given_back() {
     assert_eq!(parent.children, 0);
 }
 
-/// What is unread counts for one that wants to preempt, and not for one that is to be preempted; what turns
-/// out not to be there is not paid for.
+/// Unread recipients count for the preempting job, not for the preempted.
+///
+/// Those that turn out not to exist are not paid for.
 #[test]
-fn what_is_unread_counts_against_its_message() {
+fn unread_recipients_raise_the_cost_of_preemption() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 20);
     ring.comes_in_part(2, &[2000, 2001], 2);
@@ -135,28 +141,28 @@ fn what_is_unread_counts_against_its_message() {
     assert_eq!(ring.sequence(1), "2");
     let first = ring.jobs.in_order()[0];
     assert_eq!((first.message.index(), first.available()), (1, 4), "two entries did not come");
-    // The first cannot earn enough for so many as may come, until it is known how many they are.
+    // The first job cannot earn enough for all that may come, until their number is known.
     ring.comes_in_part(3, &[3000, 3001, 3002], 20);
     assert_eq!(ring.sequence(2), "11");
     ring.jobs.expect(MessageId::from_index(3), 0);
     ring.jobs.check();
     assert_eq!(ring.sequence(13), "3331111111111");
-    // Nothing more comes of the current one that is in memory: it cannot pay.
+    // Nothing more of the current job is in memory: it cannot pay.
     ring.comes_in_part(4, &[4000, 4001], 1000);
     ring.comes_alone(5, 2);
     assert_eq!(ring.sequence(4), "4455");
 }
 
-/// A job that has preempted another keeps its place while more of its message is read.
+/// A preempting job keeps its place while its message is read.
 #[test]
-fn who_preempts_keeps_its_place_while_more_is_read() {
+fn preempting_job_keeps_its_place_while_read() {
     let mut ring = Ring::new(rules(2));
     ring.comes_alone(1, 20);
     ring.comes_in_part(2, &[2000], 3);
     assert_eq!(ring.sequence(8), "11111111");
     assert_eq!(ring.sequence(1), "2");
     let message = MessageId::from_index(2);
-    // Nobody has said that more would come: the rest of what was paid is given back.
+    // No more entries were announced: the rest of what was paid is returned.
     assert_eq!((ring.order(), ring.jobs.in_order()[0].available()), ("1".to_string(), 6));
     ring.comes_in_part(2, &[2001], 2);
     assert!(ring.jobs.choose(ring.now, None).is_some(), "it preempts");

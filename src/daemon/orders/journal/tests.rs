@@ -1,4 +1,4 @@
-//! The journal: what comes back after ends of all kinds.
+//! Tests of the journal: contents after damage of all kinds.
 
 use super::*;
 use zsched_core::standing::{LimitName, SetLimit};
@@ -33,7 +33,7 @@ fn is_all_held(path: &Path) -> bool {
 }
 
 #[test]
-fn changes_of_all_kinds_come_back() {
+fn journal_with_all_kinds_of_changes_is_read_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     let mut journal = Journal::open(path.clone(), NOW);
@@ -62,7 +62,7 @@ fn changes_of_all_kinds_come_back() {
 }
 
 #[test]
-fn an_order_costs_a_line_and_not_the_whole_file() {
+fn journal_grows_by_changes_and_stays_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     let mut journal = Journal::open(path.clone(), NOW);
@@ -71,13 +71,13 @@ fn an_order_costs_a_line_and_not_the_whole_file() {
         let changes = (first..first + 500).map(|number| hold(message(number))).collect();
         journal.store(changes).expect("stored");
         let size = fs::metadata(&path).expect("it is there").len();
-        // A file that was written anew counts as a whole.
+        // A rewritten file counts with its whole size.
         written += if journal.appended == 0 { size } else { size - before };
         before = size;
     }
     assert!(written < 4 * before, "{written} bytes for a file of {before}");
     assert_eq!(journal.orders().len(), 20_000);
-    // What comes and goes does not make it grow for ever.
+    // Overrides set and removed again do not grow the file without limit.
     for round in 0..5000 {
         let change = if round % 2 == 0 { hold(message(1)) } else { Change::Released(message(1)) };
         journal.store(vec![change]).expect("stored");
@@ -85,9 +85,9 @@ fn an_order_costs_a_line_and_not_the_whole_file() {
     assert!(fs::metadata(&path).expect("it is there").len() < 3 * before);
 }
 
-/// A kill leaves the beginning of what was being appended: the former orders are in force.
+/// A kill leaves the beginning of what was being appended: the former overrides are in force.
 #[test]
-fn a_torn_end_is_dropped_and_everything_answered_is_kept() {
+fn journal_with_torn_end_keeps_all_answered_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     let mut journal = Journal::open(path.clone(), NOW);
@@ -100,13 +100,13 @@ fn a_torn_end_is_dropped_and_everything_answered_is_kept() {
         fs::write(&path, &whole[..cut]).expect("written");
         let orders = shown(&path);
         assert!(orders.len() == 1 && orders[0].contains("\"message\":[1,"), "{cut}: {orders:?}");
-        // The same with zeros in the place of what was lost.
+        // The lost bytes may also be zeros.
         let mut text = whole[..cut].to_vec();
         text.resize(whole.len(), 0);
         fs::write(&path, text).expect("written");
         assert_eq!(shown(&path), orders, "{cut}");
     }
-    // It is written anew before anything is appended.
+    // The file is rewritten before anything is appended.
     fs::write(&path, &whole[..whole.len() - 3]).expect("written");
     let mut journal = Journal::open(path.clone(), NOW);
     journal.store(vec![hold(message(3))]).expect("stored");
@@ -114,7 +114,7 @@ fn a_torn_end_is_dropped_and_everything_answered_is_kept() {
 }
 
 #[test]
-fn a_damaged_file_holds_everything() {
+fn journal_damaged_holds_everything() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     let mut journal = Journal::open(path.clone(), NOW);
@@ -140,7 +140,7 @@ fn a_damaged_file_holds_everything() {
 }
 
 #[test]
-fn a_file_of_version_1_is_read_and_written_anew() {
+fn journal_of_version_1_is_read_and_rewritten() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     let order = serde_json::to_string(&hold(destinations("smtp/*.test"))).expect("JSON");
@@ -158,9 +158,9 @@ fn a_file_of_version_1_is_read_and_written_anew() {
     }
 }
 
-/// A kill while the file is written anew leaves the old one, and perhaps a new one beside it.
+/// A kill during a rewrite leaves the old file, and perhaps a new one beside it.
 #[test]
-fn a_half_written_new_file_does_not_count() {
+fn journal_rewrite_cut_short_is_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     Journal::open(path.clone(), NOW).store(vec![hold(message(1))]).expect("stored");
@@ -171,9 +171,9 @@ fn a_half_written_new_file_does_not_count() {
     assert!(!folder.path().join("orders.new").exists());
 }
 
-/// What could not be appended is stored with the next change, as a whole.
+/// Changes that could not be appended are stored with the next ones, in a rewritten file.
 #[test]
-fn changes_that_could_not_be_stored_are_stored_later() {
+fn changes_not_stored_are_stored_later() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sub").join("orders");
     let mut journal = Journal::open(path.clone(), NOW);
@@ -184,7 +184,7 @@ fn changes_that_could_not_be_stored_are_stored_later() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_written_anew() {
+fn journal_moved_away_is_rewritten() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("orders");
     let mut journal = Journal::open(path.clone(), NOW);

@@ -1,7 +1,7 @@
 use super::*;
 use std::fmt::Write as _;
 
-/// A readable dump of what was found: one line a field, with offsets.
+/// A readable dump of the parsed fields: one line a field, with offsets.
 fn dump(text: &str) -> String {
     let file = match parse(text.as_bytes().to_vec()) {
         Ok(file) => file,
@@ -39,7 +39,7 @@ fn check(text: &str, expected: expect_test::Expect) {
 }
 
 #[test]
-fn the_worked_example_has_its_offsets() {
+fn documented_example_has_expected_offsets() {
     let text = "@ 0x00000007\ni 4711-2342\no 212\nl <20260102030405.A4711@relay.example.org>\n\
          s local - alice@example.org 1001\n\
          r           smtp mx.example.net bob@example.net 1001\n\
@@ -61,7 +61,7 @@ fn the_worked_example_has_its_offsets() {
 }
 
 #[test]
-fn tags_and_locks_are_kept() {
+fn tags_and_locks_are_parsed() {
     check(
         "@ 7\ni 1\nl x\ns l - a 0\nr~ 31337    c h u1 0\nr+          c h u2 0\n\
          r-          c h u3 0\nr?          c h u4 0\nX 1 c h u5 0\nm\n\nd+0:0:-1::1\t\t\n",
@@ -79,7 +79,7 @@ fn tags_and_locks_are_kept() {
 }
 
 #[test]
-fn columns_are_guessed_without_a_format_line() {
+fn columns_without_format_line_are_guessed() {
     check(
         "i 1\nl x\ns l - a 0\nr~ 31337    c h u1 0\nr       c h u2 0\nr c h u3 0\nm\n\n",
         expect_test::expect![[r#"
@@ -93,7 +93,7 @@ fn columns_are_guessed_without_a_format_line() {
 }
 
 #[test]
-fn groups_have_their_own_sender_and_headers() {
+fn groups_have_own_sender_and_headers() {
     let text = "i 1\nl x\ne first\ns l - a 0\nr           c h u1 0\nm\nA: 1\n\n\
                 e second\ns l - b 0\nr           c h u2 0\nm\nB: 2\n\n";
     let file = parse(text.as_bytes().to_vec()).expect("two groups");
@@ -106,7 +106,7 @@ fn groups_have_their_own_sender_and_headers() {
 }
 
 #[test]
-fn header_blocks_end_at_the_first_empty_line_or_the_end() {
+fn header_block_ends_at_empty_line_or_file_end() {
     let file = |text: &str| parse(text.as_bytes().to_vec()).expect("a file with headers");
     let start = "i 1\nl x\ns l - a 0\nr           c h u1 0\nm\n";
     let whole = file(&format!("{start}A: 1\n\tmore\n\nd 1:2:3::4\t\t\n"));
@@ -122,8 +122,8 @@ fn header_blocks_end_at_the_first_empty_line_or_the_end() {
 }
 
 #[test]
-fn mail_is_not_refused_for_what_it_can_be_delivered_without() {
-    // No @, no o, no l, unknown letters, no m block, nor a line end at the end.
+fn optional_fields_may_be_missing() {
+    // No `@`, `o` and `l` line, unknown fields, no `m` block, and no line end at the end.
     check(
         "i 1\nq what\nzz\n\ns l - a 0\nr           c h u 0",
         expect_test::expect![[r#"
@@ -134,7 +134,7 @@ fn mail_is_not_refused_for_what_it_can_be_delivered_without() {
 }
 
 #[test]
-fn turn_files_need_nothing_but_their_hosts() {
+fn etrn_file_needs_only_hosts() {
     check(
         "T ETRN.TEST [127.0.0.1]\n",
         expect_test::expect![[r#"
@@ -150,7 +150,7 @@ fn turn_files_need_nothing_but_their_hosts() {
 }
 
 #[test]
-fn a_turn_stays_on_its_line() {
+fn etrn_host_ends_with_its_line() {
     for text in ["T \r", "T \r\n", "T \t \x0c\n"] {
         let file = parse(text.as_bytes().to_vec()).expect("a file of turns");
         let control = text.trim_matches(['T', ' ', '\t', '\n']);
@@ -159,7 +159,7 @@ fn a_turn_stays_on_its_line() {
 }
 
 #[test]
-fn a_recipient_that_cannot_be_read_does_not_stand_in_the_way_of_others() {
+fn malformed_recipient_leaves_others_deliverable() {
     check(
         "@ 7\ni 1\ns l - a 0\nr           c\nr           c h u 0\nr    \nN NOTIFY=NEVER\nm\n\n",
         expect_test::expect![[r#"
@@ -172,7 +172,7 @@ fn a_recipient_that_cannot_be_read_does_not_stand_in_the_way_of_others() {
 }
 
 #[test]
-fn damage_is_named_with_its_offset() {
+fn damaged_file_error_has_offset() {
     for (text, expected) in [
         ("", "offset 0: the file is empty"),
         ("@ 0x00000008\ni 1\n", "offset 0: unknown format bits in 0x00000008"),
@@ -193,7 +193,7 @@ fn damage_is_named_with_its_offset() {
 }
 
 #[test]
-fn a_disabled_line_says_nothing() {
+fn disabled_line_is_ignored() {
     check(
         "i 1\ni+2\nl x\ns l - a 0\nr           c h u 0\n",
         expect_test::expect![[r#"
@@ -206,8 +206,8 @@ fn a_disabled_line_says_nothing() {
 
 proptest::proptest! {
     #[test]
-    fn no_bytes_make_it_panic(text: Vec<u8>) {
-        // Whatever the verdict, spans lie within the text.
+    fn arbitrary_bytes_do_not_panic(text: Vec<u8>) {
+        // Whatever the result is, spans lie within the text.
         if let Ok(file) = parse(text) {
             for recipient in &file.recipients {
                 file.get(recipient.quad.user);
@@ -216,7 +216,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn no_lines_make_it_panic(text in "([@iolsremNxTXd][ ~+-]?[0-9a-z: ]{0,12}\n){0,8}") {
+    fn arbitrary_lines_do_not_panic(text in "([@iolsremNxTXd][ ~+-]?[0-9a-z: ]{0,12}\n){0,8}") {
         if let Ok(file) = parse(text.into_bytes()) {
             for recipient in &file.recipients {
                 file.get(recipient.quad.user);
@@ -226,7 +226,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_host_must_fit_into_a_job_line() {
+fn host_longer_than_job_line_is_refused() {
     for (length, is_good) in [(900, true), (901, false)] {
         let host = "h".repeat(length);
         let text = format!("@ 7\ni 1\ns l - a 0\nr           c {host} u 0\nm\n\n");

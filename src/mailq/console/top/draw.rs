@@ -1,4 +1,4 @@
-//! How `mailq top` looks.
+//! Drawing of `mailq top`.
 
 use super::state::State;
 use crate::console::arguments::Sort;
@@ -12,14 +12,14 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
-/// From so many columns on, there is room for the last text beside a destination.
+/// Minimum width for the last text beside a destination, in columns.
 const WIDE: u16 = 110;
-/// At most so many agents are shown.
+/// Maximum number of agents shown.
 const AGENTS: usize = 5;
-/// What keys do.
+/// Summary of the keys, in the bottom line.
 const KEYS: &str =
     "q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help";
-/// The same at length.
+/// Explanation of the keys.
 const HELP: [&str; 10] = [
     "q, Esc      leave",
     "↑ ↓, j k    choose a destination; Page Up and Down, Home, End",
@@ -33,7 +33,7 @@ const HELP: [&str; 10] = [
     "any key     goes back from here",
 ];
 
-/// Draws everything.
+/// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State, has_colour: bool) {
     let palette = Palette { has_colour };
     let agents = state.overview.agents.len().min(AGENTS) as u16;
@@ -61,7 +61,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, has_colour: bool) {
     }
 }
 
-/// Which colours there are.
+/// Styles of the screen, with or without colours.
 #[derive(Clone, Copy)]
 struct Palette {
     has_colour: bool,
@@ -134,7 +134,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette
     frame.render_widget(Line::styled(label, palette.of(Mood::Title)), words);
     let room = usize::from(curve.width);
     let skipped = state.rates_out.len().saturating_sub(room);
-    // Small rates count, too: tenths.
+    // In tenths, so that small rates are visible.
     let rates: Vec<u64> =
         state.rates_out.iter().skip(skipped).map(|rate| (rate * 10.0) as u64).collect();
     frame.render_widget(Sparkline::default().data(&rates).style(palette.of(Mood::Good)), curve);
@@ -144,7 +144,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: P
     let threads = state.threads();
     let is_wide = area.width >= WIDE;
     let now = state.overview.summary.time;
-    // Where there is no last text, names have what the numbers and the state leave.
+    // Without the last text, names get the width that the other columns leave.
     let room = if is_wide { usize::MAX } else { usize::from(area.width.saturating_sub(58)) };
     let sorted =
         |title: &str, sort| format!("{title}{}", if state.sort == sort { "▼" } else { "" });
@@ -202,7 +202,7 @@ fn right(text: &str, columns: usize) -> String {
 
 fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let mut agents: Vec<_> = state.overview.agents.iter().collect();
-    // Those that work first, and of them those that were silent longest.
+    // Working agents first, and of them those whose last job is oldest.
     agents.sort_by(|a, b| {
         let silent = |agent: &&Agent| agent.fed.unwrap_or(0.0);
         (a.thread.is_none()).cmp(&b.thread.is_none()).then(silent(b).total_cmp(&silent(a)))
@@ -222,7 +222,7 @@ fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palett
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// What was said last of the selected destination, and what has become of the last key.
+/// Draws the last text of the destination, and the last message.
 fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let threads = state.threads();
     let text = threads.get(state.place(&threads)).and_then(|thread| thread.text.as_deref());
@@ -234,7 +234,7 @@ fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette)
     let message = match &state.message {
         Some(message) => {
             let mood = if message.is_bad { Mood::Bad } else { Mood::Good };
-            // What follows the first line is advice, for which there is no room.
+            // The lines after the first are advice, for which there is no room.
             let first = message.text.lines().next().unwrap_or_default();
             Line::styled(cut(&one_line(first), columns), palette.of(mood))
         }
@@ -273,7 +273,7 @@ mod tests {
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
-    /// Two snapshots, so that there is a rate.
+    /// The state after two snapshots, so that there is a rate.
     fn state() -> State {
         let mut state = State::default();
         for seconds in [0.0, 2.0] {
@@ -283,7 +283,7 @@ mod tests {
                 rings: recorded("rings"),
                 agents: recorded("agents"),
             };
-            // The time of day would be that of this place.
+            // It is shown in the local time zone.
             overview.threads[0].wakeup = None;
             overview.summary.time += seconds;
             overview.summary.recipients_out += seconds as u64 * 10;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_a_small_terminal() {
+    fn draw_fits_small_terminal() {
         drawn(
             &mut state(),
             80,
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_a_wide_terminal() {
+    fn draw_fits_wide_terminal() {
         drawn(
             &mut state(),
             140,
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_cover_the_rest() {
+    fn draw_shows_reason_over_destinations() {
         let mut state = state();
         let sentence = "smtp/mx.test: 1200 messages wait until 11:45:03, in 31m, to be tried again \
             (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_will_do() {
+    fn draw_at_any_size_does_not_panic() {
         for (width, height) in [(1, 1), (3, 2), (10, 5), (20, 40), (300, 3)] {
             for has_help in [false, true] {
                 let mut state = State { has_help, ..state() };

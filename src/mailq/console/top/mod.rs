@@ -1,13 +1,13 @@
-//! `mailq top`: the queue as it is, again and again.
+//! `mailq top`: a live view of the queue.
 //!
 //! ```text
 //! keys ──► state ──► draw ──► terminal
 //!            ▲ │ orders
 //!  snapshots │ ▼
-//!           worker: its own OS thread, the dialogue with the scheduler
+//!           worker: an OS thread of its own, the session with the scheduler
 //! ```
 //!
-//! A scheduler that is slow to answer, or gone, does not keep keys from working.
+//! Keys work even while the scheduler is slow to answer, or gone.
 
 mod draw;
 mod state;
@@ -24,10 +24,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 use worker::{Order, Report};
 
-/// How long keys are waited for, before a new snapshot is looked for.
+/// Time to wait for a key before looking for a new snapshot.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Runs until somebody wants to leave.
+/// Runs until the user leaves.
 pub fn run(
     reach: &Reach,
     installation: Installation,
@@ -38,12 +38,12 @@ pub fn run(
         let message = "mailq top needs a terminal; mailq summary --watch does not";
         return Err(Failure::Usage(message.to_string()));
     }
-    // What is wrong at once should be told where it can be read.
+    // A failure to connect is reported before the screen is taken over.
     let session = super::source::session(reach, &installation)?;
     let (orders, for_worker) = mpsc::channel();
     let (to_us, reports) = mpsc::channel();
     let reach = reach.clone();
-    // It ends when we have hung up, or with the process.
+    // The worker ends when its channel is closed, or with the process.
     std::thread::spawn(move || {
         worker::run(session, &reach, &installation, interval, &for_worker, &to_us);
     });
@@ -70,7 +70,7 @@ fn follow(
             let drawn = screen.draw(|frame| draw::draw(frame, &mut state, has_colour));
             drawn.map_err(Failure::Output)?;
         }
-        // Keys, and another size of the terminal, change something.
+        // Keys, and a new size of the terminal, change the screen.
         has_changed = event::poll(TURN).map_err(Failure::Output)?;
         if !has_changed {
             continue;
@@ -78,7 +78,7 @@ fn follow(
         let wish = match event::read() {
             Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => state.key(key),
             Ok(_) => continue,
-            // The terminal is gone.
+            // A signal has interrupted the call.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Failure::Output(error)),
         };
@@ -86,7 +86,7 @@ fn follow(
             Wish::Nothing => {}
             Wish::Leave => return Ok(()),
             Wish::Give(order) => {
-                // A worker that is gone has told why.
+                // The send fails if the worker has ended.
                 drop(orders.send(order));
             }
         }

@@ -1,4 +1,4 @@
-//! What `mailq top` shows, and what keys do with it. Nothing in here asks anybody, or draws.
+//! The state of `mailq top`, and its changes by keys. Does no input or output.
 
 use super::worker::{Order, Report};
 use crate::console::arguments::Sort;
@@ -7,56 +7,56 @@ use crate::console::overview::Overview;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::VecDeque;
 
-/// So many rates are kept for the curve.
+/// Maximum number of rates that are kept for the curve.
 const HISTORY: usize = 200;
 
-/// What somebody wants.
+/// What the caller has to do after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing more than what has been done about it.
+    /// Nothing.
     Nothing,
-    /// To leave.
+    /// Leave the program.
     Leave,
-    /// Something that the scheduler is to do.
+    /// Give an order to the worker.
     Give(Order),
 }
 
-/// All of it.
+/// The state of the screen.
 #[derive(Debug, Default)]
 pub struct State {
-    /// What there is.
+    /// Last snapshot.
     pub overview: Overview,
-    /// Whether anything has come yet.
+    /// True after the first snapshot.
     pub has_come: bool,
-    /// Recipients that became final in a second, the last one last.
+    /// Recipients that became final per second, oldest rate first.
     pub rates_out: VecDeque<f64>,
-    /// Recipients that came in a second, the last one last.
+    /// Recipients that arrived per second, oldest rate first.
     pub rates_in: VecDeque<f64>,
-    /// The order of destinations.
+    /// Sort order of destinations.
     pub sort: Sort,
-    /// The destination that keys are about.
+    /// Name of the selected destination, which keys act on.
     pub selected: Option<String>,
-    /// What was done, or went wrong, last.
+    /// Result or error of the last action.
     pub message: Option<Message>,
-    /// Why something waits, while that is shown.
+    /// Reason why something waits, while it is shown.
     pub reason: Option<Vec<String>>,
-    /// Whether the keys are explained.
+    /// True while the keys are explained.
     pub has_help: bool,
-    /// Nothing is to change.
+    /// True while new snapshots are not shown.
     pub is_paused: bool,
 }
 
-/// Something to be read at the bottom.
+/// A message at the bottom of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The words.
+    /// Text.
     pub text: String,
-    /// Whether it is trouble.
+    /// True for an error.
     pub is_bad: bool,
 }
 
 impl State {
-    /// Takes what the worker has to tell.
+    /// Applies a report of the worker.
     pub fn take(&mut self, report: Report) {
         let say = |text, is_bad| Some(Message { text, is_bad });
         match report {
@@ -75,7 +75,10 @@ impl State {
         }
     }
 
-    /// Trouble with the connection is over once something comes again.
+    /// Returns true if the message is about a lost connection.
+    ///
+    /// Such a message is removed when a snapshot arrives. The texts compared here are written in
+    /// `connection.rs`, `greeting.rs` and `session.rs`.
     fn is_gone_over(&self) -> bool {
         let text = self.message.as_ref().map_or("", |message| message.text.as_str());
         text.starts_with("cannot connect") || text.contains("closes the connection")
@@ -83,7 +86,7 @@ impl State {
 
     fn show(&mut self, overview: Overview) {
         let (old, new) = (&self.overview.summary, &overview.summary);
-        // Another scheduler counts anew.
+        // The counters of another scheduler begin at 0.
         if self.has_come && same_life(old, new) && new.time > old.time {
             let rate = |old: u64, new: u64, seconds: f64| new.saturating_sub(old) as f64 / seconds;
             let seconds = new.time - old.time;
@@ -102,7 +105,7 @@ impl State {
         self.has_come = true;
     }
 
-    /// The destinations in their order.
+    /// Destinations in their sort order.
     pub fn threads(&self) -> Vec<&Thread> {
         let mut threads: Vec<&Thread> = self.overview.threads.iter().collect();
         threads.sort_by(|a, b| {
@@ -116,19 +119,19 @@ impl State {
         threads
     }
 
-    /// Where the selected destination is; the first, if it is gone.
+    /// Index of the selected destination, or 0 if it is gone.
     pub fn place(&self, threads: &[&Thread]) -> usize {
         let is_selected = |thread: &&Thread| Some(thread.name()) == self.selected;
         threads.iter().position(is_selected).unwrap_or(0)
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Wish {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if with_control && key.code == KeyCode::Char('c') {
             return Wish::Leave;
         }
-        // Any key takes away what covers the rest.
+        // Any key closes a box that covers the screen.
         if self.reason.take().is_some() || std::mem::take(&mut self.has_help) {
             return Wish::Nothing;
         }
@@ -206,37 +209,37 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_two_snapshots() {
+    fn rates_are_differences_between_snapshots() {
         let mut state = State::default();
         state.take(overview(10.0, 100, &[]));
         assert!(state.rates_out.is_empty());
         state.take(overview(12.0, 110, &[]));
-        // A new life counts from 0.
+        // A restarted scheduler counts from 0.
         state.take(overview(14.0, 5, &[]));
         state.take(overview(15.0, 6, &[]));
         assert_eq!(state.rates_out, [5.0, 1.0]);
     }
 
     #[test]
-    fn keys_are_about_the_selected_destination() {
+    fn keys_act_on_selected_destination() {
         let mut state = State::default();
         assert_eq!(press(&mut state, "h"), Wish::Nothing);
         state.take(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
         assert_eq!(press(&mut state, "h"), Wish::Give(Order::Hold("smtp/b".to_string())));
         assert_eq!(press(&mut state, "jr"), Wish::Give(Order::Retry("smtp/c".to_string())));
-        // It stays selected wherever it goes.
+        // The selection follows the destination.
         state.take(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
         assert_eq!(press(&mut state, "e"), Wish::Give(Order::Why("smtp/c".to_string())));
         assert_eq!(press(&mut state, "kkkssu"), Wish::Give(Order::Release("smtp/c".to_string())));
         assert_eq!(press(&mut state, "kkkk\n"), Wish::Give(Order::Why("smtp/a".to_string())));
-        // Another one, once it is gone.
+        // Once it is gone, the first one is selected.
         state.take(overview(3.0, 0, &[("b", 3, 1)]));
         assert_eq!(press(&mut state, "h"), Wish::Give(Order::Hold("smtp/b".to_string())));
         assert_eq!(press(&mut state, "q"), Wish::Leave);
     }
 
     #[test]
-    fn what_covers_the_rest_goes_with_any_key() {
+    fn box_is_closed_by_any_key() {
         let mut state = State::default();
         state.take(Report::Reason(vec!["it waits".to_string()]));
         assert_eq!((press(&mut state, "q"), state.reason.clone()), (Wish::Nothing, None));
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_with_the_connection_passes() {
+    fn connection_error_is_cleared_by_snapshot() {
         let mut state = State::default();
         state.take(Report::Trouble("cannot connect to x".to_string()));
         state.take(overview(1.0, 0, &[]));

@@ -1,4 +1,4 @@
-//! The dialogue with the scheduler: a snapshot every now and then, orders in between.
+//! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
 use crate::connection::Connection;
 use crate::console::arguments::subject;
@@ -13,10 +13,10 @@ use crate::session::{Request, Session};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// How many destinations are asked for in each order.
+/// Maximum number of destinations requested per sort order.
 const LIMIT: usize = 200;
 
-/// What is to be done for a destination, by its name.
+/// An order to the worker, with the name of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Put it on hold.
@@ -25,26 +25,26 @@ pub enum Order {
     Release(String),
     /// Try it now.
     Retry(String),
-    /// Say why it waits.
+    /// Explain why it waits.
     Why(String),
-    /// Look at once.
+    /// Take a snapshot at once.
     Look,
 }
 
-/// What the worker has to tell.
+/// A report of the worker.
 #[derive(Clone, Debug)]
 pub enum Report {
-    /// What there is now.
+    /// A snapshot of the queue.
     Snapshot(Box<Overview>),
-    /// What became of an order.
+    /// Result of an order.
     Done(String),
-    /// Why something waits.
+    /// Sentences on why something waits.
     Reason(Vec<String>),
-    /// What went wrong.
+    /// An error.
     Trouble(String),
 }
 
-/// Works until nobody listens any more.
+/// Runs until the channel of orders or of reports is closed.
 pub fn run(
     session: Session<Connection>,
     reach: &Reach,
@@ -66,7 +66,7 @@ pub fn run(
         let report = match result {
             Ok(report) => report,
             Err(failure) => {
-                // What is refused leaves the dialogue as it was.
+                // A refused request leaves the session as it was.
                 if !matches!(failure, Failure::Denied(_) | Failure::Usage(_)) {
                     session = None;
                 }
@@ -77,12 +77,12 @@ pub fn run(
         if reports.send(report).is_err() {
             return;
         }
-        // What has been done should be seen.
+        // After an order, a snapshot shows its result.
         next = if is_look { Instant::now() + interval } else { Instant::now() };
     }
 }
 
-/// The dialogue; a new one, if the last has ended.
+/// The session; opens a new one if the last has ended.
 fn connected<'s>(
     session: &'s mut Option<Session<Connection>>,
     reach: &Reach,

@@ -1,5 +1,6 @@
-//! `SHOW COUNTERS`: counters and gauges, one a line, the values right-justified in a column that monitors
-//! cut out.
+//! `SHOW COUNTERS`: counters and gauges, one per line.
+//!
+//! Values are right-justified in a column that monitoring programs cut out.
 //!
 //! ```text
 //! ZMailer SHM segment dump; Magic=0x00000000
@@ -15,10 +16,12 @@ use crate::report::push;
 use rows::{ROWS, Row};
 use zsched_core::view::Totals;
 
-/// The first line. The original has these numbers, too, where there is no shared memory.
+/// The first line.
+///
+/// ZMailer prints the same numbers if there is no shared memory.
 const TITLE: &str = "ZMailer SHM segment dump; Magic=0x00000000\n";
 
-/// What rows are made of.
+/// The values that rows are computed from.
 pub struct Facts<'f> {
     /// Seconds since the epoch.
     now: u64,
@@ -77,7 +80,9 @@ fn write_row(row: &Row, facts: &Facts<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A value ends in column 42; a longer one behind it.
+/// Writes a row.
+///
+/// The value ends in column 42; a longer one extends beyond it.
 fn write_number(label: &str, value: u64, out: &mut Vec<u8>) {
     match label.ends_with("-G") {
         true => push(out, format_args!("{label:<33}{value:>9}\n")),

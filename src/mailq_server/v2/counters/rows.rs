@@ -1,15 +1,16 @@
-//! The rows of `SHOW COUNTERS`, in the order of the original.
+//! The rows of `SHOW COUNTERS`, in ZMailer's order.
 //!
-//! Most are of other programs: smtpserver, router and agents count into a segment of shared memory, which
-//! this scheduler has none of. Monitors find rows by their labels, so all are there.
+//! Most count other programs: smtpserver, router and agents of ZMailer use a shared memory segment,
+//! which this scheduler does not have. Monitoring programs find rows by their labels, so all rows
+//! are there.
 
 use super::Facts;
 
-/// A row, or what stands between two.
+/// A row or a gap between rows.
 pub enum Row {
     /// An empty line.
     Gap,
-    /// Something that nobody counts here.
+    /// A value that is always 0 here.
     Zero(&'static str),
     /// A number.
     Number(&'static str, fn(&Facts<'_>) -> u64),

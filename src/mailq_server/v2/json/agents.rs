@@ -1,4 +1,4 @@
-//! `SHOW JSON AGENTS`: one object an agent.
+//! `SHOW JSON AGENTS`: one object per agent.
 
 use super::{AT_A_TIME, ago, line, pair, seconds, text};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
@@ -10,16 +10,16 @@ use zsched_format::time::Timestamp;
 /// An agent.
 #[derive(Serialize)]
 pub struct Agent {
-    /// Its process; 0 as long as it has none.
+    /// Process id; 0 if it has none yet.
     pid: u32,
     channel: String,
-    /// The pattern of the clause that it serves.
+    /// Pattern of the clause that it serves.
     ring: String,
-    /// The destination it works on, `channel/host`.
+    /// Its current destination, `channel/host`.
     thread: Option<String>,
-    /// `LARVA`, `STUFF`, `IDLE`, `FINISH` or `ERROR`, as in the original's reports.
+    /// `LARVA`, `STUFF`, `IDLE`, `FINISH` or `ERROR`, as in ZMailer's reports.
     state: &'static str,
-    /// Jobs that it has not ended.
+    /// Jobs that it has not completed.
     jobs: usize,
     /// When it was started.
     born: f64,
@@ -51,7 +51,7 @@ pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
 }
 
 struct AgentsText {
-    /// The last one that was shown.
+    /// The last agent shown.
     last: Option<AgentId>,
 }
 

@@ -1,4 +1,4 @@
-//! `SHOW JSON COUNTERS`: totals since the start, and how full the disks are.
+//! `SHOW JSON COUNTERS`: totals since the start, and disk usage.
 
 use super::{line, seconds};
 use crate::v2::answer::{DiskSpace, Findings, HostFacts, Inquiry, Reply, Step, Surroundings, Text};
@@ -6,7 +6,7 @@ use crate::v2::tally::Tally;
 use serde::Serialize;
 use zsched_core::Counters as Totals;
 
-/// Totals since the start, but for what is called a level.
+/// Totals since the start, except those called levels.
 #[derive(Serialize)]
 struct Counters<'t> {
     time: f64,
@@ -14,19 +14,19 @@ struct Counters<'t> {
     pid: u32,
     #[serde(flatten)]
     totals: &'t Totals,
-    /// Requests of MAILQ, and what became of them.
+    /// MAILQ requests and their results.
     mailq: &'t Tally,
-    /// Levels: mean number of processes that want to run, over one and over five minutes.
+    /// Levels: load averages over one and over five minutes.
     load: Option<(f64, f64)>,
     disks: Disks<'t>,
 }
 
-/// How full file systems are; `null` where there is no such folder or file.
+/// Usage of file systems; `null` if the folder or file does not exist.
 #[derive(Serialize)]
 struct Disks<'t> {
-    /// That of message files.
+    /// The file system of message files.
     queue: Option<&'t DiskSpace>,
-    /// That of control files.
+    /// The file system of control files.
     transport: Option<&'t DiskSpace>,
     log: Option<&'t DiskSpace>,
 }

@@ -1,117 +1,118 @@
-//! `SUBSCRIBE`: what happens, as it happens.
+//! `SUBSCRIBE`: the event feed.
 
 use crate::v2::answer::{Reply, Surroundings};
 use crate::v2::events::Interest;
 use serde::Serialize;
 
-/// Something that has happened. Times are seconds since 1970.
+/// An event. Times are seconds since 1970.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Happening<'a> {
-    /// A message was taken in.
+    /// A message was accepted.
     Arrived {
-        /// When.
+        /// Time of the event.
         time: f64,
         /// Its spool id.
         id: String,
-        /// Recipients to do.
+        /// Recipients that are not finished.
         recipients: u32,
     },
-    /// An agent has reported about a recipient, or has not.
+    /// An agent reported about a recipient, or ended without a report.
     Attempt {
-        /// When.
+        /// Time of the event.
         time: f64,
         /// The message's spool id.
         id: String,
-        /// Where it was to go.
+        /// Channel of its destination.
         channel: &'a str,
-        /// Where it was to go.
+        /// Host of its destination.
         host: &'a str,
-        /// The agent's process.
+        /// Process id of the agent.
         pid: Option<u32>,
-        /// Where the recipient's line is in the control file; of several, the first.
+        /// Offset of the recipient's line in the control file; the first of several.
         offset: u32,
-        /// How many recipients it is about, if more than one.
+        /// Number of recipients, if more than one.
         #[serde(skip_serializing_if = "Option::is_none")]
         recipients: Option<usize>,
-        /// What became of it: `delivered`, `deferred` or `failed`.
+        /// The result: `delivered`, `deferred` or `failed`.
         status: &'a str,
-        /// The word of the agent's report; `null` if it has not made one.
+        /// Status word of the agent's report; `null` without a report.
         report: Option<&'a str>,
-        /// What the agent said.
+        /// Text of the report.
         text: &'a str,
     },
-    /// A recipient is done.
+    /// A recipient is finished.
     Finished {
-        /// When.
+        /// Time of the event.
         time: f64,
         /// The message's spool id.
         id: String,
-        /// Where it was to go.
+        /// Channel of its destination.
         channel: &'a str,
-        /// Where it was to go.
+        /// Host of its destination.
         host: &'a str,
-        /// Where the recipient's line is in the control file; of several, the first.
+        /// Offset of the recipient's line in the control file; the first of several.
         offset: u32,
-        /// How many recipients it is about, if more than one.
+        /// Number of recipients, if more than one.
         #[serde(skip_serializing_if = "Option::is_none")]
         recipients: Option<usize>,
-        /// `delivered`, `failed`, `expired`, `deleted`, `rerouted`, or `found`: the control file says that
-        /// somebody else has finished it.
+        /// `delivered`, `failed`, `expired`, `deleted`, `rerouted` or `found`.
+        ///
+        /// `found`: the control file shows that another program has finished it.
         state: &'a str,
     },
     /// A message has left the spool.
     Left {
-        /// When.
+        /// Time of the event.
         time: f64,
         /// Its spool id.
         id: String,
     },
     /// An agent was started.
     AgentStarted {
-        /// When.
+        /// Time of the event.
         time: f64,
-        /// Its process.
+        /// Its process id.
         pid: u32,
         /// Its channel.
         channel: &'a str,
-        /// The host that it works for first.
+        /// The first host that it works for.
         host: Option<&'a str>,
-        /// The pattern of the clause that it serves.
+        /// Pattern of the clause that it serves.
         ring: String,
     },
     /// An agent has ended.
     AgentEnded {
-        /// When.
+        /// Time of the event.
         time: f64,
-        /// Its process; `null` if it could not be started.
+        /// Its process id; `null` if it could not be started.
         pid: Option<u32>,
         /// Its channel.
         channel: &'a str,
-        /// The host that it worked for last.
+        /// The last host that it worked for.
         host: Option<&'a str>,
-        /// The pattern of the clause that it served.
+        /// Pattern of the clause that it served.
         ring: String,
-        /// How, for people.
+        /// How it ended, as text.
         how: String,
     },
-    /// An operator has ordered something.
+    /// An operator gave an order.
     Order {
-        /// When.
+        /// Time of the event.
         time: f64,
-        /// Who.
+        /// The operator.
         by: &'a str,
         /// The request.
         order: &'a str,
     },
-    /// There is a new configuration.
+    /// A new configuration was loaded.
     Reloaded {
-        /// When.
+        /// Time of the event.
         time: f64,
     },
-    /// There were events that could not be told in time.
+    /// Events were lost because the subscriber did not read them in time.
     Dropped {
-        /// How many.
+        /// Number of events.
         count: u64,
     },
 }

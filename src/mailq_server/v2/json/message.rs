@@ -1,4 +1,4 @@
-//! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything that is known of one message.
+//! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
 use super::why::Waits;
 use super::{AT_A_TIME, ago, object, refuse, seconds, text};
@@ -12,7 +12,7 @@ use zsched_core::entries::{Entry, MessageRow, VertexId};
 use zsched_format::priority::USUAL;
 use zsched_format::time::{ShortDuration, Timestamp};
 
-/// So many offsets are shown of a destination.
+/// Maximum number of offsets shown of a destination.
 const MOST_OFFSETS: usize = 1000;
 
 /// A message; its destinations follow.
@@ -29,16 +29,16 @@ struct Message {
     routed: f64,
     /// Seconds since it arrived.
     age: i64,
-    /// How urgent it is, 0 to 9, 0 first.
+    /// Priority, 0 to 9; 0 is the most urgent.
     priority: u8,
     /// Recipients that are not finished.
     recipients: u32,
-    /// Finished ones included.
+    /// All recipients, including finished ones.
     recipients_in_all: u32,
     failed: u32,
-    /// It is held as a whole.
+    /// The message is held as a whole.
     held: bool,
-    /// Everything is done, and it is being taken out of the spool.
+    /// All recipients are finished, and the message is being removed from the spool.
     leaving: bool,
 }
 
@@ -54,7 +54,7 @@ struct Destination {
     place: &'static str,
     /// When it expires.
     expires: Option<f64>,
-    /// Where their lines are in the control file; of the first thousand.
+    /// Offsets of the recipients' lines in the control file; at most the first thousand.
     offsets: Vec<u32>,
     #[serde(flatten)]
     waits: Option<Waits>,
@@ -79,19 +79,19 @@ impl Message {
     }
 }
 
-/// How it is shown.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
     Text,
 }
 
-/// Answers the request for programs.
+/// Answers `SHOW JSON MESSAGE`.
 pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     reply(rest, around, Form::Json)
 }
 
-/// Answers the request for people.
+/// Answers `SHOW MESSAGE`.
 pub fn answer_people(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     reply(rest, around, Form::Text)
 }
@@ -116,9 +116,9 @@ fn reply(rest: &[u8], around: &mut Surroundings<'_>, form: Form) -> Reply {
 struct MessageText {
     number: u64,
     form: Form,
-    /// A destination has been shown.
+    /// True if a destination has been shown.
     has_begun: bool,
-    /// What is left to be shown; `None` before the beginning.
+    /// Vertices not shown yet; `None` before the first step.
     left: Option<vec::IntoIter<VertexId>>,
 }
 

@@ -11,10 +11,10 @@ use zsched_core::entries::Entry;
 use zsched_core::select::Selected;
 use zsched_format::time::Timestamp;
 
-/// So many times nothing may be found in one turn.
+/// Maximum number of steps without a match per turn.
 const IN_VAIN_A_TURN: usize = 20;
 
-/// A message on its way to a destination.
+/// A message and one of its destinations.
 #[derive(Serialize)]
 pub struct Message {
     /// Its spool id.
@@ -32,7 +32,7 @@ pub struct Message {
     place: &'static str,
     /// When it expires.
     expires: Option<f64>,
-    /// What was last said about it.
+    /// Text of the last report about it.
     text: Option<String>,
 }
 
@@ -81,14 +81,14 @@ struct MessagesText {
     search: Search,
     /// How many more may be shown.
     left: usize,
-    /// What was found and is to be shown.
+    /// Entries found and not shown yet.
     found: vec::IntoIter<Selected>,
-    /// How often nothing was found in this turn.
+    /// Steps without a match in this turn.
     in_vain: usize,
 }
 
 impl MessagesText {
-    /// What was found, as it is by now; nothing if it has gone.
+    /// Writes found entries in their current state, except those that are gone.
     fn write_found(&mut self, around: &Surroundings<'_>, out: &mut Vec<u8>) {
         for found in self.found.by_ref().take(AT_A_TIME.min(self.left)) {
             let entry =

@@ -1,17 +1,19 @@
-//! `SHOW JSON …`: what programs read. One object a line; the structs are the schema, one file a view
-//! (`docs/mailq-protocol.md`). Fields without a value are left out, or `null`.
+//! `SHOW JSON …`: the views for programs, one object per line.
+//!
+//! The structs are the schema; each file is one view (`docs/mailq-protocol.md`). Fields without a
+//! value are omitted or `null`.
 //!
 //! | file | view |
 //! |---|---|
 //! | [`summary`] | the queue in numbers |
-//! | [`threads`] | threads, all or those that matter most |
+//! | [`threads`] | all threads, or the top threads by a rank |
 //! | [`rings`], [`agents`] | rings, agents |
-//! | [`messages`] | messages and where they go, one line for each |
+//! | [`messages`] | messages and their destinations, one line for each |
 //! | [`message`] | one message, and `SHOW MESSAGE` |
 //! | [`why`] | what something waits for |
-//! | [`orders`] | orders in force |
+//! | [`orders`] | overrides: holds, limits and removals in force |
 //! | [`counters`] | totals since the start |
-//! | [`events`] | what happens, for subscribers |
+//! | [`events`] | the event feed |
 
 pub mod agents;
 pub mod counters;
@@ -32,9 +34,9 @@ use std::io;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 
-/// So many things are written at a time.
+/// Maximum number of objects written per step.
 const AT_A_TIME: usize = 32;
-/// So many threads are looked at in one turn, at the most.
+/// Maximum number of threads examined per turn.
 const THREADS_A_TURN: usize = 10_000;
 
 /// Writes an object as a line.
@@ -45,11 +47,11 @@ pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {
 
 /// Writes an object.
 fn object(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Writing to a Vec cannot fail, and the structs are all of a kind that JSON has.
+    // Writing to a Vec cannot fail, and the structs hold only types that JSON has.
     value.serialize(&mut Serializer::with_formatter(out, Tame)).expect("plain data is JSON");
 }
 
-/// Escapes all unprintable characters.
+/// A JSON formatter that escapes all unprintable characters.
 struct Tame;
 
 impl Formatter for Tame {
@@ -64,7 +66,7 @@ impl Formatter for Tame {
     }
 }
 
-/// Text of others; bytes that are not UTF-8 are replaced.
+/// Converts foreign text; bytes that are not UTF-8 are replaced.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -74,12 +76,12 @@ fn pair(channel: &str, host: &str) -> String {
     format!("{channel}/{host}")
 }
 
-/// A time: seconds since 1970, to the microsecond.
+/// Seconds since 1970, to the microsecond.
 pub fn seconds(time: Timestamp) -> f64 {
     (time.nanoseconds() / 1000) as f64 / 1e6
 }
 
-/// How long ago something was, in seconds; what is still to come is now.
+/// Seconds since a time; 0 for a time in the future.
 fn ago(now: Timestamp, time: Timestamp) -> i64 {
     now.seconds_since(time).max(0)
 }
@@ -102,7 +104,7 @@ impl<T: Serialize> Text for One<T> {
     fn learn(&mut self, _findings: Findings) {}
 }
 
-/// What is said of a request that makes no sense.
+/// Answers an invalid request.
 fn refuse(why: &str) -> Reply {
     Reply::Line(format!("-{}\n", printable::line(&why)))
 }
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_written_disturbs_a_terminal() {
+    fn unprintable_characters_are_escaped() {
         let mut out = Vec::new();
         line(&mut out, &text(b"a\x1b[2J\x7f\xc2\x9b\"\\\n\xff\xc3\xa9"));
         assert_eq!(
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_fractions() {
+    fn times_have_microseconds() {
         let mut out = Vec::new();
         line(&mut out, &seconds(Timestamp::from_parts(1_795_259_643, 250_001_999)));
         assert_eq!(out, b"1795259643.250001\n");

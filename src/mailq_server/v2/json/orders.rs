@@ -1,4 +1,4 @@
-//! `SHOW JSON ORDERS`: one object for each hold, each limit that was set, and each message that is to end.
+//! `SHOW JSON ORDERS`: one object for each hold, limit and removal in force.
 
 use super::{AT_A_TIME, line, seconds};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 use zsched_core::Fate;
 use zsched_core::standing::{Ending, Hold, Scope, SetLimit};
 
-/// An order in force.
+/// A hold, limit or removal in force.
 #[derive(Serialize)]
 pub struct Order {
-    /// `hold` or `limit`; or how a message ends: `expire`, `delete` or `reroute`.
+    /// `hold` or `limit`, or the kind of removal: `expire`, `delete` or `reroute`.
     kind: &'static str,
-    /// What it is about, in the words of the request: `channel/host`, `ring=channel/host` or `id=…`.
+    /// Its scope, as in a request: `channel/host`, `ring=channel/host` or `id=…`.
     scope: String,
     by: String,
     since: f64,
-    /// Of a hold; may be empty.
+    /// Of a hold: the reason; may be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Of a limit: which.
+    /// Of a limit: its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<&'static str>,
-    /// Of a limit: what it is now.
+    /// Of a limit: its current value.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<u32>,
-    /// When it ends, if it does.
+    /// When it ends, if it has an end.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<f64>,
 }
@@ -79,7 +79,7 @@ impl From<&Ending> for Order {
     }
 }
 
-/// A scope as a request has it.
+/// Formats a scope as in a request.
 fn words(scope: &Scope) -> String {
     match scope {
         Scope::Destinations(destinations) => destinations.text().to_string(),
@@ -93,7 +93,9 @@ pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
     Reply::Text(Box::new(OrdersText { next: Next::Hold(0) }))
 }
 
-/// Writes some from an index on. Returns where to go on.
+/// Writes some elements from an index on.
+///
+/// Returns the index to continue from.
 fn list<'s, T>(all: &'s [T], index: usize, out: &mut Vec<u8>) -> Option<usize>
 where
     Order: From<&'s T>,
@@ -102,7 +104,9 @@ where
     Some(index + AT_A_TIME).filter(|next| *next < all.len())
 }
 
-/// The same from a number on.
+/// Writes some elements from a message number on.
+///
+/// Returns the number to continue from.
 fn map<'s, T>(all: &'s BTreeMap<u64, T>, number: u64, out: &mut Vec<u8>) -> Option<u64>
 where
     Order: From<&'s T>,
@@ -116,15 +120,15 @@ struct OrdersText {
     next: Next,
 }
 
-/// What comes next.
+/// The next elements to write.
 enum Next {
-    /// The hold of this index.
+    /// Holds from this index on.
     Hold(usize),
-    /// Messages from this number on.
+    /// Held messages from this number on.
     Message(u64),
-    /// The limit of this index.
+    /// Limits from this index on.
     Limit(usize),
-    /// Ends of messages from this number on.
+    /// Removals from this message number on.
     Ending(u64),
 }
 

@@ -1,48 +1,48 @@
-//! How a message stands among the others of its ring.
+//! The rank of a message among the jobs of its ring.
 
 use serde::Serialize;
 use zsched_core::rank::{COUNTED, Current, Rank};
 use zsched_spool::SpoolId;
 
-/// What goes with a reason for a message that is due where work goes by messages.
+/// The rank of a due message, in a ring that selects work by message.
 #[derive(Serialize)]
 pub struct Ranked {
     /// File and line of `slot-cost` or `job-order`.
     line: String,
-    /// Messages before it; 1000 is that or more.
+    /// Number of messages before it; 1000 means 1000 or more.
     before: usize,
-    /// 0 to 9, 0 first.
+    /// Priority, 0 to 9; 0 is the most urgent.
     priority: u8,
-    /// Destinations (or packets) of it that are due in the ring.
+    /// Its destinations (or packets) that are due in the ring.
     due: u32,
-    /// Slots it has earned and not spent.
+    /// Slots that it has earned and not spent.
     #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<f64>,
-    /// Nothing of it may be given to an agent.
+    /// True if none of its destinations may get an agent now.
     blocked: bool,
     /// How many messages have preempted it.
     preempted_by: u32,
-    /// It has preempted another one.
+    /// True if it has preempted another message.
     has_preempted: bool,
-    /// Which that is, if it is still there.
+    /// Spool id of the preempted message, if it is still queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
-    /// Whose turn it is.
+    /// The current message of the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<Turn>,
 }
 
-/// The message whose turn it is.
+/// The current message of the ring.
 #[derive(Serialize)]
 struct Turn {
     id: String,
     due: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<f64>,
-    /// With so many slots it could be preempted by the one that was asked about.
+    /// Number of slots with which the ranked message could preempt it.
     #[serde(skip_serializing_if = "Option::is_none")]
     needed: Option<f64>,
-    /// Who is to preempt it next.
+    /// Spool id of the message that is to preempt it next.
     #[serde(skip_serializing_if = "Option::is_none")]
     candidate: Option<String>,
 }

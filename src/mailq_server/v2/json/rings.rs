@@ -1,4 +1,4 @@
-//! `SHOW JSON RINGS`: one object a ring.
+//! `SHOW JSON RINGS`: one object per ring.
 
 use super::{THREADS_A_TURN, line, pair, text};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
@@ -7,22 +7,22 @@ use std::vec;
 use zsched_core::survey::RingRow;
 use zsched_core::view::RingId;
 
-/// So many threads are counted in one step.
+/// Maximum number of threads counted per step.
 const COUNTED_AT_A_TIME: usize = 1000;
 
-/// A ring: the threads of a channel that one clause serves.
+/// A ring: the threads of one channel that one clause serves.
 #[derive(Serialize)]
 pub struct Ring {
     /// The pattern of the clause, `channel/host`.
     pattern: String,
     channel: String,
-    /// Where the clause's command names the host: that host.
+    /// The host, if the clause's command names it.
     host: Option<String>,
     /// File and line of the clause.
     line: String,
     threads: usize,
     messages: usize,
-    /// Idle ones included.
+    /// All agents, including idle ones.
     agents: usize,
     idle: usize,
     maxring: usize,
@@ -60,7 +60,7 @@ pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
 struct RingsText {
     rings: vec::IntoIter<RingId>,
     current: Option<Current>,
-    /// Threads that were counted in this turn.
+    /// Threads counted in this turn.
     counted: usize,
 }
 

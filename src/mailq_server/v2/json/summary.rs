@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The queue in numbers.
 #[derive(Serialize)]
 pub struct Summary {
-    /// When this was so.
+    /// Time of the summary.
     time: f64,
     /// When the scheduler was started.
     started: f64,
@@ -19,15 +19,15 @@ pub struct Summary {
     recipients: u64,
     threads: usize,
     held_threads: usize,
-    /// Messages that are held one by one.
+    /// Messages held one by one.
     held_messages: usize,
     /// Control files that are to be read when there is room in memory.
     waiting: usize,
-    /// Messages that rest on disk until they are tried again.
+    /// Messages paged out until their next try.
     resting: usize,
-    /// Their recipients.
+    /// Recipients of paged-out messages.
     resting_recipients: u64,
-    /// Idle ones included.
+    /// All agents, including idle ones.
     agents: usize,
     idle: usize,
     /// Age of the oldest message in seconds; `null` if there is none.
@@ -38,9 +38,9 @@ pub struct Summary {
     recipients_in: u64,
     recipients_out: u64,
     agents_started: u64,
-    /// What was there at the start is not loaded yet.
+    /// Mail that was in the spool at the start is still being loaded.
     loading: bool,
-    /// The scheduler ends when its agents have.
+    /// The scheduler ends as soon as its agents have ended.
     draining: bool,
     /// No agents are started (`-F`).
     frozen: bool,

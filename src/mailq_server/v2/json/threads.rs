@@ -1,4 +1,4 @@
-//! `SHOW JSON THREADS`: one object a thread; all that fit, or those that matter most.
+//! `SHOW JSON THREADS`: one object per thread; all that match, or the top ones by a rank.
 
 use super::why::Waits;
 use super::{THREADS_A_TURN, ago, line, pair, seconds, text};
@@ -13,11 +13,11 @@ use zsched_core::standing::Destinations;
 use zsched_core::survey::{AgentRow, Rank, Survey, ThreadRow};
 use zsched_format::time::Timestamp;
 
-/// So many threads are sorted at the most.
+/// Maximum number of threads sorted.
 const MOST_SORTED: usize = 10_000;
-/// So many vertices or threads are looked at in one turn while those are searched that matter most.
+/// Maximum number of vertices or threads examined per turn of a ranked search.
 const SEARCHED_A_TURN: usize = 50_000;
-/// So many messages are looked at in one turn for the age of threads, about.
+/// Approximate maximum number of messages examined per turn, for the age of threads.
 const MESSAGES_A_TURN: usize = 20_000;
 
 /// A thread.
@@ -25,26 +25,26 @@ const MESSAGES_A_TURN: usize = 20_000;
 pub struct Thread {
     channel: String,
     host: String,
-    /// The pattern of the clause that serves it.
+    /// Pattern of the clause that serves it.
     ring: String,
     messages: usize,
     recipients: u32,
-    /// Reports about its recipients so far.
+    /// Number of reports about its recipients so far.
     attempts: u32,
-    /// Messages to be given to an agent.
+    /// Messages that are due.
     due: usize,
     with_agents: usize,
     /// Messages that wait for the wake-up.
     waiting: usize,
-    /// Messages that are held one by one.
+    /// Messages held one by one.
     held_back: usize,
-    /// Those at work on it, the newest first.
+    /// Agents that work on it, the newest first.
     agents: Vec<Agent>,
-    /// When what waits becomes due.
+    /// When its waiting messages become due.
     wakeup: Option<f64>,
     /// Age of its oldest message, in seconds.
     oldest: Option<i64>,
-    /// It is held as a whole.
+    /// True if it is held as a whole.
     held: bool,
     max_agents: u32,
     /// How many agents may work on it now.
@@ -56,7 +56,7 @@ pub struct Thread {
     waits: Option<Waits>,
 }
 
-/// An agent at work.
+/// An agent that works on the thread.
 #[derive(Serialize)]
 struct Agent {
     pid: u32,
@@ -140,7 +140,7 @@ impl Request {
     }
 }
 
-/// `limit=N`, if it is given.
+/// Parses `limit=N`, if it is given.
 pub fn limit(words: &mut Words) -> Result<Option<usize>, Wrong> {
     let number = words.option("limit").map(|word| {
         let number = word.text.parse().ok().filter(|number| *number > 0);
@@ -153,22 +153,22 @@ struct ThreadsText {
     source: Source,
     /// How many more may be shown.
     left: usize,
-    /// Messages that were looked at in this turn, and places for threads.
+    /// Messages examined in this turn; `seen` counts thread indexes.
     looked_at: usize,
     seen: usize,
 }
 
-/// Where threads come from.
+/// The source of the threads to show.
 enum Source {
-    /// All, from this place on.
+    /// All threads from this index on.
     Places { next: usize, destinations: Option<Destinations> },
-    /// Those that matter most are still being searched.
+    /// The search for the top threads, not complete yet.
     Survey(Survey),
-    /// They were found.
+    /// The top threads that were found.
     Found(vec::IntoIter<ThreadId>),
 }
 
-/// What a source has at the moment.
+/// The result of one step of a source.
 enum Next {
     Thread(ThreadId),
     Nothing,

@@ -1,4 +1,4 @@
-//! `SHOW JSON WHY`: one object for each thing that is waited for.
+//! `SHOW JSON WHY`: one object for each wait reason.
 
 use super::rank::Ranked;
 use super::{One, line, refuse, seconds, text};
@@ -14,63 +14,71 @@ use zsched_core::{Block, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::subject::Subject;
 
-/// Why something waits.
+/// A wait reason.
 #[derive(Serialize)]
 pub struct Waits {
-    /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `held`, `window`, `pace` or
-    /// `turn`.
+    /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `suspended`, `held`,
+    /// `window`, `pace` or `turn`.
     why: &'static str,
-    /// File and line of what sets it.
+    /// File and line of the setting that applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
-    /// The same for people.
+    /// The reason as a sentence.
     sentence: String,
-    /// What was last said about it.
+    /// Text of the last report.
     text: Option<String>,
     #[serde(flatten)]
     details: Details,
-    /// How its message stands in its ring, where work goes by messages.
+    /// Rank of its message, in a ring that selects work by message.
     #[serde(skip_serializing_if = "Option::is_none")]
     rank: Option<Ranked>,
 }
 
-/// What goes with some of the reasons.
+/// Details of some of the reasons.
 #[derive(Default, Serialize)]
 struct Details {
-    /// `at-work`, `agent-starting`: the agent's process.
+    /// `at-work`, `agent-starting`: process id of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// `at-work`: since when.
+    /// `at-work`: when it got the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<f64>,
-    /// `at-work`: how many jobs the agent has.
+    /// `at-work`: number of jobs of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs: Option<usize>,
-    /// `retry`: when it is tried again. `pace`: when the next delivery may start.
+    /// `retry`: time of the next try.
+    ///
+    /// `pace`: when the next delivery may start.
+    ///
+    /// `suspended`: when the next agent is started.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<f64>,
-    /// `retry`: how the destination is known to be unreachable, if it is: `host-down`, `agent-asked`,
-    /// `agents-die`, `dead`, `blamed` or `all-deferred`.
+    /// `retry`: why the destination is known to be unreachable.
+    ///
+    /// `host-down`, `agent-asked`, `agents-die`, `dead`, `blamed` or `all-deferred`; omitted if it
+    /// is not known to be unreachable.
     #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<&'static str>,
-    /// `retry`: the report that said so.
+    /// `retry`: the report that says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<CauseShown>,
-    /// `refused`: which limit.
+    /// `refused`: which limit refuses the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'static str>,
-    /// `in-line`, `refused`, `window`: the limit, and how much of it is used up.
+    /// `in-line`, `refused`, `window`: the limit, and the number in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<usize>,
-    /// `suspended`: how many agents of the ring have failed to start in a row.
+    /// `suspended`: number of agents of the ring that failed to start in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<u32>,
-    /// `in-line`: how many messages come first; 1000 is that or more. `refused`: how many rings do.
+    /// `in-line`: number of messages that come first; 1000 means 1000 or more.
+    ///
+    /// `refused`: number of rings that come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<usize>,
-    /// `in-line`, `refused`: who has set the limit, where it is not the configuration.
+    /// `in-line`, `refused`: who set the limit, if it is not from the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_by: Option<By>,
     /// `window`: the name of the window, if it may be shared.
@@ -81,7 +89,7 @@ struct Details {
     held_by: Option<HeldBy>,
 }
 
-/// The report that said that a destination is unreachable.
+/// The report that a destination is unreachable.
 #[derive(Serialize)]
 pub struct CauseShown {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,12 +112,12 @@ impl From<&Cause> for CauseShown {
     }
 }
 
-/// Who gave an order, and when.
+/// The author and time of an order.
 #[derive(Serialize)]
 pub struct By {
     by: String,
     since: f64,
-    /// When it ends, if it does.
+    /// When it ends, if it has an end.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<f64>,
 }
@@ -132,7 +140,7 @@ impl From<&Hold> for HeldBy {
 }
 
 impl Waits {
-    /// Of a thread or a message.
+    /// Creates the object for the wait reason of a thread or a message.
     pub fn new(scheduler: &Scheduler, now: Timestamp, wait: &Wait<'_>, of_message: bool) -> Waits {
         Waits {
             why: wait.why.word(),
@@ -208,12 +216,12 @@ fn set_by(origin: &Origin) -> Option<By> {
     Some(By { by, since, until: set.until.map(seconds) })
 }
 
-/// One thing that is waited for.
+/// One wait reason.
 #[derive(Serialize)]
 struct WaitLine {
     channel: String,
     host: String,
-    /// How many messages wait for it.
+    /// Number of messages with this reason.
     messages: usize,
     attempts: u32,
     #[serde(flatten)]
@@ -224,7 +232,7 @@ struct WaitLine {
 #[derive(Serialize)]
 struct OnDisk {
     why: &'static str,
-    /// When it is looked at again.
+    /// When it is loaded again.
     at: Option<f64>,
     sentence: String,
 }

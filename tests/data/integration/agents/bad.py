@@ -3,8 +3,8 @@
 
     bad.py MODE CHANNEL
 
-Each does something wrong with its first job; most of them with every job. What they do is in the
-functions below, one for each MODE.
+Each does something wrong with its first job; most of them with every job. There is a function for
+each MODE below.
 """
 
 import os
@@ -47,12 +47,12 @@ def done(control, path, offset, book):
 
 
 def mute(_):
-    """Never says anything, and never reads."""
+    """Writes nothing and reads nothing."""
     sleep()
 
 
 def early(_):
-    """Ends at once."""
+    """Exits at once."""
     say("the licence has expired")
     sys.exit(3)
 
@@ -65,7 +65,7 @@ def deaf(_):
 
 
 def glutton(_):
-    """Says #hungry far too often."""
+    """Writes #hungry far too often."""
     while True:
         os.write(1, b"#hungry\n" * 1000)
         time.sleep(0.001)
@@ -82,14 +82,14 @@ def status(control, path, offset, book):
 
 
 def crash(control, path, offset, book):
-    """Is ended by a signal, holding its lock."""
+    """Is killed by a signal, holding its lock."""
     control.take(offset)
     os.kill(os.getpid(), signal.SIGSEGV)
     sleep()
 
 
 def crash_once(control, path, offset, book):
-    """Is killed over its first job; its successors deliver."""
+    """Is killed during its first job; its successors deliver."""
     if not os.path.exists("../../crashed"):
         control.take(offset)
         os.close(os.open("../../crashed", os.O_CREAT | os.O_WRONLY))
@@ -107,7 +107,7 @@ def partial(control, path, offset, book):
 
 
 def garbage(control, path, offset, book):
-    """Says all kinds of nonsense, and nothing about its job."""
+    """Writes many kinds of malformed lines, and nothing about its job."""
     us = f"{number(path)}/{offset}"
     for line in (
         "", "#", "# a comment", "Traceback (most recent call last):", "1/2/3", f"{us} ok3", f"{us}\tok3",
@@ -120,7 +120,7 @@ def garbage(control, path, offset, book):
 
 
 def unknown(control, path, offset, book):
-    """Uses status words that nobody knows."""
+    """Uses unknown status words."""
     say(f"{number(path)}/{offset}\t\tsplendid it went down well")
 
 
@@ -133,7 +133,7 @@ def long_line(control, path, offset, book):
 
 
 def binary(control, path, offset, book):
-    """Writes a megabyte of chance, then delivers."""
+    """Writes a megabyte of random bytes, then delivers."""
     rest = os.urandom(1_000_000) + b"\n"
     while rest:
         rest = rest[os.write(1, rest) :]
@@ -141,27 +141,27 @@ def binary(control, path, offset, book):
 
 
 def flood(control, path, offset, book):
-    """Writes for ever."""
+    """Writes without end."""
     book.note("flood")
     while True:
         os.write(1, b"All work and no play makes Jack a dull boy.\n" * 1000)
 
 
 def close(control, path, offset, book):
-    """Closes its socket, but lives on."""
+    """Closes its socket, but does not exit."""
     control.take(offset)
     os.closerange(0, 3)
     sleep()
 
 
 def stop_talking(control, path, offset, book):
-    """Falls silent with a job, holding its lock."""
+    """Stops writing during a job, holding its lock."""
     control.take(offset)
     sleep()
 
 
 def stranger(control, path, offset, book):
-    """Reports about messages and recipients that nobody knows, then delivers."""
+    """Reports about unknown messages and recipients, then delivers."""
     say(f"4711/{offset}\t\tok3 whose is this?")
     say(f"{number(path)}/{offset + 1}\t\tok3 whose is this?")
     say(f"{number(path)}/0\t\terror whose is this?")
@@ -171,7 +171,7 @@ def stranger(control, path, offset, book):
 
 
 def orphan(control, path, offset, book):
-    """Delivers and ends, but leaves a child that has the socket and talks on."""
+    """Delivers and exits, but leaves a child that has the socket and goes on writing."""
     if os.fork() == 0:
         while True:
             os.write(1, b"all day long\n" * 100)
@@ -182,12 +182,12 @@ def orphan(control, path, offset, book):
 
 
 def verbose(control, path, offset, book):
-    """Has a lot to say about why it does not deliver."""
+    """Defers with a very long text."""
     say(f"{number(path)}/{offset}\t\tdeferred {'because ' * 512}")
 
 
 def hostile(control, path, offset, book):
-    """Says what a terminal would obey, on both outputs; fails recipients whose address begins with x."""
+    """Writes escape sequences on both outputs; fails recipients whose address begins with x."""
     odd = "a\rb\x1b[31m\x07\x7f\u009b2J\u202e".encode() + b"\x9b\xff"
     os.write(2, b"stray " + odd + b"\n")
     verdict = "error2" if book.user.startswith("x") else "deferred"
@@ -197,7 +197,7 @@ def hostile(control, path, offset, book):
 
 
 def alarm(control, path, offset, book):
-    """The scheduler is to write down a failure itself (status `error`), once there is ../../go."""
+    """Makes the scheduler write a note (status `error`) when ../../go exists."""
     while not os.path.exists("../../go"):
         time.sleep(0.003)
     control.tag(offset, b"-")

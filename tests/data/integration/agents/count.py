@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""A good agent that writes down what it does, in ../../events.
+"""A correct agent that logs its actions in ../../events.
 
     count.py CHANNEL [SECONDS [NAME [SECONDS-TO-TAG]]]
 
-It takes SECONDS for each recipient, and more between the delivery and the tag. The word before an exclamation mark in the address says what
-becomes of the recipient, until there is a file ../../open: `deferred!1`, `retryat+3!2`. With `wait!` it
-waits for a file ../../go first, with `pause!` for ../../on. The events: start, job PATH HOST, take RECIPIENT, count RECIPIENT (that
-is the delivery), tag RECIPIENT, idle, signal NUMBER, farewell LAST-BYTES, end; a RECIPIENT is
-`NUMBER/OFFSET ADDRESS`.
+It takes SECONDS for each recipient, and SECONDS-TO-TAG between the delivery and the tag. The word
+before an exclamation mark in the address is the status of the recipient, until there is a file
+../../open: `deferred!1`, `retryat+3!2`. With `wait!` it waits for a file ../../go first, with
+`pause!` for ../../on.
+
+The events are: start, job PATH HOST, take RECIPIENT, count RECIPIENT (the delivery), tag RECIPIENT,
+idle, signal NUMBER, farewell LAST-BYTES, end. A RECIPIENT is `NUMBER/OFFSET ADDRESS`.
 """
 
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes down how it was started, in ../../environment, then delivers everything.
+"""Writes its environment to ../../environment, then delivers everything.
 
     environment.py CHANNEL [ARGUMENT...]
 """

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes down how it was started, in ../../environment-*, then goes on as the agent of the same name in
-# python. What python changes in itself is looked at before it begins.
+# Writes its environment to ../../environment-*, then becomes the Python agent of the same name. Python
+# changes some of these properties at its start, so they are read here.
 while read -r line; do
-    # No program is started before this is over: the shell blocks signals while it does so.
+    # The loop starts no program, since the shell blocks signals while it starts one.
     echo "$line"
 done </proc/$$/status >../../environment-status
 tr '\0' '\n' </proc/$$/environ >../../environment-variables

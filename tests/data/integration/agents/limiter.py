@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""An agent for a host that takes five connections at a time, and refuses more at once.
+"""An agent for a host that accepts five connections at a time, and refuses further ones.
 
     limiter.py CHANNEL SECONDS [CONNECTIONS]
 
-A delivery takes SECONDS, give or take a fifth, so that agents are not in step; a connection lasts as long. One too many is
-told `deferall`, after a twentieth of that: nobody learns it at once. The events, in ../../events: `job RECIPIENTS reached BEGIN` or `job
-RECIPIENTS refused BEGIN`, with the time at which it began.
+A delivery takes SECONDS, plus or minus a fifth, so that agents do not work in step; the connection
+lasts as long. A refused connection gives `deferall` after a twentieth of that time, since no agent
+learns of a refusal at once.
+
+The events in ../../events are `job RECIPIENTS reached BEGIN` and `job RECIPIENTS refused BEGIN`, with
+the time at which the job began.
 """
 
 import fcntl
@@ -46,7 +49,7 @@ def work(path, host, channel, seconds, connections, book):
 
 
 def connect(connections):
-    """Takes one of so many places, until its descriptor is closed; None if all are taken."""
+    """Takes a free place until its descriptor is closed. Returns None if there is none."""
     for place in range(connections):
         file = os.open(f"../../place-{place}", os.O_RDWR | os.O_CREAT, 0o666)
         try:

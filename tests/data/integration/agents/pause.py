@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""An agent that takes its time, and looks at nothing but the recipients that its jobs name (`packet=`).
+"""A slow agent that reads only the recipients that its jobs name (`packet=`).
 
     pause.py CHANNEL SECONDS
 
-It takes SECONDS for each, give or take a fifth: exactly the same for all would keep the agents in step, and what
-arrives between two steps would wait for all of them.
+It takes SECONDS for each, plus or minus a fifth. With equal times the agents would work in step, and
+mail that arrives between two steps would wait for all of them.
 
-The events, in ../../events: `done HOST ARRIVAL` for each job, with the time at which the message was put in.
+The events in ../../events are `done HOST ARRIVAL` for each job, with the time of the message's
+submission.
 """
 
 import os

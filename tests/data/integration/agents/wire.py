@@ -1,4 +1,4 @@
-"""What the scripted agents have in common: the protocol, and the control file."""
+"""Shared parts of the scripted agents: the protocol, and the control file."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ EVENTS = "../../events"  # the working folder is transport/
 
 
 def say(line):
-    """Tells the scheduler something. If it is gone, the jobs are finished all the same."""
+    """Writes a line to the scheduler. If that is gone, the agent still finishes its jobs."""
     if isinstance(line, str):
         line = line.encode()
     try:
@@ -22,7 +22,7 @@ only = None  # the offsets that the present job is for, if not all
 
 
 def jobs(note=lambda *words: None):
-    """Yields path and host of each job, until the end; answers #idle. Notes what it was told last."""
+    """Yields path and host of each job until the end; answers #idle. Notes the last input."""
     global only
     for line in sys.stdin.buffer:
         if line == b"\n" or not line.endswith(b"\n"):
@@ -43,7 +43,7 @@ def number(path):
 
 
 def recipients(text, channel, host):
-    """Yields offset and user of the recipients that are to do and ours."""
+    """Yields offset and user of our unfinished recipients."""
     position = 0
     for line in text.split(b"\n"):
         if line == b"m":
@@ -72,7 +72,7 @@ class ControlFile:
         return os.pread(self.file, os.fstat(self.file).st_size, 0)
 
     def take(self, offset):
-        """Locks a recipient: nobody can come in between, unlike with real agents."""
+        """Locks a recipient. Unlike that of real agents, this check is atomic."""
         fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
             if os.pread(self.file, 1, offset + 1) != b" ":
@@ -87,7 +87,7 @@ class ControlFile:
 
 
 class Book:
-    """Writes down what an agent does: one line for each event, in one write."""
+    """Logs the actions of an agent: one line for each event, in one write."""
 
     def __init__(self, name):
         self.name = name

@@ -1,4 +1,4 @@
-//! Configurations and settings at their limits.
+//! Configurations and settings with extreme values.
 
 use super::super::draw::Draw;
 use std::path::Path;
@@ -7,7 +7,7 @@ use zsched_config::{Config, Context, Zenv};
 use zsched_core::Settings;
 use zsched_format::selection::Selection;
 
-/// Configurations to be reloaded into each other. The first one lets everything be delivered.
+/// Configurations that replace each other. The first one delivers all mail.
 const TEXTS: [&str; 8] = [
     "*/*\n\tinterval=1m expiry=0 command=x\n",
     // Tight limits, different ones for each channel.
@@ -15,22 +15,22 @@ const TEXTS: [&str; 8] = [
      smtp/*\n\tmaxring=2 maxchannel=2 overfeed=1 retries=\"1 2\" command=\"smtp -c $channel\"\n\
      local/*\n\tmaxring=1 agent-timeout=5s command=\"local -h $host\"\n\
      */*\n\tcommand=x\n",
-    // The same programs, other limits.
+    // The same programs with other limits.
     "*/*\n\tinterval=1s expiry=1s\n\
      smtp/*\n\tmaxring=1 maxchannel=1 overfeed=0 maxthr=3 command=\"smtp -c $channel\"\n\
      local/*\n\tmaxring=7 idlemax=1s command=\"local -h $host\"\n\
      */*\n\tcommand=y\n",
-    // The longest of everything.
+    // Maximum values.
     "*/*\n\tinterval=36500d retries=\"4294967295 0\" expiry=36500d expiry2=36500d skew=2147483647 \
      overfeed=10000 maxthr=1000000 idlemax=36500d agent-timeout=36500d ageorder command=x\n",
-    // The shortest of everything.
+    // Minimum values.
     "*/*\n\tinterval=1s retries=0 expiry=1s expiry2=0 skew=1 overfeed=0 maxthr=1 maxring=1 maxta=1 \
      idlemax=1s agent-timeout=1s command=x\n",
-    // Nothing by itself.
+    // No tries without a request.
     "smtp/*\n\tqueueonly expiry=1h command=x\n\
      local/*\n\twakeuprestartonly maxthr=5 overfeed=2 command=x\n\
      */*\n\tinterval=5m\n",
-    // Nothing matches most destinations.
+    // Most destinations match no clause.
     "smtp/a.test\n\tcommand=\"y $host\" maxring=2\n",
     "*/a.test\n\tmaxthr=2 ageorder overfeed=3\n\
      smtp/*\n\tcommand=x interval=7s maxchannel=4\n\
@@ -42,7 +42,7 @@ thread_local! {
     static CONFIGURATIONS: Vec<Rc<Config>> = TEXTS.iter().map(|text| parse(text)).collect();
 }
 
-/// The configuration of a number; any number will do.
+/// Returns the configuration of any number.
 pub fn configuration(number: usize) -> Rc<Config> {
     CONFIGURATIONS.with(|all| Rc::clone(&all[number % all.len()]))
 }
@@ -53,11 +53,11 @@ fn parse(text: &str) -> Rc<Config> {
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{errors:?} in\n{text}")).config)
 }
 
-/// What the scheduler is told once.
+/// Returns settings of the scheduler.
 pub fn settings(draw: &mut Draw<'_>) -> Settings {
     let flags = draw.byte();
     Settings {
-        // Seldom, as then little happens.
+        // This is rare, as little happens then.
         frozen: flags & 0xf == 0xf,
         wait_for_initial_scan: flags & 0x10 != 0,
         selection: (flags & 0xe0 == 0xe0).then(|| Selection::parse("smtp/*").expect("a selection")),
@@ -65,7 +65,7 @@ pub fn settings(draw: &mut Draw<'_>) -> Settings {
         max_agents: [50, 1, 2, 5][draw.below(4)],
         log_outcomes: flags & 0x20 != 0,
         status_log: flags & 0x20 == 0,
-        // There are hardly more threads.
+        // Most runs have few threads, so larger steps would do all at once.
         reload_step: 2,
         seed: u64::from(draw.byte()),
         ..Settings::default()

@@ -1,10 +1,10 @@
-//! The order of events in the core: whatever happens, and whatever comes of what it wants done, it does
-//! not contradict itself; and once the world behaves again, everything gets delivered.
+//! The order of events in the core: with any events the core stays consistent, and when the
+//! failures end, all mail is delivered.
 //!
 //! ```text
 //! bytes ──script──► facts ──► world ──► core
 //!                               ▲         │
-//!                 model of the spool, of agents, of what is not answered yet
+//!                 model of the spool, of agents, of unanswered actions
 //! ```
 
 mod configurations;
@@ -17,15 +17,15 @@ use super::draw::Draw;
 use script::Script;
 use world::World;
 
-/// How many things happen in one run, at most.
-const MOST_EVENTS: usize = 1500;
+/// Maximum number of events in a run.
+const MAX_EVENTS: usize = 1500;
 
-/// The settings in the first bytes, then what happens.
+/// The input has the settings in the first bytes, then the events.
 pub fn run(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let world = World::new(configurations::settings(&mut draw), draw.below(4));
     let mut script = Script { world, draw };
-    for _ in 0..MOST_EVENTS {
+    for _ in 0..MAX_EVENTS {
         if script.draw.is_over() {
             break;
         }

@@ -1,15 +1,15 @@
-//! What is in the spool and what agents have been told, as the world outside the core knows it.
+//! A model of the spool and of agents, independent of the core.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zsched_core::AgentId;
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, SpoolName};
 
-/// A message in the spool that the core was told of.
+/// A message in the spool of which the core has been notified.
 pub struct Spooled {
-    /// What it was told.
+    /// The message in that notification.
     pub arrival: Arrival,
-    /// Recipients that have no end yet, by their offset.
+    /// Unfinished recipients, by their offset.
     pub open: BTreeSet<u32>,
 }
 
@@ -19,7 +19,7 @@ impl Spooled {
         Spooled { arrival, open }
     }
 
-    /// What is found when it is read again, where those for whom `is_marked` holds are finished.
+    /// Returns the message when it is read again; recipients with `is_marked` are finished.
     pub fn again(&self, is_marked: impl Fn(u32) -> bool) -> Arrival {
         let mut arrival = self.arrival.clone();
         let is_open = |offset: &u32| self.open.contains(offset) && !is_marked(*offset);
@@ -30,20 +30,20 @@ impl Spooled {
         arrival
     }
 
-    /// The recipients of one destination, finished ones included.
+    /// Returns the recipients of one destination, including finished ones.
     pub fn group(&self, channel: &[u8], host: &[u8]) -> Option<&Group> {
         self.arrival.groups.iter().find(|group| *group.channel == *channel && *group.host == *host)
     }
 }
 
-/// Something that an agent answers with `#hungry`.
+/// Input that an agent answers with `#hungry`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It was started.
+    /// Its start.
     Start,
-    /// It was given a job: number of the message, and its host.
+    /// A job: number of the message, and its host.
     Job(u64, Box<[u8]>),
-    /// It was told `#idle`.
+    /// The line `#idle`.
     Idle,
 }
 
@@ -51,47 +51,47 @@ pub enum Told {
 pub struct Puppet {
     /// The channel it was started for.
     pub channel: Box<[u8]>,
-    /// The host it was started for, if its command names that.
+    /// The host it was started for, if its command names the host.
     pub host: Option<Box<[u8]>>,
-    /// Whether the core was told that it runs.
+    /// The core was notified that it runs.
     pub is_running: bool,
-    /// Whether it was told to end.
+    /// It was told to exit.
     pub is_ending: bool,
-    /// Whether it has answered `#idle`, and got nothing to do since.
+    /// It has answered `#idle`, and has had no job since.
     pub is_parked: bool,
-    /// What it has to answer, oldest first.
+    /// Input without an answer, oldest first.
     pub told: VecDeque<Told>,
 }
 
-/// Everything.
+/// State of the spool, of agents, and of unanswered actions.
 #[derive(Default)]
 pub struct Model {
-    /// How many orders were given.
+    /// Number of orders so far.
     pub given: u64,
-    /// Orders that are not obeyed yet.
+    /// Orders without an answer.
     pub orders: BTreeSet<u64>,
-    /// Who waits for the orders in force to be stored.
+    /// Tickets of requests to store the overrides.
     pub to_keep: Vec<Option<u64>>,
     /// Messages, by number.
     pub messages: BTreeMap<u64, Spooled>,
-    /// Agents that have not ended.
+    /// Agents that have not exited.
     pub agents: BTreeMap<AgentId, Puppet>,
-    /// Tickets of notes that were not answered.
+    /// Tickets of unanswered notes.
     pub notes: Vec<u64>,
     /// The ticket of the latest note.
     pub last_ticket: u64,
-    /// Numbers of messages whose removal was not answered.
+    /// Numbers of messages with an unanswered removal.
     pub removals: Vec<u64>,
-    /// Recipients whose end the status log was told of, and the statistics log was not yet.
+    /// Finished recipients that are in the status log and not yet in the statistics log.
     pub ends_told: usize,
-    /// Messages that were to be read again, and not answered.
+    /// Messages with an unanswered request to be read again.
     pub rereads: Vec<SpoolName>,
-    /// The present second, and how many agents were started in it.
+    /// The present second, and the number of agents started in it.
     pub starts: (i64, u32),
 }
 
 impl Model {
-    /// Forgets a message. What agents have of it no longer counts: a new one may get its number.
+    /// Removes a message and its jobs, since a new message may get its number.
     pub fn forget(&mut self, number: u64) {
         self.messages.remove(&number);
         for agent in self.agents.values_mut() {
@@ -103,7 +103,7 @@ impl Model {
         }
     }
 
-    /// Counts an agent that was started. Returns how many were in this second.
+    /// Counts a start of an agent. Returns the number of starts in this second.
     pub fn count_start(&mut self, now: Timestamp) -> u32 {
         if self.starts.0 != now.seconds() {
             self.starts = (now.seconds(), 0);
@@ -112,7 +112,7 @@ impl Model {
         self.starts.1
     }
 
-    /// Whether an agent other than this one has a job for the same recipients, some of whom are open.
+    /// Returns true if another agent has a job for the same recipients, and some are unfinished.
     pub fn is_with_another(&self, agent: AgentId, job: &Told) -> bool {
         let Told::Job(number, host) = job else {
             return false;

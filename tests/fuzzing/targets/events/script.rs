@@ -1,4 +1,4 @@
-//! What happens, as the bytes have it.
+//! Events, as the bytes select them.
 
 use super::super::draw::Draw;
 use super::configurations::configuration;
@@ -27,7 +27,7 @@ const DESTINATIONS: [(&str, &str); 8] = [
     ("hold", "b"),
     ("x", "a.test"),
 ];
-/// What agents say of recipients.
+/// Status words in reports of agents.
 const STATUSES: [&str; 14] = [
     "ok",
     "ok2",
@@ -44,34 +44,34 @@ const STATUSES: [&str; 14] = [
     "nonsense",
     "",
 ];
-/// What is the matter with the disk.
+/// Errors of the disk.
 const ERRORS: [ErrorKind; 4] = [
     ErrorKind::StorageFull,
     ErrorKind::NotFound,
     ErrorKind::PermissionDenied,
     ErrorKind::WouldBlock,
 ];
-/// What is held and released, as threads.
+/// Destinations of holds and releases.
 const SCOPES: [&str; 4] = ["*/*", "smtp/*", "*/a.test", "local/-"];
-/// What can be set.
+/// Limits that orders set.
 const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName::Overfeed];
-/// How many messages there may be at a time.
-const NUMBERS: usize = 60;
-/// How old messages are when they are found, in seconds.
+/// Maximum number of messages at a time.
+const MAX_MESSAGES: usize = 60;
+/// Ages of messages when they are found, in seconds.
 const AGES: [i64; 6] = [0, 1, 59, 86_400, 400_000, -86_400];
-/// How far the clock jumps, in seconds.
+/// Steps of the clock, in seconds.
 const JUMPS: [i64; 8] = [1, -1, 60, -60, 86_400, -86_400, 300_000_000, -300_000_000];
-/// No clock is set to a time outside these, in seconds since 1970.
+/// Minimum and maximum time that the clock is set to, in seconds since 1970.
 const TIMES: (i64, i64) = (0, 4_000_000_000);
 
-/// The world, and what is to happen in it.
+/// The world, and the bytes that select its events.
 pub struct Script<'a> {
     pub world: World,
     pub draw: Draw<'a>,
 }
 
 impl Script<'_> {
-    /// One thing.
+    /// Performs one event.
     pub fn happen(&mut self) {
         let choice = self.draw.byte();
         match if choice < 0xe0 { choice % 32 } else { 32 + choice % 4 } {
@@ -84,21 +84,21 @@ impl Script<'_> {
             17 => self.answer_note(),
             18 | 19 => self.answer_removal(),
             20 => self.answer_reread(),
-            21 => self.pass_a_little(),
+            21 => self.pass_some_time(),
             22 | 23 => self.pass_to_wakeup(),
             24 => self.set_clock(),
             25 => {
                 let number = self.draw.below(256);
-                self.world.tell(Event::Configured(configuration(number)));
+                self.world.send_event(Event::Configured(configuration(number)));
             }
             26 => {
                 let (_, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
-                self.world.tell(Event::Turn(host.as_bytes()));
+                self.world.send_event(Event::Turn(host.as_bytes()));
             }
             27 => self.look(),
-            28 => self.lie(),
+            28 => self.send_impossible_event(),
             29 => self.agents_work(),
-            30 => self.world.tell(Event::InitialScanDone),
+            30 => self.world.send_event(Event::InitialScanDone),
             32..=34 => self.order(),
             35 => {
                 let error = ERRORS[self.draw.below(ERRORS.len())];
@@ -107,15 +107,15 @@ impl Script<'_> {
             }
             31 if self.draw.byte() > 0xe0 => {
                 let is_watched = self.draw.below(2) > 0;
-                self.world.tell(Event::Watched(is_watched));
+                self.world.send_event(Event::Watched(is_watched));
             }
-            // Seldom, as not much happens afterwards.
-            _ if self.draw.byte() == 0xd0 => self.world.tell(Event::Drain),
-            _ => self.world.tell(Event::Tick),
+            // This is rare, as not much happens afterwards.
+            _ if self.draw.byte() == 0xd0 => self.world.send_event(Event::Drain),
+            _ => self.world.send_event(Event::Tick),
         }
     }
 
-    /// An operator wants something.
+    /// An operator gives an order.
     fn order(&mut self) {
         let scope = self.scope();
         let limit = LIMITS[self.draw.below(LIMITS.len())];
@@ -157,7 +157,7 @@ impl Script<'_> {
     }
 
     fn id(&mut self) -> SpoolId {
-        let number = 1 + self.draw.below(NUMBERS) as u64;
+        let number = 1 + self.draw.below(MAX_MESSAGES) as u64;
         let message = self.world.model.messages.get(&number);
         let modified = message.map_or(START, |message| message.arrival.modified);
         SpoolId { number, modified }
@@ -172,14 +172,14 @@ impl Script<'_> {
         let one = Destination::new(channel.as_bytes(), host.as_bytes());
         let destination = (self.draw.below(2) == 0).then_some(one);
         let mut target = || {
-            let number = 1 + self.draw.below(NUMBERS) as u64;
+            let number = 1 + self.draw.below(MAX_MESSAGES) as u64;
             Target { number, destination: destination.clone(), is_whole: self.draw.below(2) == 0 }
         };
         vec![target(), target()]
     }
 
     fn arrive(&mut self) {
-        let number = 1 + self.draw.below(NUMBERS) as u64;
+        let number = 1 + self.draw.below(MAX_MESSAGES) as u64;
         let shape = self.draw.byte();
         let base = match shape >> 6 {
             3 => format!("{number}-x"),
@@ -231,32 +231,32 @@ impl Script<'_> {
             return;
         };
         match self.draw.below(12) {
-            0 | 1 => self.world.say(agent, b"#hungry"),
+            0 | 1 => self.world.agent_writes(agent, b"#hungry"),
             2 => self.flood(agent, b"#hungry", 20),
             3 => {
                 let line = self.draw.until(b'\n').to_vec();
-                self.world.say(agent, &line);
+                self.world.agent_writes(agent, &line);
             }
             4 => {
-                let number = self.draw.below(NUMBERS);
-                self.world.say(agent, format!("#resync A/{number}").as_bytes());
+                let number = self.draw.below(MAX_MESSAGES);
+                self.world.agent_writes(agent, format!("#resync A/{number}").as_bytes());
             }
             5 => {
                 let bytes = 1 << self.draw.below(40);
-                self.world.say(agent, &[b'x'; 3000]);
-                self.world.tell(Event::LinePassedOver { agent, bytes });
+                self.world.agent_writes(agent, &[b'x'; 3000]);
+                self.world.send_event(Event::LinePassedOver { agent, bytes });
             }
             6 => self.flood(agent, b"# noise", 105),
             7..=10 => self.agent_reports_another(agent),
             _ => {
-                let (number, offset) = (self.draw.below(NUMBERS), 100 * self.draw.below(50));
+                let (number, offset) = (self.draw.below(MAX_MESSAGES), 100 * self.draw.below(50));
                 let status = STATUSES[self.draw.below(STATUSES.len())];
-                self.world.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
+                self.world.agent_writes(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
             }
         }
     }
 
-    /// An agent reports about a recipient that may be due, waiting, or with another agent.
+    /// An agent reports about a recipient that may be due, waiting, or at another agent.
     fn agent_reports_another(&mut self, agent: AgentId) {
         let numbers: Vec<u64> = self.world.model.messages.keys().copied().collect();
         let Some(number) = self.draw.one_of(&numbers) else {
@@ -265,15 +265,15 @@ impl Script<'_> {
         let open: Vec<u32> = self.world.model.messages[number].open.iter().copied().collect();
         if let Some(offset) = self.draw.one_of(&open) {
             let status = STATUSES[self.draw.below(STATUSES.len())];
-            self.world.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
+            self.world.agent_writes(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
         }
     }
 
     fn flood(&mut self, agent: AgentId, line: &[u8], count: usize) {
-        self.world.check_once(|world| (0..count).for_each(|_| world.say(agent, line)));
+        self.world.check_once(|world| (0..count).for_each(|_| world.agent_writes(agent, line)));
     }
 
-    /// An agent does some of what it was told.
+    /// An agent answers some of its input.
     fn agent_works(&mut self) {
         if let Some(agent) = self.an_agent() {
             let (status, count) = (self.draw.below(STATUSES.len()), 1 + self.draw.below(4));
@@ -283,7 +283,7 @@ impl Script<'_> {
         }
     }
 
-    /// All agents do one thing each.
+    /// Each agent answers a part of its input.
     fn agents_work(&mut self) {
         let (status, most) = (self.draw.below(STATUSES.len()), self.draw.below(4));
         let agents: Vec<AgentId> = self.world.model.agents.keys().copied().collect();
@@ -354,7 +354,7 @@ impl Script<'_> {
         }
     }
 
-    fn pass_a_little(&mut self) {
+    fn pass_some_time(&mut self) {
         let milliseconds = 1 << self.draw.below(20);
         self.world.pass_to(self.world.now + Duration::from_millis(milliseconds));
     }
@@ -366,14 +366,14 @@ impl Script<'_> {
         }
     }
 
-    /// Somebody sets the clock.
+    /// The clock is set.
     fn set_clock(&mut self) {
         let by = JUMPS[self.draw.below(JUMPS.len())];
         let seconds = (self.world.now.seconds() + by).clamp(TIMES.0, TIMES.1);
         self.world.pass_to(Timestamp::from_seconds(seconds));
     }
 
-    /// MAILQ: the client has no complaint about what the scheduler shows.
+    /// Checks that the client of MAILQ has no warnings about the queue.
     fn look(&mut self) {
         let dump = self.world.dump();
         let answer = dump.strip_prefix(GREETING.as_bytes()).expect("a greeting");
@@ -386,9 +386,9 @@ impl Script<'_> {
         assert!(!shown.is_empty());
     }
 
-    /// Something that no world would do, but that must not do harm.
-    fn lie(&mut self) {
-        let number = self.draw.below(NUMBERS) as u64;
+    /// Sends an event that no world would send; it must be harmless.
+    fn send_impossible_event(&mut self) {
+        let number = self.draw.below(MAX_MESSAGES) as u64;
         let agent = AgentId(number);
         let is_known = self.world.model.agents.contains_key(&agent);
         match self.draw.below(7) {
@@ -398,20 +398,21 @@ impl Script<'_> {
                 self.world.removed(number, Ok(()));
             }
             3 if !self.world.model.rereads.iter().any(|name| name.number() == number) => {
-                self.world
-                    .tell(Event::ReadAgain { number: number + 100_000, outcome: Reread::Gone });
+                self.world.send_event(Event::ReadAgain {
+                    number: number + 100_000,
+                    outcome: Reread::Gone,
+                });
             }
             4 if !is_known => self.world.ends(agent, AgentEnd::Exited(0)),
             5 if !is_known => self.world.starts(agent, 1),
-            _ if !is_known => self.world.say(agent, b"1/100\t\tok"),
+            _ if !is_known => self.world.agent_writes(agent, b"1/100\t\tok"),
             _ => {}
         }
     }
 }
 
 impl World {
-    /// An agent does the next thing it was told: of a job, it reports the first `most` recipients that
-    /// are open.
+    /// Answers an agent's oldest input; of a job, it reports at most `most` unfinished recipients.
     pub fn work(&mut self, agent: AgentId, status: &str, most: usize) {
         let Some(puppet) = self.model.agents.get(&agent) else {
             return;
@@ -424,12 +425,12 @@ impl World {
                 offsets.iter().copied().filter(|offset| message.open.contains(offset)).collect()
             });
             for offset in open.into_iter().take(most) {
-                self.say(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
+                self.agent_writes(agent, format!("{number}/{offset}\t\t{status}").as_bytes());
             }
         }
-        self.say(agent, b"#hungry");
+        self.agent_writes(agent, b"#hungry");
     }
 }
 
-/// So that the times above are what they say.
+/// The start must be between the minimum and maximum time.
 const _: () = assert!(START.seconds() > TIMES.0 && START.seconds() < TIMES.1);

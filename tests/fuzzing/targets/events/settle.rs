@@ -1,24 +1,24 @@
-//! The end of each run: the trouble is over, agents deliver whatever they are given, disks have room.
-//! Then nothing may be left.
+//! The end of each run: failures are over, agents deliver all their mail, disks have room. No mail
+//! may be left.
 
 use super::configurations::configuration;
 use super::world::World;
 use std::collections::BTreeSet;
 use zsched_core::{AgentEnd, AgentId, Event, Order, Reread};
 
-/// How often everybody does what there is to do.
-const MOST_ROUNDS: usize = 3000;
+/// Maximum number of rounds, in each of which all pending actions are answered.
+const MAX_ROUNDS: usize = 3000;
 
-/// Lets everything come to an end, if the core may let it.
+/// Runs until all mail is delivered, unless the settings prevent that.
 pub fn settle(mut world: World) {
     let settings = world.core.settings();
     let may_deliver = !settings.frozen && settings.selection.is_none();
     world.end_trouble();
-    world.tell(Event::InitialScanDone);
-    world.tell(Event::Configured(configuration(0)));
+    world.send_event(Event::InitialScanDone);
+    world.send_event(Event::Configured(configuration(0)));
     world.order(Order::ReleaseAll);
     wake_everything(&mut world);
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let acted = world.check_once(|world| answer(world) | work(world));
         if acted {
             continue;
@@ -43,16 +43,16 @@ pub fn settle(mut world: World) {
     assert!(world.model.orders.is_empty(), "nobody heard of {:?}", world.model.orders);
 }
 
-/// Hosts may have asked to be left alone until the year 2262.
+/// Makes all mail due. Agents may have put off hosts until the year 2262.
 fn wake_everything(world: &mut World) {
     let groups = world.model.messages.values().flat_map(|message| &message.arrival.groups);
     let hosts: BTreeSet<Box<[u8]>> = groups.map(|group| group.host.clone()).collect();
     for host in hosts {
-        world.tell(Event::Turn(&host));
+        world.send_event(Event::Turn(&host));
     }
 }
 
-/// Answers whatever the core waits for. Tells whether there was anything.
+/// Answers all pending actions of the core. Returns true if there were any.
 fn answer(world: &mut World) -> bool {
     let (notes, removals) = (world.model.notes.clone(), world.model.removals.clone());
     let rereads = world.model.rereads.clone();
@@ -74,7 +74,7 @@ fn answer(world: &mut World) -> bool {
     acted
 }
 
-/// Lets each agent do one thing. Tells whether there was anything.
+/// Lets each agent do one thing. Returns true if there was anything to do.
 fn work(world: &mut World) -> bool {
     let agents: Vec<AgentId> = world.model.agents.keys().copied().collect();
     let mut acted = false;

@@ -1,4 +1,4 @@
-//! The world around the core: it tells facts, takes the actions, and checks what it is asked to do.
+//! The world around the core: it sends events, takes the actions, and checks them.
 
 use super::configurations::configuration;
 use super::model::{Model, Puppet, Spooled, Told};
@@ -13,38 +13,38 @@ use zsched_mailq_server::v1::Dump;
 use zsched_spool::note::Occasion;
 use zsched_spool::{Arrival, SpoolName};
 
-/// So many turns in a row may have something to do at one time.
-const MOST_TURNS: usize = 1000;
+/// Maximum number of consecutive wake-ups at one time.
+const MAX_TURNS: usize = 1000;
 
-/// The core, and what the world outside knows.
+/// The core, and the model of the world.
 pub struct World {
     pub core: Scheduler,
     pub now: Timestamp,
     pub model: Model,
-    /// Whether it was told to stop: then it starts no agent any more.
+    /// The core was told to stop, so it starts no agent.
     pub is_draining: bool,
-    /// Whether somebody wants to know how attempts end.
+    /// A client has subscribed to results of attempts.
     is_watched: bool,
-    /// Whether the core is checked after each event, which costs far more than the event.
+    /// The core is checked after each event, which costs far more than the event.
     pub checks_each: bool,
-    /// How agents come to life.
+    /// How agents start.
     birth: Birth,
 }
 
-/// How agents come to life.
+/// How agents start.
 #[derive(Clone, Copy)]
 enum Birth {
-    /// At once, as the daemon does it.
+    /// At once, as in the daemon.
     AtOnce,
-    /// Each other one cannot be started.
+    /// Every second agent cannot be started.
     EachOther,
-    /// When the script says so.
+    /// When the script starts them.
     Later,
-    /// None can be started.
+    /// No agent can be started.
     Never,
 }
 
-/// Some time in 2026.
+/// A time in 2026.
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 impl World {
@@ -61,8 +61,8 @@ impl World {
         }
     }
 
-    /// Tells a fact, and does what the core wants done.
-    pub fn tell(&mut self, event: Event<'_>) {
+    /// Sends an event, and carries out the core's actions.
+    pub fn send_event(&mut self, event: Event<'_>) {
         self.is_draining |= matches!(event, Event::Drain);
         if let Event::Watched(is_watched) = event {
             self.is_watched = is_watched;
@@ -83,12 +83,12 @@ impl World {
         assert_eq!(self.core.totals().idle, idle, "idle agents, some of whom wait for nothing");
     }
 
-    /// Lets agents come to life at once from now on.
+    /// Makes agents start at once from now on.
     pub fn end_trouble(&mut self) {
         self.birth = Birth::AtOnce;
     }
 
-    /// Does something that takes many events, and checks the core once.
+    /// Runs `act`, which sends many events, and checks the core once.
     pub fn check_once<T>(&mut self, act: impl FnOnce(&mut World) -> T) -> T {
         let checks_each = std::mem::replace(&mut self.checks_each, false);
         let result = act(self);
@@ -97,12 +97,12 @@ impl World {
         result
     }
 
-    /// Time has passed, or was set.
+    /// Sets the time, forward or back.
     pub fn pass_to(&mut self, now: Timestamp) {
         self.now = now;
-        // A new configuration is in force everywhere after some turns.
-        for _ in 0..MOST_TURNS {
-            self.tell(Event::Tick);
+        // A new configuration is applied in several turns.
+        for _ in 0..MAX_TURNS {
+            self.send_event(Event::Tick);
             if self.core.next_wakeup().is_none_or(|next| next > now) {
                 return;
             }
@@ -115,11 +115,11 @@ impl World {
         if self.core.is_leaving(number).is_none() {
             self.model.messages.insert(number, Spooled::new(arrival.clone()));
         }
-        self.tell(Event::Arrived(arrival));
+        self.send_event(Event::Arrived(arrival));
     }
 
-    /// An agent writes a line. Whatever the core makes of it, the model makes of it, too.
-    pub fn say(&mut self, agent: AgentId, line: &[u8]) {
+    /// Sends a line of an agent, and applies its effect to the model.
+    pub fn agent_writes(&mut self, agent: AgentId, line: &[u8]) {
         match Answer::parse(line) {
             Answer::Hungry => {
                 if let Some(puppet) = self.model.agents.get_mut(&agent) {
@@ -139,37 +139,37 @@ impl World {
             }
             _ => {}
         }
-        self.tell(Event::AgentSaid { agent, line });
+        self.send_event(Event::AgentSaid { agent, line });
     }
 
     pub fn starts(&mut self, agent: AgentId, pid: u32) {
         if let Some(puppet) = self.model.agents.get_mut(&agent) {
             puppet.is_running = true;
         }
-        self.tell(Event::AgentStarted { agent, pid });
+        self.send_event(Event::AgentStarted { agent, pid });
     }
 
     pub fn ends(&mut self, agent: AgentId, end: AgentEnd) {
         self.model.agents.remove(&agent);
-        self.tell(Event::AgentEnded { agent, end });
+        self.send_event(Event::AgentEnded { agent, end });
     }
 
     pub fn noted(&mut self, ticket: u64, outcome: Result<bool, std::io::ErrorKind>) {
         self.model.notes.retain(|other| *other != ticket);
-        self.tell(Event::Noted { ticket, outcome });
+        self.send_event(Event::Noted { ticket, outcome });
     }
 
     pub fn order(&mut self, order: Order) {
         let ticket = self.model.given + 1;
         self.model.given = ticket;
         self.model.orders.insert(ticket);
-        self.tell(Event::Ordered { ticket, by: "root".to_string(), order });
+        self.send_event(Event::Ordered { ticket, by: "root".to_string(), order });
     }
 
-    /// What is to be stored is, or is not.
+    /// Reports the result of all requests to store overrides.
     pub fn kept(&mut self, outcome: Result<(), std::io::ErrorKind>) {
         for ticket in std::mem::take(&mut self.model.to_keep) {
-            self.tell(Event::StandingKept { ticket, outcome });
+            self.send_event(Event::StandingKept { ticket, outcome });
         }
     }
 
@@ -178,7 +178,7 @@ impl World {
         if outcome.is_ok() && self.core.is_leaving(number) == Some(true) {
             self.model.forget(number);
         }
-        self.tell(Event::Removed { number, outcome });
+        self.send_event(Event::Removed { number, outcome });
     }
 
     pub fn read_again(&mut self, number: u64, outcome: Reread) {
@@ -187,10 +187,10 @@ impl World {
             self.model.forget(number);
             self.model.removals.retain(|other| *other != number);
         }
-        self.tell(Event::ReadAgain { number, outcome });
+        self.send_event(Event::ReadAgain { number, outcome });
     }
 
-    /// What MAILQ shows, whole.
+    /// Returns the complete dump of MAILQ.
     pub fn dump(&self) -> Vec<u8> {
         let (mut dump, mut text) = (Dump::new(START, true), Vec::new());
         dump.write(&self.core, self.now, &mut text, usize::MAX);
@@ -200,7 +200,7 @@ impl World {
 
     fn perform(&mut self, action: Action) {
         match action {
-            // There is room for everything.
+            // Memory is not limited.
             Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
             Action::StartAgent { agent, clause, channel, host } => {
                 self.start(agent, &clause, &channel, &host);
@@ -264,7 +264,8 @@ impl World {
             Birth::EachOther | Birth::Never => {
                 self.model.agents.remove(&agent);
                 let end = AgentEnd::NotStarted("no such file".to_string());
-                // As the daemon does it: among the actions, and none of them is forgotten.
+                // As in the daemon, the event comes while other actions are pending; none may be
+                // lost.
                 return self.core.handle(self.now, Event::AgentEnded { agent, end });
             }
         }
@@ -331,7 +332,7 @@ impl World {
     }
 }
 
-/// Whether a record tells of ends that the statistics log gets, too.
+/// Returns true if a record tells of ends that also go to the statistics log.
 fn is_counted_end(record: &StatusRecord) -> bool {
     match record.verdict {
         Verdict::Report(word) => {
