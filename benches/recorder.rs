@@ -117,7 +117,7 @@ fn deliver(mut core: Recorded, messages: u64) -> io::Result<(Duration, Duration)
                     lines.push((agent, line.concat()));
                     lines.push((agent, b"#hungry".to_vec()));
                 }
-                Action::SayIdle(agent) => lines.push((agent, b"#hungry".to_vec())),
+                Action::SendIdle(agent) => lines.push((agent, b"#hungry".to_vec())),
                 Action::Remove { name, .. } => {
                     core.handle(now, Event::Removed { number: name.number(), outcome: Ok(()) });
                     removed += 1;
@@ -192,7 +192,7 @@ fn arrival(number: u64, now: Timestamp) -> Arrival {
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets: vec![107] }],
         locked: Vec::new(),
         unread: None,
-        unread_at_most: 0,
+        max_unread: 0,
         is_part: false,
     }
 }

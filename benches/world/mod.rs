@@ -82,7 +82,7 @@ impl World {
                     self.told.push(Told::Line(agent, answer.into_bytes()));
                     self.told.push(hungry(agent));
                 }
-                Action::SayIdle(agent) => self.told.push(hungry(agent)),
+                Action::SendIdle(agent) => self.told.push(hungry(agent)),
                 Action::Remove { name, .. } => self.told.push(Told::Removed(name.number())),
                 _ => {}
             }
@@ -164,7 +164,7 @@ pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
         groups: groups.collect(),
         locked: Vec::new(),
         unread: None,
-        unread_at_most: 0,
+        max_unread: 0,
         is_part: false,
     }
 }

@@ -11,11 +11,11 @@
 //! ```
 
 use super::destination::Destination;
-use super::remark::Remarks;
+use super::remark::AgentLogLimiter;
 use super::ring::RingId;
 use super::thread::ThreadId;
 use super::vertex::VertexId;
-use super::window::Heard;
+use super::window::DeliverySignal;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
@@ -36,7 +36,7 @@ pub struct Agent {
     /// When it was started.
     pub born: Timestamp,
     /// When it began to work on its thread.
-    pub turn_began: Timestamp,
+    pub thread_since: Timestamp,
     /// Destination of its last delivery: its connections lead to that host.
     pub last_destination: Option<Destination>,
     /// What it is doing.
@@ -46,7 +46,7 @@ pub struct Agent {
     /// It has found nothing to do in its present job (`#resync`).
     pub resync: bool,
     /// What its reports on the present job say about the host.
-    pub heard: Heard,
+    pub signal: DeliverySignal,
     /// It has delivered or failed a recipient since its start.
     pub has_finished: bool,
     /// Number of reports on its present job that defer a recipient.
@@ -66,9 +66,9 @@ pub struct Agent {
     /// The time its timer is set to.
     pub timer: Option<Timestamp>,
     /// Its last line outside the protocol: a hint in case it dies.
-    pub last_words: Box<[u8]>,
+    pub last_line: Box<[u8]>,
     /// Limits the log lines about it.
-    pub remarks: Remarks,
+    pub log_limiter: AgentLogLimiter,
 }
 
 /// What an agent is doing.
@@ -87,7 +87,7 @@ pub enum State {
     /// It is being killed.
     Killed,
     /// Its process has ended, but its children may still finish its jobs.
-    Lingering,
+    ExitedMidJob,
 }
 
 /// Something that an agent answers with one `#hungry`.
@@ -108,12 +108,12 @@ impl Agent {
             ring,
             thread: Some(thread),
             born: now,
-            turn_began: now,
+            thread_since: now,
             last_destination: None,
             state: State::Larva,
             owed: VecDeque::from([Owed::Start]),
             resync: false,
-            heard: Heard::Nothing,
+            signal: DeliverySignal::Nothing,
             has_finished: false,
             deferrals: 0,
             may_start: false,
@@ -122,14 +122,14 @@ impl Agent {
             burst: 0,
             progress_at: now,
             timer: None,
-            last_words: Box::default(),
-            remarks: Remarks::new(now),
+            last_line: Box::default(),
+            log_limiter: AgentLogLimiter::new(now),
         }
     }
 
     /// Returns true if it can still get work.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.state, State::Stopping(_) | State::Killed | State::Lingering)
+        !matches!(self.state, State::Stopping(_) | State::Killed | State::ExitedMidJob)
     }
 
     /// Returns its jobs, oldest first.

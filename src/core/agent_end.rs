@@ -8,15 +8,15 @@
 //! recipient before. What it has not reported is due at once.
 
 use super::Scheduler;
-use super::action::{Action, Manner};
+use super::action::{Action, StopMode};
 use super::agent::{Agent, AgentId, Owed, State};
 use super::event::AgentEnd;
-use super::put_off::Lesson;
+use super::put_off::DeferralNote;
 use super::status::present_attempt;
 use super::thread::ThreadId;
 use super::timers::Timer;
-use super::unreachable::{Block, Cause};
-use super::vertex::{Diagnosis, Fate, Place, VertexId};
+use super::unreachable::{UnreachableReason, UnreachableReport};
+use super::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ use zsched_format::time::Timestamp;
 /// Maximum time that an agent may take to end.
 ///
 /// It may have to close a connection to a slow host.
-const TIME_TO_END: Duration = Duration::from_secs(300);
+const MAX_STOP_TIME: Duration = Duration::from_secs(300);
 /// Number of deaths in a row after which a whole thread waits.
-const DEATHS_BEFORE_WAIT: u8 = 3;
+const MAX_DEATHS_IN_A_ROW: u8 = 3;
 
 impl Scheduler {
     /// Returns when an agent must be checked, if it does nothing before.
@@ -42,12 +42,12 @@ impl Scheduler {
                 let enough = since + clause.idle_max;
                 Some(end_of_life.map_or(enough, |end| end.min(enough)))
             }
-            State::Stopping(since) if agent.jobs().next().is_none() => Some(since + TIME_TO_END),
+            State::Stopping(since) if agent.jobs().next().is_none() => Some(since + MAX_STOP_TIME),
             // It may take long over its jobs while it makes progress.
             State::Stopping(since) => {
-                Some(since.max(agent.progress_at) + clause.agent_timeout.max(TIME_TO_END))
+                Some(since.max(agent.progress_at) + clause.agent_timeout.max(MAX_STOP_TIME))
             }
-            State::Killed | State::Lingering => None,
+            State::Killed | State::ExitedMidJob => None,
         }
     }
 
@@ -81,7 +81,7 @@ impl Scheduler {
         }
         match state {
             State::Idle(_) => self.retire_agent(now, agent),
-            State::Killed | State::Lingering => {}
+            State::Killed | State::ExitedMidJob => {}
             _ => self.kill_agent(now, agent),
         }
     }
@@ -89,9 +89,9 @@ impl Scheduler {
     /// Records that an agent's process has ended in mid-job.
     ///
     /// Its child processes may still finish the job.
-    pub(super) fn agent_lingers(&mut self, agent: AgentId) {
+    pub(super) fn agent_exited_mid_job(&mut self, agent: AgentId) {
         if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
-            agent.state = State::Lingering;
+            agent.state = State::ExitedMidJob;
         }
     }
 
@@ -100,7 +100,7 @@ impl Scheduler {
         let pid = self.agents[&agent].pid.unwrap_or_default();
         let text = format!("agent {pid} has been silent for {silent} s, and is killed");
         self.log(Level::Warn, text);
-        self.stop_agent(now, agent, Manner::Kill);
+        self.stop_agent(now, agent, StopMode::Kill);
     }
 
     pub(super) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
@@ -114,37 +114,37 @@ impl Scheduler {
         self.clear_locks(&agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.threads[thread].agents.retain(|other| *other != agent);
-            self.quit_window(now, thread, agent_ref.may_start);
+            self.leave_window_with_agent(now, thread, agent_ref.may_start);
         }
-        self.take_jobs_back(now, &agent_ref, end);
+        self.reclaim_jobs(now, &agent_ref, end);
         // The thread may be gone with the agent's last job, if an operator has removed that.
         if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
-            self.delivery_ended(now, thread, agent_ref.heard, None);
-            let keep_dying = self.threads[thread].deaths >= DEATHS_BEFORE_WAIT;
-            if is_to_blame(&agent_ref) && (is_newborn(&agent_ref) || keep_dying) {
+            self.delivery_ended(now, thread, agent_ref.signal, None);
+            let keep_dying = self.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
+            if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
                 self.defer_due(now, thread, &agent_ref, end);
             }
             self.update_readiness(thread);
             self.drop_thread_if_unused(thread);
         }
-        self.count_out(now, agent, &agent_ref);
-        if is_newborn(&agent_ref) {
-            self.has_not_started(now, &agent_ref, end, is_to_blame(&agent_ref));
+        self.subtract_agent(now, agent, &agent_ref);
+        if has_never_asked(&agent_ref) {
+            self.agent_start_failed(now, &agent_ref, end, ended_unasked(&agent_ref));
         }
-        self.serve_starved(now);
+        self.retry_waitlists(now);
         self.serve_later(agent_ref.ring);
         self.drop_ring_if_unused(agent_ref.ring);
     }
 
-    fn count_out(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
+    fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
         let ring = &mut self.rings[agent.ring];
         if let State::Idle(_) = agent.state {
             ring.idle.retain(|other| *other != id);
             self.idle_agents -= 1;
         }
-        self.census.remove(id, ring);
+        self.agent_counts.remove(id, ring);
         if ring.agents == 0 {
-            self.has_no_agents(now, agent.ring);
+            self.restart_ring_wait(now, agent.ring);
         }
     }
 
@@ -164,10 +164,10 @@ impl Scheduler {
         let Some(pid) = agent.pid else {
             return self.log(level, format!("an agent of {destination} {end}"));
         };
-        if agent.remarks.left_out() > 0 {
-            self.log_left_out(pid, agent.remarks.left_out());
+        if agent.log_limiter.suppressed() > 0 {
+            self.log_suppressed(pid, agent.log_limiter.suppressed());
         }
-        self.log(level, format!("agent {pid} of {destination} {end}{}", last_words(agent)));
+        self.log(level, format!("agent {pid} of {destination} {end}{}", last_line(agent)));
     }
 
     /// Clears the locks of a dead agent: they would exclude its successor.
@@ -177,7 +177,9 @@ impl Scheduler {
         };
         for vertex in agent.jobs() {
             let message = self.vertices[vertex].message;
-            if self.vertices[vertex].place == Place::Spent && !self.messages[message].partial {
+            if self.vertices[vertex].place == VertexState::Finished
+                && !self.messages[message].is_partial
+            {
                 continue;
             }
             let name = self.messages[self.vertices[vertex].message].name.clone();
@@ -189,7 +191,7 @@ impl Scheduler {
     ///
     /// Jobs that it had not begun are due as before. So is its present job if the agent has
     /// stopped. If the agent has died, its present job waits, with a diagnosis.
-    fn take_jobs_back(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
+    fn reclaim_jobs(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
         let present = match agent.owed.front() {
             Some(Owed::Job(vertex)) => Some(*vertex),
             _ => None,
@@ -197,18 +199,18 @@ impl Scheduler {
         // From the last to the first, so that they keep their order at the head of the queue.
         let jobs: Vec<VertexId> = agent.jobs().collect();
         for vertex in jobs.into_iter().rev() {
-            if !self.take_job_away(vertex) {
+            if !self.release_job(vertex) {
                 continue;
             }
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
-                self.interrupt(now, vertex, agent, end);
+                self.defer_interrupted_job(now, vertex, agent, end);
             } else if is_present && agent.deferrals >= self.vertices[vertex].pending {
-                self.let_wait(now, vertex, Scheduler::wait_after_try);
-            } else if self.is_wanted_elsewhere(vertex) {
-                self.let_wait(now, vertex, Scheduler::wait_for_destination);
+                self.defer(now, vertex, Scheduler::wait_after_try);
+            } else if self.must_wait_after_job(vertex) {
+                self.defer(now, vertex, Scheduler::wait_for_destination);
             } else {
-                self.put_first(vertex);
+                self.set_due_first(vertex);
                 self.watch_expiry(now, vertex);
             }
         }
@@ -217,42 +219,55 @@ impl Scheduler {
     /// Returns true if a job not begun must wait.
     ///
     /// It must if its host may not be tried, or an operator has held or removed it.
-    fn is_wanted_elsewhere(&self, vertex: VertexId) -> bool {
+    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
         let known = self.threads[vertex.thread].retry.unreachable.as_ref();
         let is_blocked = known.is_some_and(|known| known.block.is_firm());
-        let has_fate = !matches!(vertex.fate, Fate::Usual | Fate::OneMoreTry);
+        let has_fate = !matches!(vertex.fate, AfterJob::Usual | AfterJob::OneMoreTry);
         is_blocked || has_fate || self.messages[vertex.message].held
     }
 
     /// Defers a job because its agent has died.
-    fn interrupt(&mut self, now: Timestamp, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
+    fn defer_interrupted_job(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        agent: &Agent,
+        end: &AgentEnd,
+    ) {
         let text = describe_end(agent, end, " while it had this job");
-        self.status_of_silence(now, present_attempt(agent), vertex, &text);
-        if is_to_blame(agent) {
+        self.status_of_missing_report(now, present_attempt(agent), vertex, &text);
+        if ended_unasked(agent) {
             let thread = self.vertices[vertex].thread;
-            self.threads[thread].deaths = self.threads[thread].deaths.saturating_add(1);
+            self.threads[thread].consecutive_deaths =
+                self.threads[thread].consecutive_deaths.saturating_add(1);
             // A report of the agent is worth more than this diagnosis.
             if !self.vertices[vertex].reported {
                 self.count_attempt(vertex);
                 self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
-        self.let_wait(now, vertex, Scheduler::wait_after_try);
+        self.defer(now, vertex, Scheduler::wait_after_try);
     }
 
     /// Defers everything due in a thread, because its agents die.
     fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
-        self.threads[thread].deaths = 0;
-        let cause = Cause { pid: agent.pid, id: None, at: now, diagnosis: Some(diagnosis.clone()) };
-        let (block, lesson) = ((now, Block::AgentsDie), Lesson::AgentsDie(diagnosis));
+        self.threads[thread].consecutive_deaths = 0;
+        let cause = UnreachableReport {
+            pid: agent.pid,
+            id: None,
+            at: now,
+            diagnosis: Some(diagnosis.clone()),
+        };
+        let (block, lesson) =
+            ((now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
         self.block_thread(now, thread, block, Some(Rc::new(cause)), lesson);
     }
 }
 
 /// Returns true if an agent has ended without being told to.
-fn is_to_blame(agent: &Agent) -> bool {
+fn ended_unasked(agent: &Agent) -> bool {
     !matches!(agent.state, State::Stopping(_))
 }
 
@@ -271,7 +286,7 @@ fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
 }
 
 /// Returns true if an agent has never asked for work.
-fn is_newborn(agent: &Agent) -> bool {
+fn has_never_asked(agent: &Agent) -> bool {
     agent.owed.front() == Some(&Owed::Start)
 }
 
@@ -279,15 +294,15 @@ fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
     let killed = if agent.state == State::Killed { " was silent for too long, and" } else { "" };
     let circumstance = match end {
         AgentEnd::NotStarted(_) => "",
-        _ if is_newborn(agent) => " before it asked for work",
+        _ if has_never_asked(agent) => " before it asked for work",
         _ => circumstance,
     };
-    format!("the transport agent{killed} {end}{circumstance}{}", last_words(agent))
+    format!("the transport agent{killed} {end}{circumstance}{}", last_line(agent))
 }
 
 /// The agent's last line outside the protocol, in parentheses.
-pub(super) fn last_words(agent: &Agent) -> String {
-    match &agent.last_words[..] {
+pub(super) fn last_line(agent: &Agent) -> String {
+    match &agent.last_line[..] {
         [] => String::new(),
         words => format!(" (it said: {})", String::from_utf8_lossy(words)),
     }

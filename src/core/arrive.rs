@@ -3,9 +3,9 @@
 use super::Scheduler;
 use super::list::List;
 use super::message::{Message, MessageId};
-use super::rest::{Recall, Recalled};
+use super::rest::{RestoreAction, RestoredMessage};
 use super::thread::ThreadId;
-use super::vertex::{InMessage, Place, Vertex, VertexId};
+use super::vertex::{MessageChain, Vertex, VertexId, VertexState};
 use log::Level;
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
@@ -17,7 +17,7 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let recalled = self.take_recalled(&arrival).or_else(|| self.recall_rest(&arrival));
+        let recalled = self.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.leftover {
@@ -26,23 +26,23 @@ impl Scheduler {
                 format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
             self.log(Level::Warn, text);
         }
-        self.recall_orders(message);
+        self.restore_overrides(message);
         let is_partial = arrival.unread.is_some() || arrival.is_part;
         if is_partial {
             self.begin_partial(now, message, &arrival, recalled.as_ref());
-            self.queue_batch(now, message, &arrival);
+            self.queue_chunk(now, message, &arrival);
         } else {
             for group in &arrival.groups {
                 self.queue_group(now, message, group, recalled.as_ref());
             }
         }
-        self.join_jobs(message);
+        self.enqueue_message(message);
         match is_partial {
-            true => self.end_batch(now, message),
-            false => self.carry_out_ending(now, message),
+            true => self.end_chunk(now, message),
+            false => self.apply_removal_order(now, message),
         }
         if !arrival.turns.is_empty() {
-            self.turn(now, &arrival.turns);
+            self.etrn(now, &arrival.turns);
         }
         self.remove_if_complete(message);
     }
@@ -52,7 +52,7 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         group: &Group,
-        recalled: Option<&Recalled>,
+        recalled: Option<&RestoredMessage>,
     ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
@@ -63,14 +63,14 @@ impl Scheduler {
         for offsets in group.offsets.chunks(packet) {
             let vertex = self.queue_vertex(message, thread, offsets);
             // Later chunks of a partial message may bring more of this group.
-            let is_open = self.messages[message].partial && packet_is_limited;
+            let is_open = self.messages[message].is_partial && packet_is_limited;
             self.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
-            let left = self.learned_of(message, vertex);
+            let left = self.unloaded_state(message, vertex);
             let recall = match (recalled, first) {
-                _ if left.is_some() => self.recall_left(left, vertex),
-                (Some(recalled), _) => self.recall_rested(recalled, vertex),
-                (None, None) => self.recall_vertex(message, vertex),
-                (None, Some(first)) => self.recall_like(vertex, first),
+                _ if left.is_some() => self.restore_unloaded_vertex(left, vertex),
+                (Some(recalled), _) => self.restore_paged_vertex(recalled, vertex),
+                (None, None) => self.restore_vertex(message, vertex),
+                (None, Some(first)) => self.restore_like(vertex, first),
             };
             first = first.or(Some((vertex, recall)));
             self.place_arrival(now, vertex, recall);
@@ -84,41 +84,44 @@ impl Scheduler {
         let count = offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);
         self.messages[message].pending += count;
-        let mut vertices: List<InMessage> =
+        let mut vertices: List<MessageChain> =
             std::mem::replace(&mut self.messages[message].vertices, List::new());
         vertices.push_back(&mut self.vertices, vertex);
         self.messages[message].vertices = vertices;
-        self.count_recipients(thread, i64::from(count));
+        self.adjust_recipients(thread, i64::from(count));
         vertex
     }
 
     /// Puts a new vertex where its restored state requires it.
-    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: Recall) {
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: RestoreAction) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         match recall {
-            _ if self.messages[message].held => self.put_arrival(vertex, Place::Held),
-            Recall::Wanted => self.put_arrival(vertex, Place::Due),
-            Recall::Left { due: None } if self.vertices[vertex].attempts > 0 => {
+            _ if self.messages[message].held => self.put_arrival(vertex, VertexState::Held),
+            RestoreAction::Requested => self.put_arrival(vertex, VertexState::Due),
+            RestoreAction::Unloaded { due: None } if self.vertices[vertex].attempts > 0 => {
                 self.wait_after_try(now, vertex);
             }
-            Recall::Waiting { due: Some(due) } | Recall::Left { due: Some(due) } if due > now => {
-                self.wait_on(now, vertex, due);
+            RestoreAction::Waiting { due: Some(due) }
+            | RestoreAction::Unloaded { due: Some(due) }
+                if due > now =>
+            {
+                self.resume_wait(now, vertex, due);
             }
             // Its time has come: it is due even if its clause is `queueonly`.
-            Recall::Waiting { due: Some(_) }
+            RestoreAction::Waiting { due: Some(_) }
                 if self.threads[thread].retry.unreachable.is_none() =>
             {
-                self.put_arrival(vertex, Place::Due);
+                self.put_arrival(vertex, VertexState::Due);
             }
             _ if self.arrivals_wait(thread) => self.wait_for_destination(now, vertex),
-            _ => self.put_arrival(vertex, Place::Due),
+            _ => self.put_arrival(vertex, VertexState::Due),
         }
         self.watch_expiry(now, vertex);
         self.update_readiness(thread);
     }
 
     /// Puts a vertex that has no job yet into a list.
-    fn put_arrival(&mut self, vertex: VertexId, place: Place) {
+    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
     }
@@ -133,9 +136,9 @@ impl Scheduler {
         thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
     }
 
-    pub(super) fn end_hold(&mut self, now: Timestamp) {
-        self.is_holding = false;
-        self.begin_to_forget(now);
+    pub(super) fn initial_scan_done(&mut self, now: Timestamp) {
+        self.awaits_initial_scan = false;
+        self.schedule_drop_of_unclaimed(now);
         self.serve_all_rings();
     }
 }

@@ -10,7 +10,7 @@ impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
     pub(super) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
         if let Some(thread) = self.threads.find(channel, host) {
-            self.settle(now, thread);
+            self.reassign_ring(now, thread);
             return thread;
         }
         let destination = Destination::new(channel, host);
@@ -18,8 +18,8 @@ impl Scheduler {
         let last_step = self.last_step.number;
         let thread = self.threads.insert(Thread { last_step, ..Thread::new(destination, ring) });
         self.join_ring(now, thread, ring);
-        self.recall_resting_thread(now, thread);
-        self.recall_thread(now, thread);
+        self.restore_paged_thread(now, thread);
+        self.restore_thread(now, thread);
         // The restored state does not include a window that has died since.
         self.wait_with_window(now, thread);
         thread
@@ -32,7 +32,7 @@ impl Scheduler {
         let clause = self.config.select_or_default(channel, host);
         let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
         if is_new && !self.standing.limits.is_empty() {
-            self.look_at_limits_of_ring(ring);
+            self.apply_limits_to_ring(ring);
         }
         ring
     }
@@ -43,18 +43,18 @@ impl Scheduler {
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
         self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
-        self.bring_entries(now, thread);
-        self.review_ring(ring);
+        self.enqueue_due(now, thread);
+        self.reapply_limits_to_ring(ring);
         // Overrides are rare.
         if !self.standing.is_empty() {
-            self.look_at_hold(thread);
-            self.look_at_limits_of_thread(thread);
+            self.update_hold(thread);
+            self.apply_limits_to_thread(thread);
         }
         self.settle_window(now, thread);
     }
 
     /// Changes the number of recipients of a thread and its ring.
-    pub(super) fn count_recipients(&mut self, thread: ThreadId, more: i64) {
+    pub(super) fn adjust_recipients(&mut self, thread: ThreadId, more: i64) {
         let thread = &mut self.threads[thread];
         thread.recipients = (i64::from(thread.recipients) + more) as u32;
         let ring = &mut self.rings[thread.ring];
@@ -63,7 +63,7 @@ impl Scheduler {
 
     pub(super) fn leave_ring(&mut self, thread: ThreadId) {
         self.unready(thread);
-        self.take_entries(thread);
+        self.drop_entries(thread);
         let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
         self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
         let threads = &mut self.rings[ring].threads;
@@ -80,12 +80,12 @@ impl Scheduler {
             return;
         }
         let ring = thread_ref.ring;
-        self.thread_goes(thread);
+        self.keep_removed_thread(thread);
         let thread_ref = &self.threads[thread];
-        self.lessons += u64::from(thread_ref.retry.unreachable.is_some());
+        self.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
         self.threads[thread].retry.unreachable = None;
-        self.putting_off.cancel(thread);
-        self.expiring.cancel(thread);
+        self.deferrals.cancel(thread);
+        self.expirations.cancel(thread);
         self.threads[thread].expiry_check = None;
         self.set_thread_timer(thread);
         self.leave_window(thread);
@@ -98,12 +98,12 @@ impl Scheduler {
     pub(super) fn drop_ring_if_unused(&mut self, ring: RingId) {
         let ring_ref = &self.rings[ring];
         if ring_ref.threads.is_empty() && ring_ref.agents == 0 {
-            if ring_ref.is_unserved {
-                self.unserved.retain(|other| *other != ring);
+            if ring_ref.is_queued_to_serve {
+                self.rings_to_serve.retain(|other| *other != ring);
             }
-            self.unstarve(ring);
+            self.leave_waitlist(ring);
             self.end_suspension(ring);
-            self.batches.ring_goes(ring);
+            self.partials.drop_ring(ring);
             self.rings.remove(ring);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The shell stores the changes, instead of all overrides for each of them.
 
-use super::standing::{Ending, Hold, LimitName, Scope, SetLimit, Standing, StandingOrders};
+use super::standing::{Hold, LimitName, LimitOverride, Override, Overrides, PendingRemoval, Scope};
 use serde::{Deserialize, Serialize};
 
 /// One change of the overrides.
@@ -12,9 +12,10 @@ pub enum Change {
     /// Adds a hold.
     Hold(Hold),
     /// Sets a limit, and replaces the former one of its scope.
-    Limit(SetLimit),
+    Limit(LimitOverride),
     /// Orders the removal of a message, as soon as that is possible.
-    Ending(Ending),
+    #[serde(rename = "ending")]
+    Removal(PendingRemoval),
     /// Ends a hold.
     Released(Scope),
     /// Resets a limit to that of the configuration.
@@ -32,17 +33,17 @@ pub enum Change {
     Cleared {},
 }
 
-impl From<Standing> for Change {
-    fn from(order: Standing) -> Change {
+impl From<Override> for Change {
+    fn from(order: Override) -> Change {
         match order {
-            Standing::Hold(hold) => Change::Hold(hold),
-            Standing::Limit(limit) => Change::Limit(limit),
-            Standing::Ending(ending) => Change::Ending(ending),
+            Override::Hold(hold) => Change::Hold(hold),
+            Override::Limit(limit) => Change::Limit(limit),
+            Override::Removal(ending) => Change::Removal(ending),
         }
     }
 }
 
-impl StandingOrders {
+impl Overrides {
     /// Applies a change, and queues it to be stored.
     pub(super) fn change(&mut self, change: Change) {
         self.apply(change.clone());
@@ -60,7 +61,7 @@ impl StandingOrders {
                 self.limits.retain(|old| old.scope != set.scope || old.limit != set.limit);
                 self.limits.push(set);
             }
-            Change::Ending(ending) => drop(self.endings.insert(ending.message.number, ending)),
+            Change::Removal(ending) => drop(self.endings.insert(ending.message.number, ending)),
             Change::Released(Scope::Message(id)) => drop(self.messages.remove(&id.number)),
             Change::Released(scope) => self.holds.retain(|hold| hold.scope != scope),
             Change::Unset { scope, limit } => {

@@ -1,10 +1,10 @@
-//! Steps of the clock.
+//! RetryPosition of the clock.
 //!
 //! A step changes no durations: agents do not seem silent for hours because of it, and nothing
 //! waits for hours. Only expiry follows the clock, because the age of a message does.
 //!
 //! With a million threads, moving all their times at once would stop delivery. So
-//! [`Scheduler::settle_clock`] moves the times of a thread before anything else changes in it. Each
+//! [`Scheduler::apply_clock_step`] moves the times of a thread before anything else changes in it. Each
 //! turn moves those of some further threads.
 
 use super::Scheduler;
@@ -16,7 +16,7 @@ use zsched_format::time::{ClockStep, Timestamp};
 
 /// The last step of the clock.
 #[derive(Default, Serialize, Deserialize)]
-pub struct LastStep {
+pub struct LastClockStep {
     /// Its number, modulo 256.
     ///
     /// A thread with another number has not applied the step yet.
@@ -30,37 +30,37 @@ impl Scheduler {
     pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
         // Rarely needed: it means that the last step was a few turns ago.
         while self.last_step.next.is_some() {
-            self.tell_threads_of_clock();
+            self.apply_clock_step_to_some();
         }
         self.last_step.number = self.last_step.number.wrapping_add(1);
         (self.last_step.step, self.last_step.next) = (Some(step), Some(0));
         self.timers.shift(step);
         self.agents.values_mut().for_each(|agent| agent.shift(step));
         self.shift_rests(step);
-        self.shift_batches(step);
+        self.shift_partials(step);
         for window in self.windows.iter_mut() {
             window.pace.shift(step);
             window.resume = window.resume.map(|time| time + step);
         }
-        self.shift_starved(step);
-        self.putting_off.shift(step);
-        self.go_on_telling_of_clock(now);
+        self.shift_waitlists(step);
+        self.deferrals.shift(step);
+        self.continue_clock_step(now);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
-        self.serve_starved(now);
+        self.retry_waitlists(now);
     }
 
     /// Applies the step to further threads, as many as one turn allows.
-    pub(super) fn go_on_telling_of_clock(&mut self, now: Timestamp) {
-        self.tell_threads_of_clock();
+    pub(super) fn continue_clock_step(&mut self, now: Timestamp) {
+        self.apply_clock_step_to_some();
         if self.last_step.next.is_some() {
             self.timers.add(now, Timer::Clock);
         }
     }
 
-    fn tell_threads_of_clock(&mut self) {
+    fn apply_clock_step_to_some(&mut self) {
         let slots = self.threads.pool().slots();
         let Some(first) = self.last_step.next.filter(|first| *first < slots) else {
             self.last_step.next = None;
@@ -69,7 +69,7 @@ impl Scheduler {
         let behind = slots.min(first + self.settings.step());
         for place in first..behind {
             if let Some(thread) = self.threads.pool().at(place) {
-                self.settle_clock(thread);
+                self.apply_clock_step(thread);
             }
         }
         self.last_step.next = (behind < slots).then_some(behind);
@@ -79,11 +79,11 @@ impl Scheduler {
     ///
     /// Moves its times, and schedules a check for expiry. It must be called before any other time
     /// of the thread is set.
-    pub(super) fn settle_clock(&mut self, thread: ThreadId) {
-        let Some(step) = self.step_untold(&self.threads[thread]) else {
+    pub(super) fn apply_clock_step(&mut self, thread: ThreadId) {
+        let Some(step) = self.pending_clock_step(&self.threads[thread]) else {
             return;
         };
-        let now = self.told_at;
+        let now = self.last_event_at;
         let thread_ref = &mut self.threads[thread];
         thread_ref.last_step = self.last_step.number;
         thread_ref.waiting.shift(step);
@@ -95,25 +95,25 @@ impl Scheduler {
     }
 
     /// The step of the clock that a thread has not applied yet.
-    fn step_untold(&self, thread: &Thread) -> Option<ClockStep> {
+    fn pending_clock_step(&self, thread: &Thread) -> Option<ClockStep> {
         self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
     }
 
     /// Returns true if a thread has applied the last step.
-    pub(super) fn knows_step(&self, thread: ThreadId) -> bool {
+    pub(super) fn is_shifted(&self, thread: ThreadId) -> bool {
         self.threads[thread].last_step == self.last_step.number
     }
 
     /// Converts a time of a thread to the present clock.
-    pub(super) fn by_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
-        self.step_untold(thread).map_or(time, |step| time + step)
+    pub(super) fn to_present_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
+        self.pending_clock_step(thread).map_or(time, |step| time + step)
     }
 }
 
 impl Agent {
     fn shift(&mut self, step: ClockStep) {
         for time in
-            [&mut self.born, &mut self.turn_began, &mut self.hungry_at, &mut self.progress_at]
+            [&mut self.born, &mut self.thread_since, &mut self.hungry_at, &mut self.progress_at]
         {
             *time = *time + step;
         }

@@ -6,16 +6,16 @@ use super::Scheduler;
 use super::action::Verdict;
 use super::message::MessageId;
 use super::order::{Effect, Target};
-use super::outcome::Final;
+use super::outcome::FinalState;
 use super::standing::Author;
 use super::thread::ThreadId;
-use super::vertex::{Fate, Place, VertexId};
+use super::vertex::{AfterJob, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
 /// The part of a message that an order covers.
-enum Part {
+enum MessagePart {
     All,
     /// Recipients of these threads.
     Some(BTreeSet<ThreadId>),
@@ -27,7 +27,7 @@ impl Scheduler {
         for thread in threads {
             effect.recipients += self.threads[*thread].recipients;
             effect.held += u32::from(self.threads[*thread].held);
-            self.wake_on_request(now, *thread);
+            self.wake_for_etrn(now, *thread);
         }
         effect
     }
@@ -44,12 +44,12 @@ impl Scheduler {
             for vertex in vertices {
                 let thread = self.vertices[vertex].thread;
                 let recipients = self.vertices[vertex].pending;
-                self.probe_now(now, self.threads[thread].ring);
-                if self.vertices[vertex].place == Place::Held || self.threads[thread].held {
+                self.retry_start_now(now, self.threads[thread].ring);
+                if self.vertices[vertex].place == VertexState::Held || self.threads[thread].held {
                     effect.held += recipients;
                 }
-                if self.vertices[vertex].place == Place::Waiting {
-                    self.put(vertex, Place::Due);
+                if self.vertices[vertex].place == VertexState::Waiting {
+                    self.set_state(vertex, VertexState::Due);
                     effect.recipients += recipients;
                     turned.push(thread);
                     if self.threads[thread].waiting.is_empty() {
@@ -64,26 +64,26 @@ impl Scheduler {
     }
 
     /// Ends the targeted recipients, now or when their jobs are over.
-    pub(super) fn dispose(
+    pub(super) fn end_targets(
         &mut self,
         now: Timestamp,
         targets: &[Target],
-        (fate, by): (Fate, &Author),
+        (fate, by): (AfterJob, &Author),
     ) -> Effect {
         let mut effect = Effect::default();
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.meant(targets, &mut effect) {
-            let is_partial = self.messages[message].partial;
+            let is_partial = self.messages[message].is_partial;
             let is_whole = whole.contains(&self.messages[message].name.number());
             let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
             effect.recipients += recipients;
             effect.busy += busy;
             if is_whole && (is_partial || busy > 0) {
-                self.order_ending(message, fate, by);
+                self.order_removal(message, fate, by);
             }
             if is_whole && is_partial {
-                self.read_to_the_end(message);
+                self.read_rest_for_removal(message);
             }
         }
         effect
@@ -97,9 +97,9 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         vertices: &[VertexId],
-        (fate, by): (Fate, &Author),
+        (fate, by): (AfterJob, &Author),
     ) -> (u32, u32) {
-        let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == Place::Fed;
+        let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == VertexState::Fed;
         let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
             vertices.iter().copied().partition(is_fed);
         let count = |all: &[VertexId]| all.iter().map(|v| self.vertices[*v].pending).sum::<u32>();
@@ -109,13 +109,13 @@ impl Scheduler {
         }
         match fate {
             _ if resting.is_empty() => {}
-            Fate::Usual | Fate::OneMoreTry => {}
-            Fate::Expire => {
+            AfterJob::Usual | AfterJob::OneMoreTry => {}
+            AfterJob::Expire => {
                 let why = format!("was given up by {}", by.name);
-                resting.iter().for_each(|vertex| self.give_up(now, *vertex, &why));
+                resting.iter().for_each(|vertex| self.expire_vertex(now, *vertex, &why));
             }
-            Fate::Delete => self.put_away(now, message, &resting, Occasion::Deletion),
-            Fate::Reroute => self.put_away(now, message, &resting, Occasion::Reroute),
+            AfterJob::Delete => self.end_without_report(now, message, &resting, Occasion::Deletion),
+            AfterJob::Reroute => self.end_without_report(now, message, &resting, Occasion::Reroute),
         }
         counts
     }
@@ -124,13 +124,14 @@ impl Scheduler {
     ///
     /// A vertex that is named twice counts once.
     fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
-        let mut wanted: BTreeMap<u64, Part> = BTreeMap::new();
+        let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
         for target in targets {
-            let part = wanted.entry(target.number).or_insert_with(|| Part::Some(BTreeSet::new()));
+            let part =
+                wanted.entry(target.number).or_insert_with(|| MessagePart::Some(BTreeSet::new()));
             match (&target.destination, part) {
-                (None, part) => *part = Part::All,
-                (Some(_), Part::All) => {}
-                (Some(destination), Part::Some(threads)) => {
+                (None, part) => *part = MessagePart::All,
+                (Some(_), MessagePart::All) => {}
+                (Some(destination), MessagePart::Some(threads)) => {
                     let (channel, host) = (destination.channel(), destination.host());
                     threads.extend(self.threads.find_existing(channel, host));
                 }
@@ -146,24 +147,24 @@ impl Scheduler {
     ///
     /// Visits the message once, however many destinations are named: it may have a hundred
     /// thousand.
-    fn part_of(&self, number: u64, part: &Part) -> Option<(MessageId, Vec<VertexId>)> {
+    fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
         let message = self.messages.find(number)?;
-        if self.messages[message].removing {
+        if self.messages[message].is_removing {
             return None;
         }
         let is_meant = |vertex: &VertexId| match part {
-            Part::All => true,
-            Part::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+            MessagePart::All => true,
+            MessagePart::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
         };
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
         // All of a partial message may be unread.
-        let is_unread = matches!(part, Part::All) && self.messages[message].partial;
+        let is_unread = matches!(part, MessagePart::All) && self.messages[message].is_partial;
         (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 
     /// Ends recipients of a message without a delivery or a failure.
-    fn put_away(
+    fn end_without_report(
         &mut self,
         now: Timestamp,
         message: MessageId,
@@ -172,7 +173,7 @@ impl Scheduler {
     ) {
         let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
-        self.are_final(message, &offsets);
+        self.record_unloaded_finals(message, &offsets);
         self.note(now, message, offsets, occasion, [].into(), [].into());
         let (state, verdict, text) = match occasion {
             Occasion::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
@@ -183,7 +184,7 @@ impl Scheduler {
             let text = format!("{text} by an operator");
             self.status_of_end(now, *vertex, &offsets, verdict, b"", text.as_bytes());
             for offset in self.vertices[*vertex].recipients.pending() {
-                self.finish_recipient(*vertex, offset, Final { state, failed: false });
+                self.finish_recipient(*vertex, offset, FinalState { state, failed: false });
             }
         }
     }
@@ -192,13 +193,17 @@ impl Scheduler {
     ///
     /// Returns true if there was one. The vertex must have recipients left, and no agent may have
     /// it.
-    pub(super) fn meet_fate(&mut self, now: Timestamp, vertex: VertexId) -> bool {
+    pub(super) fn apply_after_job(&mut self, now: Timestamp, vertex: VertexId) -> bool {
         let message = self.vertices[vertex].message;
         match std::mem::take(&mut self.vertices[vertex].fate) {
-            Fate::Usual | Fate::OneMoreTry => return false,
-            Fate::Expire => self.give_up(now, vertex, "was given up by an operator"),
-            Fate::Delete => self.put_away(now, message, &[vertex], Occasion::Deletion),
-            Fate::Reroute => self.put_away(now, message, &[vertex], Occasion::Reroute),
+            AfterJob::Usual | AfterJob::OneMoreTry => return false,
+            AfterJob::Expire => self.expire_vertex(now, vertex, "was given up by an operator"),
+            AfterJob::Delete => {
+                self.end_without_report(now, message, &[vertex], Occasion::Deletion)
+            }
+            AfterJob::Reroute => {
+                self.end_without_report(now, message, &[vertex], Occasion::Reroute)
+            }
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::destination::Destination;
-use super::vertex::{Place, Vertex};
+use super::vertex::{Vertex, VertexState};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
@@ -27,11 +27,11 @@ pub struct MessageRow<'s> {
     /// An operator holds it.
     pub is_held: bool,
     /// It is being removed from the spool.
-    pub is_leaving: bool,
+    pub is_being_removed: bool,
 }
 
 /// The recipients of a message for one destination.
-pub struct Entry<'s> {
+pub struct VertexRow<'s> {
     /// The message's spool id.
     pub id: SpoolId,
     /// The name of the message's files.
@@ -63,7 +63,7 @@ impl Scheduler {
             pending: message.pending,
             failed: message.failed,
             is_held: message.held,
-            is_leaving: message.removing,
+            is_being_removed: message.is_removing,
         })
     }
 
@@ -77,22 +77,22 @@ impl Scheduler {
     ///
     /// `None` if it has left the message since
     /// [`vertices_of_message`](Scheduler::vertices_of_message) returned it.
-    pub fn entry(&self, number: u64, vertex: VertexId) -> Option<Entry<'_>> {
+    pub fn entry(&self, number: u64, vertex: VertexId) -> Option<VertexRow<'_>> {
         let vertex_ref = self.vertex_in_message(number, vertex)?;
         let message = &self.messages[vertex_ref.message];
         let thread = &self.threads[vertex_ref.thread];
-        Some(Entry {
+        Some(VertexRow {
             id: message.spool_id(),
             name: &message.name,
             destination: &thread.destination,
             recipients: vertex_ref.pending,
             attempts: vertex_ref.attempts,
             place: match vertex_ref.place {
-                Place::Fed | Place::Spent => "with-agent",
-                Place::Held => "held",
-                Place::Due | Place::Waiting if thread.held => "held",
-                Place::Due => "due",
-                Place::Waiting => "waiting",
+                VertexState::Fed | VertexState::Finished => "with-agent",
+                VertexState::Held => "held",
+                VertexState::Due | VertexState::Waiting if thread.held => "held",
+                VertexState::Due => "due",
+                VertexState::Waiting => "waiting",
             },
             expires: self.expiry(vertex),
             text: vertex_ref.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..]),
@@ -109,6 +109,6 @@ impl Scheduler {
     pub(super) fn vertex_in_message(&self, number: u64, vertex: VertexId) -> Option<&Vertex> {
         let vertex = self.vertices.get(vertex)?;
         let is_of_it = self.messages[vertex.message].name.number() == number;
-        (is_of_it && vertex.place != Place::Spent).then_some(vertex)
+        (is_of_it && vertex.place != VertexState::Finished).then_some(vertex)
     }
 }

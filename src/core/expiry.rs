@@ -7,10 +7,10 @@
 
 use super::Scheduler;
 use super::action::Verdict;
-use super::outcome::Final;
+use super::outcome::FinalState;
 use super::thread::ThreadId;
 use super::timers::Timer;
-use super::vertex::{Fate, Place, VertexId};
+use super::vertex::{AfterJob, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -21,17 +21,17 @@ use zsched_spool::note::Occasion;
 /// `expiry2` if the configuration has none.
 pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
 /// Minimum interval between two checks of a thread's vertices.
-const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const MIN_EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Threads with vertices that are still to be checked.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Expiring {
-    threads: BTreeMap<ThreadId, Rest>,
+    threads: BTreeMap<ThreadId, Remaining>,
 }
 
 /// The vertices of a thread that are still to be checked.
 #[derive(Serialize, Deserialize)]
-struct Rest {
+struct Remaining {
     vertices: VecDeque<VertexId>,
     /// Earliest deadline of the vertices that were checked.
     next: Option<Timestamp>,
@@ -84,7 +84,7 @@ impl Scheduler {
     pub(super) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
         let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
         match is_over && self.may_expire(vertex) {
-            true => self.give_up(now, vertex, "expired"),
+            true => self.expire_vertex(now, vertex, "expired"),
             false => self.watch_expiry(now, vertex),
         }
     }
@@ -96,24 +96,24 @@ impl Scheduler {
         self.threads[thread].expiry_check = None;
         let resting = self.threads[thread].vertices(&self.vertices);
         let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
-        self.expiring.threads.insert(thread, Rest { vertices, next: None });
+        self.expirations.threads.insert(thread, Remaining { vertices, next: None });
         self.expire_some(now, thread, self.settings.step());
-        self.plan_to_expire(now);
+        self.schedule_expiry(now);
     }
 
     /// Continues the checks of all threads, as far as one turn allows.
-    pub(super) fn expire_on(&mut self, now: Timestamp) {
+    pub(super) fn continue_expiry(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
-            && let Some(thread) = self.expiring.threads.keys().next().copied()
+            && let Some(thread) = self.expirations.threads.keys().next().copied()
         {
             left = self.expire_some(now, thread, left);
         }
-        self.plan_to_expire(now);
+        self.schedule_expiry(now);
     }
 
-    fn plan_to_expire(&mut self, now: Timestamp) {
-        if !self.expiring.threads.is_empty() {
+    fn schedule_expiry(&mut self, now: Timestamp) {
+        if !self.expirations.threads.is_empty() {
             self.timers.add(now, Timer::Expiry);
         }
     }
@@ -122,7 +122,8 @@ impl Scheduler {
     ///
     /// Returns how many of that number are left.
     fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
-        let Some(Rest { mut vertices, mut next }) = self.expiring.threads.remove(&thread) else {
+        let Some(Remaining { mut vertices, mut next }) = self.expirations.threads.remove(&thread)
+        else {
             return count;
         };
         let step = vertices.len().min(count);
@@ -134,7 +135,7 @@ impl Scheduler {
                 continue;
             }
             match self.deadline(vertex) {
-                Some(deadline) if deadline <= now => self.give_up(now, vertex, "expired"),
+                Some(deadline) if deadline <= now => self.expire_vertex(now, vertex, "expired"),
                 Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
                 None => {}
             }
@@ -143,11 +144,11 @@ impl Scheduler {
             return count - step;
         }
         if !vertices.is_empty() {
-            self.expiring.threads.insert(thread, Rest { vertices, next });
+            self.expirations.threads.insert(thread, Remaining { vertices, next });
             return count - step;
         }
         let known = self.threads[thread].expiry_check;
-        let next = next.map(|next| next.max(now + CHECK_INTERVAL));
+        let next = next.map(|next| next.max(now + MIN_EXPIRY_CHECK_INTERVAL));
         self.threads[thread].expiry_check = next.into_iter().chain(known).min();
         self.set_thread_timer(thread);
         count - step
@@ -155,13 +156,14 @@ impl Scheduler {
 
     fn may_expire(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
-        matches!(vertex.place, Place::Due | Place::Waiting) && vertex.fate != Fate::OneMoreTry
+        matches!(vertex.place, VertexState::Due | VertexState::Waiting)
+            && vertex.fate != AfterJob::OneMoreTry
     }
 
     /// Ends a vertex that no agent has: its recipients fail.
     ///
     /// `what` begins the text for the sender.
-    pub(super) fn give_up(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
+    pub(super) fn expire_vertex(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
         let message = self.vertices[vertex].message;
         let offsets = self.vertices[vertex].recipients.pending();
         let age = LongDuration(now.seconds_since(self.messages[message].modified));
@@ -175,11 +177,11 @@ impl Scheduler {
         };
         let notary = expiry_notary(&format!("{what} after {age}"));
         self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
-        self.are_final(message, &offsets);
+        self.record_unloaded_finals(message, &offsets);
         let occasion = Occasion::Expiry;
         self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {
-            self.finish_recipient(vertex, offset, Final { state: "expire", failed: true });
+            self.finish_recipient(vertex, offset, FinalState { state: "expire", failed: true });
         }
     }
 }

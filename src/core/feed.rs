@@ -4,14 +4,14 @@
 //! another thread of its ring, else a place in the pool of its ring.
 
 use super::Scheduler;
-use super::action::{Action, Manner};
+use super::action::{Action, StopMode};
 use super::agent::{AgentId, Owed, State};
-use super::agent_end::last_words;
+use super::agent_end::last_line;
 use super::share::next_burst;
 use super::status::present_attempt;
 use super::thread::ThreadId;
-use super::vertex::{Diagnosis, Place, VertexId};
-use super::window::Heard;
+use super::vertex::{Diagnosis, VertexId, VertexState};
+use super::window::DeliverySignal;
 use log::Level;
 use std::time::Duration;
 use zsched_config::MailPriority;
@@ -22,7 +22,7 @@ use zsched_format::time::Timestamp;
 ///
 /// Without it, a thread that never runs dry would starve the others. A shorter time would waste
 /// connections.
-const TURN: Duration = Duration::from_secs(10);
+const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     pub(super) fn agent_started(&mut self, agent: AgentId, pid: u32) {
@@ -37,10 +37,12 @@ impl Scheduler {
         }
         match Answer::parse(line) {
             Answer::Hungry => self.agent_is_hungry(now, agent),
-            Answer::Resync(path) => self.agent_found_nothing(agent, path),
+            Answer::Resync(path) => self.agent_resync(agent, path),
             Answer::Report(report) => self.report(now, agent, &report),
-            Answer::Comment(text) => self.stray_line(now, agent, None, text),
-            Answer::Misformed(missing, text) => self.stray_line(now, agent, Some(missing), text),
+            Answer::Comment(text) => self.log_stray_line(now, agent, None, text),
+            Answer::Misformed(missing, text) => {
+                self.log_stray_line(now, agent, Some(missing), text)
+            }
         }
     }
 
@@ -49,18 +51,18 @@ impl Scheduler {
         let Some(answered) = agent_ref.owed.pop_front() else {
             let pid = agent_ref.pid.unwrap_or_default();
             let text = format!("agent {pid} says #hungry once too often");
-            return self.remark(now, agent, Level::Warn, text);
+            return self.log_about_agent(now, agent, Level::Warn, text);
         };
         agent_ref.progress_at = now;
         agent_ref.deferrals = 0;
         match answered {
-            Owed::Start => self.has_started_well(agent),
-            Owed::Job(vertex) => self.job_over(now, agent, vertex),
+            Owed::Start => self.agent_proven(agent),
+            Owed::Job(vertex) => self.end_job(now, agent, vertex),
             Owed::Idle => {}
         }
         if let Some(agent) = self.agents.get_mut(&agent) {
             agent.hungry_at = now;
-            agent.last_words = Box::default();
+            agent.last_line = Box::default();
         }
         let agent_ref = &self.agents[&agent];
         // It is fed again when it has answered everything that it was given.
@@ -73,44 +75,44 @@ impl Scheduler {
     }
 
     /// Ends a job: what is not finished waits for its next try.
-    fn job_over(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
-        self.judge_delivery(now, agent, vertex);
+    fn end_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        self.update_window(now, agent, vertex);
         let found_nothing =
             self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
-        if !self.take_job_away(vertex) {
+        if !self.release_job(vertex) {
             return;
         }
         if found_nothing {
-            let said = last_words(&self.agents[&agent]);
+            let said = last_line(&self.agents[&agent]);
             let text = format!(
                 "the agent found nothing to do in the control file, which is read again{said}"
             );
             let attempt = present_attempt(&self.agents[&agent]);
-            self.status_of_silence(now, attempt, vertex, &text);
+            self.status_of_missing_report(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
-            self.read_message_again(self.vertices[vertex].message);
+            self.request_reread(self.vertices[vertex].message);
         } else if !self.vertices[vertex].reported {
             self.count_attempt(vertex);
-            let said = last_words(&self.agents[&agent]);
+            let said = last_line(&self.agents[&agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
             let attempt = present_attempt(&self.agents[&agent]);
-            self.status_of_silence(now, attempt, vertex, &text);
+            self.status_of_missing_report(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         if !found_nothing {
-            self.job_was_in_vain(now, agent, vertex);
+            self.record_failed_job(now, agent, vertex);
         }
-        self.let_wait(now, vertex, Scheduler::wait_after_try);
+        self.defer(now, vertex, Scheduler::wait_after_try);
     }
 
     /// Reports the outcome of a delivery to the window of its thread.
-    fn judge_delivery(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+    fn update_window(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
-        let heard = std::mem::take(&mut agent_ref.heard);
+        let heard = std::mem::take(&mut agent_ref.signal);
         let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
             let diagnosis = self.vertices[vertex].diagnosis.clone();
-            let has_failed = heard == Heard::Failure;
+            let has_failed = heard == DeliverySignal::Failure;
             let cause =
                 has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
             self.delivery_ended(now, thread, heard, cause);
@@ -120,40 +122,40 @@ impl Scheduler {
     /// Takes a job from an agent. Returns true if recipients are left.
     ///
     /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
-    pub(super) fn take_job_away(&mut self, vertex: VertexId) -> bool {
+    pub(super) fn release_job(&mut self, vertex: VertexId) -> bool {
         let message = self.vertices[vertex].message;
         self.messages[message].jobs -= 1;
-        let is_finished = self.vertices[vertex].place == Place::Spent;
+        let is_finished = self.vertices[vertex].place == VertexState::Finished;
         if is_finished {
             self.vertices.remove(vertex);
             self.remove_if_complete(message);
         }
-        if !self.batches.is_empty() && self.messages.exists(message) {
-            self.look_at_batch(message);
+        if !self.partials.is_empty() && self.messages.exists(message) {
+            self.check_partial_soon(message);
         }
         !is_finished
     }
 
     /// Makes a vertex wait that an agent has given back, by `wait`.
-    pub(super) fn let_wait(
+    pub(super) fn defer(
         &mut self,
         now: Timestamp,
         vertex: VertexId,
         wait: impl FnOnce(&mut Scheduler, Timestamp, VertexId),
     ) {
         match self.messages[self.vertices[vertex].message].held {
-            true => self.put(vertex, Place::Held),
+            true => self.set_state(vertex, VertexState::Held),
             false => wait(self, now, vertex),
         }
-        self.lessons += 1;
-        if !self.meet_fate(now, vertex) {
+        self.learned_revision += 1;
+        if !self.apply_after_job(now, vertex) {
             self.expire_or_watch(now, vertex);
         }
     }
 
     /// Gives work to a hungry agent: its next job is chosen here.
     fn give_work(&mut self, now: Timestamp, agent: AgentId) {
-        if self.has_served(now, agent) || self.gives_way(now, agent) {
+        if self.gets_no_more_work(now, agent) || self.yields_place(now, agent) {
             self.detach(now, agent);
             self.retire_agent(now, agent);
             return;
@@ -172,13 +174,13 @@ impl Scheduler {
         if self.rings[ring].jobs.is_some() {
             let former = agent_ref.thread;
             self.detach(now, agent);
-            if !self.give_next(now, agent, former, burst) {
-                self.let_rest(agent);
+            if !self.feed_next(now, agent, former, burst) {
+                self.send_idle(agent);
             }
             return;
         }
         if let Some(thread) = agent_ref.thread {
-            let stays = self.may_stay(now, agent, thread);
+            let stays = self.may_keep_thread(now, agent, thread);
             if stays && self.feed(now, agent, thread, burst) {
                 return;
             }
@@ -189,20 +191,20 @@ impl Scheduler {
                 self.attach(now, agent, thread);
                 self.feed(now, agent, thread, 1);
             }
-            _ => self.let_rest(agent),
+            _ => self.send_idle(agent),
         }
     }
 
     /// Parks an agent for which there is no work.
-    fn let_rest(&mut self, agent: AgentId) {
+    fn send_idle(&mut self, agent: AgentId) {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
         agent_ref.state = State::Parking;
         agent_ref.owed.push_back(Owed::Idle);
-        self.act(Action::SayIdle(agent));
+        self.act(Action::SendIdle(agent));
     }
 
     /// Returns true if an agent gets no more work.
-    fn has_served(&self, now: Timestamp, agent: AgentId) -> bool {
+    fn gets_no_more_work(&self, now: Timestamp, agent: AgentId) -> bool {
         let agent = &self.agents[&agent];
         let ring = &self.rings[agent.ring];
         let lived = now.since(agent.born);
@@ -216,7 +218,7 @@ impl Scheduler {
     /// It may not if a new configuration has moved the thread to another ring, if an operator holds
     /// the thread, if the thread is being put off, or if its window has more agents than it allows.
     /// It also may not if its turn is over while other threads of the ring wait.
-    fn may_stay(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
+    fn may_keep_thread(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
         let agent = &self.agents[&agent];
         let is_ours = self.threads[thread].ring == agent.ring;
         let others_wait = || {
@@ -225,9 +227,9 @@ impl Scheduler {
         };
         is_ours
             && !self.threads[thread].held
-            && !self.putting_off.contains(thread)
-            && !self.window_is_overfull(thread)
-            && (now.since(agent.turn_began) < TURN || !others_wait())
+            && !self.deferrals.contains(thread)
+            && !self.window_exceeds_size(thread)
+            && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
 
     /// Gives an agent up to `burst` jobs of a thread.
@@ -259,7 +261,7 @@ impl Scheduler {
         thread: ThreadId,
         vertex: VertexId,
     ) {
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Fed);
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Fed);
         self.vertices[vertex].fed_at(now);
         self.messages[self.vertices[vertex].message].jobs += 1;
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
@@ -287,7 +289,7 @@ impl Scheduler {
 
     /// Puts an agent that has answered `#idle` into the pool.
     fn park(&mut self, now: Timestamp, agent: AgentId) {
-        if self.has_served(now, agent) {
+        if self.gets_no_more_work(now, agent) {
             self.retire_agent(now, agent);
             return;
         }
@@ -299,7 +301,7 @@ impl Scheduler {
         self.arm_agent(agent);
         self.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
-        self.serve_starved(now);
+        self.retry_waitlists(now);
     }
 
     /// Gives work to an idle agent.
@@ -308,7 +310,7 @@ impl Scheduler {
         agent_ref.progress_at = now;
         agent_ref.state = State::Larva;
         if self.rings[agent_ref.ring].jobs.is_some() {
-            self.give_next(now, agent, Some(thread), 1);
+            self.feed_next(now, agent, Some(thread), 1);
         } else {
             self.attach(now, agent, thread);
             self.feed(now, agent, thread, 1);
@@ -331,26 +333,26 @@ impl Scheduler {
         }
         due.sort_by_key(age);
         for vertex in due {
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+            self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Due);
         }
     }
 
     /// Tells an agent to end when it has no jobs left.
     pub(super) fn retire_agent(&mut self, now: Timestamp, agent: AgentId) {
-        self.stop_agent(now, agent, Manner::Retire);
+        self.stop_agent(now, agent, StopMode::Retire);
     }
 
-    pub(super) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: Manner) {
+    pub(super) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
         if let State::Idle(_) = agent_ref.state {
             self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
             self.idle_agents -= 1;
         }
         agent_ref.state = match manner {
-            Manner::Kill => State::Killed,
+            StopMode::Kill => State::Killed,
             _ => State::Stopping(now),
         };
-        self.census.ending.insert(agent);
+        self.agent_counts.ending.insert(agent);
         self.arm_agent(agent);
         self.act(Action::StopAgent { agent, manner });
     }
@@ -361,6 +363,6 @@ impl Scheduler {
         }
         let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| *id).collect();
-        alive.into_iter().for_each(|agent| self.stop_agent(now, agent, Manner::Quit));
+        alive.into_iter().for_each(|agent| self.stop_agent(now, agent, StopMode::Quit));
     }
 }

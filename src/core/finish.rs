@@ -7,9 +7,9 @@
 use super::Scheduler;
 use super::action::{Action, Note, NoteTicket, Statistics};
 use super::message::MessageId;
-use super::outcome::Final;
+use super::outcome::FinalState;
 use super::timers::Timer;
-use super::vertex::{Place, VertexId};
+use super::vertex::{VertexId, VertexState};
 use log::Level;
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use zsched_spool::note::Occasion;
 
 impl Scheduler {
     /// Finishes a pending recipient of a vertex.
-    pub(super) fn finish_recipient(&mut self, vertex: VertexId, offset: u32, outcome: Final) {
+    pub(super) fn finish_recipient(&mut self, vertex: VertexId, offset: u32, outcome: FinalState) {
         let message = self.vertices[vertex].message;
         self.write_statistics(vertex, outcome);
         self.messages[message].failed += u32::from(outcome.failed);
@@ -26,7 +26,7 @@ impl Scheduler {
         self.remove_if_complete(message);
     }
 
-    fn write_statistics(&mut self, vertex: VertexId, outcome: Final) {
+    fn write_statistics(&mut self, vertex: VertexId, outcome: FinalState) {
         let vertex = &self.vertices[vertex];
         let message = &self.messages[vertex.message];
         self.act(Action::Statistics(Statistics {
@@ -46,10 +46,10 @@ impl Scheduler {
         vertex_ref.pending -= 1;
         let (message, thread, left) = (vertex_ref.message, vertex_ref.thread, vertex_ref.pending);
         self.messages[message].pending -= 1;
-        self.count_recipients(thread, -1);
+        self.adjust_recipients(thread, -1);
         self.counters.recipients_out += 1;
-        if !self.batches.is_empty() {
-            self.recipient_goes(message, thread);
+        if !self.partials.is_empty() {
+            self.recipient_unloaded(message, thread);
         }
         if left == 0 {
             self.end_vertex(vertex);
@@ -61,9 +61,9 @@ impl Scheduler {
     /// If an agent has it as a job, its number stays taken until that job is over.
     pub(super) fn end_vertex(&mut self, vertex: VertexId) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
-        let was_fed = self.vertices[vertex].place == Place::Fed;
+        let was_fed = self.vertices[vertex].place == VertexState::Fed;
         self.messages[message].vertices.remove(&mut self.vertices, vertex);
-        self.put(vertex, Place::Spent);
+        self.set_state(vertex, VertexState::Finished);
         if !was_fed {
             self.vertices.remove(vertex);
         }
@@ -87,7 +87,7 @@ impl Scheduler {
         let note = Note { ticket, name, offsets, occasion, time: now, notary, message: text };
         self.messages[message].notes += 1;
         self.notes.insert(ticket, note.clone());
-        self.note_is_of_order(ticket);
+        self.attach_note_to_order(ticket);
         self.act(Action::Note(note));
     }
 
@@ -112,16 +112,16 @@ impl Scheduler {
             }
             Err(error) => {
                 self.log_write_trouble(now, format!("{name}: cannot write a diagnostic: {error}"));
-                self.note_has_failed(ticket, error);
+                self.order_note_failed(ticket, error);
                 return self.timers.add(now + self.settings.failed_write, Timer::Note(ticket));
             }
         };
         self.notes.remove(&ticket);
-        self.note_is_over(ticket);
+        self.order_note_done(ticket);
         if let Some(message) = self.messages.find(name.number()) {
             self.messages[message].notes -= 1;
             self.messages[message].owes_report |= wrote;
-            self.look_at_batch(message);
+            self.check_partial_soon(message);
             self.remove_if_complete(message);
         }
     }
@@ -135,14 +135,14 @@ impl Scheduler {
     /// Removes a message from the spool if nothing is left to do.
     pub(super) fn remove_if_complete(&mut self, message: MessageId) {
         let message_ref = &mut self.messages[message];
-        if !message_ref.is_complete() || message_ref.removing {
+        if !message_ref.is_complete() || message_ref.is_removing {
             return;
         }
-        if message_ref.forgotten {
+        if message_ref.is_forgotten {
             self.messages.remove(message);
             return;
         }
-        message_ref.removing = true;
+        message_ref.is_removing = true;
         if self.settings.log_outcomes {
             let id = message_ref.spool_id();
             let (total, failed) = (message_ref.recipients, message_ref.failed);
@@ -153,19 +153,19 @@ impl Scheduler {
 
     pub(super) fn remove_again(&mut self, message: MessageId) {
         let message = &self.messages[message];
-        let aside = message.owes_report || message.leftovers;
+        let aside = message.owes_report || message.has_undeliverable_lines;
         self.act(Action::Remove { name: message.name.clone(), aside });
     }
 
     pub(super) fn removed(&mut self, now: Timestamp, number: u64, outcome: Result<(), ErrorKind>) {
-        let Some(message) = self.messages.find(number).filter(|id| self.messages[*id].removing)
+        let Some(message) = self.messages.find(number).filter(|id| self.messages[*id].is_removing)
         else {
             return;
         };
         match outcome {
             Ok(()) => {
                 self.counters.messages_out += 1;
-                self.drop_orders(message);
+                self.drop_overrides(message);
                 self.end_partial(message);
                 self.messages.remove(message);
             }
@@ -181,7 +181,7 @@ impl Scheduler {
     ///
     /// Otherwise a full disk would fill the log, with a line for each message.
     fn log_write_trouble(&mut self, now: Timestamp, text: String) {
-        let trouble = &mut self.write_trouble;
+        let trouble = &mut self.write_failure_log;
         if trouble
             .is_none_or(|(since, _)| now.since(since) >= self.settings.failed_write || now < since)
         {
@@ -211,12 +211,12 @@ impl Scheduler {
         let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
         for ticket in of_message {
             self.notes.remove(&ticket);
-            self.note_is_over(ticket);
+            self.order_note_done(ticket);
         }
-        self.drop_orders(message);
+        self.drop_overrides(message);
         self.end_partial(message);
         self.messages[message].notes = 0;
-        self.messages[message].forgotten = true;
+        self.messages[message].is_forgotten = true;
         self.messages.release_number(message);
         self.remove_if_complete(message);
     }

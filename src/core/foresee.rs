@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::order::Effect;
 use super::standing::Scope;
-use super::vertex::Place;
+use super::vertex::VertexState;
 use zsched_spool::SpoolId;
 
 /// A change of holds that is to be tried out.
@@ -19,7 +19,7 @@ pub enum HoldChange {
 
 impl Scheduler {
     /// Returns what a hold of a message would change.
-    pub fn foresee_hold(&self, id: SpoolId) -> Effect {
+    pub fn dry_run_hold(&self, id: SpoolId) -> Effect {
         let Some(message) = self.message_of(id).map(|message| &self.messages[message]) else {
             return Effect::default();
         };
@@ -31,7 +31,7 @@ impl Scheduler {
         for vertex in message.vertices.iter(&self.vertices) {
             let vertex = &self.vertices[vertex];
             let sum = match vertex.place {
-                Place::Fed => &mut effect.busy,
+                VertexState::Fed => &mut effect.busy,
                 _ => &mut effect.recipients,
             };
             *sum += vertex.pending;
@@ -40,13 +40,13 @@ impl Scheduler {
     }
 
     /// Returns what a release of a message would change.
-    pub fn foresee_release(&self, id: SpoolId) -> Effect {
+    pub fn dry_run_release(&self, id: SpoolId) -> Effect {
         let message = self.message_of(id).map(|message| &self.messages[message]);
         let Some(message) = message.filter(|message| message.held) else {
             return Effect::default();
         };
         let vertices = message.vertices.iter(&self.vertices).map(|vertex| &self.vertices[vertex]);
-        let held = vertices.filter(|vertex| vertex.place == Place::Held);
+        let held = vertices.filter(|vertex| vertex.place == VertexState::Held);
         let recipients = held.map(|vertex| vertex.pending).sum();
         Effect { messages: 1, recipients, ..Effect::default() }
     }
@@ -54,7 +54,7 @@ impl Scheduler {
     /// Returns what a change would do to the next `count` threads.
     ///
     /// `next` is the slot at which to continue, `None` at the end.
-    pub fn foresee_review(
+    pub fn dry_run_reapply(
         &self,
         change: &HoldChange,
         next: &mut Option<usize>,

@@ -11,9 +11,9 @@ use super::Scheduler;
 use super::change::Change;
 use super::message::MessageId;
 use super::order::{Effect, OrderRefusal};
-use super::standing::{Author, Hold, MOST_HELD_MESSAGES, MOST_STANDING, Scope};
+use super::standing::{Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, Scope};
 use super::thread::ThreadId;
-use super::vertex::{Fate, Place, VertexId};
+use super::vertex::{AfterJob, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
@@ -28,19 +28,19 @@ impl Scheduler {
         if let Scope::Message(id) = scope {
             let effect = self.hold_message(id, Hold { scope, author, reason });
             if effect.refusal.is_none() {
-                self.keep_standing_orders();
+                self.store_overrides();
             }
             return effect;
         }
         if self.standing.holds.iter().any(|hold| hold.scope == scope) {
             return Effect::refused(OrderRefusal::Already);
         }
-        if self.standing.holds.len() >= MOST_STANDING {
+        if self.standing.holds.len() >= MAX_OVERRIDES {
             return Effect::refused(OrderRefusal::TooMany);
         }
         self.standing.change(Change::Hold(Hold { scope, author, reason }));
-        self.keep_standing_orders();
-        self.review(now);
+        self.store_overrides();
+        self.reapply_overrides(now);
         Effect::default()
     }
 
@@ -70,7 +70,7 @@ impl Scheduler {
             }
         }
         if all.messages > 0 || are_some_held {
-            self.keep_standing_orders();
+            self.store_overrides();
         }
         all
     }
@@ -87,7 +87,7 @@ impl Scheduler {
             }
         }
         if self.standing.messages.len() < before {
-            self.keep_standing_orders();
+            self.store_overrides();
         }
         all
     }
@@ -99,7 +99,7 @@ impl Scheduler {
         if self.messages[message].held {
             return Effect::refused(OrderRefusal::Already);
         }
-        if self.standing.messages.len() >= MOST_HELD_MESSAGES {
+        if self.standing.messages.len() >= MAX_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
         self.standing.change(Change::Hold(hold));
@@ -107,13 +107,13 @@ impl Scheduler {
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             let recipients = self.vertices[vertex].pending;
-            if self.vertices[vertex].place == Place::Fed {
+            if self.vertices[vertex].place == VertexState::Fed {
                 effect.busy += recipients;
                 continue;
             }
             effect.recipients += recipients;
             let thread = self.vertices[vertex].thread;
-            self.put(vertex, Place::Held);
+            self.set_state(vertex, VertexState::Held);
             self.update_readiness(thread);
         }
         effect
@@ -125,7 +125,7 @@ impl Scheduler {
                 return Effect::refused(OrderRefusal::NotFound);
             }
             self.standing.change(Change::Released(scope.clone()));
-            self.keep_standing_orders();
+            self.store_overrides();
             return self
                 .message_of(*id)
                 .map_or(Effect::default(), |message| self.release_message(now, message));
@@ -134,8 +134,8 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.standing.change(Change::Released(scope.clone()));
-        self.keep_standing_orders();
-        self.review(now);
+        self.store_overrides();
+        self.reapply_overrides(now);
         Effect::default()
     }
 
@@ -145,8 +145,8 @@ impl Scheduler {
         }
         let messages = std::mem::take(&mut self.standing.messages);
         self.standing.change(Change::Cleared {});
-        self.keep_standing_orders();
-        self.review(now);
+        self.store_overrides();
+        self.reapply_overrides(now);
         let mut effect = Effect::default();
         for hold in messages.into_values() {
             if let Scope::Message(id) = hold.scope
@@ -162,10 +162,10 @@ impl Scheduler {
 
     fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
         self.messages[message].held = false;
-        self.look_at_batch(message);
+        self.check_partial_soon(message);
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            if self.vertices[vertex].place == Place::Held {
+            if self.vertices[vertex].place == VertexState::Held {
                 effect.recipients += self.vertices[vertex].pending;
                 self.release_vertex(now, vertex);
             }
@@ -175,16 +175,16 @@ impl Scheduler {
 
     fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
-        self.vertices[vertex].fate = Fate::OneMoreTry;
+        self.vertices[vertex].fate = AfterJob::OneMoreTry;
         match self.arrivals_wait(thread) {
             true => self.wait_for_destination(now, vertex),
-            false => self.put(vertex, Place::Due),
+            false => self.set_state(vertex, VertexState::Due),
         }
         self.update_readiness(thread);
     }
 
     /// Updates the hold of a thread. Returns true if it has changed.
-    pub(super) fn look_at_hold(&mut self, thread: ThreadId) -> bool {
+    pub(super) fn update_hold(&mut self, thread: ThreadId) -> bool {
         let thread_ref = &self.threads[thread];
         let ring = &self.rings[thread_ref.ring];
         let held = self.standing.hold_of(&thread_ref.destination, ring).is_some();
@@ -195,23 +195,23 @@ impl Scheduler {
     ///
     /// An override for a missing message stays until another message gets its number: the control
     /// file may be unreadable for a while.
-    pub(super) fn recall_orders(&mut self, message: MessageId) {
+    pub(super) fn restore_overrides(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
         let is_held = self.standing.hold_of_message(id).is_some();
         self.messages[message].held = is_held;
         let is_known = is_held || self.standing.ending_of(id).is_some();
         if !is_known && self.standing.drop_message(id.number) {
-            self.keep_standing_orders();
+            self.store_overrides();
         }
     }
 
     /// Drops the overrides of a message that leaves.
-    pub(super) fn drop_orders(&mut self, message: MessageId) {
+    pub(super) fn drop_overrides(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
         let is_known =
             self.standing.hold_of_message(id).is_some() || self.standing.ending_of(id).is_some();
         if is_known && self.standing.drop_message(id.number) {
-            self.keep_standing_orders();
+            self.store_overrides();
         }
     }
 

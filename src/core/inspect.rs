@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::agent::AgentId;
 use super::destination::Destination;
 use super::ring::Refusal;
-use super::vertex::Place;
+use super::vertex::VertexState;
 use std::rc::Rc;
 use zsched_config::Clause;
 use zsched_format::time::Timestamp;
@@ -12,7 +12,7 @@ use zsched_spool::{Arrival, Group, SpoolId};
 
 /// A vertex of a message, and its state.
 #[derive(Clone, Debug)]
-pub struct Inspected {
+pub struct VertexInspection {
     /// Its channel.
     pub channel: Rc<[u8]>,
     /// Its host.
@@ -24,12 +24,12 @@ pub struct Inspected {
     /// Reports on it so far, plus agents that died over it.
     pub attempts: u32,
     /// Its state, and why.
-    pub rest: Rest,
+    pub rest: VertexStatus,
 }
 
 /// State of a vertex, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum VertexStatus {
     /// It is with an agent.
     Fed,
     /// It waits for its next try, or for a request.
@@ -54,12 +54,12 @@ pub enum Rest {
 
 impl Scheduler {
     /// The vertices of the message of a number, if there is one.
-    pub fn inspect(&self, number: u64) -> Option<Vec<Inspected>> {
+    pub fn inspect(&self, number: u64) -> Option<Vec<VertexInspection>> {
         let message = &self.messages[self.messages.find(number)?];
         let vertices = message.vertices.iter(&self.vertices).map(|id| {
             let vertex = &self.vertices[id];
             let thread = &self.threads[vertex.thread];
-            Inspected {
+            VertexInspection {
                 channel: thread.destination.channel().into(),
                 host: thread.destination.host().into(),
                 offsets: vertex.recipients.pending(),
@@ -89,31 +89,31 @@ impl Scheduler {
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 
-    fn rest(&self, vertex: &super::vertex::Vertex) -> Rest {
+    fn rest(&self, vertex: &super::vertex::Vertex) -> VertexStatus {
         let thread = &self.threads[vertex.thread];
         match vertex.place {
-            Place::Fed | Place::Spent => Rest::Fed,
-            Place::Held => Rest::Held,
-            Place::Due | Place::Waiting if thread.held => Rest::Held,
-            Place::Waiting => {
+            VertexState::Fed | VertexState::Finished => VertexStatus::Fed,
+            VertexState::Held => VertexStatus::Held,
+            VertexState::Due | VertexState::Waiting if thread.held => VertexStatus::Held,
+            VertexState::Waiting => {
                 let until = thread.waiting.wakeup(vertex.wave);
                 let known = thread.retry.unreachable.as_ref();
                 let blocked = known.is_some_and(|known| Some(known.until) == until);
-                let until = until.map(|until| self.by_clock(thread, until));
-                Rest::Waiting { until, blocked }
+                let until = until.map(|until| self.to_present_clock(thread, until));
+                VertexStatus::Waiting { until, blocked }
             }
-            Place::Due => {
+            VertexState::Due => {
                 let (channel, host) = (thread.destination.channel(), thread.destination.host());
                 let refusal = self.rings[thread.ring].refusal.filter(|_| thread.is_ready);
                 match (thread.agents.last(), refusal) {
                     (Some(agent), _) => {
-                        Rest::InLine { pid: self.agents[agent].pid.unwrap_or_default() }
+                        VertexStatus::InLine { pid: self.agents[agent].pid.unwrap_or_default() }
                     }
                     _ if !self.is_selected(channel, host) => {
-                        Rest::Refused(Refusal::NotSelected.reason())
+                        VertexStatus::Refused(Refusal::NotSelected.reason())
                     }
-                    (None, Some(refusal)) => Rest::Refused(refusal.reason()),
-                    (None, None) => Rest::Due,
+                    (None, Some(refusal)) => VertexStatus::Refused(refusal.reason()),
+                    (None, None) => VertexStatus::Due,
                 }
             }
         }
@@ -121,7 +121,7 @@ impl Scheduler {
 
     /// All messages with their unfinished recipients, as new arrivals.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
-        let queued = self.messages.iter().filter(|(_, message)| !message.forgotten);
+        let queued = self.messages.iter().filter(|(_, message)| !message.is_forgotten);
         queued.map(|(_, message)| {
             let groups = message.vertices.iter(&self.vertices).map(|id| {
                 let vertex = &self.vertices[id];
@@ -134,7 +134,7 @@ impl Scheduler {
             });
             Arrival {
                 unread: None,
-                unread_at_most: 0,
+                max_unread: 0,
                 is_part: false,
                 name: message.name.clone(),
                 modified: message.modified,

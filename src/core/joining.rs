@@ -7,7 +7,7 @@
 use super::Scheduler;
 use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
-use super::vertex::{Place, VertexId};
+use super::vertex::{VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
@@ -15,32 +15,32 @@ use zsched_format::time::Timestamp;
 /// Number of skipped vertices that cost as much as one added.
 ///
 /// Finding that there is nothing to do takes little.
-const PASSED_OVER: usize = 8;
+const SKIPPED_PER_ADDED: usize = 8;
 
 /// Threads with due vertices that are in no job yet.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Joining {
-    threads: BTreeMap<ThreadId, Rest>,
+pub struct Backfill {
+    threads: BTreeMap<ThreadId, Remaining>,
 }
 
 /// What is left of a thread.
 #[derive(Default, Serialize, Deserialize)]
-struct Rest {
+struct Remaining {
     /// Vertices that became due. Some may have changed their state since.
     vertices: VecDeque<VertexId>,
     /// Number of due vertices of the thread that are in no job.
-    unjoined: usize,
+    unqueued: usize,
 }
 
-impl Joining {
+impl Backfill {
     /// Returns true if no thread is left.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
 
     /// Number of due vertices of a thread that are in no job.
-    pub fn unjoined(&self, thread: ThreadId) -> usize {
-        self.threads.get(&thread).map_or(0, |rest| rest.unjoined)
+    pub fn unqueued(&self, thread: ThreadId) -> usize {
+        self.threads.get(&thread).map_or(0, |rest| rest.unqueued)
     }
 }
 
@@ -48,7 +48,7 @@ impl Scheduler {
     /// Returns true if a due vertex leaves before it has a job.
     ///
     /// It is then no longer counted as one without a job.
-    pub(super) fn goes_before_it_has_joined(&mut self, vertex: VertexId) -> bool {
+    pub(super) fn leaves_before_backfill(&mut self, vertex: VertexId) -> bool {
         if self.joining.threads.is_empty() || self.has_joined(vertex) {
             return false;
         }
@@ -56,7 +56,7 @@ impl Scheduler {
         let Some(rest) = self.joining.threads.get_mut(&thread) else {
             return false;
         };
-        rest.unjoined -= 1;
+        rest.unqueued -= 1;
         true
     }
 
@@ -69,28 +69,28 @@ impl Scheduler {
     /// Adds the due vertices of a thread that comes to its ring.
     ///
     /// If there are few, all are added at once.
-    pub(super) fn bring_entries(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(super) fn enqueue_due(&mut self, now: Timestamp, thread: ThreadId) {
         if self.rings[self.threads[thread].ring].jobs.is_none() {
             return;
         }
         let due = self.threads[thread].due.to_vec(&self.vertices);
         if !due.is_empty() {
-            self.begin_to_join(now, thread, due);
+            self.begin_backfill(now, thread, due);
         }
     }
 
-    fn begin_to_join(&mut self, now: Timestamp, thread: ThreadId, vertices: Vec<VertexId>) {
+    fn begin_backfill(&mut self, now: Timestamp, thread: ThreadId, vertices: Vec<VertexId>) {
         let rest = self.joining.threads.entry(thread).or_default();
-        rest.unjoined += vertices.len();
+        rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
-        self.join_some(thread, self.settings.step());
+        self.backfill_some(thread, self.settings.step());
         if !self.joining.threads.is_empty() {
-            self.timers.add(now, Timer::Sweep);
+            self.timers.add(now, Timer::Reload);
         }
     }
 
     /// Drops the entries of a thread that leaves its ring.
-    pub(super) fn take_entries(&mut self, thread: ThreadId) {
+    pub(super) fn drop_entries(&mut self, thread: ThreadId) {
         self.joining.threads.remove(&thread);
         // If the ring is not retired, the thread has no entries left.
         let ring = &mut self.rings[self.threads[thread].ring];
@@ -102,54 +102,54 @@ impl Scheduler {
     }
 
     /// Adds the next entries of all threads, as one turn allows.
-    pub(super) fn join_on(&mut self, now: Timestamp) {
+    pub(super) fn continue_backfill(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
             && let Some(thread) = self.joining.threads.keys().next().copied()
         {
-            left = self.join_some(thread, left);
+            left = self.backfill_some(thread, left);
             if self.threads.get(thread).is_some() {
                 self.update_readiness(thread);
             }
         }
         // The sweep has waited for this, and continues.
-        if !self.joining.threads.is_empty() || self.swept.is_some() {
-            self.timers.add(now, Timer::Sweep);
+        if !self.joining.threads.is_empty() || self.reload_cursor.is_some() {
+            self.timers.add(now, Timer::Reload);
         }
     }
 
     /// Adds up to `most` entries of a thread.
     ///
     /// Returns how many of that number are left.
-    fn join_some(&mut self, thread: ThreadId, most: usize) -> usize {
-        let mut left = most * PASSED_OVER;
+    fn backfill_some(&mut self, thread: ThreadId, most: usize) -> usize {
+        let mut left = most * SKIPPED_PER_ADDED;
         while left > 0
             && let Some(rest) = self.joining.threads.get_mut(&thread)
         {
-            let next = rest.vertices.pop_front().filter(|_| rest.unjoined > 0);
+            let next = rest.vertices.pop_front().filter(|_| rest.unqueued > 0);
             let Some(vertex) = next else {
                 self.joining.threads.remove(&thread);
                 break;
             };
             // The number may belong to another vertex by now.
             let is_left = self.vertices.get(vertex).is_some_and(|vertex_ref| {
-                vertex_ref.thread == thread && vertex_ref.place == Place::Due
+                vertex_ref.thread == thread && vertex_ref.place == VertexState::Due
             });
             if is_left && !self.has_joined(vertex) {
-                self.joining.threads.get_mut(&thread).expect("it was there above").unjoined -= 1;
-                self.join_job(vertex);
-                left = left.saturating_sub(PASSED_OVER);
+                self.joining.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
+                self.enqueue_vertex(vertex);
+                left = left.saturating_sub(SKIPPED_PER_ADDED);
             } else {
                 left -= 1;
             }
         }
-        left / PASSED_OVER
+        left / SKIPPED_PER_ADDED
     }
 
     /// Returns true if a thread's due vertices are all without jobs.
     ///
     /// No agent can get any of them yet.
-    pub(super) fn is_still_joining(&self, thread: &Thread) -> bool {
+    pub(super) fn is_backfilling(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
         !thread.due.is_empty()
             && !self.joining.is_empty()
@@ -158,6 +158,6 @@ impl Scheduler {
 
     /// Number of due vertices of a thread that are in jobs.
     pub(super) fn due_in_jobs(&self, thread: ThreadId) -> usize {
-        self.threads[thread].due.len() - self.joining.unjoined(thread)
+        self.threads[thread].due.len() - self.joining.unqueued(thread)
     }
 }

@@ -114,21 +114,22 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Attempt, Manner, Note, NoteTicket, Statistics, StatusRecord, Verdict};
+pub use action::{Action, Attempt, Note, NoteTicket, Statistics, StatusRecord, StopMode, Verdict};
 pub use agent::AgentId;
-pub use batch::Capacity;
-pub use checkpoint::{Checkpoint, Kept};
+pub use batch::RecipientRoom;
+pub use checkpoint::{Checkpoint, SavedState};
 pub use destination::Destination;
-pub use event::{AgentEnd, Crowd, Event, Reread};
-pub use inspect::{Inspected, Rest};
+pub use event::{AgentEnd, Backlog, Event, RereadResult};
+pub use inspect::{VertexInspection, VertexStatus};
 pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
 pub use probe::StartFailure;
-pub use rested::{Rested, RestedVertex, Wanted};
+pub use rested::{HostFilter, PagedMessage, PagedVertex};
 pub use ring::Refusal;
 pub use settings::Settings;
 pub use share::RING_TURN;
-pub use unreachable::Block;
-pub use vertex::Fate;
+pub use unreachable::UnreachableReason;
+pub use vertex::AfterJob;
+use vertex::VertexState;
 
 use agent::Agents;
 use message::Messages;
@@ -136,7 +137,7 @@ use pool::Pool;
 use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
 use serve::ForkRate;
-use starved::Starved;
+use starved::AgentWaitlists;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use thread::Threads;
@@ -146,7 +147,7 @@ use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
 /// One turn's part of work on the whole queue.
-type Step = fn(&mut Scheduler, Timestamp);
+type SweepStep = fn(&mut Scheduler, Timestamp);
 
 /// The core. See the module's documentation.
 #[derive(Serialize, Deserialize)]
@@ -164,13 +165,13 @@ pub struct Scheduler {
     /// Agents in the pools of all rings.
     idle_agents: usize,
     /// Numbers of agents, as limits count them.
-    census: share::Census,
+    agent_counts: share::AgentCounts,
     /// Rings in which a thread may be able to get an agent now.
-    unserved: VecDeque<RingId>,
+    rings_to_serve: VecDeque<RingId>,
     /// Waitlists of rings that need an agent, in order.
     ///
     /// Limits that they share with others leave too few.
-    starved: Starved,
+    waitlists: AgentWaitlists,
     fork_rate: ForkRate,
     /// Notes that are not on disk yet.
     notes: BTreeMap<NoteTicket, Note>,
@@ -184,44 +185,44 @@ pub struct Scheduler {
     /// Overrides of operators.
     ///
     /// They are holds and limits, and removals that are not complete.
-    standing: standing::StandingOrders,
-    pending_orders: order::PendingOrders,
+    standing: standing::Overrides,
+    unstored_orders: order::PendingOrders,
     /// Log limiter for failed writes.
     ///
     /// Time of the last log line, and number of lines suppressed since.
-    write_trouble: Option<(Timestamp, u32)>,
+    write_failure_log: Option<(Timestamp, u32)>,
     /// State that the previous process left, until the initial scan is loaded.
-    memory: Option<learned::Memory>,
-    lessons: u64,
+    unclaimed: Option<learned::Unclaimed>,
+    learned_revision: u64,
     /// What the core keeps about messages that are paged out.
-    rests: rest::Rests,
+    paging: rest::PagingState,
     /// Partial messages: only some of their recipients are in memory.
-    batches: batch::Batches,
+    partials: batch::PartialMessages,
     /// Progress of reapplying the overrides to all threads.
-    review: review::Review,
+    review: review::ReapplyState,
     /// Position of the sweep after a reload, in slots of threads.
     ///
     /// The present configuration is applied to all threads before it.
     ///
     /// `None` when it is applied to all threads.
-    swept: Option<usize>,
+    reload_cursor: Option<usize>,
     /// Threads whose due vertices are still to be enqueued in jobs.
-    joining: joining::Joining,
-    putting_off: put_off::PuttingOff,
-    expiring: expiry::Expiring,
-    last_step: clock::LastStep,
+    joining: joining::Backfill,
+    deferrals: put_off::Deferrals,
+    expirations: expiry::Expiring,
+    last_step: clock::LastClockStep,
     /// Time of the last event.
-    told_at: Timestamp,
+    last_event_at: Timestamp,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not complete, and `-S` was given.
-    is_holding: bool,
+    awaits_initial_scan: bool,
     /// The scheduler is ending.
     ///
     /// Agents are stopped and no new ones are started.
     is_draining: bool,
     /// The event feed has a subscriber that needs the results of attempts.
-    is_watched: bool,
+    has_subscribers: bool,
 }
 
 /// Totals since the start of the process.
@@ -244,7 +245,7 @@ impl Scheduler {
     pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
         Scheduler {
             random: fastrand::Rng::with_seed(settings.seed),
-            is_holding: settings.wait_for_initial_scan,
+            awaits_initial_scan: settings.wait_for_initial_scan,
             settings,
             config,
             messages: Messages::new(),
@@ -254,65 +255,69 @@ impl Scheduler {
             rings: Rings::new(),
             agents: Agents::new(),
             idle_agents: 0,
-            census: share::Census::default(),
-            unserved: VecDeque::new(),
-            starved: Starved::default(),
+            agent_counts: share::AgentCounts::default(),
+            rings_to_serve: VecDeque::new(),
+            waitlists: AgentWaitlists::default(),
             fork_rate: ForkRate::default(),
             notes: BTreeMap::new(),
             timers: Timers::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
-            standing: standing::StandingOrders::default(),
-            pending_orders: order::PendingOrders::default(),
-            write_trouble: None,
-            memory: None,
-            lessons: 0,
-            rests: rest::Rests::default(),
-            batches: batch::Batches::default(),
-            review: review::Review::default(),
-            swept: None,
-            joining: joining::Joining::default(),
-            putting_off: put_off::PuttingOff::default(),
-            expiring: expiry::Expiring::default(),
-            last_step: clock::LastStep::default(),
-            told_at: Timestamp::EPOCH,
+            standing: standing::Overrides::default(),
+            unstored_orders: order::PendingOrders::default(),
+            write_failure_log: None,
+            unclaimed: None,
+            learned_revision: 0,
+            paging: rest::PagingState::default(),
+            partials: batch::PartialMessages::default(),
+            review: review::ReapplyState::default(),
+            reload_cursor: None,
+            joining: joining::Backfill::default(),
+            deferrals: put_off::Deferrals::default(),
+            expirations: expiry::Expiring::default(),
+            last_step: clock::LastClockStep::default(),
+            last_event_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
-            is_watched: false,
+            has_subscribers: false,
         }
     }
 
     /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        self.told_at = now;
+        self.last_event_at = now;
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
-            Event::Learned(learned) => self.remember(learned),
-            Event::InitialScanDone => self.end_hold(now),
+            Event::Learned(learned) => self.import_learned(learned),
+            Event::InitialScanDone => self.initial_scan_done(now),
             Event::ReadAgain { number, outcome } => self.read_again(now, number, outcome),
             Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
             Event::Removed { number, outcome } => self.removed(now, number, outcome),
             Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
-            Event::LinePassedOver { agent, bytes } => self.line_passed_over(now, agent, bytes),
-            Event::AgentLingers { agent } => self.agent_lingers(agent),
+            Event::LineSkipped { agent, bytes } => self.long_line_skipped(now, agent, bytes),
+            Event::AgentExitedMidJob { agent } => self.agent_exited_mid_job(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
-            Event::Configured(config) => self.reconfigure(now, config),
-            Event::Turn(host) => {
-                self.turn(now, &[host]);
+            Event::Configured(config) => self.apply_config(now, config),
+            Event::Etrn(host) => {
+                self.etrn(now, &[host]);
             }
-            Event::Standing(order) => self.remember_order(order),
-            Event::Ordered { ticket, by, order } => self.obey(now, ticket, by, order),
-            Event::StandingKept { ticket, outcome } => self.standing_kept(now, ticket, outcome),
+            Event::Override(order) => self.restore_override(order),
+            Event::Ordered { ticket, by, order } => self.execute_order(now, ticket, by, order),
+            Event::OverridesStored { ticket, outcome } => {
+                self.overrides_stored(now, ticket, outcome)
+            }
             Event::Drain => self.drain(now),
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
-            Event::Watched(is_watched) => self.is_watched = is_watched,
-            Event::Recalled { number, rested, wanted } => self.recalled(number, rested, wanted),
-            Event::Outside { crowd, reading } => {
+            Event::Subscribed(has_subscribers) => self.has_subscribers = has_subscribers,
+            Event::Restored { number, rested, wanted } => {
+                self.prepare_restore(number, rested, wanted)
+            }
+            Event::BacklogChanged { crowd, reading } => {
                 self.reserve(reading);
-                self.crowded(now, crowd);
+                self.backlog_changed(now, crowd);
             }
             Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }
@@ -325,7 +330,7 @@ impl Scheduler {
     }
 
     /// Actions that were not polled yet, in order.
-    pub fn decided(&self) -> &VecDeque<Action> {
+    pub fn pending_actions(&self) -> &VecDeque<Action> {
         &self.actions
     }
 
@@ -337,21 +342,21 @@ impl Scheduler {
     /// Returns true if a message is being removed from the spool.
     ///
     /// `None` if there is no message of this number, so that its control file may be read.
-    pub fn is_leaving(&self, number: u64) -> Option<bool> {
-        Some(self.messages[self.messages.find(number)?].removing)
+    pub fn is_being_removed(&self, number: u64) -> Option<bool> {
+        Some(self.messages[self.messages.find(number)?].is_removing)
     }
 
     /// Returns true if a message's control file is to be read again.
     pub fn is_reading_again(&self, number: u64) -> bool {
-        self.messages.find(number).is_some_and(|id| self.messages[id].rereading)
+        self.messages.find(number).is_some_and(|id| self.messages[id].is_rereading)
     }
 
     /// Returns true if the message accepts an [`Event::ReadAgain`] that was not requested.
     ///
     /// Its recipients must all be in memory, and it must not be leaving the spool.
-    pub fn may_be_read_again(&self, number: u64) -> bool {
+    pub fn accepts_reread(&self, number: u64) -> bool {
         let message = self.messages.find(number).map(|id| &self.messages[id]);
-        message.is_some_and(|m| !m.rereading && !m.removing && !m.partial)
+        message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)
     }
 
     /// Returns true if agents are left, idle ones included.
@@ -363,7 +368,7 @@ impl Scheduler {
     pub fn has_jobs(&self, agent: AgentId) -> bool {
         let agent = self.agents.get(&agent);
         agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.vertices[vertex].place == vertex::Place::Fed)
+            agent.jobs().any(|vertex| self.vertices[vertex].place == VertexState::Fed)
         })
     }
 
@@ -371,7 +376,7 @@ impl Scheduler {
     ///
     /// The daemon waits for them before it ends.
     pub fn has_unwritten(&self) -> bool {
-        !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.removing)
+        !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.is_removing)
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -387,34 +392,34 @@ impl Scheduler {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
-                Timer::Memory => self.memory_timer(now),
+                Timer::Unclaimed => self.drop_unclaimed(now),
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Ring(ring) => self.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),
-                Timer::KeepOrders => self.store_again(),
-                Timer::Sweep
-                | Timer::Review
-                | Timer::Rest
-                | Timer::Batches
-                | Timer::Members
+                Timer::StoreOverrides => self.retry_store_overrides(),
+                Timer::Reload
+                | Timer::Reapply
+                | Timer::PageOut
+                | Timer::ReadMore
+                | Timer::WindowRounds
                 | Timer::Expiry
-                | Timer::PutOff
+                | Timer::Defer
                 | Timer::Clock => steps.push(timer),
                 Timer::Window(window) => self.window_timer(window),
             }
         }
         // Each step sets its timer again for the next turn.
-        let all: [(Timer, Step); 8] = [
-            (Timer::Sweep, Scheduler::sweep),
-            (Timer::Review, Scheduler::review_on),
-            (Timer::Rest, Scheduler::rest_on),
-            (Timer::Batches, Scheduler::batches_on),
-            (Timer::Members, Scheduler::go_on_rounds),
-            (Timer::Expiry, Scheduler::expire_on),
-            (Timer::PutOff, Scheduler::put_off_on),
-            (Timer::Clock, Scheduler::go_on_telling_of_clock),
+        let all: [(Timer, SweepStep); 8] = [
+            (Timer::Reload, Scheduler::sweep),
+            (Timer::Reapply, Scheduler::reapply_some),
+            (Timer::PageOut, Scheduler::evict_some),
+            (Timer::ReadMore, Scheduler::continue_partial_checks),
+            (Timer::WindowRounds, Scheduler::continue_rounds),
+            (Timer::Expiry, Scheduler::continue_expiry),
+            (Timer::Defer, Scheduler::defer_some),
+            (Timer::Clock, Scheduler::continue_clock_step),
         ];
         for (timer, step) in all {
             if steps.contains(&timer) {
@@ -425,7 +430,7 @@ impl Scheduler {
 
     fn thread_timer(&mut self, now: Timestamp, thread: thread::ThreadId) {
         self.threads[thread].timer = None;
-        self.settle(now, thread);
+        self.reassign_ring(now, thread);
         let thread_ref = &mut self.threads[thread];
         let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
@@ -444,13 +449,13 @@ impl Scheduler {
     /// It is set to the wake-up or the next expiry, whichever is earlier.
     fn set_thread_timer(&mut self, thread: thread::ThreadId) {
         let thread_ref = &mut self.threads[thread];
-        let wanted = thread_ref.next_look();
+        let wanted = thread_ref.next_timer();
         let former = std::mem::replace(&mut thread_ref.timer, wanted);
         if former == wanted {
             return;
         }
-        let knows_step = self.knows_step(thread);
-        self.timers.change_thread(thread, knows_step, [former, wanted]);
+        let is_shifted = self.is_shifted(thread);
+        self.timers.change_thread(thread, is_shifted, [former, wanted]);
     }
 
     fn act(&mut self, action: Action) {

@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::change::Change;
 use super::order::{Effect, OrderRefusal};
 use super::ring::RingId;
-use super::standing::{Author, LimitName, MOST_STANDING, Scope, SetLimit, StandingOrders};
+use super::standing::{Author, LimitName, LimitOverride, MAX_OVERRIDES, Overrides, Scope};
 use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use zsched_config::Clause;
 use zsched_format::time::Timestamp;
 
 /// Maximum value of a limit on agents.
-const MOST_AGENTS: u32 = 1_000_000;
+const MAX_AGENTS: u32 = 1_000_000;
 /// Maximum value of `overfeed`, as in the configuration.
-const HIGHEST_OVERFEED: u32 = 10_000;
+const MAX_OVERFEED: u32 = 10_000;
 
 impl Scheduler {
     pub(super) fn set_limit(
@@ -37,25 +37,25 @@ impl Scheduler {
         }
         // A limit of no agents would be a hold, which is an order of its own.
         let range = match limit {
-            LimitName::Overfeed => 0..=HIGHEST_OVERFEED,
-            _ => 1..=MOST_AGENTS,
+            LimitName::Overfeed => 0..=MAX_OVERFEED,
+            _ => 1..=MAX_AGENTS,
         };
         let is_over = until.is_some_and(|until| until <= now);
         if !range.contains(&value) || is_over {
             return Effect::refused(OrderRefusal::BadValue);
         }
-        let is_same = |set: &SetLimit| set.scope == scope && set.limit == limit;
+        let is_same = |set: &LimitOverride| set.scope == scope && set.limit == limit;
         let others = self.standing.limits.iter().filter(|set| !is_same(set)).count();
-        if others >= MOST_STANDING {
+        if others >= MAX_OVERRIDES {
             return Effect::refused(OrderRefusal::TooMany);
         }
         if let Some(until) = until {
             self.timers.add(until, Timer::Limits);
         }
-        let set = SetLimit { scope, limit, value, until, author };
+        let set = LimitOverride { scope, limit, value, until, author };
         self.standing.change(Change::Limit(set));
-        self.keep_standing_orders();
-        self.look_at_limits(now);
+        self.store_overrides();
+        self.reapply_limits(now);
         Effect::default()
     }
 
@@ -65,20 +65,20 @@ impl Scheduler {
         scope: &Scope,
         limit: LimitName,
     ) -> Effect {
-        let is_it = |set: &SetLimit| set.scope == *scope && set.limit == limit;
+        let is_it = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
         if !self.standing.limits.iter().any(is_it) {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.standing.change(Change::Unset { scope: scope.clone(), limit });
-        self.keep_standing_orders();
-        self.look_at_limits(now);
+        self.store_overrides();
+        self.reapply_limits(now);
         Effect::default()
     }
 
     /// Resets the limits whose time is over.
     pub(super) fn limits_timer(&mut self, now: Timestamp) {
-        let is_over = |set: &SetLimit| set.until.is_some_and(|until| until <= now);
-        let over: Vec<SetLimit> =
+        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= now);
+        let over: Vec<LimitOverride> =
             self.standing.limits.iter().filter(|set| is_over(set)).cloned().collect();
         if over.is_empty() {
             return;
@@ -89,39 +89,39 @@ impl Scheduler {
             let text = format!("{scope}: {keyword} is again what the configuration says");
             self.log(log::Level::Info, text);
         }
-        self.keep_standing_orders();
-        self.look_at_limits(now);
+        self.store_overrides();
+        self.reapply_limits(now);
     }
 
     /// Starts to reapply the limits to all rings and threads.
     ///
     /// The agent waitlist reflects the former limits, so all rings are tried again.
-    fn look_at_limits(&mut self, now: Timestamp) {
-        self.review.limits_have_changed();
-        self.forget_starved();
-        self.review(now);
+    fn reapply_limits(&mut self, now: Timestamp) {
+        self.review.start_limits_version();
+        self.clear_waitlists();
+        self.reapply_overrides(now);
     }
 
     /// Applies the limits in force to a ring.
-    pub(super) fn look_at_limits_of_ring(&mut self, ring: RingId) {
+    pub(super) fn apply_limits_to_ring(&mut self, ring: RingId) {
         let ring_ref = &self.rings[ring];
         let limited = limited(&self.standing, ring_ref, &ring_ref.configured);
         self.rings[ring].clause = limited;
-        self.rings[ring].limits_seen = self.review.limits();
+        self.rings[ring].limits_seen = self.review.limits_version();
     }
 
     /// Applies the limits to a ring, if they have changed since.
-    pub(super) fn review_ring(&mut self, ring: RingId) {
-        if self.rings[ring].limits_seen != self.review.limits() {
-            self.look_at_limits_of_ring(ring);
+    pub(super) fn reapply_limits_to_ring(&mut self, ring: RingId) {
+        if self.rings[ring].limits_seen != self.review.limits_version() {
+            self.apply_limits_to_ring(ring);
             self.serve_later(ring);
         }
     }
 
     /// Applies the limit in force to a thread. Returns true on change.
-    pub(super) fn look_at_limits_of_thread(&mut self, thread: ThreadId) -> bool {
+    pub(super) fn apply_limits_to_thread(&mut self, thread: ThreadId) -> bool {
         let destination = &self.threads[thread].destination;
-        let is_its = |set: &&SetLimit| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
+        let is_its = |set: &&LimitOverride| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
         let max_agents = self.standing.limits.iter().rev().find(is_its).map(|set| set.value);
         std::mem::replace(&mut self.threads[thread].max_agents, max_agents) != max_agents
     }
@@ -132,15 +132,15 @@ impl Scheduler {
     }
 }
 
-impl StandingOrders {
+impl Overrides {
     /// Returns the limit of a ring that an operator has set.
     pub fn limit_of<'s>(
         &'s self,
         ring: &super::ring::Ring,
         limit: LimitName,
-    ) -> Option<&'s SetLimit> {
-        let is_it = |set: &&SetLimit| {
-            let is_its = matches!(&set.scope, Scope::Ring(pattern) if ring.is_called(pattern));
+    ) -> Option<&'s LimitOverride> {
+        let is_it = |set: &&LimitOverride| {
+            let is_its = matches!(&set.scope, Scope::Ring(pattern) if ring.has_pattern(pattern));
             set.limit == limit && is_its
         };
         self.limits.iter().rev().find(is_it)
@@ -148,11 +148,7 @@ impl StandingOrders {
 }
 
 /// Returns the clause of a ring with the limits in force.
-fn limited(
-    standing: &StandingOrders,
-    ring: &super::ring::Ring,
-    configured: &Rc<Clause>,
-) -> Rc<Clause> {
+fn limited(standing: &Overrides, ring: &super::ring::Ring, configured: &Rc<Clause>) -> Rc<Clause> {
     let set = |limit: LimitName| standing.limit_of(ring, limit).map(|set| set.value);
     let all = [
         set(LimitName::MaxTa),

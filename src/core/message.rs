@@ -2,7 +2,7 @@
 
 use super::list::List;
 use super::pool::{Id, Pool};
-use super::vertex::InMessage;
+use super::vertex::MessageChain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,7 +24,7 @@ pub struct Message {
     /// When it was routed.
     pub created: Timestamp,
     /// Its recipients, by destination.
-    pub vertices: List<InMessage>,
+    pub vertices: List<MessageChain>,
     /// Recipients in its control file, finished ones included.
     pub recipients: u32,
     /// Recipients that are not finished.
@@ -42,19 +42,19 @@ pub struct Message {
     /// The sender or another address is to get a report about it.
     pub owes_report: bool,
     /// Its control file has lines that cannot be delivered.
-    pub leftovers: bool,
+    pub has_undeliverable_lines: bool,
     /// An operator holds it.
     pub held: bool,
     /// Its control file is being read again.
-    pub rereading: bool,
+    pub is_rereading: bool,
     /// It is being removed from the spool.
-    pub removing: bool,
+    pub is_removing: bool,
     /// Only some of its recipients are in memory: see [`super::batch`].
-    pub partial: bool,
+    pub is_partial: bool,
     /// It is no longer in the spool.
     ///
     /// Only its jobs keep it in memory.
-    pub forgotten: bool,
+    pub is_forgotten: bool,
 }
 
 impl Message {
@@ -71,12 +71,12 @@ impl Message {
             jobs: 0,
             priority: arrival.priority,
             owes_report: arrival.owes_report,
-            leftovers: arrival.leftover.is_some(),
+            has_undeliverable_lines: arrival.leftover.is_some(),
             held: false,
-            rereading: false,
-            removing: false,
-            partial: false,
-            forgotten: false,
+            is_rereading: false,
+            is_removing: false,
+            is_partial: false,
+            is_forgotten: false,
         }
     }
 
@@ -87,7 +87,11 @@ impl Message {
 
     /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
-        self.pending == 0 && self.notes == 0 && self.jobs == 0 && !self.rereading && !self.partial
+        self.pending == 0
+            && self.notes == 0
+            && self.jobs == 0
+            && !self.is_rereading
+            && !self.is_partial
     }
 }
 

@@ -12,7 +12,7 @@ use super::agent::State;
 use super::destination::Destination;
 use super::standing::{Author, LimitName, Scope};
 use super::thread::ThreadId;
-use super::vertex::Fate;
+use super::vertex::AfterJob;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -157,18 +157,24 @@ pub struct PendingOrders {
     orders: BTreeMap<OrderTicket, (Effect, u32)>,
     notes: BTreeMap<NoteTicket, OrderTicket>,
     /// The order that is being carried out.
-    pub(super) present: Option<OrderTicket>,
+    pub(super) current: Option<OrderTicket>,
 }
 
 impl Scheduler {
     /// Carries out an order of `by`.
     ///
     /// It is answered when all of it is stored.
-    pub(super) fn obey(&mut self, now: Timestamp, ticket: OrderTicket, by: String, order: Order) {
-        self.pending_orders.present = Some(ticket);
+    pub(super) fn execute_order(
+        &mut self,
+        now: Timestamp,
+        ticket: OrderTicket,
+        by: String,
+        order: Order,
+    ) {
+        self.unstored_orders.current = Some(ticket);
         // One part more than there are writes, so that the order is not answered before this
         // returns.
-        self.pending_orders.orders.insert(ticket, (Effect::default(), 1));
+        self.unstored_orders.orders.insert(ticket, (Effect::default(), 1));
         let by = Author { name: by, since: now };
         let mut turned = Vec::new();
         let effect = match order {
@@ -178,18 +184,18 @@ impl Scheduler {
             Order::Release(scope) => self.release(now, &scope),
             Order::ReleaseAll => self.release_all(now),
             Order::Turn(host) => {
-                turned = self.turn(now, &[host]);
+                turned = self.etrn(now, &[host]);
                 Effect { threads: turned.len() as u32, ..Effect::default() }
             }
             Order::RetryThreads(threads) => {
-                turned = self.find_threads(&threads);
-                self.want_resting(threads.iter().map(Destination::host));
+                turned = self.threads_of(&threads);
+                self.request_paged_hosts(threads.iter().map(Destination::host));
                 self.retry_threads(now, &turned)
             }
             Order::Retry(targets) => self.retry(now, &targets, &mut turned),
-            Order::Expire(targets) => self.dispose(now, &targets, (Fate::Expire, &by)),
-            Order::Delete(targets) => self.dispose(now, &targets, (Fate::Delete, &by)),
-            Order::Reroute(targets) => self.dispose(now, &targets, (Fate::Reroute, &by)),
+            Order::Expire(targets) => self.end_targets(now, &targets, (AfterJob::Expire, &by)),
+            Order::Delete(targets) => self.end_targets(now, &targets, (AfterJob::Delete, &by)),
+            Order::Reroute(targets) => self.end_targets(now, &targets, (AfterJob::Reroute, &by)),
             Order::Set { scope, limit, value, until } => {
                 self.set_limit(now, scope, limit, value, until, by)
             }
@@ -200,20 +206,20 @@ impl Scheduler {
                 Effect::default()
             }
         };
-        self.pending_orders.present = None;
+        self.unstored_orders.current = None;
         self.serve_all(now);
         let started = turned.iter().any(|thread| self.has_agents_now(*thread));
-        if let Some((kept, _)) = self.pending_orders.orders.get_mut(&ticket) {
+        if let Some((kept, _)) = self.unstored_orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
-        self.part_of_order_done(ticket, None);
+        self.finish_order_part(ticket, None);
     }
 
     fn has_agents_now(&self, thread: ThreadId) -> bool {
         self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
     }
 
-    fn find_threads(&self, destinations: &[Destination]) -> Vec<ThreadId> {
+    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
         let find = |destination: &Destination| {
             self.threads.find_existing(destination.channel(), destination.host())
         };
@@ -221,29 +227,29 @@ impl Scheduler {
     }
 
     /// Makes the answer to the present order wait for this note.
-    pub(super) fn note_is_of_order(&mut self, note: NoteTicket) {
-        let Some(ticket) = self.pending_orders.present else {
+    pub(super) fn attach_note_to_order(&mut self, note: NoteTicket) {
+        let Some(ticket) = self.unstored_orders.current else {
             return;
         };
-        if let Some((_, left)) = self.pending_orders.orders.get_mut(&ticket) {
+        if let Some((_, left)) = self.unstored_orders.orders.get_mut(&ticket) {
             *left += 1;
-            self.pending_orders.notes.insert(note, ticket);
+            self.unstored_orders.notes.insert(note, ticket);
         }
     }
 
     /// Counts a note that is written, or never will be.
-    pub(super) fn note_is_over(&mut self, note: NoteTicket) {
-        if let Some(ticket) = self.pending_orders.notes.remove(&note) {
-            self.part_of_order_done(ticket, None);
+    pub(super) fn order_note_done(&mut self, note: NoteTicket) {
+        if let Some(ticket) = self.unstored_orders.notes.remove(&note) {
+            self.finish_order_part(ticket, None);
         }
     }
 
     /// Answers the order of a note that cannot be written for now.
     ///
     /// The answer carries the error. The write is tried again.
-    pub(super) fn note_has_failed(&mut self, note: NoteTicket, error: ErrorKind) {
-        if let Some(ticket) = self.pending_orders.notes.remove(&note) {
-            self.part_of_order_done(ticket, Some(error));
+    pub(super) fn order_note_failed(&mut self, note: NoteTicket, error: ErrorKind) {
+        if let Some(ticket) = self.unstored_orders.notes.remove(&note) {
+            self.finish_order_part(ticket, Some(error));
         }
     }
 
@@ -251,37 +257,37 @@ impl Scheduler {
     ///
     /// Returns the order.
     pub(super) fn add_part(&mut self) -> Option<OrderTicket> {
-        let ticket = self.pending_orders.present?;
-        let (_, left) = self.pending_orders.orders.get_mut(&ticket)?;
+        let ticket = self.unstored_orders.current?;
+        let (_, left) = self.unstored_orders.orders.get_mut(&ticket)?;
         *left += 1;
         Some(ticket)
     }
 
     /// Adds to the effect of an order.
-    pub(super) fn order_has_done(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
-        let order = ticket.and_then(|ticket| self.pending_orders.orders.get_mut(&ticket));
+    pub(super) fn add_order_effect(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
+        let order = ticket.and_then(|ticket| self.unstored_orders.orders.get_mut(&ticket));
         if let Some((sum, _)) = order {
             sum.add(effect);
         }
     }
 
     /// Stores the changed overrides; the present order is answered after that.
-    pub(super) fn keep_standing_orders(&mut self) {
+    pub(super) fn store_overrides(&mut self) {
         let ticket = self.add_part();
         let changes = std::mem::take(&mut self.standing.changes);
-        self.act(Action::KeepStanding { ticket, changes });
+        self.act(Action::StoreOverrides { ticket, changes });
     }
 
-    pub(super) fn part_of_order_done(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
-        let Some((effect, left)) = self.pending_orders.orders.get_mut(&ticket) else {
+    pub(super) fn finish_order_part(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
+        let Some((effect, left)) = self.unstored_orders.orders.get_mut(&ticket) else {
             return;
         };
         effect.unstored = effect.unstored.or(error);
         *left -= 1;
         if *left == 0 {
             let effect = *effect;
-            self.pending_orders.orders.remove(&ticket);
-            self.act(Action::Obeyed { ticket, effect });
+            self.unstored_orders.orders.remove(&ticket);
+            self.act(Action::OrderDone { ticket, effect });
         }
     }
 
@@ -291,7 +297,7 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         };
         let (id, is_idle) = (*id, matches!(agent.state, State::Idle(_)));
-        let manner = if is_idle { super::Manner::Retire } else { super::Manner::Quit };
+        let manner = if is_idle { super::StopMode::Retire } else { super::StopMode::Quit };
         self.stop_agent(now, id, manner);
         Effect { agents: 1, ..Effect::default() }
     }

@@ -5,12 +5,12 @@
 use super::Scheduler;
 use super::agent::AgentId;
 use super::message::MessageId;
-use super::put_off::Lesson;
-use super::retry::HOST_DOWN_WAIT;
+use super::put_off::DeferralNote;
+use super::retry::MIN_HOST_DOWN_WAIT;
 use super::thread::ThreadId;
-use super::unreachable::{Block, Cause};
-use super::vertex::{Diagnosis, Fate, Place, VertexId};
-use super::window::Heard;
+use super::unreachable::{UnreachableReason, UnreachableReport};
+use super::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
+use super::window::DeliverySignal;
 use log::Level;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use zsched_spool::note::Occasion;
 /// Largest `retryat` number that is relative to now.
 ///
 /// A larger one is a time since the epoch. Both are in seconds.
-const LONGEST_RELATIVE_RETRY: i64 = 100_000;
+const MAX_RELATIVE_RETRY: i64 = 100_000;
 
 /// Maximum time for which a report can block a destination.
 ///
@@ -30,7 +30,7 @@ pub(super) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 
 /// The final state of a recipient.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Final {
+pub(super) struct FinalState {
     /// Word for the statistics log.
     pub state: &'static str,
     /// It counts as a failure.
@@ -41,27 +41,27 @@ impl Scheduler {
     pub(super) fn report(&mut self, now: Timestamp, agent: AgentId, report: &Report<'_>) {
         if self.has_forgotten_job(agent, report.number) {
             let text = format!("report about {}, which is gone from the spool", report.number);
-            return self.remark(now, agent, Level::Info, text);
+            return self.log_about_agent(now, agent, Level::Info, text);
         }
         let Some(message) = self.messages.find(report.number) else {
             let text = format!("report about {}, which is not loaded", report.number);
-            return self.remark(now, agent, Level::Info, text);
+            return self.log_about_agent(now, agent, Level::Info, text);
         };
         let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
-            if self.report_of_absent(now, agent, message, report) {
+            if self.report_on_unloaded(now, agent, message, report) {
                 return;
             }
             let id = self.messages[message].spool_id();
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
-            return self.remark(now, agent, Level::Info, text);
+            return self.log_about_agent(now, agent, Level::Info, text);
         };
-        self.settle_clock(self.vertices[vertex].thread);
+        self.apply_clock_step(self.vertices[vertex].thread);
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
-        agent_ref.heard = agent_ref.heard.and(match report.status {
-            Status::DeferAll => Heard::Failure,
-            Status::Unknown => Heard::Nothing,
-            _ => Heard::Answer,
+        agent_ref.signal = agent_ref.signal.and(match report.status {
+            Status::DeferAll => DeliverySignal::Failure,
+            Status::Unknown => DeliverySignal::Nothing,
+            _ => DeliverySignal::Answer,
         });
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
@@ -70,12 +70,12 @@ impl Scheduler {
             _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
             _ => {}
         }
-        self.learn_relay(now, self.vertices[vertex].thread, report.notary);
+        self.learn_relay_of_report(now, self.vertices[vertex].thread, report.notary);
         let thread = &mut self.threads[self.vertices[vertex].thread];
-        thread.deaths = 0;
+        thread.consecutive_deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
         self.count_attempt(vertex);
-        if self.vertices[vertex].place != Place::Fed {
+        if self.vertices[vertex].place != VertexState::Fed {
             self.watch_expiry(now, vertex);
         }
         self.log_outcome(vertex, report);
@@ -84,7 +84,7 @@ impl Scheduler {
             Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
             Status::Error | Status::Error2 => self.failed(now, vertex, report),
             Status::Deferred | Status::DeferBack => self.deferred(now, agent, vertex, report),
-            Status::RetryAt => self.retry_at(now, agent, vertex, report),
+            Status::RetryAt => self.block_until(now, agent, vertex, report),
             Status::DeferAll => self.defer_all(now, agent, vertex, report),
             Status::Unknown => self.unknown_status(now, agent, vertex, report),
         }
@@ -96,7 +96,7 @@ impl Scheduler {
     fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
         self.agents[&agent].jobs().any(|vertex| {
             let message = &self.messages[self.vertices[vertex].message];
-            message.forgotten && message.name.number() == number
+            message.is_forgotten && message.name.number() == number
         })
     }
 
@@ -106,11 +106,11 @@ impl Scheduler {
     fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
         let is_it = |vertex: &VertexId| {
             let vertex = &self.vertices[*vertex];
-            vertex.place != Place::Spent
+            vertex.place != VertexState::Finished
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
         };
-        if let Some(job) = self.job_of_absent(agent, message) {
+        if let Some(job) = self.job_covering_unloaded(agent, message) {
             // A recipient that is not loaded is in no other vertex, so thousands need not be
             // searched.
             return Some(job).filter(is_it);
@@ -140,8 +140,8 @@ impl Scheduler {
             Status::Ok => self.note_report(now, message, report, Occasion::Success),
             _ => {}
         }
-        self.contact_made(now, self.vertices[vertex].thread);
-        let outcome = Final { state: report.status.word(), failed: false };
+        self.host_answered(now, self.vertices[vertex].thread);
+        let outcome = FinalState { state: report.status.word(), failed: false };
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
@@ -151,8 +151,8 @@ impl Scheduler {
             Status::Error => self.note_report(now, message, report, Occasion::Failure),
             _ => self.messages[message].owes_report = true,
         }
-        self.contact_made(now, self.vertices[vertex].thread);
-        let outcome = Final { state: report.status.word(), failed: true };
+        self.host_answered(now, self.vertices[vertex].thread);
+        let outcome = FinalState { state: report.status.word(), failed: true };
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
@@ -161,7 +161,7 @@ impl Scheduler {
     /// The vertex waits as soon as the agent has ended the job.
     fn deferred(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId, report: &Report<'_>) {
         let diagnosis = diagnosis_of(report);
-        self.contact_failed(now, agent, vertex, &diagnosis);
+        self.recipient_deferred(now, agent, vertex, &diagnosis);
         self.record(vertex, diagnosis);
     }
 
@@ -180,8 +180,8 @@ impl Scheduler {
         let vertex = &mut self.vertices[vertex];
         vertex.attempts = vertex.attempts.saturating_add(1);
         vertex.tried = true;
-        if vertex.fate == Fate::OneMoreTry {
-            vertex.fate = Fate::Usual;
+        if vertex.fate == AfterJob::OneMoreTry {
+            vertex.fate = AfterJob::Usual;
         }
     }
 
@@ -193,7 +193,7 @@ impl Scheduler {
     }
 
     /// Blocks the destination until the time that the agent has named.
-    pub(super) fn retry_at(
+    pub(super) fn block_until(
         &mut self,
         now: Timestamp,
         agent: AgentId,
@@ -205,12 +205,18 @@ impl Scheduler {
         let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
         self.record(vertex, diagnosis);
         let until = match report.retry_seconds() {
-            Some(seconds) if seconds > LONGEST_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
+            Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
             Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
             None => now,
         };
         let until = until.min(now + MAX_BLOCK);
-        self.block_thread(now, thread, (until, Block::AgentAsked), Some(cause), Lesson::None);
+        self.block_thread(
+            now,
+            thread,
+            (until, UnreachableReason::RetryAt),
+            Some(cause),
+            DeferralNote::None,
+        );
     }
 
     /// Defers the whole thread with this diagnosis: the host cannot be reached.
@@ -229,21 +235,26 @@ impl Scheduler {
             return;
         }
         let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
-        self.put_off(now, thread, (now + HOST_DOWN_WAIT, Block::HostDown), Some(cause));
+        self.defer_thread(
+            now,
+            thread,
+            (now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown),
+            Some(cause),
+        );
     }
 
     /// Makes a whole thread wait until at least the given time.
     ///
     /// What is due in it counts as tried, with the diagnosis of the one recipient.
-    pub(super) fn put_off(
+    pub(super) fn defer_thread(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
-        (until, block): (Timestamp, Block),
-        cause: Option<Rc<Cause>>,
+        (until, block): (Timestamp, UnreachableReason),
+        cause: Option<Rc<UnreachableReport>>,
     ) {
         let diagnosis = cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        self.block_thread(now, thread, (until, block), cause, Lesson::Tried(diagnosis));
+        self.block_thread(now, thread, (until, block), cause, DeferralNote::Tried(diagnosis));
     }
 
     /// Counts an attempt with an unknown result; an earlier diagnosis stays.
@@ -260,7 +271,7 @@ impl Scheduler {
         vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
         let id = self.messages[vertex.message].spool_id();
         let text = format!("{id}: report about offset {}: unknown status word", report.offset);
-        self.remark(now, agent, Level::Warn, text);
+        self.log_about_agent(now, agent, Level::Warn, text);
     }
 }
 

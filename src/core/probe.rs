@@ -18,7 +18,7 @@ use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 
 /// Maximum number of agents started before one has asked for work.
-const MAX_UNPROVEN: usize = 4;
+const MAX_UNPROVEN_AGENTS: usize = 4;
 /// Time from the first failed start to the next one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time from one failed start to the next.
@@ -26,9 +26,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 /// What is known about starting a ring's agents.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Starts {
+pub struct StartState {
     /// Number of its agents that have not asked for work yet.
-    pub newborn: usize,
+    pub unproven: usize,
     /// An agent of the ring has asked for work.
     is_proven: bool,
     /// Why it is suspended, if it is.
@@ -46,16 +46,16 @@ pub struct StartFailure {
     pub reason: String,
 }
 
-impl Starts {
+impl StartState {
     /// Why no agent may be started now; `None` if one may.
     pub fn refusal(&self, now: Timestamp) -> Option<Refusal> {
         match &self.failure {
             Some(failure) => {
-                let waits = now < failure.until || self.newborn > 0;
+                let waits = now < failure.until || self.unproven > 0;
                 waits.then_some(Refusal::Suspended)
             }
             None => {
-                let waits = !self.is_proven && self.newborn >= MAX_UNPROVEN;
+                let waits = !self.is_proven && self.unproven >= MAX_UNPROVEN_AGENTS;
                 waits.then_some(Refusal::Unproven)
             }
         }
@@ -73,10 +73,10 @@ impl Scheduler {
     /// Processes the first request for work of an agent.
     ///
     /// It ends the suspension of its ring.
-    pub(super) fn has_started_well(&mut self, agent: AgentId) {
+    pub(super) fn agent_proven(&mut self, agent: AgentId) {
         let ring = self.agents[&agent].ring;
         let starts = &mut self.rings[ring].starts;
-        starts.newborn -= 1;
+        starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
         if self.end_suspension(ring) {
             let name = self.ring_name(ring);
@@ -90,7 +90,7 @@ impl Scheduler {
     /// Processes the end of an agent that never asked for work.
     ///
     /// This is done only if the agent itself is to blame, and no other agent of the ring works.
-    pub(super) fn has_not_started(
+    pub(super) fn agent_start_failed(
         &mut self,
         now: Timestamp,
         agent: &Agent,
@@ -98,9 +98,9 @@ impl Scheduler {
         is_to_blame: bool,
     ) {
         let ring = agent.ring;
-        self.rings[ring].starts.newborn -= 1;
+        self.rings[ring].starts.unproven -= 1;
         let ring_ref = &self.rings[ring];
-        let others_work = ring_ref.agents > ring_ref.starts.newborn;
+        let others_work = ring_ref.agents > ring_ref.starts.unproven;
         if !is_to_blame || others_work || ring_ref.is_retired {
             return;
         }
@@ -120,16 +120,16 @@ impl Scheduler {
             self.log(Level::Warn, text);
         }
         self.end_suspension(ring);
-        self.unstarve(ring);
-        self.rings[ring].starved_since = None;
+        self.leave_waitlist(ring);
+        self.rings[ring].waiting_since = None;
         self.timers.add(failure.until, Timer::Ring(ring));
         self.rings[ring].starts.failure = Some(Box::new(failure));
     }
 
-    /// Starts the next agent of a suspended ring at once.
+    /// StartState the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
-    pub(super) fn probe_now(&mut self, now: Timestamp, ring: RingId) {
+    pub(super) fn retry_start_now(&mut self, now: Timestamp, ring: RingId) {
         let Some(failure) = &mut self.rings[ring].starts.failure else {
             return;
         };

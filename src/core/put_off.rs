@@ -7,7 +7,7 @@
 use super::Scheduler;
 use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
-use super::vertex::{Diagnosis, Place, VertexId};
+use super::vertex::{Diagnosis, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,23 +16,23 @@ use zsched_format::time::{ClockStep, Timestamp};
 
 /// Threads with due vertices that are still to be deferred.
 #[derive(Default, Serialize, Deserialize)]
-pub struct PuttingOff {
-    threads: BTreeMap<ThreadId, Rest>,
+pub struct Deferrals {
+    threads: BTreeMap<ThreadId, PendingDeferral>,
 }
 
 /// What is left to do in a thread.
 #[derive(Clone, Serialize, Deserialize)]
-struct Rest {
+struct PendingDeferral {
     /// Number of vertices to defer, from the head of the due list.
     vertices: usize,
     /// They wait until this time; `None` is until a request.
     until: Option<Timestamp>,
-    what: Lesson,
+    what: DeferralNote,
 }
 
 /// What is recorded about a vertex that is deferred.
 #[derive(Clone, Serialize, Deserialize)]
-pub enum Lesson {
+pub enum DeferralNote {
     /// Nothing.
     None,
     /// It counts as tried, with this diagnosis.
@@ -41,7 +41,7 @@ pub enum Lesson {
     AgentsDie(Rc<Diagnosis>),
 }
 
-impl PuttingOff {
+impl Deferrals {
     /// Returns true if no thread is left.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
@@ -73,13 +73,13 @@ impl PuttingOff {
 impl Scheduler {
     /// Number of due vertices of a thread that agents may be given.
     pub(super) fn due_for_agents(&self, thread: ThreadId) -> usize {
-        if self.putting_off.contains(thread) { 0 } else { self.due_in_jobs(thread) }
+        if self.deferrals.contains(thread) { 0 } else { self.due_in_jobs(thread) }
     }
 
     /// Returns true if the due vertices of a thread are being deferred.
-    pub(super) fn is_put_off(&self, thread: &Thread) -> bool {
+    pub(super) fn is_being_deferred(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
-        !self.putting_off.is_empty() && id().is_some_and(|id| self.putting_off.contains(id))
+        !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains(id))
     }
 
     /// Makes the due vertices of a thread wait until a time.
@@ -88,81 +88,85 @@ impl Scheduler {
     ///
     /// A vertex that is past its expiry stays due, because it would otherwise expire without an
     /// attempt. If agents die it waits, too.
-    pub(super) fn put_due_off(
+    pub(super) fn defer_due_vertices(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
         until: Option<Timestamp>,
-        what: Lesson,
+        what: DeferralNote,
     ) {
-        if let Some(rest) = self.putting_off.threads.get_mut(&thread) {
+        if let Some(rest) = self.deferrals.threads.get_mut(&thread) {
             // Another agent, or one more recipient of the same job: the work continues as planned.
             rest.until = until;
             return;
         }
         let vertices = self.threads[thread].due.len();
-        self.putting_off.threads.insert(thread, Rest { vertices, until, what });
-        self.put_some_off(now, thread, self.settings.step());
-        self.plan_to_put_off(now);
+        self.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
+        self.defer_some_of(now, thread, self.settings.step());
+        self.schedule_deferrals(now);
     }
 
     /// Continues in all threads, as far as one turn allows.
-    pub(super) fn put_off_on(&mut self, now: Timestamp) {
+    pub(super) fn defer_some(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
-            && let Some(thread) = self.putting_off.threads.keys().next().copied()
+            && let Some(thread) = self.deferrals.threads.keys().next().copied()
         {
-            left = self.put_some_off(now, thread, left);
+            left = self.defer_some_of(now, thread, left);
         }
-        self.plan_to_put_off(now);
+        self.schedule_deferrals(now);
     }
 
-    fn plan_to_put_off(&mut self, now: Timestamp) {
-        if !self.putting_off.is_empty() {
-            self.timers.add(now, Timer::PutOff);
+    fn schedule_deferrals(&mut self, now: Timestamp) {
+        if !self.deferrals.is_empty() {
+            self.timers.add(now, Timer::Defer);
         }
     }
 
     /// Defers up to `count` vertices of a thread.
     ///
     /// Returns the unused part of `count`.
-    fn put_some_off(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
-        self.settle_clock(thread);
-        let Some(rest) = self.putting_off.threads.get_mut(&thread) else {
+    fn defer_some_of(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        self.apply_clock_step(thread);
+        let Some(rest) = self.deferrals.threads.get_mut(&thread) else {
             return count;
         };
         let step = rest.vertices.min(count);
         rest.vertices -= step;
         let is_over = rest.vertices == 0;
-        let Rest { until, what, .. } = rest.clone();
+        let PendingDeferral { until, what, .. } = rest.clone();
         for _ in 0..step {
             if let Some(vertex) = self.threads[thread].due.first() {
-                self.put_one_off(now, vertex, until, &what);
+                self.defer_one(now, vertex, until, &what);
             }
         }
         if is_over {
-            self.putting_off.cancel(thread);
+            self.deferrals.cancel(thread);
         }
         self.set_thread_timer(thread);
         self.update_readiness(thread);
         count - step
     }
 
-    fn put_one_off(
+    fn defer_one(
         &mut self,
         now: Timestamp,
         vertex: VertexId,
         until: Option<Timestamp>,
-        what: &Lesson,
+        what: &DeferralNote,
     ) {
         let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
         match what {
-            Lesson::None | Lesson::Tried(_) if is_late => {
+            DeferralNote::None | DeferralNote::Tried(_) if is_late => {
                 let thread = self.vertices[vertex].thread;
-                return self.threads[thread].move_vertex(&mut self.vertices, vertex, Place::Due);
+                return self.threads[thread].move_vertex(
+                    &mut self.vertices,
+                    vertex,
+                    VertexState::Due,
+                );
             }
-            Lesson::None => {}
-            Lesson::Tried(diagnosis) => {
+            DeferralNote::None => {}
+            DeferralNote::Tried(diagnosis) => {
                 self.count_attempt(vertex);
                 if let Some(diagnosis) = diagnosis {
                     self.record(vertex, diagnosis.clone());
@@ -170,7 +174,7 @@ impl Scheduler {
                 // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
                 self.watch_expiry(now, vertex);
             }
-            Lesson::AgentsDie(diagnosis) => {
+            DeferralNote::AgentsDie(diagnosis) => {
                 self.vertices[vertex].diagnosis = Some(diagnosis.clone());
             }
         }

@@ -2,8 +2,8 @@
 
 use super::Scheduler;
 use super::order::Target;
-use super::vertex::Place;
-use super::view::{Slot, Standing};
+use super::vertex::VertexState;
+use super::view::{LimitKind, WaitState};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
@@ -11,7 +11,7 @@ pub use super::thread::ThreadId;
 pub use super::vertex::VertexId;
 
 /// A vertex, as `SHOW THREAD` shows it.
-pub struct Record<'s> {
+pub struct VertexRecord<'s> {
     /// Name of the message.
     pub name: &'s SpoolName,
     /// Offsets of the pending recipients, in the order of lists for people.
@@ -27,16 +27,16 @@ pub struct Record<'s> {
     /// Reports about it so far, and agents that died over it.
     pub tries: u32,
     /// What it is waiting for.
-    pub standing: Standing,
+    pub standing: WaitState,
     /// What was last said about it.
     pub text: Option<&'s [u8]>,
 }
 
-impl Record<'_> {
+impl VertexRecord<'_> {
     /// The limit that keeps an agent away, if that is the reason.
-    pub fn slot(&self) -> Option<Slot> {
+    pub fn slot(&self) -> Option<LimitKind> {
         match self.standing {
-            Standing::Slot(slot) => Some(slot),
+            WaitState::Limit(slot) => Some(slot),
             _ => None,
         }
     }
@@ -62,16 +62,16 @@ impl Scheduler {
         now: Timestamp,
         thread: ThreadId,
         vertex: VertexId,
-    ) -> Option<Record<'_>> {
+    ) -> Option<VertexRecord<'_>> {
         let vertex_ref = self.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
         let thread = self.threads.get(thread)?;
         let view = self.vertex_view(now, vertex_ref.message, vertex);
         let planned = Some(vertex_ref.planned).filter(|planned| *planned > 0);
         let planned = planned.map(|planned| Timestamp::from_seconds(planned.into()));
         let wave = thread.waiting.wakeup(vertex_ref.wave);
-        let wave = wave.filter(|_| vertex_ref.place == Place::Waiting);
-        let wave = wave.map(|time| self.by_clock(thread, time));
-        Some(Record {
+        let wave = wave.filter(|_| vertex_ref.place == VertexState::Waiting);
+        let wave = wave.map(|time| self.to_present_clock(thread, time));
+        Some(VertexRecord {
             name: view.name,
             offsets: view.offsets,
             expiry: self.expiry(vertex),
@@ -95,7 +95,7 @@ impl Scheduler {
     /// Number of the message with this spool id or file name.
     ///
     /// The file name has no folders.
-    pub fn message_called(&self, id: &str) -> Option<u64> {
+    pub fn message_named(&self, id: &str) -> Option<u64> {
         let digits = || id[..id.bytes().take_while(u8::is_ascii_digit).count()].parse().ok();
         let number = SpoolId::number_in(id).or_else(digits)?;
         let message = &self.messages[self.messages.find(number)?];

@@ -21,7 +21,7 @@
 
 use super::Scheduler;
 use super::agent::{Agent, AgentId, State};
-use super::joining::Joining;
+use super::joining::Backfill;
 use super::ring::RingId;
 use super::thread::ThreadId;
 use super::timers::Timer;
@@ -34,17 +34,17 @@ use zsched_format::time::Timestamp;
 ///
 /// Threads that agents work on are examined in addition. If only other threads would have led to a
 /// successor, the agents are merely replaced.
-const ASKED: usize = 8;
+const MAX_THREADS_EXAMINED: usize = 8;
 
 impl Scheduler {
-    pub(super) fn reconfigure(&mut self, now: Timestamp, config: Rc<Config>) {
+    pub(super) fn apply_config(&mut self, now: Timestamp, config: Rc<Config>) {
         self.config = config;
         self.rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
-        self.joining = Joining::default();
-        self.forget_starved();
+        self.joining = Backfill::default();
+        self.clear_waitlists();
         for (ring, agents) in self.agents_of_rings() {
-            self.look_for_heir(now, ring, &agents);
+            self.find_successor_ring(now, ring, &agents);
         }
         self.settle_threads_at_work(now);
         self.end_retired(now);
@@ -60,24 +60,25 @@ impl Scheduler {
     }
 
     /// Finds a new ring for the agents of a retired one.
-    fn look_for_heir(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
+    fn find_successor_ring(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
         let served = agents.iter().filter_map(|agent| self.agents[agent].thread);
-        let threads = served.chain(self.rings[old].threads.iter().copied().take(ASKED));
+        let threads =
+            served.chain(self.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
         let of_ring = |thread: &ThreadId| self.threads[*thread].ring == old;
         let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
         for thread in threads {
             // This does not remove the old ring, because it has agents.
-            self.settle(now, thread);
+            self.reassign_ring(now, thread);
             let new = self.threads[thread].ring;
             let is_free = self.rings[new].agents == 0;
-            if is_free && runs_the_same(&self.rings[old].clause, &self.rings[new].clause) {
-                return self.hand_down(old, new, agents);
+            if is_free && has_same_process(&self.rings[old].clause, &self.rings[new].clause) {
+                return self.move_agents(old, new, agents);
             }
         }
     }
 
     /// Moves all agents of a ring to another one that has none.
-    fn hand_down(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
+    fn move_agents(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
         self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
         self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
         // A new configuration ends a suspension.
@@ -94,7 +95,7 @@ impl Scheduler {
     fn settle_threads_at_work(&mut self, now: Timestamp) {
         let threads: Vec<ThreadId> =
             self.agents.values().filter_map(|agent| agent.thread).collect();
-        threads.into_iter().for_each(|thread| self.settle(now, thread));
+        threads.into_iter().for_each(|thread| self.reassign_ring(now, thread));
     }
 
     /// Ends the idle agents of retired rings.
@@ -111,8 +112,8 @@ impl Scheduler {
     pub(super) fn sweep(&mut self, now: Timestamp) {
         // First enqueue the vertices of the threads that moved last.
         if !self.joining.is_empty() {
-            self.join_on(now);
-        } else if let Some(next) = self.swept {
+            self.continue_backfill(now);
+        } else if let Some(next) = self.reload_cursor {
             self.sweep_from(now, next);
         }
     }
@@ -123,7 +124,7 @@ impl Scheduler {
             let mut cost = 1;
             if let Some(thread) = self.threads.pool().at(next) {
                 cost = self.threads[thread].step_cost();
-                self.settle(now, thread);
+                self.reassign_ring(now, thread);
             }
             left = left.saturating_sub(cost);
             next += 1;
@@ -131,17 +132,17 @@ impl Scheduler {
                 break;
             }
         }
-        self.swept = (next < self.threads.pool().slots()).then_some(next);
-        if self.swept.is_some() {
-            self.timers.add(now, Timer::Sweep);
+        self.reload_cursor = (next < self.threads.pool().slots()).then_some(next);
+        if self.reload_cursor.is_some() {
+            self.timers.add(now, Timer::Reload);
         }
     }
 
     /// Applies the present configuration and clock to a thread.
     ///
     /// Does nothing if that was done before.
-    pub(super) fn settle(&mut self, now: Timestamp, thread: ThreadId) {
-        self.settle_clock(thread);
+    pub(super) fn reassign_ring(&mut self, now: Timestamp, thread: ThreadId) {
+        self.apply_clock_step(thread);
         let old = self.threads[thread].ring;
         if !self.rings[old].is_retired {
             return;
@@ -151,11 +152,11 @@ impl Scheduler {
         self.leave_ring(thread);
         self.join_ring(now, thread, new);
         let clause = &self.rings[new].clause;
-        if expires_otherwise(&self.rings[old].clause, clause) {
+        if has_other_expiry(&self.rings[old].clause, clause) {
             self.threads[thread].expiry_check = Some(now);
         }
         if self.rings[old].clause.waits_for_request() != clause.waits_for_request() {
-            self.putting_off.cancel(thread);
+            self.deferrals.cancel(thread);
         }
         let clause = &self.rings[new].clause;
         if clause.waits_for_request() {
@@ -172,11 +173,11 @@ impl Scheduler {
     }
 }
 
-fn runs_the_same(old: &Clause, new: &Clause) -> bool {
+fn has_same_process(old: &Clause, new: &Clause) -> bool {
     (&old.command, old.user, old.group, old.nice) == (&new.command, new.user, new.group, new.nice)
 }
 
 /// Returns true if a recipient's expiry differs between the clauses.
-fn expires_otherwise(old: &Clause, new: &Clause) -> bool {
+fn has_other_expiry(old: &Clause, new: &Clause) -> bool {
     (old.expiry, old.expiry2) != (new.expiry, new.expiry2)
 }

@@ -10,23 +10,23 @@ use zsched_format::time::{ClockStep, Timestamp};
 /// What the core knows about a message that is paged out.
 ///
 /// The shell stores it and returns it when the message is loaded again
-/// ([`super::Event::Recalled`]).
+/// ([`super::Event::Restored`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rested {
+pub struct PagedMessage {
     /// When its message file was last modified.
     ///
     /// Another message may have the same number by the time this one is loaded again.
     pub modified: Timestamp,
     /// Number of its pending recipients.
     pub recipients: u32,
-    /// Its vertices, in ascending order of their [keys](RestedVertex::key).
-    pub vertices: Box<[RestedVertex]>,
+    /// Its vertices, in ascending order of their [keys](PagedVertex::key).
+    pub vertices: Box<[PagedVertex]>,
 }
 
 /// What is known about the recipients of one message for one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 2]", into = "[u64; 2]")]
-pub struct RestedVertex {
+pub struct PagedVertex {
     /// Hash of the destination.
     destination: u32,
     /// Its last diagnosis.
@@ -47,27 +47,27 @@ pub struct RestedVertex {
 pub type TextNumber = u32;
 
 /// Largest number of a text.
-pub const LAST_TEXT: TextNumber = (1 << 24) - 1;
+pub const MAX_TEXT_NUMBER: TextNumber = (1 << 24) - 1;
 
-impl RestedVertex {
+impl PagedVertex {
     /// Creates a record for the recipients of a destination.
-    pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> RestedVertex {
+    pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> PagedVertex {
         let attempts = u16::try_from(attempts).unwrap_or(u16::MAX);
-        RestedVertex { destination: hash_of(to), text, due: 0, attempts, step: 0, tried }
+        PagedVertex { destination: hash_of(to), text, due: 0, attempts, step: 0, tried }
     }
 
     /// Sets the due time and the place in `retries`.
-    pub fn due_at(self, due: Option<Timestamp>, step: u8) -> RestedVertex {
-        RestedVertex { due: due.map_or(0, second_after), step, ..self }
+    pub fn due_at(self, due: Option<Timestamp>, step: u8) -> PagedVertex {
+        PagedVertex { due: due.map_or(0, second_after), step, ..self }
     }
 
     /// Converts a record of another process, whose text has another number here.
-    pub fn of_another_life(self, text: TextNumber) -> RestedVertex {
-        RestedVertex { text, tried: false, ..self }
+    pub fn from_other_process(self, text: TextNumber) -> PagedVertex {
+        PagedVertex { text, tried: false, ..self }
     }
 
     /// Restores a vertex from the record, except for the text.
-    pub fn teach(self, vertex: &mut Vertex) {
+    pub fn restore_to(self, vertex: &mut Vertex) {
         (vertex.attempts, vertex.tried) = (self.attempts.into(), self.tried);
         vertex.step = self.step;
     }
@@ -85,7 +85,7 @@ impl RestedVertex {
     /// Returns true if the record is about a destination.
     ///
     /// The hash has 32 bits: a wrong destination matches once in thousands of millions.
-    pub fn goes_to(self, to: &Destination) -> bool {
+    pub fn is_for(self, to: &Destination) -> bool {
         self.destination == hash_of(to)
     }
 
@@ -112,18 +112,18 @@ impl RestedVertex {
     }
 }
 
-impl From<RestedVertex> for [u64; 2] {
-    fn from(vertex: RestedVertex) -> [u64; 2] {
-        let RestedVertex { destination, text, due, attempts, step, tried } = vertex;
+impl From<PagedVertex> for [u64; 2] {
+    fn from(vertex: PagedVertex) -> [u64; 2] {
+        let PagedVertex { destination, text, due, attempts, step, tried } = vertex;
         let tries = u32::from(attempts) << 16 | u32::from(step) << 8 | u32::from(tried);
         [(destination, text), (due, tries)]
             .map(|(high, low)| u64::from(high) << 32 | u64::from(low))
     }
 }
 
-impl From<[u64; 2]> for RestedVertex {
-    fn from([what, when]: [u64; 2]) -> RestedVertex {
-        RestedVertex {
+impl From<[u64; 2]> for PagedVertex {
+    fn from([what, when]: [u64; 2]) -> PagedVertex {
+        PagedVertex {
             destination: (what >> 32) as u32,
             text: what as u32,
             due: (when >> 32) as u32,
@@ -144,21 +144,21 @@ fn second_after(time: Timestamp) -> u32 {
 ///
 /// It is a hash, so it may select a few others, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Wanted(u16);
+pub struct HostFilter(u16);
 
-impl Wanted {
+impl HostFilter {
     /// Selects messages for a host in lower case, on any channel.
-    pub fn of_host(host: &[u8]) -> Wanted {
-        Wanted(hash_of_host(host))
+    pub fn of_host(host: &[u8]) -> HostFilter {
+        HostFilter(hash_of_host(host))
     }
 
     /// Selects messages for the host of a record.
-    pub fn of_vertex(vertex: RestedVertex) -> Wanted {
-        Wanted((vertex.destination >> 16) as u16)
+    pub fn of_vertex(vertex: PagedVertex) -> HostFilter {
+        HostFilter((vertex.destination >> 16) as u16)
     }
 
     /// Returns true if a record is selected.
-    pub fn means(self, vertex: RestedVertex) -> bool {
+    pub fn selects(self, vertex: PagedVertex) -> bool {
         (vertex.destination >> 16) as u16 == self.0
     }
 }
@@ -190,17 +190,20 @@ mod tests {
     fn rested_vertex_round_trip_keeps_retry_state() {
         let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
         let due = Timestamp::from_parts(1_795_255_200, 1);
-        let rested = RestedVertex::new(&here, 100_000, true, LAST_TEXT).due_at(Some(due), 7);
-        assert!(rested.goes_to(&here) && !rested.goes_to(&there));
-        assert_eq!((rested.attempts(), rested.text()), (65_535, LAST_TEXT));
+        let rested = PagedVertex::new(&here, 100_000, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);
+        assert!(rested.is_for(&here) && !rested.is_for(&there));
+        assert_eq!((rested.attempts(), rested.text()), (65_535, MAX_TEXT_NUMBER));
         assert_eq!(rested.due(), Some(Timestamp::from_seconds(1_795_255_201)), "not too early");
-        assert_eq!(RestedVertex::from(<[u64; 2]>::from(rested)), rested);
+        assert_eq!(PagedVertex::from(<[u64; 2]>::from(rested)), rested);
         let mut vertex = Vertex::new(MessageId::first(), ThreadId::first(), &[1]);
-        rested.teach(&mut vertex);
+        rested.restore_to(&mut vertex);
         assert_eq!((vertex.attempts, vertex.step, vertex.tried), (65_535, 7, true));
-        let rested = RestedVertex::new(&there, 1, false, 0);
+        let rested = PagedVertex::new(&there, 1, false, 0);
         assert_eq!((rested.attempts(), rested.due(), rested.text()), (1, None, 0));
-        assert!(Wanted::of_host(b"b.x").means(rested) && !Wanted::of_host(b"a.x").means(rested));
-        assert_eq!(size_of::<RestedVertex>(), 16);
+        assert!(
+            HostFilter::of_host(b"b.x").selects(rested)
+                && !HostFilter::of_host(b"a.x").selects(rested)
+        );
+        assert_eq!(size_of::<PagedVertex>(), 16);
     }
 }

@@ -6,9 +6,9 @@
 use super::Scheduler;
 use super::action::{Action, Verdict};
 use super::agent::AgentId;
-use super::event::Reread;
+use super::event::RereadResult;
 use super::message::MessageId;
-use super::vertex::{Place, VertexId};
+use super::vertex::{VertexId, VertexState};
 use log::Level;
 use std::collections::HashSet;
 use std::io;
@@ -19,13 +19,13 @@ impl Scheduler {
     /// Requests another read of a message's control file.
     ///
     /// An agent has found something else in it.
-    pub(super) fn read_message_again(&mut self, message: MessageId) {
-        if self.read_anew(message) {
+    pub(super) fn request_reread(&mut self, message: MessageId) {
+        if self.restart_reading(message) {
             return;
         }
         let message = &mut self.messages[message];
-        if !message.rereading && !message.removing {
-            message.rereading = true;
+        if !message.is_rereading && !message.is_removing {
+            message.is_rereading = true;
             let name = message.name.clone();
             self.act(Action::ReadAgain(name));
         }
@@ -35,7 +35,7 @@ impl Scheduler {
     ///
     /// If it is about the present job, the file is read when the job is over. Until then the
     /// agent's reports count.
-    pub(super) fn agent_found_nothing(&mut self, agent: AgentId, path: &[u8]) {
+    pub(super) fn agent_resync(&mut self, agent: AgentId, path: &[u8]) {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
@@ -44,23 +44,24 @@ impl Scheduler {
         };
         let present: Option<VertexId> = self.agents[&agent].jobs().next();
         let is_present = present.is_some_and(|vertex| {
-            self.vertices[vertex].place != Place::Spent && self.vertices[vertex].message == message
+            self.vertices[vertex].place != VertexState::Finished
+                && self.vertices[vertex].message == message
         });
         if is_present {
             self.agents.get_mut(&agent).expect("agent_said has found it").resync = true;
         } else {
-            self.read_message_again(message);
+            self.request_reread(message);
         }
     }
 
-    pub(super) fn read_again(&mut self, now: Timestamp, number: u64, outcome: Reread) {
+    pub(super) fn read_again(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
         let Some(message) = self.messages.find(number) else {
             return;
         };
-        self.messages[message].rereading = false;
-        match self.same_message(message, outcome) {
+        self.messages[message].is_rereading = false;
+        match self.check_reread(message, outcome) {
             None => {}
-            Some(Ok(arrival)) => self.agree_with_disk(now, message, &arrival),
+            Some(Ok(arrival)) => self.reconcile_with_disk(now, message, &arrival),
             Some(Err(error)) => {
                 let id = self.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
@@ -75,23 +76,23 @@ impl Scheduler {
     /// The error is why it cannot be read for now.
     ///
     /// If the message no longer exists, forgets it and returns `None`.
-    pub(super) fn same_message(
+    pub(super) fn check_reread(
         &mut self,
         message: MessageId,
-        outcome: Reread,
+        outcome: RereadResult,
     ) -> Option<Result<Arrival, io::ErrorKind>> {
         let (level, text) = match outcome {
             // The files were deleted, and a router has used the number again.
-            Reread::Read(arrival) if arrival.modified != self.messages[message].modified => {
+            RereadResult::Read(arrival) if arrival.modified != self.messages[message].modified => {
                 let text = "another message has its number now; forgotten, the other will be found";
                 (Level::Warn, text.to_string())
             }
-            Reread::Read(arrival) => return Some(Ok(arrival)),
-            Reread::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
-            Reread::Malformed(error) => {
+            RereadResult::Read(arrival) => return Some(Ok(arrival)),
+            RereadResult::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
+            RereadResult::Malformed(error) => {
                 (Level::Error, format!("the control file was spoilt: {error}"))
             }
-            Reread::Failed(error) => return Some(Err(error)),
+            RereadResult::Failed(error) => return Some(Err(error)),
         };
         let id = self.messages[message].spool_id();
         self.log(level, format!("{id}: {text}"));
@@ -99,22 +100,22 @@ impl Scheduler {
         None
     }
 
-    fn agree_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
+    fn reconcile_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
         self.messages[message].owes_report |= arrival.owes_report;
-        self.messages[message].leftovers |= arrival.leftover.is_some();
+        self.messages[message].has_undeliverable_lines |= arrival.leftover.is_some();
         self.messages[message].failed = arrival.failed;
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
         let mut finished = 0;
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             // The agent that has it will report.
-            if self.vertices[vertex].place == Place::Fed {
+            if self.vertices[vertex].place == VertexState::Fed {
                 continue;
             }
             let mut gone = self.vertices[vertex].recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
-            self.status_of_end(now, vertex, &gone, Verdict::Found, b"", text);
+            self.status_of_end(now, vertex, &gone, Verdict::FinishedElsewhere, b"", text);
             finished += gone.len();
             for offset in gone {
                 self.drop_recipient(vertex, offset);

@@ -7,31 +7,31 @@
 //! that threads of one clause are tried together.
 
 use super::Scheduler;
-use super::contact::Fault;
+use super::contact::FailureScope;
 use super::outcome::MAX_BLOCK;
-use super::put_off::Lesson;
+use super::put_off::DeferralNote;
 use super::thread::{Retry, ThreadId};
-use super::unreachable::{Block, Cause};
-use super::vertex::{Place, VertexId};
+use super::unreachable::{UnreachableReason, UnreachableReport};
+use super::vertex::{VertexId, VertexState};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};
 
 /// Minimum time between two tries, whatever `retries` and `interval` say.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Minimum time without a try after `deferall`.
 ///
 /// ZMailer has the same: `retryat` with 60 seconds.
-pub const HOST_DOWN_WAIT: Duration = Duration::from_secs(60);
+pub const MIN_HOST_DOWN_WAIT: Duration = Duration::from_secs(60);
 /// Divisor of a wait, for the tolerance of a common retry.
-const TOGETHER: u32 = 8;
+const TOLERANCE_DIVISOR: u32 = 8;
 
 /// Target of a random jump at the end of `retries`.
 ///
 /// Vertices that were tried together jump to the same entry, and so stay together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Jump {
+pub struct RetryJump {
     /// Planned time of the vertices that jumped.
     ///
     /// In seconds since the epoch.
@@ -45,9 +45,10 @@ impl Scheduler {
     /// It waits for its own next try, or for its destination if that is unreachable.
     pub(super) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let diagnosis = self.vertices[vertex].diagnosis.clone();
-        let fault = diagnosis.map_or(Fault::Unsaid, |diagnosis| Fault::of(&diagnosis.notary));
+        let fault = diagnosis
+            .map_or(FailureScope::Unknown, |diagnosis| FailureScope::of(&diagnosis.notary));
         let (due, tolerance) = self.next_due(now, vertex, fault);
         self.wait_until(vertex, due, tolerance);
         if tolerance > Duration::ZERO {
@@ -67,20 +68,20 @@ impl Scheduler {
         &mut self,
         now: Timestamp,
         vertex: VertexId,
-        fault: Fault,
+        fault: FailureScope,
     ) -> (Option<Timestamp>, Duration) {
         let thread = &self.threads[self.vertices[vertex].thread];
         let known = thread.retry.unreachable.as_deref();
         let known = known.map(|known| (known.until, known.block.is_firm()));
         let known = known.filter(|(until, _)| *until > now);
-        if let Some((until, _)) = known.filter(|_| fault != Fault::Recipient) {
+        if let Some((until, _)) = known.filter(|_| fault != FailureScope::Recipient) {
             return (Some(until), Duration::ZERO);
         }
         let Some(own) = self.next_try_of(now, vertex) else {
             return (None, Duration::ZERO);
         };
         let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
-        (Some(own.max(not_before)), own.since(now) / TOGETHER)
+        (Some(own.max(not_before)), own.since(now) / TOLERANCE_DIVISOR)
     }
 
     /// Makes a vertex wait that was not tried.
@@ -88,7 +89,7 @@ impl Scheduler {
     /// Its destination is unreachable, or is tried only on request.
     pub(super) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.vertices[vertex].thread;
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
         let (queue_only, on_request) = (clause.queue_only, clause.waits_for_request());
         let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
@@ -99,14 +100,14 @@ impl Scheduler {
         };
         let waiting = &mut self.threads[thread].waiting;
         self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
-        self.put(vertex, Place::Waiting);
+        self.set_state(vertex, VertexState::Waiting);
         self.set_thread_timer(thread);
     }
 
     /// Makes a vertex wait until a time from before.
-    pub(super) fn wait_on(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
+    pub(super) fn resume_wait(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
         let thread = self.vertices[vertex].thread;
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
         // The clock may have been wrong when the time was stored, or the clause different.
         let due = due.min(now + max_wait(clause));
@@ -127,10 +128,10 @@ impl Scheduler {
         until: Option<Timestamp>,
         tolerance: Duration,
     ) {
-        debug_assert_ne!(self.vertices[vertex].place, Place::Waiting, "it is in a wave");
+        debug_assert_ne!(self.vertices[vertex].place, VertexState::Waiting, "it is in a wave");
         let thread = self.vertices[vertex].thread;
         self.vertices[vertex].wave = self.threads[thread].waiting.place(until, tolerance, false);
-        self.put(vertex, Place::Waiting);
+        self.set_state(vertex, VertexState::Waiting);
     }
 
     /// Time of a vertex's own next try, whose place in `retries` advances.
@@ -143,7 +144,7 @@ impl Scheduler {
         if clause.waits_for_request() {
             return None;
         }
-        let mut steps = Steps { index: vertex_ref.step, planned: vertex_ref.planned };
+        let mut steps = RetryPosition { index: vertex_ref.step, planned: vertex_ref.planned };
         let time = steps.advance(now, clause, &mut thread_ref.retry.jump, &mut self.random);
         (vertex_ref.step, vertex_ref.planned) = (steps.index, steps.planned);
         Some(time)
@@ -170,30 +171,30 @@ impl Scheduler {
         &mut self,
         now: Timestamp,
         thread: ThreadId,
-        (until, block): (Timestamp, Block),
-        cause: Option<Rc<Cause>>,
-        lesson: Lesson,
+        (until, block): (Timestamp, UnreachableReason),
+        cause: Option<Rc<UnreachableReport>>,
+        lesson: DeferralNote,
     ) {
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         if self.rings[self.threads[thread].ring].clause.waits_for_request() {
-            return self.put_due_off(now, thread, None, lesson);
+            return self.defer_due_vertices(now, thread, None, lesson);
         }
         let until = self.mark_unreachable(now, thread, (until, block), cause);
-        self.threads[thread].waiting.put_off(until);
-        self.put_due_off(now, thread, Some(until), lesson);
+        self.threads[thread].waiting.postpone(until);
+        self.defer_due_vertices(now, thread, Some(until), lesson);
     }
 
     /// Processes a request for the mail of a thread, which becomes due.
     ///
     /// If agents of its ring cannot be started, one is tried now.
-    pub(super) fn wake_on_request(&mut self, now: Timestamp, thread: ThreadId) {
-        self.probe_now(now, self.threads[thread].ring);
+    pub(super) fn wake_for_etrn(&mut self, now: Timestamp, thread: ThreadId) {
+        self.retry_start_now(now, self.threads[thread].ring);
         self.wake_thread(now, thread);
     }
 
     /// Ends the wait of a thread: all waiting vertices become due.
     pub(super) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        self.settle(now, thread);
+        self.reassign_ring(now, thread);
         self.threads[thread].waiting.wake(now);
         self.end_unreachable(thread);
         self.wake_waves(now, thread);
@@ -201,7 +202,7 @@ impl Scheduler {
 
     /// Processes a wake-up of a thread or its destination.
     pub(super) fn wake_waves(&mut self, now: Timestamp, thread: ThreadId) {
-        self.lessons += 1;
+        self.learned_revision += 1;
         let known = self.threads[thread].retry.unreachable.as_deref();
         if known.is_some_and(|known| known.until <= now) {
             self.end_unreachable(thread);
@@ -214,7 +215,7 @@ impl Scheduler {
     fn end_unreachable(&mut self, thread: ThreadId) {
         self.resume_window(thread);
         self.threads[thread].retry.unreachable = None;
-        self.putting_off.cancel(thread);
+        self.deferrals.cancel(thread);
     }
 
     /// Makes waiting vertices due, as far as one turn allows.
@@ -227,14 +228,14 @@ impl Scheduler {
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
         let count = if is_ordered { usize::MAX } else { self.settings.step() };
         for vertex in thread_ref.waiting.due(now, count, &self.vertices) {
-            self.put(vertex, Place::Due);
+            self.set_state(vertex, VertexState::Due);
         }
     }
 }
 
 /// A place in `retries`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Steps {
+pub struct RetryPosition {
     /// Index of the next entry.
     pub index: u8,
     /// Time last planned, past or future, in seconds since the epoch.
@@ -243,7 +244,7 @@ pub struct Steps {
     pub planned: u32,
 }
 
-impl Steps {
+impl RetryPosition {
     /// Moves the time, because the clock was set.
     pub fn shift(&mut self, step: ClockStep) {
         if self.planned > 0 {
@@ -256,14 +257,14 @@ impl Steps {
         &mut self,
         now: Timestamp,
         clause: &Clause,
-        jump: &mut Jump,
+        jump: &mut RetryJump,
         random: &mut fastrand::Rng,
     ) -> Timestamp {
         let list = &clause.retries[..clause.retries.len().min(usize::from(u8::MAX))];
         if usize::from(self.index) >= list.len() {
             let is_known = jump.from == self.planned && usize::from(jump.to) < list.len();
             if list.len() > 1 && !is_known {
-                *jump = Jump { from: self.planned, to: random.usize(0..list.len()) as u8 };
+                *jump = RetryJump { from: self.planned, to: random.usize(0..list.len()) as u8 };
             }
             self.index = if list.len() > 1 { jump.to } else { 0 };
         }
@@ -273,7 +274,7 @@ impl Steps {
         let planned = (self.planned > 0).then(|| Timestamp::from_seconds(self.planned.into()));
         let recent = planned.filter(|planned| *planned <= now && now.since(*planned) < step);
         let wakeup = skewed(recent.unwrap_or(now), clause) + step;
-        let wakeup = wakeup.max(now + SHORTEST_WAIT);
+        let wakeup = wakeup.max(now + MIN_WAIT);
         self.index += 1;
         self.planned = seconds_of(wakeup);
         wakeup
@@ -316,7 +317,7 @@ mod tests {
     fn wakeups(config: &str, feed_past_boundary: i64, tries: usize) -> Vec<i64> {
         let clause = clause(config);
         let mut random = fastrand::Rng::with_seed(1);
-        let (mut steps, mut jump) = (Steps::default(), Jump::default());
+        let (mut steps, mut jump) = (RetryPosition::default(), RetryJump::default());
         let first = Timestamp::from_seconds(1_795_255_200 + feed_past_boundary);
         let mut now = first;
         let mut all = Vec::new();
@@ -365,8 +366,8 @@ mod tests {
         let clause = clause("interval=10s retries=1 skew=1");
         let (planned, mut random) = (1_000_000_000, fastrand::Rng::with_seed(1));
         let now = Timestamp::from_seconds(1_795_255_200);
-        let mut steps = Steps { planned, ..Steps::default() };
-        let wakeup = steps.advance(now, &clause, &mut Jump::default(), &mut random);
+        let mut steps = RetryPosition { planned, ..RetryPosition::default() };
+        let wakeup = steps.advance(now, &clause, &mut RetryJump::default(), &mut random);
         assert_eq!(wakeup, now + Duration::from_secs(10));
     }
 }

@@ -13,22 +13,22 @@ use std::collections::VecDeque;
 use zsched_format::time::Timestamp;
 
 /// Number of overrides that cost as much as a thread.
-const ORDERS_PER_THREAD: usize = 10;
+const OVERRIDES_PER_THREAD: usize = 10;
 
 /// Progress of the comparison.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Review {
+pub struct ReapplyState {
     /// Slot in the pool of threads that comes next.
     next: usize,
     /// The rounds, the oldest first.
-    rounds: VecDeque<Round>,
+    rounds: VecDeque<ReapplyRound>,
     /// Number of the present version of the limits.
-    limits: u32,
+    limits_version: u32,
 }
 
 /// A pass over all threads for one order.
 #[derive(Serialize, Deserialize)]
-struct Round {
+struct ReapplyRound {
     /// The order that waits for it.
     ///
     /// `None` if it was not ordered by an operator.
@@ -39,7 +39,7 @@ struct Round {
     has_turned: bool,
 }
 
-impl Review {
+impl ReapplyState {
     /// Returns true if some threads may not be compared yet.
     pub fn is_under_way(&self) -> bool {
         !self.rounds.is_empty()
@@ -48,19 +48,19 @@ impl Review {
     /// Starts a new version of the limits.
     ///
     /// Rings are then compared, too.
-    pub fn limits_have_changed(&mut self) {
-        self.limits = self.limits.wrapping_add(1);
+    pub fn start_limits_version(&mut self) {
+        self.limits_version = self.limits_version.wrapping_add(1);
     }
 
     /// Number of the present version of the limits.
-    pub fn limits(&self) -> u32 {
-        self.limits
+    pub fn limits_version(&self) -> u32 {
+        self.limits_version
     }
 
     /// Removes and returns the oldest round if it ends at the present slot.
-    fn end_round(&mut self) -> Option<Round> {
+    fn end_round(&mut self) -> Option<ReapplyRound> {
         let next = self.next;
-        let is_over = |round: &Round| round.has_turned && next >= round.start;
+        let is_over = |round: &ReapplyRound| round.has_turned && next >= round.start;
         if self.rounds.front().is_some_and(is_over) { self.rounds.pop_front() } else { None }
     }
 }
@@ -70,28 +70,28 @@ impl Scheduler {
     ///
     /// Changes are added to the effect of the present order, which is answered after the last
     /// thread.
-    pub(super) fn review(&mut self, now: Timestamp) {
+    pub(super) fn reapply_overrides(&mut self, now: Timestamp) {
         let ticket = self.add_part();
         let start = self.review.next;
-        self.review.rounds.push_back(Round { ticket, start, has_turned: false });
+        self.review.rounds.push_back(ReapplyRound { ticket, start, has_turned: false });
         if self.review.rounds.len() == 1 {
-            self.review_on(now);
+            self.reapply_some(now);
         }
     }
 
     /// Compares the next threads.
-    pub(super) fn review_on(&mut self, now: Timestamp) {
-        let cost = 1 + self.standing.reviewed() / ORDERS_PER_THREAD;
+    pub(super) fn reapply_some(&mut self, now: Timestamp) {
+        let cost = 1 + self.standing.compared_per_thread() / OVERRIDES_PER_THREAD;
         let mut left = self.settings.reload_step.max(cost);
         while self.review.is_under_way() {
             if left < cost {
-                return self.timers.add(now, Timer::Review);
+                return self.timers.add(now, Timer::Reapply);
             }
             left -= cost;
             if let Some(thread) = self.threads.pool().at(self.review.next) {
-                let effect = self.review_thread(thread);
+                let effect = self.reapply_to_thread(thread);
                 let ticket = self.review.rounds.front().and_then(|round| round.ticket);
-                self.order_has_done(ticket, &effect);
+                self.add_order_effect(ticket, &effect);
             }
             self.review.next += 1;
             if self.review.next >= self.threads.pool().slots() {
@@ -100,21 +100,21 @@ impl Scheduler {
             }
             while let Some(round) = self.review.end_round() {
                 if let Some(ticket) = round.ticket {
-                    self.part_of_order_done(ticket, None);
+                    self.finish_order_part(ticket, None);
                 }
             }
         }
     }
 
-    fn review_thread(&mut self, thread: ThreadId) -> Effect {
+    fn reapply_to_thread(&mut self, thread: ThreadId) -> Effect {
         let mut effect = Effect::default();
-        self.review_ring(self.threads[thread].ring);
-        if self.look_at_limits_of_thread(thread) {
+        self.reapply_limits_to_ring(self.threads[thread].ring);
+        if self.apply_limits_to_thread(thread) {
             effect.threads = 1;
         }
         // The limit of the ring may have changed, too.
         self.update_readiness(thread);
-        if self.look_at_hold(thread) {
+        if self.update_hold(thread) {
             let thread_ref = &self.threads[thread];
             effect.threads = 1;
             effect.recipients = thread_ref.recipients;

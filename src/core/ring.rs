@@ -6,9 +6,9 @@ use super::agent::AgentId;
 use super::jobs::{Jobs, Rules};
 use super::list::List;
 use super::pool::{Id, Pool};
-use super::probe::Starts;
-use super::starved::{PlaceInLine, Scarcity};
-use super::thread::{InReady, ThreadId};
+use super::probe::StartState;
+use super::starved::{Resource, WaitlistPosition};
+use super::thread::{ReadyChain, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ pub struct Ring {
     /// Its threads, in arbitrary order.
     pub threads: Vec<ThreadId>,
     /// Threads that are ready for an agent, in order.
-    pub ready: List<InReady>,
+    pub ready: List<ReadyChain>,
     /// The order of its jobs, if it chooses by message.
     pub jobs: Option<Box<Jobs>>,
     /// Idle agents, the one that was busy last at the end.
@@ -42,26 +42,26 @@ pub struct Ring {
     /// Its agents, idle ones included.
     pub agents: usize,
     /// What is known about starting its agents.
-    pub starts: Starts,
+    pub starts: StartState,
     /// Recipients in its threads.
     pub recipients: u64,
     /// Why the first of its ready threads gets no agent.
     pub refusal: Option<Refusal>,
     /// The missing command of its clause has been logged.
-    pub complained: bool,
+    pub logged_no_command: bool,
     /// It is in the queue of rings to be served.
-    pub is_unserved: bool,
+    pub is_queued_to_serve: bool,
     /// The waitlist it is on: the resource that its next agent needs.
-    pub line: Option<Scarcity>,
+    pub waitlist: Option<Resource>,
     /// Its place on that waitlist.
-    pub place_in_line: PlaceInLine,
+    pub waitlist_position: WaitlistPosition,
     /// Time since which it has been on waitlists without getting an agent.
-    pub starved_since: Option<Timestamp>,
+    pub waiting_since: Option<Timestamp>,
     /// Its clause is no longer in force.
     ///
     /// It is removed with its last agent, once the sweep of a reload has moved its last thread.
     pub is_retired: bool,
-    /// Version of the limits in its clause ([`super::review::Review::limits`]).
+    /// Version of the limits in its clause ([`super::review::ReapplyState::limits`]).
     pub limits_seen: u32,
 }
 
@@ -136,14 +136,14 @@ impl Ring {
             ready: List::new(),
             idle: Vec::new(),
             agents: 0,
-            starts: Starts::default(),
+            starts: StartState::default(),
             recipients: 0,
             refusal: None,
-            complained: false,
-            is_unserved: false,
-            line: None,
-            place_in_line: PlaceInLine::default(),
-            starved_since: None,
+            logged_no_command: false,
+            is_queued_to_serve: false,
+            waitlist: None,
+            waitlist_position: WaitlistPosition::default(),
+            waiting_since: None,
             is_retired: false,
             limits_seen: 0,
         }
@@ -199,7 +199,7 @@ impl Rings {
         for ring in self.pool.iter_mut() {
             ring.is_retired = true;
             if let Some(jobs) = &mut ring.jobs {
-                jobs.end_all();
+                jobs.close();
             }
             ring.refusal = Some(Refusal::Reloading);
         }

@@ -5,16 +5,16 @@
 use super::Scheduler;
 use super::message::MessageId;
 use super::order::Target;
-use super::standing::Destinations;
-use super::vertex::{Place, VertexId};
+use super::standing::DestinationPattern;
+use super::vertex::{VertexId, VertexState};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
 /// Conditions on mail, all of which must match.
 #[derive(Clone, Debug, Default)]
-pub struct Selector {
+pub struct MailFilter {
     /// Its destination.
-    pub destinations: Option<Destinations>,
+    pub destinations: Option<DestinationPattern>,
     /// The number of its message.
     pub number: Option<u64>,
     /// Its message file was modified before this.
@@ -23,9 +23,9 @@ pub struct Selector {
     pub held: bool,
 }
 
-impl Selector {
+impl MailFilter {
     fn means_whole_messages(&self) -> bool {
-        self.destinations.as_ref().is_none_or(Destinations::are_all)
+        self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
     }
 }
 
@@ -80,7 +80,12 @@ impl Cursor {
 
 impl Scheduler {
     /// Examines the next `count` vertices and returns those that match.
-    pub fn select(&self, selector: &Selector, cursor: &mut Cursor, count: usize) -> Vec<Selected> {
+    pub fn select(
+        &self,
+        selector: &MailFilter,
+        cursor: &mut Cursor,
+        count: usize,
+    ) -> Vec<Selected> {
         let mut selected = Vec::new();
         let mut left = count;
         while left > 0
@@ -92,7 +97,7 @@ impl Scheduler {
             };
             let found = self.messages[message].name.number();
             if cursor.rest.is_empty() || found != number {
-                cursor.rest = self.vertices_meant(selector, message);
+                cursor.rest = self.matching_vertices(selector, message);
                 selected.extend(self.unread_message(selector, message));
             }
             cursor.number = Some(found);
@@ -110,11 +115,11 @@ impl Scheduler {
 
     /// Returns true if a message is queued and not being removed.
     pub fn has_message(&self, id: SpoolId) -> bool {
-        self.message_of(id).is_some_and(|message| !self.messages[message].removing)
+        self.message_of(id).is_some_and(|message| !self.messages[message].is_removing)
     }
 
     /// The first message with this number or a higher one that may match.
-    fn next_message(&self, selector: &Selector, number: u64) -> Option<MessageId> {
+    fn next_message(&self, selector: &MailFilter, number: u64) -> Option<MessageId> {
         if let Some(wanted) = selector.number {
             return self.messages.find(wanted).filter(|_| number <= wanted);
         }
@@ -126,15 +131,15 @@ impl Scheduler {
     }
 
     /// Returns true if a message matches all conditions but the destination.
-    fn is_meant(&self, selector: &Selector, message: MessageId) -> bool {
+    fn matches_message(&self, selector: &MailFilter, message: MessageId) -> bool {
         let message = &self.messages[message];
         let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
-        !message.removing && !is_young && (message.held || !selector.held)
+        !message.is_removing && !is_young && (message.held || !selector.held)
     }
 
     /// Vertices of a message to be examined, in reverse.
-    fn vertices_meant(&self, selector: &Selector, message: MessageId) -> Vec<VertexId> {
-        if !self.is_meant(selector, message) {
+    fn matching_vertices(&self, selector: &MailFilter, message: MessageId) -> Vec<VertexId> {
+        if !self.matches_message(selector, message) {
             return Vec::new();
         }
         let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
@@ -143,10 +148,11 @@ impl Scheduler {
     }
 
     /// A matching message of which no recipient is in memory.
-    fn unread_message(&self, selector: &Selector, message: MessageId) -> Option<Selected> {
-        let is_meant = selector.means_whole_messages() && self.is_meant(selector, message);
+    fn unread_message(&self, selector: &MailFilter, message: MessageId) -> Option<Selected> {
+        let matches_message =
+            selector.means_whole_messages() && self.matches_message(selector, message);
         let message = &self.messages[message];
-        if !is_meant || !message.partial || !message.vertices.is_empty() {
+        if !matches_message || !message.is_partial || !message.vertices.is_empty() {
             return None;
         }
         Some(Selected {
@@ -162,12 +168,19 @@ impl Scheduler {
         })
     }
 
-    fn selected(&self, selector: &Selector, message: MessageId, id: VertexId) -> Option<Selected> {
+    fn selected(
+        &self,
+        selector: &MailFilter,
+        message: MessageId,
+        id: VertexId,
+    ) -> Option<Selected> {
         // It may have been removed since it was found.
         let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
         let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
-        let is_meant = |wanted: &Destinations| wanted.matches(&thread.destination);
-        if vertex.place == Place::Spent || !selector.destinations.as_ref().is_none_or(is_meant) {
+        let matches_message = |wanted: &DestinationPattern| wanted.matches(&thread.destination);
+        if vertex.place == VertexState::Finished
+            || !selector.destinations.as_ref().is_none_or(matches_message)
+        {
             return None;
         }
         let (number, destination) = (message.name.number(), Some(thread.destination.clone()));
@@ -177,10 +190,10 @@ impl Scheduler {
             vertex: Some(id),
             target: Target { number, destination, is_whole: false },
             recipients: vertex.pending,
-            is_busy: vertex.place == Place::Fed,
-            is_waiting: vertex.place == Place::Waiting,
+            is_busy: vertex.place == VertexState::Fed,
+            is_waiting: vertex.place == VertexState::Waiting,
             is_held: message.held,
-            is_held_back: vertex.place == Place::Held || thread.held,
+            is_held_back: vertex.place == VertexState::Held || thread.held,
         })
     }
 }

@@ -7,8 +7,8 @@ use super::action::Action;
 use super::agent::{Agent, AgentId, State};
 use super::list::List;
 use super::ring::{Refusal, Ring, RingId};
-use super::starved::Scarcity;
-use super::thread::{InReady, ThreadId};
+use super::starved::Resource;
+use super::thread::{ReadyChain, ThreadId};
 use super::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use zsched_config::MailPriority;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of idle agents examined for a known host.
-const IDLE_LOOKED_AT: usize = 64;
+const MAX_IDLE_EXAMINED: usize = 64;
 
 /// Number of agents started in the present second.
 #[derive(Default, Serialize, Deserialize)]
@@ -39,16 +39,16 @@ impl Scheduler {
     }
 
     pub(super) fn update_readiness_at_wakeup(&mut self, thread: ThreadId) {
-        let wants = self.wants_agent(thread);
+        let wants = self.needs_agent(thread);
         match self.threads[thread].window {
-            Some(window) => self.ask_window(window, thread, wants),
+            Some(window) => self.update_window_demand(window, thread, wants),
             None if wants => self.make_ready(thread),
             None => self.unready(thread),
         }
     }
 
     /// Returns true if a thread could use an agent, or one more.
-    pub(super) fn wants_agent(&self, thread: ThreadId) -> bool {
+    pub(super) fn needs_agent(&self, thread: ThreadId) -> bool {
         let due = self.due_for_agents(thread);
         let thread = &self.threads[thread];
         let maximum = self.max_thread(thread) as usize;
@@ -93,7 +93,7 @@ impl Scheduler {
         }
         let ring = self.threads[thread].ring;
         self.threads[thread].is_ready = false;
-        self.is_unready_in_window(thread);
+        self.remove_ready_in_window(thread);
         self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
         if let Some(jobs) = &mut self.rings[ring].jobs {
             jobs.set_ready(thread, false);
@@ -103,7 +103,7 @@ impl Scheduler {
     fn with_ready_list(
         &mut self,
         ring: RingId,
-        change: impl FnOnce(&mut List<InReady>, &mut super::pool::Pool<super::thread::Thread>),
+        change: impl FnOnce(&mut List<ReadyChain>, &mut super::pool::Pool<super::thread::Thread>),
     ) {
         change(&mut self.rings[ring].ready, self.threads.pool_mut());
     }
@@ -119,8 +119,8 @@ impl Scheduler {
     }
 
     pub(super) fn serve_later(&mut self, ring: RingId) {
-        if !std::mem::replace(&mut self.rings[ring].is_unserved, true) {
-            self.unserved.push_back(ring);
+        if !std::mem::replace(&mut self.rings[ring].is_queued_to_serve, true) {
+            self.rings_to_serve.push_back(ring);
         }
     }
 
@@ -132,12 +132,12 @@ impl Scheduler {
     /// Assigns agents to the ready threads, as far as the limits allow.
     pub(super) fn serve_all(&mut self, now: Timestamp) {
         // In a new second, rings that had to wait for it come first.
-        let waits = self.starved.has_line(&Scarcity::ForkRate);
-        if waits && !self.unserved.is_empty() && self.fork_rate.is_over(now) {
-            self.serve_starved(now);
+        let waits = self.waitlists.has_line(&Resource::ForkRate);
+        if waits && !self.rings_to_serve.is_empty() && self.fork_rate.is_over(now) {
+            self.retry_waitlists(now);
         }
-        while let Some(ring) = self.unserved.pop_front() {
-            self.rings[ring].is_unserved = false;
+        while let Some(ring) = self.rings_to_serve.pop_front() {
+            self.rings[ring].is_queued_to_serve = false;
             self.serve(now, ring);
         }
     }
@@ -155,7 +155,7 @@ impl Scheduler {
             if let Some(agent) = self.take_idle(ring, thread) {
                 self.reuse_agent(now, agent, thread);
             } else if let Err(refusal) = self.may_start(now, ring) {
-                self.refuse(now, ring, refusal);
+                self.record_refusal(now, ring, refusal);
                 return;
             } else {
                 self.start_agent(now, ring, thread);
@@ -177,11 +177,11 @@ impl Scheduler {
         let destination = Some(&self.threads[thread].destination);
         let knows_it =
             |index: &usize| self.agents[&idle[*index]].last_destination.as_ref() == destination;
-        let looked_at = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
+        let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
         self.idle_agents -= 1;
         let agent = self.rings[ring].idle.remove(index);
-        self.gets_agent(ring);
+        self.end_ring_wait(ring);
         Some(agent)
     }
 
@@ -191,9 +191,9 @@ impl Scheduler {
         self.counters.agents_started += 1;
         self.fork_rate.started += 1;
         self.agents.insert(agent, Agent::new(ring, thread, now));
-        self.gets_agent(ring);
-        self.census.add(&mut self.rings[ring]);
-        self.rings[ring].starts.newborn += 1;
+        self.end_ring_wait(ring);
+        self.agent_counts.add(&mut self.rings[ring]);
+        self.rings[ring].starts.unproven += 1;
         let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         let host = self.threads[thread].destination.host().into();
@@ -210,7 +210,7 @@ impl Scheduler {
         self.threads[thread].agents.push(agent);
         let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
         agent_ref.thread = Some(thread);
-        agent_ref.turn_began = now;
+        agent_ref.thread_since = now;
         agent_ref.last_destination = Some(self.threads[thread].destination.clone());
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
@@ -230,7 +230,7 @@ impl Scheduler {
             return;
         };
         self.threads[thread].agents.retain(|other| *other != agent);
-        self.quit_window(now, thread, may_start);
+        self.leave_window_with_agent(now, thread, may_start);
         self.update_readiness(thread);
         self.drop_thread_if_unused(thread);
     }
@@ -239,10 +239,10 @@ impl Scheduler {
     fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        let of_channel = self.census.of_channel(channel).agents;
+        let of_channel = self.agent_counts.of_channel(channel).agents;
         if self.settings.frozen {
             Err(Refusal::Frozen)
-        } else if self.is_holding {
+        } else if self.awaits_initial_scan {
             Err(Refusal::Loading)
         } else if self.is_draining {
             Err(Refusal::Ending)
@@ -256,7 +256,7 @@ impl Scheduler {
             Err(Refusal::MaxChannel)
         } else if *agents >= limit(clause.max_ring) {
             Err(Refusal::MaxRing)
-        } else if self.claimed_by(now, ring).is_some() {
+        } else if self.claiming_waitlist(now, ring).is_some() {
             Err(Refusal::Claimed)
         } else if !self.fork_rate.allows(now, self.settings.fork_rate) {
             Err(Refusal::ForkRate)
@@ -268,45 +268,45 @@ impl Scheduler {
     /// Records why a ring gets no agent.
     ///
     /// Ensures that the ring tries again when that may change.
-    fn refuse(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
+    fn record_refusal(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
         self.rings[ring].refusal = Some(refusal);
         match refusal {
             // The ring's own agents come to serve the thread.
             Refusal::MaxRing => {}
             // The configuration or the mode must change first.
-            Refusal::NoCommand => self.complain_of_command(ring),
+            Refusal::NoCommand => self.warn_no_command(ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
             // A timer, or an agent that is being started, triggers the next try.
             Refusal::Suspended | Refusal::Unproven => {}
             // These rings are not served.
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
-                let line = Scarcity::Agents(self.rings[ring].clause.max_agents);
-                self.starve(now, ring, line.clone());
-                self.make_room(now, &line);
+                let line = Resource::Agents(self.rings[ring].clause.max_agents);
+                self.join_waitlist(now, ring, line.clone());
+                self.retire_idle_for(now, &line);
             }
             Refusal::MaxChannel => {
                 let Ring { channel, clause, .. } = &self.rings[ring];
-                let line = Scarcity::Channel(channel.clone(), clause.max_channel);
-                self.starve(now, ring, line.clone());
-                self.make_room(now, &line);
+                let line = Resource::Channel(channel.clone(), clause.max_channel);
+                self.join_waitlist(now, ring, line.clone());
+                self.retire_idle_for(now, &line);
             }
             Refusal::Claimed => {
-                if let Some(line) = self.claimed_by(now, ring) {
-                    self.starve(now, ring, line.clone());
-                    self.make_room(now, &line);
+                if let Some(line) = self.claiming_waitlist(now, ring) {
+                    self.join_waitlist(now, ring, line.clone());
+                    self.retire_idle_for(now, &line);
                 }
             }
             Refusal::ForkRate => {
-                self.starve(now, ring, Scarcity::ForkRate);
+                self.join_waitlist(now, ring, Resource::ForkRate);
                 self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
             }
         }
     }
 
     /// Logs once that a ring has mail that cannot be delivered.
-    fn complain_of_command(&mut self, ring: RingId) {
-        if std::mem::replace(&mut self.rings[ring].complained, true) {
+    fn warn_no_command(&mut self, ring: RingId) {
+        if std::mem::replace(&mut self.rings[ring].logged_no_command, true) {
             return;
         }
         if let Some(thread) = self.next_ready(ring) {
@@ -317,7 +317,7 @@ impl Scheduler {
     }
 
     pub(super) fn fork_rate_timer(&mut self, now: Timestamp) {
-        self.serve_starved(now);
+        self.retry_waitlists(now);
     }
 }
 

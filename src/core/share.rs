@@ -2,7 +2,7 @@
 //!
 //! It applies when the limits leave too few agents for all.
 //!
-//! Idle agents end first ([`Scheduler::make_room`]). If all are busy, an agent that has worked for
+//! Idle agents end first ([`Scheduler::retire_idle_for`]). If all are busy, an agent that has worked for
 //! [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for its place, or
 //! a ring with fewer agents than its own. An agent is never interrupted in its work. So a ring
 //! waits at most for a turn and the longest job for each ring before it, divided by the number of
@@ -13,7 +13,7 @@
 use super::Scheduler;
 use super::agent::{Agent, AgentId, State};
 use super::ring::{Ring, RingId};
-use super::starved::{Line, Scarcity, turn_of};
+use super::starved::{Resource, Waitlist, turn_of};
 use super::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -27,11 +27,11 @@ use zsched_format::time::Timestamp;
 pub const RING_TURN: Duration = Duration::from_secs(5);
 
 /// Time after which a stopping agent counts as slow to end.
-const SLOW_TO_END: Duration = Duration::from_secs(10);
+const SLOW_STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Agents that count for one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Population {
+pub struct AgentCount {
     /// Number of agents, idle ones included.
     pub agents: usize,
     /// Number of rings that have any of the agents.
@@ -40,21 +40,21 @@ pub struct Population {
 
 /// Numbers of agents, as limits count them.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Census {
-    pub all: Population,
-    channels: HashMap<Rc<[u8]>, Population>,
+pub struct AgentCounts {
+    pub all: AgentCount,
+    channels: HashMap<Rc<[u8]>, AgentCount>,
     /// Agents that were told to end.
     pub ending: BTreeSet<AgentId>,
 }
 
-impl Census {
+impl AgentCounts {
     /// Agents of a channel, under all clauses.
-    pub fn of_channel(&self, channel: &[u8]) -> Population {
+    pub fn of_channel(&self, channel: &[u8]) -> AgentCount {
         self.channels.get(channel).copied().unwrap_or_default()
     }
 
     /// Numbers for all channels that have agents.
-    pub fn channels(&self) -> &HashMap<Rc<[u8]>, Population> {
+    pub fn channels(&self) -> &HashMap<Rc<[u8]>, AgentCount> {
         &self.channels
     }
 
@@ -83,53 +83,57 @@ impl Census {
     }
 }
 
-impl Scarcity {
+impl Resource {
     /// Returns true if an agent of a ring counts for the limit.
     fn counts(&self, ring: &Ring) -> bool {
         match self {
-            Scarcity::ForkRate => false,
-            Scarcity::Agents(_) => true,
-            Scarcity::Channel(channel, _) => *channel == ring.channel,
+            Resource::ForkRate => false,
+            Resource::Agents(_) => true,
+            Resource::Channel(channel, _) => *channel == ring.channel,
         }
     }
 }
 
 impl Scheduler {
     /// The limit of a waitlist, and the agents that count for it.
-    fn limit_of_line(&self, line: &Scarcity) -> (usize, Population) {
+    fn limit_of_line(&self, line: &Resource) -> (usize, AgentCount) {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         match line {
-            Scarcity::ForkRate => (usize::MAX, Population::default()),
-            Scarcity::Agents(most) => (limit(*most).min(self.settings.max_agents), self.census.all),
-            Scarcity::Channel(channel, most) => (limit(*most), self.census.of_channel(channel)),
+            Resource::ForkRate => (usize::MAX, AgentCount::default()),
+            Resource::Agents(most) => {
+                (limit(*most).min(self.settings.max_agents), self.agent_counts.all)
+            }
+            Resource::Channel(channel, most) => {
+                (limit(*most), self.agent_counts.of_channel(channel))
+            }
         }
     }
 
     /// Number of agents under a limit that should end soon.
-    fn ending_soon(&self, now: Timestamp, line: &Scarcity) -> usize {
+    fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
         let ends_soon = |agent: &Agent| match agent.state {
-            State::Stopping(since) => now.since(since) < SLOW_TO_END,
+            State::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };
-        let agents = self.census.ending.iter().map(|agent| &self.agents[agent]);
+        let agents = self.agent_counts.ending.iter().map(|agent| &self.agents[agent]);
         agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
     }
 
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
-    pub(super) fn gives_way(&self, now: Timestamp, agent: AgentId) -> bool {
-        if self.starved.is_empty() {
+    pub(super) fn yields_place(&self, now: Timestamp, agent: AgentId) -> bool {
+        if self.waitlists.is_empty() {
             return false;
         }
         let agent = &self.agents[&agent];
         let has_had_turn = agent.fed_at.is_some() && now.since(agent.born) >= RING_TURN;
-        let mut lines = self.starved.lines();
+        let mut lines = self.waitlists.lines();
         has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
-    fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Scarcity, waiting: &Line) -> bool {
+    fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
         let ring_ref = &self.rings[ring];
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
@@ -167,7 +171,7 @@ impl Scheduler {
 
     /// Returns true if a ring has waited for an agent for a turn.
     fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
-        self.rings[ring].starved_since.is_some_and(|since| now.since(since) >= RING_TURN)
+        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
     }
 
     /// Waitlist of a ring that keeps `ring` from starting an agent.
@@ -176,10 +180,10 @@ impl Scheduler {
     ///
     /// That ring has no agents, has waited for a turn for the number of agents to drop, and comes
     /// before `ring`, whose limit may be higher.
-    pub(super) fn claimed_by(&self, now: Timestamp, ring: RingId) -> Option<Scarcity> {
+    pub(super) fn claiming_waitlist(&self, now: Timestamp, ring: RingId) -> Option<Resource> {
         let ring_ref = &self.rings[ring];
         let own = self.place_of(now, ring);
-        let comes_first = |(line, waiting): &(&Scarcity, &Line)| {
+        let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
                 let (limit, population) = self.limit_of_line(line);
@@ -188,22 +192,22 @@ impl Scheduler {
                 waits && *first != ring && *place < own && population.agents >= limit
             })
         };
-        self.starved.lines().find(comes_first).map(|(line, _)| line.clone())
+        self.waitlists.lines().find(comes_first).map(|(line, _)| line.clone())
     }
 
     /// Ends the agent that is idle longest under a limit.
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
-    pub(super) fn make_room(&mut self, now: Timestamp, line: &Scarcity) {
+    pub(super) fn retire_idle_for(&mut self, now: Timestamp, line: &Resource) {
         if self.idle_agents == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another
         // one, so this is repeated. The time is a whole second, so that all requests of a second
         // use one timer.
-        let again = Timestamp::from_seconds((now + SLOW_TO_END).seconds() + 1);
+        let again = Timestamp::from_seconds((now + SLOW_STOP_TIME).seconds() + 1);
         self.timers.add(again, Timer::ForkRate);
-        if self.ending_soon(now, line) >= self.starved.len() {
+        if self.ending_soon(now, line) >= self.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state {

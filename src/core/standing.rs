@@ -9,7 +9,7 @@ use super::change::Change;
 use super::destination::Destination;
 use super::ring::Ring;
 use super::timers::Timer;
-use super::vertex::Fate;
+use super::vertex::AfterJob;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,22 +20,23 @@ use zsched_spool::SpoolId;
 /// Maximum number of messages that are held individually.
 ///
 /// An operator who wants more can hold a destination.
-pub const MOST_HELD_MESSAGES: usize = 50_000;
+pub const MAX_HELD_MESSAGES: usize = 50_000;
 /// Maximum number of holds of destinations and rings, and of limits.
 ///
 /// Each new destination is compared with all of them.
-pub const MOST_STANDING: usize = 1000;
+pub const MAX_OVERRIDES: usize = 1000;
 
 /// One override.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum Override {
     /// A hold.
     Hold(Hold),
     /// A limit that differs from the configuration.
-    Limit(SetLimit),
+    Limit(LimitOverride),
     /// Removal of a message as soon as that is possible.
-    Ending(Ending),
+    #[serde(rename = "ending")]
+    Removal(PendingRemoval),
 }
 
 /// A scope that gets no agent until it is released.
@@ -60,7 +61,7 @@ pub struct Author {
 
 /// A limit that was set at run time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetLimit {
+pub struct LimitOverride {
     /// Where it applies.
     pub scope: Scope,
     /// Which.
@@ -79,12 +80,12 @@ pub struct SetLimit {
 ///
 /// Parts of it are with agents or not loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
+pub struct PendingRemoval {
     /// The message.
     #[serde(with = "spool_id")]
     pub message: SpoolId,
     /// How it is removed.
-    pub fate: Fate,
+    pub fate: AfterJob,
     /// Operator and time of the order.
     pub author: Author,
 }
@@ -139,7 +140,7 @@ impl LimitName {
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// All threads whose channel and host match, future ones included.
-    Destinations(Destinations),
+    Destinations(DestinationPattern),
     /// All threads of the clause with this pattern: `channel/host`, as in `scheduler.cf`.
     Ring(String),
     /// One message.
@@ -162,17 +163,17 @@ impl fmt::Display for Scope {
 /// The language is that of `scheduler.cf`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Destinations {
+pub struct DestinationPattern {
     text: String,
     pattern: Box<Pattern>,
 }
 
-impl Destinations {
+impl DestinationPattern {
     /// Parses a pattern. The error is a text for the operator.
-    pub fn parse(text: &str) -> Result<Destinations, String> {
+    pub fn parse(text: &str) -> Result<DestinationPattern, String> {
         let text = text.to_lowercase();
         match Pattern::parse(&text, &mut Vec::new()) {
-            Ok(pattern) => Ok(Destinations { text, pattern: Box::new(pattern) }),
+            Ok(pattern) => Ok(DestinationPattern { text, pattern: Box::new(pattern) }),
             Err(error) => Err(format!("{text}: {}", error.message)),
         }
     }
@@ -183,7 +184,7 @@ impl Destinations {
     }
 
     /// Returns true if the pattern is `*/*`, which matches every destination.
-    pub fn are_all(&self) -> bool {
+    pub fn matches_all(&self) -> bool {
         self.text == "*/*"
     }
 
@@ -194,45 +195,45 @@ impl Destinations {
     }
 }
 
-impl PartialEq for Destinations {
-    fn eq(&self, other: &Destinations) -> bool {
+impl PartialEq for DestinationPattern {
+    fn eq(&self, other: &DestinationPattern) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Destinations {}
+impl Eq for DestinationPattern {}
 
-impl TryFrom<String> for Destinations {
+impl TryFrom<String> for DestinationPattern {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Destinations, String> {
-        Destinations::parse(&text)
+    fn try_from(text: String) -> Result<DestinationPattern, String> {
+        DestinationPattern::parse(&text)
     }
 }
 
-impl From<Destinations> for String {
-    fn from(destinations: Destinations) -> String {
+impl From<DestinationPattern> for String {
+    fn from(destinations: DestinationPattern) -> String {
         destinations.text
     }
 }
 
 /// All overrides.
 #[derive(Default, Serialize, Deserialize)]
-pub struct StandingOrders {
+pub struct Overrides {
     /// Holds of destinations and rings, in the order in which they were ordered.
     pub holds: Vec<Hold>,
     /// Held messages, by their number.
     pub messages: BTreeMap<u64, Hold>,
     /// Limits, the newest last.
-    pub limits: Vec<SetLimit>,
+    pub limits: Vec<LimitOverride>,
     /// Messages to be removed, by their number.
-    pub endings: BTreeMap<u64, Ending>,
+    pub endings: BTreeMap<u64, PendingRemoval>,
     // Empty between two events.
     #[serde(skip)]
     pub(super) changes: Vec<Change>,
 }
 
-impl StandingOrders {
+impl Overrides {
     /// The hold that applies to a thread of a ring.
     pub fn hold_of(&self, destination: &Destination, ring: &Ring) -> Option<&Hold> {
         if self.holds.is_empty() {
@@ -248,12 +249,12 @@ impl StandingOrders {
     }
 
     /// The removal that was ordered for a message.
-    pub fn ending_of(&self, id: SpoolId) -> Option<&Ending> {
+    pub fn ending_of(&self, id: SpoolId) -> Option<&PendingRemoval> {
         self.endings.get(&id.number).filter(|ending| ending.message == id)
     }
 
     /// Drops the oldest removal, to make room for another one.
-    pub(super) fn forget_oldest_ending(&mut self) {
+    pub(super) fn drop_oldest_removal(&mut self) {
         let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
         if let Some(number) = oldest.map(|(number, _)| *number) {
             self.change(Change::Forgotten(number));
@@ -272,10 +273,10 @@ impl StandingOrders {
     }
 
     /// All overrides.
-    pub fn iter(&self) -> impl Iterator<Item = Standing> {
-        let holds = self.holds.iter().chain(self.messages.values()).cloned().map(Standing::Hold);
-        let limits = self.limits.iter().cloned().map(Standing::Limit);
-        holds.chain(limits).chain(self.endings.values().cloned().map(Standing::Ending))
+    pub fn iter(&self) -> impl Iterator<Item = Override> {
+        let holds = self.holds.iter().chain(self.messages.values()).cloned().map(Override::Hold);
+        let limits = self.limits.iter().cloned().map(Override::Limit);
+        holds.chain(limits).chain(self.endings.values().cloned().map(Override::Removal))
     }
 
     /// Number of overrides.
@@ -284,7 +285,7 @@ impl StandingOrders {
     }
 
     /// Number of overrides that each thread is compared with.
-    pub(super) fn reviewed(&self) -> usize {
+    pub(super) fn compared_per_thread(&self) -> usize {
         self.holds.len() + self.limits.len()
     }
 
@@ -304,7 +305,7 @@ impl Scope {
     fn contains_named(&self, channel: &Name<'_>, host: &Name<'_>, ring: &Ring) -> bool {
         match self {
             Scope::Destinations(destinations) => destinations.pattern.matches(channel, host),
-            Scope::Ring(pattern) => ring.is_called(pattern),
+            Scope::Ring(pattern) => ring.has_pattern(pattern),
             Scope::Message(_) => false,
         }
     }
@@ -314,7 +315,7 @@ impl Ring {
     /// Returns true if its clause has this pattern.
     ///
     /// The form is `channel/host`; `channel` alone is `channel/*`.
-    pub fn is_called(&self, pattern: &str) -> bool {
+    pub fn has_pattern(&self, pattern: &str) -> bool {
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
         self.clause.channel_pattern == channel && self.clause.host_pattern == host
     }
@@ -327,35 +328,35 @@ impl Scheduler {
     }
 
     /// The overrides.
-    pub fn standing_orders(&self) -> &StandingOrders {
+    pub fn overrides(&self) -> &Overrides {
         &self.standing
     }
 
     /// Adds an override from before the start. This comes before any arrival.
-    pub(super) fn remember_order(&mut self, order: Standing) {
-        if let Standing::Limit(SetLimit { until: Some(until), .. }) = order {
+    pub(super) fn restore_override(&mut self, order: Override) {
+        if let Override::Limit(LimitOverride { until: Some(until), .. }) = order {
             self.timers.add(until, Timer::Limits);
         }
         self.standing.apply(order.into());
     }
 
     /// Tries again to store what could not be stored.
-    pub(super) fn store_again(&mut self) {
-        self.act(Action::KeepStanding { ticket: None, changes: Vec::new() });
+    pub(super) fn retry_store_overrides(&mut self) {
+        self.act(Action::StoreOverrides { ticket: None, changes: Vec::new() });
     }
 
     /// Processes the result of storing the overrides.
-    pub(super) fn standing_kept(
+    pub(super) fn overrides_stored(
         &mut self,
         now: Timestamp,
         ticket: Option<super::OrderTicket>,
         outcome: Result<(), std::io::ErrorKind>,
     ) {
         if outcome.is_err() {
-            self.timers.add(now + self.settings.failed_write, Timer::KeepOrders);
+            self.timers.add(now + self.settings.failed_write, Timer::StoreOverrides);
         }
         if let Some(ticket) = ticket {
-            self.part_of_order_done(ticket, outcome.err());
+            self.finish_order_part(ticket, outcome.err());
         }
     }
 }
@@ -382,15 +383,15 @@ mod tests {
 
     #[test]
     fn destinations_match_like_configuration_patterns() {
-        let destinations = Destinations::parse("SMTP/*.Test").expect("a pattern");
+        let destinations = DestinationPattern::parse("SMTP/*.Test").expect("a pattern");
         let matches = |channel: &str, host: &str| {
             destinations.matches(&Destination::new(channel.as_bytes(), host.as_bytes()))
         };
         assert!(matches("smtp", "mx.test"));
         assert!(!matches("smtp", "test"));
         assert!(!matches("local", "mx.test"));
-        assert!(Destinations::parse("/x").is_err());
-        assert!(Destinations::parse("smtp/[").is_err());
+        assert!(DestinationPattern::parse("/x").is_err());
+        assert!(DestinationPattern::parse("smtp/[").is_err());
     }
 
     #[test]
@@ -398,22 +399,23 @@ mod tests {
         let author = Author { name: "root".to_string(), since: Timestamp::from_seconds(5) };
         let id = SpoolId { number: 7, modified: Timestamp::from_parts(8, 9) };
         for scope in [
-            Scope::Destinations(Destinations::parse("smtp/*").expect("a pattern")),
+            Scope::Destinations(DestinationPattern::parse("smtp/*").expect("a pattern")),
             Scope::Ring("smtp/*.fi".to_string()),
             Scope::Message(id),
         ] {
             let hold = Hold { scope: scope.clone(), author: author.clone(), reason: "x".into() };
-            let limit = SetLimit {
+            let limit = LimitOverride {
                 scope,
                 limit: LimitName::MaxThr,
                 value: 3,
                 until: None,
                 author: author.clone(),
             };
-            let ending = Ending { message: id, fate: Fate::Delete, author: author.clone() };
-            for order in [Standing::Hold(hold), Standing::Limit(limit), Standing::Ending(ending)] {
+            let ending =
+                PendingRemoval { message: id, fate: AfterJob::Delete, author: author.clone() };
+            for order in [Override::Hold(hold), Override::Limit(limit), Override::Removal(ending)] {
                 let text = serde_json::to_string(&order).expect("JSON");
-                let read: Standing = serde_json::from_str(&text).expect("the same");
+                let read: Override = serde_json::from_str(&text).expect("the same");
                 assert_eq!(read, order, "{text}");
             }
         }

@@ -13,7 +13,7 @@ use super::Scheduler;
 use super::ring::{Ring, RingId};
 use super::share::RING_TURN;
 use super::timers::Timer;
-use super::why::COUNTED;
+use super::why::MAX_COUNTED;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,13 +24,13 @@ use zsched_format::time::{ClockStep, Timestamp};
 /// Maximum number of rings that try again in one call.
 ///
 /// More are needed only if rings move from one waitlist to another.
-const ASKED_AT_A_TIME: usize = 1000;
+const MAX_RINGS_PER_CALL: usize = 1000;
 
 /// The resource that the rings of a waitlist need.
 ///
 /// If the first ring is served with it, the others could be served with it, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Scarcity {
+pub enum Resource {
     /// Agent starts, which are possible again in the next second.
     ForkRate,
     /// A place for an agent under this `maxta`.
@@ -41,7 +41,7 @@ pub enum Scarcity {
 
 /// A ring's place on its waitlist; the smallest is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct PlaceInLine {
+pub struct WaitlistPosition {
     /// The ring has agents already.
     pub has_agents: bool,
     /// Its turn.
@@ -51,16 +51,16 @@ pub struct PlaceInLine {
 }
 
 /// One waitlist, in order.
-pub type Line = BTreeMap<PlaceInLine, RingId>;
+pub type Waitlist = BTreeMap<WaitlistPosition, RingId>;
 
 /// All waitlists.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Starved {
-    lines: BTreeMap<Scarcity, Line>,
+pub struct AgentWaitlists {
+    lines: BTreeMap<Resource, Waitlist>,
     next: u64,
 }
 
-impl Starved {
+impl AgentWaitlists {
     /// Number of rings on waitlists.
     pub fn len(&self) -> usize {
         self.lines.values().map(BTreeMap::len).sum()
@@ -72,42 +72,42 @@ impl Starved {
     }
 
     /// Returns true if a ring is on this waitlist.
-    pub fn has_line(&self, line: &Scarcity) -> bool {
-        self.lines.contains_key(line)
+    pub fn has_line(&self, waitlist: &Resource) -> bool {
+        self.lines.contains_key(waitlist)
     }
 
     /// All waitlists that are not empty.
-    pub fn lines(&self) -> impl Iterator<Item = (&Scarcity, &Line)> {
+    pub fn lines(&self) -> impl Iterator<Item = (&Resource, &Waitlist)> {
         self.lines.iter()
     }
 
     /// Number of entries of a ring on a waitlist.
-    pub fn times_in_line(&self, ring: RingId, line: Option<&Scarcity>) -> usize {
-        let rings = line.and_then(|line| self.lines.get(line));
+    pub fn count_in_waitlist(&self, ring: RingId, waitlist: Option<&Resource>) -> usize {
+        let rings = waitlist.and_then(|waitlist| self.lines.get(waitlist));
         rings.map_or(0, |rings| rings.values().filter(|other| **other == ring).count())
     }
 
     /// Takes the first ring of all waitlists.
     ///
     /// Waitlists in `passed_over` are ignored.
-    fn pop(&mut self, passed_over: &[Scarcity]) -> Option<(Scarcity, RingId)> {
-        let counts = |(line, _): &(&Scarcity, &Line)| !passed_over.contains(line);
+    fn pop(&mut self, passed_over: &[Resource]) -> Option<(Resource, RingId)> {
+        let counts = |(waitlist, _): &(&Resource, &Waitlist)| !passed_over.contains(waitlist);
         let first =
             self.lines.iter().filter(counts).min_by_key(|(_, rings)| rings.keys().next())?;
-        let line = first.0.clone();
-        let rings = self.lines.get_mut(&line)?;
+        let waitlist = first.0.clone();
+        let rings = self.lines.get_mut(&waitlist)?;
         let (_, ring) = rings.pop_first()?;
         if rings.is_empty() {
-            self.lines.remove(&line);
+            self.lines.remove(&waitlist);
         }
-        Some((line, ring))
+        Some((waitlist, ring))
     }
 
-    fn remove(&mut self, line: &Scarcity, place: PlaceInLine) {
-        if let Some(rings) = self.lines.get_mut(line) {
+    fn remove(&mut self, waitlist: &Resource, place: WaitlistPosition) {
+        if let Some(rings) = self.lines.get_mut(waitlist) {
             rings.remove(&place);
             if rings.is_empty() {
-                self.lines.remove(line);
+                self.lines.remove(waitlist);
             }
         }
     }
@@ -120,49 +120,49 @@ pub(super) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
 
 impl Scheduler {
     /// Adds a ring to a waitlist, unless it is on it already.
-    pub(super) fn starve(&mut self, now: Timestamp, ring: RingId, line: Scarcity) {
+    pub(super) fn join_waitlist(&mut self, now: Timestamp, ring: RingId, waitlist: Resource) {
         // It must leave the waitlist of another resource, where it would stay behind rings that
         // still need that.
-        if self.rings[ring].line.as_ref() == Some(&line) {
+        if self.rings[ring].waitlist.as_ref() == Some(&waitlist) {
             return;
         }
-        self.unstarve(ring);
+        self.leave_waitlist(ring);
         let ring_ref = &mut self.rings[ring];
-        ring_ref.starved_since.get_or_insert(now);
+        ring_ref.waiting_since.get_or_insert(now);
         let place = self.place_of(now, ring);
-        self.rings[ring].line = Some(line.clone());
-        self.rings[ring].place_in_line = place;
-        self.starved.next += 1;
-        self.starved.lines.entry(line).or_default().insert(place, ring);
+        self.rings[ring].waitlist = Some(waitlist.clone());
+        self.rings[ring].waitlist_position = place;
+        self.waitlists.next += 1;
+        self.waitlists.lines.entry(waitlist).or_default().insert(place, ring);
     }
 
     /// The place of a ring on its waitlist.
     ///
     /// If it is on none, the place it would get.
-    pub(super) fn place_of(&self, now: Timestamp, ring: RingId) -> PlaceInLine {
+    pub(super) fn place_of(&self, now: Timestamp, ring: RingId) -> WaitlistPosition {
         let ring = &self.rings[ring];
-        if ring.line.is_some() {
-            return ring.place_in_line;
+        if ring.waitlist.is_some() {
+            return ring.waitlist_position;
         }
-        let since = ring.starved_since.unwrap_or(now);
+        let since = ring.waiting_since.unwrap_or(now);
         let turn = turn_of(ring, since);
-        PlaceInLine { has_agents: ring.agents > 0, turn, sequence: self.starved.next }
+        WaitlistPosition { has_agents: ring.agents > 0, turn, sequence: self.waitlists.next }
     }
 
     /// Tries again to serve rings on waitlists, in turn.
     ///
     /// Each list continues until one of its rings is refused again.
-    pub(super) fn serve_starved(&mut self, now: Timestamp) {
-        let mut left = ASKED_AT_A_TIME;
+    pub(super) fn retry_waitlists(&mut self, now: Timestamp) {
+        let mut left = MAX_RINGS_PER_CALL;
         let mut refused = Vec::new();
         while left > 0
-            && let Some((line, ring)) = self.starved.pop(&refused)
+            && let Some((waitlist, ring)) = self.waitlists.pop(&refused)
         {
             left -= 1;
-            self.rings[ring].line = None;
+            self.rings[ring].waitlist = None;
             self.serve(now, ring);
-            if self.rings[ring].line.as_ref() == Some(&line) {
-                refused.push(line);
+            if self.rings[ring].waitlist.as_ref() == Some(&waitlist) {
+                refused.push(waitlist);
             }
         }
         if left == 0 {
@@ -171,52 +171,52 @@ impl Scheduler {
     }
 
     /// Restarts the wait of a ring that has lost its last agent.
-    pub(super) fn has_no_agents(&mut self, now: Timestamp, ring: RingId) {
-        self.rings[ring].starved_since = None;
-        if let Some(line) = self.rings[ring].line.clone() {
-            self.unstarve(ring);
-            self.starve(now, ring, line);
+    pub(super) fn restart_ring_wait(&mut self, now: Timestamp, ring: RingId) {
+        self.rings[ring].waiting_since = None;
+        if let Some(waitlist) = self.rings[ring].waitlist.clone() {
+            self.leave_waitlist(ring);
+            self.join_waitlist(now, ring, waitlist);
         }
     }
 
     /// Takes a ring off its waitlist, because it gets an agent.
-    pub(super) fn gets_agent(&mut self, ring: RingId) {
-        self.rings[ring].starved_since = None;
-        self.unstarve(ring);
+    pub(super) fn end_ring_wait(&mut self, ring: RingId) {
+        self.rings[ring].waiting_since = None;
+        self.leave_waitlist(ring);
     }
 
     /// Moves the places, which are times, because the clock was set.
-    pub(super) fn shift_starved(&mut self, step: ClockStep) {
+    pub(super) fn shift_waitlists(&mut self, step: ClockStep) {
         for ring in self.rings.iter_mut() {
             ring.starts.shift(step);
-            ring.starved_since = ring.starved_since.map(|since| since + step);
-            ring.place_in_line.turn = ring.place_in_line.turn + step;
+            ring.waiting_since = ring.waiting_since.map(|since| since + step);
+            ring.waitlist_position.turn = ring.waitlist_position.turn + step;
         }
-        for rings in self.starved.lines.values_mut() {
+        for rings in self.waitlists.lines.values_mut() {
             let members = std::mem::take(rings).into_values();
-            *rings = members.map(|ring| (self.rings[ring].place_in_line, ring)).collect();
+            *rings = members.map(|ring| (self.rings[ring].waitlist_position, ring)).collect();
         }
     }
 
     /// Takes a ring off its waitlist.
-    pub(super) fn unstarve(&mut self, ring: RingId) {
-        let place = self.rings[ring].place_in_line;
-        if let Some(line) = self.rings[ring].line.take() {
-            self.starved.remove(&line, place);
+    pub(super) fn leave_waitlist(&mut self, ring: RingId) {
+        let place = self.rings[ring].waitlist_position;
+        if let Some(waitlist) = self.rings[ring].waitlist.take() {
+            self.waitlists.remove(&waitlist, place);
         }
     }
 
-    /// Number of rings before a ring on its waitlist, up to [`COUNTED`].
+    /// Number of rings before a ring on its waitlist, up to [`MAX_COUNTED`].
     pub(super) fn rings_before(&self, ring: &Ring) -> Option<usize> {
-        let line = self.starved.lines.get(ring.line.as_ref()?)?;
-        Some(line.range(..ring.place_in_line).take(COUNTED).count())
+        let waitlist = self.waitlists.lines.get(ring.waitlist.as_ref()?)?;
+        Some(waitlist.range(..ring.waitlist_position).take(MAX_COUNTED).count())
     }
 
     /// Empties all waitlists, before all rings try again.
-    pub(super) fn forget_starved(&mut self) {
-        let lines = std::mem::take(&mut self.starved).lines;
+    pub(super) fn clear_waitlists(&mut self) {
+        let lines = std::mem::take(&mut self.waitlists).lines;
         for ring in lines.into_values().flat_map(BTreeMap::into_values) {
-            self.rings[ring].line = None;
+            self.rings[ring].waitlist = None;
         }
     }
 }

@@ -14,12 +14,12 @@ use zsched_format::agent_protocol::{Report, Status};
 use zsched_format::time::Timestamp;
 
 /// Maximum length of a text in the status log, in bytes.
-pub const LONGEST_TEXT: usize = 2048;
+pub const MAX_STATUS_TEXT_LEN: usize = 2048;
 
 impl Scheduler {
     /// Returns true if records are needed.
-    fn tells_status(&self) -> bool {
-        self.settings.status_log || self.is_watched
+    fn needs_status(&self) -> bool {
+        self.settings.status_log || self.has_subscribers
     }
 
     /// Emits a record of an agent's report about a recipient.
@@ -30,7 +30,7 @@ impl Scheduler {
         vertex: VertexId,
         report: &Report<'_>,
     ) {
-        if !self.tells_status() {
+        if !self.needs_status() {
             return;
         }
         let puts_off = matches!(report.status, Status::DeferAll | Status::RetryAt);
@@ -54,21 +54,21 @@ impl Scheduler {
     }
 
     /// Emits a record of a job without a report.
-    pub(super) fn status_of_silence(
+    pub(super) fn status_of_missing_report(
         &mut self,
         now: Timestamp,
         attempt: Attempt,
         vertex: VertexId,
         text: &str,
     ) {
-        if !self.tells_status() {
+        if !self.needs_status() {
             return;
         }
         let offsets = self.vertices[vertex].recipients.pending();
         let record = StatusRecord {
             attempt: Some(attempt),
             text: cut(text.as_bytes()),
-            ..self.status_record(now, vertex, offsets, Verdict::Silence)
+            ..self.status_record(now, vertex, offsets, Verdict::Unreported)
         };
         self.act(Action::Status(Box::new(record)));
     }
@@ -83,7 +83,7 @@ impl Scheduler {
         notary: &[u8],
         text: &[u8],
     ) {
-        if !self.tells_status() || offsets.is_empty() {
+        if !self.needs_status() || offsets.is_empty() {
             return;
         }
         let record = StatusRecord {
@@ -128,5 +128,5 @@ pub(super) fn present_attempt(agent: &Agent) -> Attempt {
 }
 
 fn cut(text: &[u8]) -> Box<[u8]> {
-    text[..text.len().min(LONGEST_TEXT)].into()
+    text[..text.len().min(MAX_STATUS_TEXT_LEN)].into()
 }

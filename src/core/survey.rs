@@ -9,9 +9,9 @@ use super::Scheduler;
 use super::agent::{Agent, AgentId};
 use super::destination::Destination;
 use super::ring::{Ring, RingId};
-use super::standing::Destinations;
+use super::standing::DestinationPattern;
 use super::thread::{Thread, ThreadId};
-use super::vertex::Place;
+use super::vertex::VertexState;
 use super::view::Totals;
 use super::why::Wait;
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ use zsched_format::time::Timestamp;
 /// Maximum number of messages of a thread examined for the oldest.
 ///
 /// The others have usually come later.
-pub(super) const LOOKED_AT: usize = 10_000;
+pub(super) const MAX_MESSAGES_EXAMINED: usize = 10_000;
 
 /// Sums over the queue.
 pub struct Summary {
@@ -122,7 +122,7 @@ pub struct AgentRow<'s> {
 
 /// Order of threads in a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rank {
+pub enum SurveyOrder {
     /// Most recipients.
     Backlog,
     /// Most reports about its recipients.
@@ -132,10 +132,10 @@ pub enum Rank {
 }
 
 /// A search for the first threads in such an order.
-pub struct Survey {
-    rank: Rank,
-    most: usize,
-    destinations: Option<Destinations>,
+pub struct ThreadSurvey {
+    rank: SurveyOrder,
+    max: usize,
+    destinations: Option<DestinationPattern>,
     /// Number of vertex slots examined for the oldest messages.
     ///
     /// The result is the oldest time of each thread, by slot.
@@ -147,16 +147,20 @@ pub struct Survey {
 }
 
 /// Later than the time of any message.
-const NEVER: Timestamp = Timestamp::from_nanoseconds(i64::MAX);
+const LATEST_TIME: Timestamp = Timestamp::from_nanoseconds(i64::MAX);
 
-impl Survey {
-    /// Creates a survey that finds at most `most` threads.
+impl ThreadSurvey {
+    /// Creates a survey that finds at most `max` threads.
     ///
     /// With a pattern it finds only matching ones.
-    pub fn new(rank: Rank, most: usize, destinations: Option<Destinations>) -> Survey {
-        Survey {
+    pub fn new(
+        rank: SurveyOrder,
+        max: usize,
+        destinations: Option<DestinationPattern>,
+    ) -> ThreadSurvey {
+        ThreadSurvey {
             rank,
-            most,
+            max,
             destinations,
             vertices_seen: 0,
             oldest: Vec::new(),
@@ -168,8 +172,8 @@ impl Survey {
     /// Examines the next `count` vertices or threads.
     ///
     /// Returns true if that was all.
-    pub fn go_on(&mut self, scheduler: &Scheduler, count: usize) -> bool {
-        if self.rank == Rank::Oldest && self.vertices_seen < scheduler.vertices.slots() {
+    pub fn advance(&mut self, scheduler: &Scheduler, count: usize) -> bool {
+        if self.rank == SurveyOrder::Oldest && self.vertices_seen < scheduler.vertices.slots() {
             self.look_at_vertices(scheduler, count);
             return false;
         }
@@ -185,13 +189,13 @@ impl Survey {
 
     fn look_at_vertices(&mut self, scheduler: &Scheduler, count: usize) {
         let end = (self.vertices_seen + count).min(scheduler.vertices.slots());
-        self.oldest.resize(self.oldest.len().max(scheduler.threads.pool().slots()), NEVER);
+        self.oldest.resize(self.oldest.len().max(scheduler.threads.pool().slots()), LATEST_TIME);
         for place in self.vertices_seen..end {
             let Some(vertex) = scheduler.vertices.at(place) else {
                 continue;
             };
             let vertex = &scheduler.vertices[vertex];
-            if vertex.place != Place::Spent {
+            if vertex.place != VertexState::Finished {
                 let oldest = &mut self.oldest[vertex.thread.index()];
                 *oldest = (*oldest).min(scheduler.messages[vertex.message].modified);
             }
@@ -202,14 +206,14 @@ impl Survey {
     fn consider(&mut self, scheduler: &Scheduler, id: ThreadId) {
         let thread = &scheduler.threads[id];
         let value = match self.rank {
-            Rank::Backlog => i64::from(thread.recipients),
-            Rank::Attempts => i64::from(thread.attempts),
-            Rank::Oldest => {
-                let oldest = self.oldest.get(id.index()).copied().unwrap_or(NEVER);
+            SurveyOrder::Backlog => i64::from(thread.recipients),
+            SurveyOrder::Attempts => i64::from(thread.attempts),
+            SurveyOrder::Oldest => {
+                let oldest = self.oldest.get(id.index()).copied().unwrap_or(LATEST_TIME);
                 -oldest.nanoseconds()
             }
         };
-        let is_full = self.best.len() >= self.most;
+        let is_full = self.best.len() >= self.max;
         if is_full && self.best.peek().is_none_or(|Reverse((last, _))| *last >= value) {
             return;
         }
@@ -276,7 +280,7 @@ impl Scheduler {
             waiting: thread.waiting.len(),
             held_back: thread.held_back.len(),
             agents: agents.collect(),
-            wakeup: thread.waiting.next().map(|wakeup| self.by_clock(thread, wakeup)),
+            wakeup: thread.waiting.next().map(|wakeup| self.to_present_clock(thread, wakeup)),
             oldest: self.oldest_of(thread),
             is_held: thread.held,
             max_agents: self.max_thread(thread),
@@ -284,7 +288,7 @@ impl Scheduler {
             window_name: thread.window.and_then(|window| self.windows[window].name.as_deref()),
             wait: self.waits_of(id).next(),
         };
-        Some((row, thread.len().min(LOOKED_AT)))
+        Some((row, thread.len().min(MAX_MESSAGES_EXAMINED)))
     }
 
     /// When the oldest message of a thread was modified.
@@ -293,7 +297,7 @@ impl Scheduler {
     pub(super) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
         let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
         let lists = [&thread.fed, &thread.due, &thread.held_back];
-        let share = LOOKED_AT / (lists.len() + 1);
+        let share = MAX_MESSAGES_EXAMINED / (lists.len() + 1);
         let waiting = thread.waiting.iter(&self.vertices).take(share);
         let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
         others.chain(waiting).map(arrived).min()
@@ -309,7 +313,7 @@ impl Scheduler {
             threads: ring.threads.len(),
             agents: ring.agents,
             idle: ring.idle.len(),
-            max_ring: ring.clause.max_ring.map_or(self.settings.max_agents, |most| most as usize),
+            max_ring: ring.clause.max_ring.map_or(self.settings.max_agents, |max| max as usize),
         })
     }
 

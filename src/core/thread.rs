@@ -5,12 +5,12 @@
 use super::agent::AgentId;
 use super::contact::Deferrals;
 use super::destination::Destination;
-use super::list::{Chain, Links, List};
+use super::list::{Links, List, ListKind};
 use super::pool::{Id, Pool};
-use super::retry::{Jump, Steps};
+use super::retry::{RetryJump, RetryPosition};
 use super::ring::RingId;
 use super::unreachable::Unreachable;
-use super::vertex::{InThread, Place, Vertex, VertexId};
+use super::vertex::{ThreadChain, Vertex, VertexId, VertexState};
 use super::waves::Waves;
 use super::window::WindowId;
 use serde::{Deserialize, Serialize};
@@ -38,13 +38,13 @@ pub struct Thread {
     /// Its place in the ring's list of threads.
     pub ring_slot: usize,
     /// Vertices to be given to an agent, in order.
-    pub due: List<InThread>,
+    pub due: List<ThreadChain>,
     /// Vertices that are with agents.
-    pub fed: List<InThread>,
+    pub fed: List<ThreadChain>,
     /// Vertices that wait for a time.
     pub waiting: Waves,
     /// Vertices of held messages.
-    pub held_back: List<InThread>,
+    pub held_back: List<ThreadChain>,
     /// Agents working on it, the newest last.
     pub agents: Vec<AgentId>,
     /// Recipients in its vertices.
@@ -64,7 +64,7 @@ pub struct Thread {
     /// Neighbours in that list.
     pub in_ready: Links<Thread>,
     /// Agents that died in a row over it, with no report in between.
-    pub deaths: u8,
+    pub consecutive_deaths: u8,
     /// An operator holds it, so it gets no agent.
     pub held: bool,
     /// Maximum number of agents that an operator has set.
@@ -81,11 +81,11 @@ pub struct Retry {
     /// Its place in the clause's `retries`.
     ///
     /// The first entry again when the host answers.
-    pub steps: Steps,
+    pub steps: RetryPosition,
     /// Why its last jobs were deferred.
     pub deferrals: Deferrals,
     /// Where the last random jump in `retries` went.
-    pub jump: Jump,
+    pub jump: RetryJump,
 }
 
 impl Retry {
@@ -99,9 +99,9 @@ impl Retry {
 }
 
 /// The links of a ring's list of ready threads.
-pub enum InReady {}
+pub enum ReadyChain {}
 
-impl Chain for InReady {
+impl ListKind for ReadyChain {
     type Item = Thread;
 
     fn links(thread: &Thread) -> &Links<Thread> {
@@ -132,7 +132,7 @@ impl Thread {
             last_step: 0,
             is_ready: false,
             in_ready: Links::default(),
-            deaths: 0,
+            consecutive_deaths: 0,
             held: false,
             max_agents: None,
             window: None,
@@ -152,7 +152,7 @@ impl Thread {
     }
 
     /// Its wake-up or next expiry, whichever is earlier.
-    pub fn next_look(&self) -> Option<Timestamp> {
+    pub fn next_timer(&self) -> Option<Timestamp> {
         self.wakeup().into_iter().chain(self.expiry_check).min()
     }
 
@@ -180,32 +180,32 @@ impl Thread {
     /// It comes to the end of the list.
     ///
     /// The wave of a vertex that is to wait must be set before.
-    pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: Place) {
+    pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: VertexState) {
         self.take_out(pool, vertex);
         pool[vertex].place = to;
         match to {
-            Place::Due => self.due.push_back(pool, vertex),
-            Place::Fed => self.fed.push_back(pool, vertex),
-            Place::Waiting => self.waiting.push_back(pool, vertex),
-            Place::Held => self.held_back.push_back(pool, vertex),
-            Place::Spent => {}
+            VertexState::Due => self.due.push_back(pool, vertex),
+            VertexState::Fed => self.fed.push_back(pool, vertex),
+            VertexState::Waiting => self.waiting.push_back(pool, vertex),
+            VertexState::Held => self.held_back.push_back(pool, vertex),
+            VertexState::Finished => {}
         }
     }
 
     /// Moves a vertex to the head of the due list.
     pub fn move_vertex_to_head(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
         self.take_out(pool, vertex);
-        pool[vertex].place = Place::Due;
+        pool[vertex].place = VertexState::Due;
         self.due.push_front(pool, vertex);
     }
 
     fn take_out(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
         match pool[vertex].place {
-            Place::Due => self.due.remove(pool, vertex),
-            Place::Fed => self.fed.remove(pool, vertex),
-            Place::Waiting => self.waiting.remove(pool, vertex),
-            Place::Held => self.held_back.remove(pool, vertex),
-            Place::Spent => {}
+            VertexState::Due => self.due.remove(pool, vertex),
+            VertexState::Fed => self.fed.remove(pool, vertex),
+            VertexState::Waiting => self.waiting.remove(pool, vertex),
+            VertexState::Held => self.held_back.remove(pool, vertex),
+            VertexState::Finished => {}
         }
     }
 }
@@ -276,7 +276,7 @@ impl Threads {
 
     /// Number of threads that [`of_host`](Threads::of_host) looks at.
     #[cfg(test)]
-    pub fn looked_at_for(&self, host: &[u8]) -> usize {
+    pub fn host_candidates(&self, host: &[u8]) -> usize {
         self.by_host.candidates(host).count()
     }
 

@@ -12,7 +12,7 @@ impl Scheduler {
     ///
     /// This includes `queueonly`. The cost is that of the threads of these hosts. Returns those
     /// threads that had no agent at work.
-    pub(super) fn turn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
+    pub(super) fn etrn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
         let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
         let of_hosts = hosts.iter().flat_map(|host| self.threads.of_host(host));
         let mut of_hosts: Vec<ThreadId> = of_hosts.collect();
@@ -24,9 +24,9 @@ impl Scheduler {
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
         for thread in &of_hosts {
-            self.wake_on_request(now, *thread);
+            self.wake_for_etrn(now, *thread);
         }
-        self.want_resting(hosts.iter().copied());
+        self.request_paged_hosts(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();
         of_hosts.into_iter().filter(rested).collect()
     }

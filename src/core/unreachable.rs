@@ -21,42 +21,42 @@ pub struct Unreachable {
     /// When it is tried again.
     pub until: Timestamp,
     /// The reason.
-    pub block: Block,
+    pub block: UnreachableReason,
     /// The report that is the reason, if it is known.
-    pub cause: Option<Rc<Cause>>,
+    pub cause: Option<Rc<UnreachableReport>>,
 }
 
 /// Reason for which a destination is known to be unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Block {
+pub enum UnreachableReason {
     /// An agent reported that it cannot be reached (`deferall`).
     HostDown,
     /// An agent reported when to try it again (`retryat`).
-    AgentAsked,
+    RetryAt,
     /// Agents die over it.
     AgentsDie,
     /// Too many rounds of agents could not reach the host (`failed-cohort-limit`).
     Dead,
     /// The last report blames the host by its status code.
-    Blamed,
+    HostBlamed,
     /// The last jobs were all deferred without a status code.
     ///
     /// They were of three messages or more.
     AllDeferred,
 }
 
-impl Block {
+impl UnreachableReason {
     /// Returns true if nothing is tried before the time.
     ///
     /// Other reports do not change that.
     pub fn is_firm(self) -> bool {
-        !matches!(self, Block::Blamed | Block::AllDeferred)
+        !matches!(self, UnreachableReason::HostBlamed | UnreachableReason::AllDeferred)
     }
 }
 
 /// A report that made a destination unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cause {
+pub struct UnreachableReport {
     /// Process id of the agent.
     pub pid: Option<u32>,
     /// The message that it was about.
@@ -75,10 +75,10 @@ impl Scheduler {
         agent: Option<AgentId>,
         vertex: VertexId,
         diagnosis: Option<&Rc<Diagnosis>>,
-    ) -> Rc<Cause> {
+    ) -> Rc<UnreachableReport> {
         let pid = agent.and_then(|agent| self.agents.get(&agent)?.pid);
         let id = Some(self.messages[self.vertices[vertex].message].spool_id());
-        Rc::new(Cause { pid, id, at: now, diagnosis: diagnosis.cloned() })
+        Rc::new(UnreachableReport { pid, id, at: now, diagnosis: diagnosis.cloned() })
     }
 
     /// Marks a destination as unreachable, at least until `at_least`.
@@ -90,15 +90,15 @@ impl Scheduler {
         &mut self,
         now: Timestamp,
         thread: ThreadId,
-        (at_least, block): (Timestamp, Block),
-        cause: Option<Rc<Cause>>,
+        (at_least, block): (Timestamp, UnreachableReason),
+        cause: Option<Rc<UnreachableReport>>,
     ) -> Timestamp {
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let former = self.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.block.is_firm());
         let planned = former.map(|former| former.until).filter(|until| *until > now);
         let until = planned.unwrap_or_else(|| self.next_try_of_host(now, thread)).max(at_least);
-        self.lessons += 1;
+        self.learned_revision += 1;
         let Retry { unreachable, steps, .. } = &mut self.threads[thread].retry;
         // The try after the next one is spaced from the next one.
         steps.planned = seconds_of(until);
@@ -117,13 +117,13 @@ impl Scheduler {
     ///
     /// The destination has answered, or its last report does not blame it.
     pub(super) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let retry = &mut self.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
             return;
         }
         retry.unreachable = None;
-        self.lessons += 1;
+        self.learned_revision += 1;
         if self.threads[thread].waiting.wake_for_destination(now) {
             self.make_some_due(now, thread);
             self.update_readiness(thread);

@@ -2,7 +2,7 @@
 //!
 //! A vertex is the unit of work: an agent is fed one vertex as one job.
 
-use super::list::{Chain, Links};
+use super::list::{Links, ListKind};
 use super::message::MessageId;
 use super::pool::Id;
 use super::thread::ThreadId;
@@ -45,7 +45,7 @@ pub struct Vertex {
     /// Number of its wave in the thread, while it waits.
     pub wave: u8,
     /// Its state.
-    pub place: Place,
+    pub place: VertexState,
     /// The agent has reported about a recipient since the vertex was fed.
     pub reported: bool,
     /// It was tried by this process.
@@ -55,7 +55,7 @@ pub struct Vertex {
     /// Agents therefore need a list of its recipients.
     pub is_part: bool,
     /// What an operator has ordered for the time after its present job.
-    pub fate: Fate,
+    pub fate: AfterJob,
     /// Last diagnosis of one of its recipients.
     ///
     /// It is shared by many vertices, so a checkpoint stores it once.
@@ -71,11 +71,11 @@ pub struct Vertex {
 ///    ▲              │                                    │
 ///    │              │ last recipient finished            │ its time has come
 ///    │              ▼                                    │
-///    │            Spent ─► freed when the job is over    │
+///    │            Finished ─► freed when the job is over    │
 ///    └───────────────────────────────────────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum VertexState {
     /// To be given to the next agent of the thread.
     Due,
     /// With an agent.
@@ -87,13 +87,13 @@ pub enum Place {
     /// It is finished, but an agent still has the job.
     ///
     /// Its number must not be used again yet.
-    Spent,
+    Finished,
 }
 
 /// What happens to a vertex whose agent ends the job with recipients left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fate {
+pub enum AfterJob {
     /// It waits for the next try, or expires.
     #[default]
     Usual,
@@ -108,7 +108,7 @@ pub enum Fate {
 }
 
 /// Maximum length of a diagnosis text in memory, in bytes.
-const LONGEST_TEXT: usize = 2048;
+const MAX_DIAGNOSIS_LEN: usize = 2048;
 
 /// A diagnosis of a recipient, by an agent or the scheduler.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,11 +122,11 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Creates a diagnosis, with each text cut to [`LONGEST_TEXT`].
+    /// Creates a diagnosis, with each text cut to [`MAX_DIAGNOSIS_LEN`].
     ///
     /// There may be one for each vertex, and MAILQ shows them all.
     pub fn new(notary: &[u8], message: &[u8]) -> Rc<Diagnosis> {
-        let kept = |text: &[u8]| Box::from(&text[..text.len().min(LONGEST_TEXT)]);
+        let kept = |text: &[u8]| Box::from(&text[..text.len().min(MAX_DIAGNOSIS_LEN)]);
         Rc::new(Diagnosis { notary: kept(notary), message: kept(message) })
     }
 
@@ -145,9 +145,9 @@ impl Diagnosis {
 }
 
 /// The links of the list of a message's vertices.
-pub enum InMessage {}
+pub enum MessageChain {}
 
-impl Chain for InMessage {
+impl ListKind for MessageChain {
     type Item = Vertex;
 
     fn links(vertex: &Vertex) -> &Links<Vertex> {
@@ -160,9 +160,9 @@ impl Chain for InMessage {
 }
 
 /// The links of the lists of a thread's vertices.
-pub enum InThread {}
+pub enum ThreadChain {}
 
-impl Chain for InThread {
+impl ListKind for ThreadChain {
     type Item = Vertex;
 
     fn links(vertex: &Vertex) -> &Links<Vertex> {
@@ -318,11 +318,11 @@ impl Vertex {
             planned: 0,
             step: 0,
             wave: 0,
-            place: Place::Spent,
+            place: VertexState::Finished,
             reported: false,
             tried: false,
             is_part: false,
-            fate: Fate::Usual,
+            fate: AfterJob::Usual,
             diagnosis: None,
         }
     }

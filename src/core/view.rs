@@ -6,9 +6,9 @@ use super::agent::{Agent, State};
 use super::destination::Destination;
 use super::message::MessageId;
 use super::ring::{Refusal, Ring};
-use super::survey::LOOKED_AT;
+use super::survey::MAX_MESSAGES_EXAMINED;
 use super::thread::Thread;
-use super::vertex::{Place, VertexId};
+use super::vertex::{VertexId, VertexState};
 use super::why::Why;
 use super::{Counters, Settings};
 use zsched_format::time::Timestamp;
@@ -28,7 +28,7 @@ pub struct VertexView<'s> {
     /// Its last diagnosis.
     pub text: Option<&'s [u8]>,
     /// What it is waiting for.
-    pub standing: Standing,
+    pub standing: WaitState,
     /// Seconds until it expires; negative if that time is past.
     pub expires_in: Option<i64>,
     /// Reports about it so far, and agents that died over it.
@@ -37,11 +37,11 @@ pub struct VertexView<'s> {
 
 /// What a vertex is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum WaitState {
     /// The wake-up of its thread, in this many seconds.
     Retry(i64),
     /// An agent, which a limit prevents.
-    Slot(Slot),
+    Limit(LimitKind),
     /// Nothing: an agent of this process works on its thread.
     Running {
         /// The agent's process.
@@ -55,7 +55,7 @@ pub enum Standing {
 
 /// A kind of limit on agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum LimitKind {
     /// All agents together.
     General,
     /// Agents of the channel.
@@ -109,7 +109,7 @@ pub struct ThreadView<'s> {
     /// `None` if that is past, or an agent is at work.
     pub wakeup_in: Option<i64>,
     /// Why it has no agent although a vertex is due.
-    pub refusal: Option<Refused>,
+    pub refusal: Option<RefusalView>,
     /// Age of its oldest examined message in seconds; -1 if it has none.
     pub oldest: i64,
     /// Number of messages examined for that.
@@ -120,11 +120,11 @@ pub struct ThreadView<'s> {
 
 /// Why a thread has no agent, in terms of MAILQ version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusalView {
     /// The text after `pend=`, if the original shows one.
     pub pending: Option<&'static str>,
     /// The limit, if that is the reason.
-    pub slot: Option<Slot>,
+    pub slot: Option<LimitKind>,
 }
 
 /// An agent at work, as MAILQ shows it.
@@ -196,45 +196,45 @@ impl Scheduler {
         }
     }
 
-    fn standing(&self, now: Timestamp, vertex: VertexId) -> Standing {
+    fn standing(&self, now: Timestamp, vertex: VertexId) -> WaitState {
         let vertex_ref = &self.vertices[vertex];
         let thread = &self.threads[vertex_ref.thread];
-        if vertex_ref.place == Place::Waiting {
+        if vertex_ref.place == VertexState::Waiting {
             let wakeup = thread.waiting.wakeup(vertex_ref.wave);
-            let wakeup = wakeup.map(|wakeup| self.by_clock(thread, wakeup));
-            let retry = |wakeup: Timestamp| Standing::Retry(wakeup.seconds_since(now).max(0));
-            return wakeup.map_or(Standing::Inactive, retry);
+            let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
+            let retry = |wakeup: Timestamp| WaitState::Retry(wakeup.seconds_since(now).max(0));
+            return wakeup.map_or(WaitState::Inactive, retry);
         }
         if let Some(newest) = thread.agents.last() {
             let pid = self.agents[newest].pid.unwrap_or_default();
-            return Standing::Running { pid, next: thread.due.first() == Some(vertex) };
+            return WaitState::Running { pid, next: thread.due.first() == Some(vertex) };
         }
         match self.refusal(thread).and_then(|refused| refused.slot) {
-            Some(slot) => Standing::Slot(slot),
-            None => Standing::Inactive,
+            Some(slot) => WaitState::Limit(slot),
+            None => WaitState::Inactive,
         }
     }
 
     /// Recorded reason for which a thread has no agent.
-    fn refusal(&self, thread: &Thread) -> Option<Refused> {
+    fn refusal(&self, thread: &Thread) -> Option<RefusalView> {
         let has_work = thread.agents.is_empty() && !thread.due.is_empty();
         if has_work && thread.held {
-            return Some(Refused { pending: Some(HELD), slot: None });
+            return Some(RefusalView { pending: Some(HELD), slot: None });
         }
-        if has_work && self.is_put_off(thread) {
-            return Some(Refused { pending: None, slot: None });
+        if has_work && self.is_being_deferred(thread) {
+            return Some(RefusalView { pending: None, slot: None });
         }
         let (channel, host) = (thread.destination.channel(), thread.destination.host());
         if has_work && !self.is_selected(channel, host) {
             return Some(Refusal::NotSelected.shown());
         }
-        if has_work && self.is_still_joining(thread) {
+        if has_work && self.is_backfilling(thread) {
             return Some(Refusal::Reloading.shown());
         }
         if has_work && let Some(why) = self.why_window(thread) {
             // The original has neither, and no text for them.
             let pending = if matches!(why, Why::Pace { .. }) { "Rate" } else { "Window" };
-            return Some(Refused { pending: Some(pending), slot: None });
+            return Some(RefusalView { pending: Some(pending), slot: None });
         }
         self.rings[thread.ring].refusal.filter(|_| has_work && thread.is_ready).map(Refusal::shown)
     }
@@ -268,7 +268,7 @@ impl Scheduler {
         let thread: &Thread = self.threads.get(thread)?;
         let oldest = self.oldest_of(thread);
         let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
-        let wakeup = wakeup.map(|wakeup| self.by_clock(thread, wakeup));
+        let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
         Some(ThreadView {
             destination: &thread.destination,
             with_host: self.rings[thread.ring].host.is_some(),
@@ -280,7 +280,7 @@ impl Scheduler {
             wakeup_in: wakeup.map(|wakeup| wakeup.seconds_since(now)).filter(|left| *left > 0),
             refusal: self.refusal(thread),
             oldest: oldest.map_or(-1, |oldest| now.seconds_since(oldest)),
-            looked_at: thread.len().min(LOOKED_AT),
+            looked_at: thread.len().min(MAX_MESSAGES_EXAMINED),
         })
     }
 
@@ -290,7 +290,7 @@ impl Scheduler {
     pub fn totals(&self) -> Totals {
         let is_idle = |agent: &&Agent| matches!(agent.state, State::Idle(_));
         let jobs = self.agents.values().flat_map(Agent::jobs);
-        let spent = jobs.filter(|job| self.vertices[*job].place == Place::Spent).count();
+        let spent = jobs.filter(|job| self.vertices[*job].place == VertexState::Finished).count();
         Totals {
             agents: self.agents.len(),
             idle: self.agents.values().filter(is_idle).count(),
@@ -305,7 +305,7 @@ impl Scheduler {
     /// Pending recipients of messages in memory.
     pub fn recipients(&self) -> u64 {
         let all = self.counters.recipients_in - self.counters.recipients_out;
-        all - self.resting_recipients()
+        all - self.paged_recipients()
     }
 
     /// The settings of this scheduler.
@@ -339,17 +339,17 @@ impl State {
             State::Stuffing => "STUFF",
             State::Parking | State::Idle(_) => "IDLE",
             State::Stopping(_) => "FINISH",
-            State::Killed | State::Lingering => "ERROR",
+            State::Killed | State::ExitedMidJob => "ERROR",
         }
     }
 }
 
 impl Refusal {
-    fn shown(self) -> Refused {
+    fn shown(self) -> RefusalView {
         let (pending, slot) = match self {
-            Refusal::MaxAgents => (Some(">MaxTA"), Some(Slot::General)),
-            Refusal::MaxChannel => (Some(">MaxChannel"), Some(Slot::Channel)),
-            Refusal::MaxRing => (Some(">MaxRing"), Some(Slot::Ring)),
+            Refusal::MaxAgents => (Some(">MaxTA"), Some(LimitKind::General)),
+            Refusal::MaxChannel => (Some(">MaxChannel"), Some(LimitKind::Channel)),
+            Refusal::MaxRing => (Some(">MaxRing"), Some(LimitKind::Ring)),
             // The original does not have these. The texts are its texts for the nearest reason.
             Refusal::Claimed => (Some(">MaxTA"), None),
             Refusal::ForkRate => (Some("ForkRateLimit"), None),
@@ -361,6 +361,6 @@ impl Refusal {
             Refusal::NotSelected => (Some("procsel-mismatch"), None),
             Refusal::NoCommand => (Some("ConfBUG:NoCmdDefined!"), None),
         };
-        Refused { pending, slot }
+        RefusalView { pending, slot }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::list::List;
 use super::pool::Pool;
-use super::vertex::{InThread, Vertex, VertexId};
+use super::vertex::{ThreadChain, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -24,7 +24,7 @@ struct Wave {
     ///
     /// They are due as soon as it can be reached.
     is_for_destination: bool,
-    vertices: List<InThread>,
+    vertices: List<ThreadChain>,
 }
 
 impl Wave {
@@ -149,7 +149,7 @@ impl Waves {
     }
 
     /// Moves all times to at least `until`.
-    pub fn put_off(&mut self, until: Timestamp) {
+    pub fn postpone(&mut self, until: Timestamp) {
         for wakeup in self.waves.iter_mut().filter_map(|wave| wave.wakeup.as_mut()) {
             *wakeup = until.max(*wakeup);
         }

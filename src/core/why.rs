@@ -1,6 +1,6 @@
 //! Reasons for which mail waits, with the deciding settings.
 //!
-//! Each reason is what led to the decision: a vertex waits where [`Place`] says, a thread until the
+//! Each reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread until the
 //! wake-up of its retry state, a ring for the reason of its refusal.
 
 use super::Scheduler;
@@ -8,20 +8,20 @@ use super::agent::{AgentId, State};
 use super::destination::Destination;
 use super::list::List;
 use super::probe::StartFailure;
-use super::rank::Rank;
+use super::rank::JobRank;
 use super::ring::{Refusal, Ring};
-use super::standing::{Hold, LimitName, Scope, SetLimit};
+use super::standing::{Hold, LimitName, LimitOverride, Scope};
 use super::thread::{Thread, ThreadId};
 use super::unreachable::Unreachable;
-use super::vertex::{InThread, Place, Vertex, VertexId};
+use super::vertex::{ThreadChain, Vertex, VertexId, VertexState};
 use std::rc::Rc;
-use zsched_config::Place as Line;
+use zsched_config::Place as SourceLocation;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of vertices or rings counted before one.
 ///
 /// To count all would take too long.
-pub(super) const COUNTED: usize = 1000;
+pub(super) const MAX_COUNTED: usize = 1000;
 
 /// What a vertex or a list of vertices waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +47,10 @@ pub enum Why {
         /// Number of agents at work on the thread.
         agents: usize,
         /// The limit: `maxthr`.
-        most: usize,
+        max: usize,
         /// The source of the limit.
         origin: Origin,
-        /// Number of vertices that come first, up to [`COUNTED`].
+        /// Number of vertices that come first, up to [`MAX_COUNTED`].
         ///
         /// `None` for a whole thread, and in rings that choose work by message.
         before: Option<usize>,
@@ -62,12 +62,12 @@ pub enum Why {
         /// What is known about the destination, if that is what it waits for.
         unreachable: Option<Box<Unreachable>>,
         /// Where `retries` is set.
-        line: Line,
+        line: SourceLocation,
     },
     /// A request for the host: `queueonly`.
     Request {
         /// Where `queueonly` is set.
-        line: Line,
+        line: SourceLocation,
     },
     /// An agent, which may not be started.
     Refused {
@@ -87,7 +87,7 @@ pub enum Why {
         /// The reason, and the time of the next attempt.
         failure: Box<StartFailure>,
         /// Where the command is set.
-        line: Line,
+        line: SourceLocation,
     },
     /// An operator, who holds the destination or the message.
     Held {
@@ -99,13 +99,13 @@ pub enum Why {
         /// Number of agents at work in it.
         used: usize,
         /// Maximum number of agents now.
-        most: usize,
+        max: usize,
         /// Its name, if it may be shared with other threads.
         name: Option<Rc<[u8]>>,
         /// The keyword that determined its size.
         keyword: &'static str,
         /// Where the keyword is set.
-        line: Line,
+        line: SourceLocation,
     },
     /// The time at which its next delivery may start.
     Pace {
@@ -116,7 +116,7 @@ pub enum Why {
         /// `rate` or `delivery-delay`.
         keyword: &'static str,
         /// Where the keyword is set.
-        line: Line,
+        line: SourceLocation,
     },
     /// The next turn of the scheduler.
     Turn,
@@ -126,16 +126,16 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A line of the configuration.
-    Line(Line),
+    Line(SourceLocation),
     /// An override of an operator.
-    Order(Box<SetLimit>),
+    Order(Box<LimitOverride>),
 }
 
 /// A limit on agents that is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
     /// Maximum number.
-    pub most: usize,
+    pub max: usize,
     /// Present number.
     pub used: usize,
     /// It is not a setting: the process has no more descriptors.
@@ -158,7 +158,7 @@ pub struct Wait<'s> {
     /// Position of its message among the others of its ring.
     ///
     /// Only for one vertex that is due, in rings that choose work by message.
-    pub rank: Option<Box<Rank>>,
+    pub rank: Option<Box<JobRank>>,
 }
 
 impl Why {
@@ -180,7 +180,7 @@ impl Why {
     }
 
     /// The configuration line that sets the reason, if there is one.
-    pub fn line(&self) -> Option<&Line> {
+    pub fn line(&self) -> Option<&SourceLocation> {
         match self {
             Why::InLine { origin, .. } | Why::Refused { origin, .. } => match origin {
                 Origin::Line(line) => Some(line),
@@ -209,7 +209,7 @@ impl Scheduler {
     pub(super) fn waits_of(&self, thread: ThreadId) -> impl Iterator<Item = Wait<'_>> {
         let thread = &self.threads[thread];
         let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
-        let of_list = move |list: &'_ List<InThread>,
+        let of_list = move |list: &'_ List<ThreadChain>,
                             why: fn(&Scheduler, &Thread, VertexId) -> Why| {
             let first = list.first()?;
             let why = why(self, thread, first);
@@ -257,10 +257,10 @@ impl Scheduler {
         let vertex_ref = &self.vertices[vertex];
         let thread = &self.threads[vertex_ref.thread];
         let why = match vertex_ref.place {
-            Place::Due => self.why_due(thread, Some(vertex)),
-            Place::Waiting => self.why_waiting(thread, vertex_ref.wave),
-            Place::Held => self.why_held_back(vertex_ref),
-            Place::Fed | Place::Spent => self.why_fed(vertex),
+            VertexState::Due => self.why_due(thread, Some(vertex)),
+            VertexState::Waiting => self.why_waiting(thread, vertex_ref.wave),
+            VertexState::Held => self.why_held_back(vertex_ref),
+            VertexState::Fed | VertexState::Finished => self.why_fed(vertex),
         };
         let rank = if matches!(why, Why::Held { .. }) { None } else { self.rank_of(vertex) };
         Wait { rank, ..self.wait(thread, 1, Some(vertex_ref), why) }
@@ -289,7 +289,8 @@ impl Scheduler {
     /// `None` if it has none yet.
     fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
         let agent_ref = &self.agents[&agent];
-        let jobs = agent_ref.jobs().filter(|job| self.vertices[*job].place == Place::Fed).count();
+        let jobs =
+            agent_ref.jobs().filter(|job| self.vertices[*job].place == VertexState::Fed).count();
         let first = agent_ref.jobs().next().map(|job| &self.vertices[job])?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
         let thread = &self.threads[agent_ref.thread?];
@@ -335,7 +336,7 @@ impl Scheduler {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
                 let unreachable = known.filter(|known| known.until == at);
-                let at = self.by_clock(thread, at);
+                let at = self.to_present_clock(thread, at);
                 Why::Retry { at, unreachable, line: clause.place_of("retries") }
             }
             None => Why::Request { line: clause.place_of("queueonly") },
@@ -346,14 +347,14 @@ impl Scheduler {
         if let Some(why) = self.why_held(thread) {
             return why;
         }
-        if self.is_put_off(thread) {
+        if self.is_being_deferred(thread) {
             return self.why_until(thread, thread.wakeup());
         }
         let ring = &self.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
             return self.refused(ring, Refusal::NotSelected);
         }
-        if self.is_still_joining(thread) {
+        if self.is_backfilling(thread) {
             return self.refused(ring, Refusal::Reloading);
         }
         let why_window = self.why_window(thread);
@@ -374,12 +375,12 @@ impl Scheduler {
                 return Why::AgentStarting { pid: agent_ref.pid.unwrap_or_default() };
             }
             let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
-                let mut due = thread.due.iter(&self.vertices).take(COUNTED);
-                due.position(|other| other == vertex).unwrap_or(COUNTED)
+                let mut due = thread.due.iter(&self.vertices).take(MAX_COUNTED);
+                due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
             });
-            let most = self.max_thread(thread) as usize;
+            let max = self.max_thread(thread) as usize;
             let origin = self.origin_of_thread_limit(thread);
-            return Why::InLine { agents: thread.agents.len(), most, origin, before };
+            return Why::InLine { agents: thread.agents.len(), max, origin, before };
         }
         match (ring.refusal, &ring.starts.failure) {
             (Some(Refusal::Suspended), Some(failure)) => {
@@ -399,7 +400,7 @@ impl Scheduler {
     }
 
     fn origin_of_thread_limit(&self, thread: &Thread) -> Origin {
-        let is_its = |set: &&SetLimit| {
+        let is_its = |set: &&LimitOverride| {
             let of_thread = matches!(&set.scope, Scope::Destinations(all)
                 if all.matches(&thread.destination));
             of_thread && set.limit == LimitName::MaxThr
@@ -414,8 +415,8 @@ impl Scheduler {
         let clause = &ring.clause;
         let of_process = self.settings.max_agents;
         let limit = |limit: Option<u32>, used: usize| {
-            let most = limit.map_or(of_process, |limit| limit as usize);
-            Some(Limit { most, used, is_of_process: limit.is_none() })
+            let max = limit.map_or(of_process, |limit| limit as usize);
+            Some(Limit { max, used, is_of_process: limit.is_none() })
         };
         // The default of a limit is the limit on all agents.
         let origin_of = |limit: LimitName| match clause.lines.contains_key(limit.keyword()) {
@@ -424,7 +425,7 @@ impl Scheduler {
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.place.clone());
-        let of_channel = || self.census.of_channel(&ring.channel).agents;
+        let of_channel = || self.agent_counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
                 (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
@@ -433,17 +434,17 @@ impl Scheduler {
                 (limit(clause.max_channel, of_channel()), origin_of(LimitName::MaxChannel))
             }
             Refusal::MaxAgents => {
-                let given = clause.max_agents.filter(|most| (*most as usize) < of_process);
+                let given = clause.max_agents.filter(|max| (*max as usize) < of_process);
                 (limit(given, self.agents.len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
-                let most = self.settings.fork_rate.max(1) as usize;
-                let rate = Limit { most, used: most, is_of_process: false };
+                let max = self.settings.fork_rate.max(1) as usize;
+                let rate = Limit { max, used: max, is_of_process: false };
                 (Some(rate), of_clause())
             }
             Refusal::Unproven => {
-                let used = ring.starts.newborn;
-                (Some(Limit { most: used, used, is_of_process: false }), of_clause())
+                let used = ring.starts.unproven;
+                (Some(Limit { max: used, used, is_of_process: false }), of_clause())
             }
             _ => (None, of_clause()),
         };

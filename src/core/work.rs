@@ -7,11 +7,11 @@
 
 use super::Scheduler;
 use super::agent::{AgentId, State};
-use super::jobs::{Jobs, Newcomer};
+use super::jobs::{Jobs, NewJob};
 use super::message::MessageId;
 use super::ring::RingId;
 use super::thread::ThreadId;
-use super::vertex::{Place, VertexId};
+use super::vertex::{VertexId, VertexState};
 use std::collections::BTreeMap;
 use zsched_format::priority;
 use zsched_format::time::Timestamp;
@@ -20,19 +20,19 @@ impl Scheduler {
     /// Moves a vertex to another list of its thread, or none.
     ///
     /// It comes to the end of the list.
-    pub(super) fn put(&mut self, vertex: VertexId, to: Place) {
-        self.leave_jobs(vertex);
+    pub(super) fn set_state(&mut self, vertex: VertexId, to: VertexState) {
+        self.dequeue_vertex(vertex);
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
-        self.join_job(vertex);
+        self.enqueue_vertex(vertex);
     }
 
     /// Moves a vertex to the head of its thread's due list.
-    pub(super) fn put_first(&mut self, vertex: VertexId) {
-        self.leave_jobs(vertex);
+    pub(super) fn set_due_first(&mut self, vertex: VertexId) {
+        self.dequeue_vertex(vertex);
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
-        self.join_job(vertex);
+        self.enqueue_vertex(vertex);
     }
 
     fn jobs_of(&mut self, thread: ThreadId) -> Option<&mut Jobs> {
@@ -41,12 +41,12 @@ impl Scheduler {
     }
 
     /// Removes a vertex from its job, if it is due.
-    fn leave_jobs(&mut self, vertex: VertexId) {
+    fn dequeue_vertex(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-        if vertex_ref.place == Place::Due
+        if vertex_ref.place == VertexState::Due
             && self.jobs_of(thread).is_some()
-            && !self.goes_before_it_has_joined(vertex)
+            && !self.leaves_before_backfill(vertex)
             && let Some(jobs) = self.jobs_of(thread)
         {
             jobs.leave(message, thread, vertex);
@@ -54,19 +54,24 @@ impl Scheduler {
     }
 
     /// Adds a vertex to a job, if it is due.
-    pub(super) fn join_job(&mut self, vertex: VertexId) {
+    pub(super) fn enqueue_vertex(&mut self, vertex: VertexId) {
         let vertex_ref = &self.vertices[vertex];
-        if vertex_ref.place == Place::Due && self.rings.have_jobs() {
+        if vertex_ref.place == VertexState::Due && self.rings.have_jobs() {
             let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-            self.join_job_of(message, self.threads[thread].ring, &[(thread, vertex)]);
+            self.enqueue_entries(message, self.threads[thread].ring, &[(thread, vertex)]);
         }
     }
 
-    fn join_job_of(&mut self, message: MessageId, ring: RingId, entries: &[(ThreadId, VertexId)]) {
+    fn enqueue_entries(
+        &mut self,
+        message: MessageId,
+        ring: RingId,
+        entries: &[(ThreadId, VertexId)],
+    ) {
         if self.rings[ring].jobs.is_some() {
-            let newcomer = self.newcomer(message, ring, entries);
+            let new_job = self.new_job(message, ring, entries);
             if let Some(jobs) = &mut self.rings[ring].jobs {
-                jobs.join(message, newcomer, entries);
+                jobs.join(message, new_job, entries);
             }
         }
     }
@@ -74,7 +79,7 @@ impl Scheduler {
     /// Adds the due vertices of a message that has arrived.
     ///
     /// They are one job in each ring.
-    pub(super) fn join_jobs(&mut self, message: MessageId) {
+    pub(super) fn enqueue_message(&mut self, message: MessageId) {
         if !self.rings.have_jobs() {
             return;
         }
@@ -82,12 +87,12 @@ impl Scheduler {
         for vertex in self.messages[message].vertices.iter(&self.vertices) {
             let thread = self.vertices[vertex].thread;
             let ring = self.threads[thread].ring;
-            if self.vertices[vertex].place == Place::Due && self.rings[ring].jobs.is_some() {
+            if self.vertices[vertex].place == VertexState::Due && self.rings[ring].jobs.is_some() {
                 entries.entry(ring).or_default().push((thread, vertex));
             }
         }
         for (ring, entries) in entries {
-            self.join_job_of(message, ring, &entries);
+            self.enqueue_entries(message, ring, &entries);
         }
     }
 
@@ -97,22 +102,22 @@ impl Scheduler {
     ///
     /// Vertices that were tried before count as arriving now. Otherwise old mail for hosts that do
     /// not answer would come before all new mail.
-    fn newcomer(
+    fn new_job(
         &self,
         message: MessageId,
         ring: RingId,
         entries: &[(ThreadId, VertexId)],
-    ) -> Newcomer {
-        let unread = self.unread_of(message);
+    ) -> NewJob {
+        let unread = self.max_unread_of(message);
         let message = &self.messages[message];
         let was_tried = entries.iter().all(|(_, vertex)| self.vertices[*vertex].attempts > 0);
         let came = match self.rings[ring].clause.age_order {
             true => message.modified,
-            false if was_tried => self.told_at,
-            false => message.created.min(self.told_at),
+            false if was_tried => self.last_event_at,
+            false => message.created.min(self.last_event_at),
         };
         let arrival = priority::turn(came, message.priority);
-        Newcomer { arrival, sequence: message.name.number(), unread }
+        NewJob { arrival, sequence: message.name.number(), unread }
     }
 
     /// Feeds an agent without a thread the next entry of its ring.
@@ -122,7 +127,7 @@ impl Scheduler {
     /// It gets up to `burst` entries if the following ones are in the same thread. An entry in the
     /// `former` thread is preferred if the job has one, because the agent's connection may still be
     /// open.
-    pub(super) fn give_next(
+    pub(super) fn feed_next(
         &mut self,
         now: Timestamp,
         agent: AgentId,
@@ -151,7 +156,7 @@ impl Scheduler {
                 self.feed_one(now, agent, thread, vertex);
             } else {
                 debug_assert!(false, "a thread is ready, but may start no delivery");
-                self.join_job(vertex);
+                self.enqueue_vertex(vertex);
             }
         }
         self.update_readiness(thread);

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_config::{Clause, Niceness, Zenv};
-use zsched_core::{AgentEnd, AgentId, Manner};
+use zsched_core::{AgentEnd, AgentId, StopMode};
 use zsched_format::agent_protocol as protocol;
 use zsched_format::line_buffer::Lines;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
@@ -61,7 +61,7 @@ struct Process {
     lines: Lines,
     outbox: Outbox,
     /// How to end the agent once the outbox is empty.
-    farewell: Option<Manner>,
+    farewell: Option<StopMode>,
     /// Time to kill the process, set once it has closed its socket.
     kill_at: Option<Instant>,
 }
@@ -203,17 +203,17 @@ impl AgentProcesses {
     }
 
     /// Ends an agent: at once by a signal, or once its outbox is sent.
-    pub fn stop(&mut self, agent: AgentId, manner: Manner) -> io::Result<()> {
+    pub fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
         let is_gone = self.is_lingering(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
         };
         match manner {
             // The pid may belong to another process by now.
-            Manner::Kill if is_gone => return Ok(()),
-            Manner::Kill => return send_signal(process.pid, libc::SIGKILL),
-            Manner::Retire => process.outbox.push(b"\n"),
-            Manner::Quit => process.outbox.push(b"\n\n"),
+            StopMode::Kill if is_gone => return Ok(()),
+            StopMode::Kill => return send_signal(process.pid, libc::SIGKILL),
+            StopMode::Retire => process.outbox.push(b"\n"),
+            StopMode::Quit => process.outbox.push(b"\n\n"),
         }
         process.farewell = Some(manner);
         self.addressed.push(agent);
@@ -243,7 +243,7 @@ impl AgentProcesses {
         if let Some(manner) = process.farewell.take() {
             // The agent may have ended already; then the shutdown fails, and no signal is sent.
             let closed = process.socket.shutdown(Shutdown::Write);
-            if closed.is_ok() && manner == Manner::Quit && !is_gone {
+            if closed.is_ok() && manner == StopMode::Quit && !is_gone {
                 drop(send_signal(process.pid, libc::SIGQUIT));
             }
         }

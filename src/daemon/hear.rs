@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
 use zsched_core::intake::{Known, Verdict};
-use zsched_core::{AgentId, Event, Reread, Scheduler};
+use zsched_core::{AgentId, Event, RereadResult, Scheduler};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -110,7 +110,7 @@ impl Daemon {
                 }
                 for ticket in self.orders.kept() {
                     let outcome = outcome.as_ref().copied().map_err(io::Error::kind);
-                    self.core.handle(now, Event::StandingKept { ticket, outcome });
+                    self.core.handle(now, Event::OverridesStored { ticket, outcome });
                 }
             }
             Done::Changed { names, an_agent_ended } => self.take_changes(&names, an_agent_ended),
@@ -140,7 +140,7 @@ impl Daemon {
         }
         let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
         if !is_held && let Some((rested, wanted)) = self.intake.recall(name.number()) {
-            self.core.handle(now, Event::Recalled { number: name.number(), rested, wanted });
+            self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
         }
         match found {
             Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
@@ -189,7 +189,7 @@ impl Daemon {
     fn take_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
         let numbers = names.iter().map(SpoolName::number).collect();
         self.intake.look_at_locked((!an_agent_ended).then_some(&numbers));
-        for name in names.iter().filter(|name| self.core.may_be_read_again(name.number())) {
+        for name in names.iter().filter(|name| self.core.accepts_reread(name.number())) {
             self.files.read_again(name.clone());
         }
     }
@@ -199,7 +199,7 @@ impl Daemon {
         let number = name.number();
         // A change the core did not request comes from an earlier scheduler's agent. The message
         // may be gone by now.
-        let is_news = is_usable && self.core.may_be_read_again(number);
+        let is_news = is_usable && self.core.accepts_reread(number);
         if !is_news && !self.core.is_reading_again(number) {
             return;
         }
@@ -207,19 +207,19 @@ impl Daemon {
         self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
     }
 
-    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> Reread {
+    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> RereadResult {
         match found {
-            Found::Arrival(arrival) => Reread::Read(arrival),
-            Found::Nothing => Reread::Gone,
-            Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
-            Found::Failed(error) => Reread::Failed(error.kind()),
+            Found::Arrival(arrival) => RereadResult::Read(arrival),
+            Found::Nothing => RereadResult::Gone,
+            Found::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
+            Found::Failed(error) => RereadResult::Failed(error.kind()),
             Found::NoQueue => {
                 log::error!("{name}: {NO_QUEUE}");
-                Reread::Failed(ErrorKind::NotFound)
+                RereadResult::Failed(ErrorKind::NotFound)
             }
             Found::Malformed { error, moved } => {
                 self.take_malformed(now, name, &error, moved);
-                Reread::Malformed(error)
+                RereadResult::Malformed(error)
             }
         }
     }
@@ -288,12 +288,12 @@ impl Daemon {
 pub fn tell_core(core: &mut Watched, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
     match heard {
         Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
-        Heard::TooLong(bytes) => core.handle(now, Event::LinePassedOver { agent, bytes }),
+        Heard::TooLong(bytes) => core.handle(now, Event::LineSkipped { agent, bytes }),
     }
 }
 
 fn known(core: &Scheduler, name: &SpoolName) -> Known {
-    match core.is_leaving(name.number()) {
+    match core.is_being_removed(name.number()) {
         None => Known::No,
         Some(false) => Known::Queued,
         Some(true) => Known::Leaving,

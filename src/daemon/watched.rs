@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use zsched_core::survey::AgentRow;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Destination, Event, Reread, Scheduler, StatusRecord, Verdict,
+    Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };
 use zsched_format::agent_protocol::Status;
 use zsched_format::time::Timestamp;
@@ -22,7 +22,7 @@ use zsched_spool::{Arrival, SpoolId};
 pub struct Watched {
     core: Recorded,
     watch: Rc<Watch>,
-    /// Value of the last `Event::Watched` passed to the core.
+    /// Value of the last `Event::Subscribed` passed to the core.
     is_watched: bool,
 }
 
@@ -38,7 +38,7 @@ impl Watched {
         let is_watched = self.watch.is_wanted();
         if is_watched != self.is_watched {
             self.is_watched = is_watched;
-            self.core.handle(now, Event::Watched(is_watched));
+            self.core.handle(now, Event::Subscribed(is_watched));
         }
     }
 
@@ -87,7 +87,7 @@ impl Witness<'_> {
         match event {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::Removed { number, outcome: Ok(()) }
-            | Event::ReadAgain { number, outcome: Reread::Gone } => self.left(*number),
+            | Event::ReadAgain { number, outcome: RereadResult::Gone } => self.left(*number),
             Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
             Event::AgentEnded { agent, end } => self.ended(*agent, end),
             Event::Configured(_) => {
@@ -105,7 +105,7 @@ impl Witness<'_> {
 
     fn arrived(&self, arrival: &Arrival) {
         let number = arrival.name.number();
-        if self.core.is_leaving(number).is_some() || self.core.comes_back(number) {
+        if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
             return;
         }
         let (number, modified) = (arrival.name.number(), arrival.modified);
@@ -217,11 +217,11 @@ fn outcome(verdict: Verdict) -> (&'static str, bool) {
     match verdict {
         Verdict::Report(Status::Ok | Status::Ok2 | Status::Ok3) => ("delivered", true),
         Verdict::Report(Status::Error | Status::Error2) => ("failed", true),
-        Verdict::Report(_) | Verdict::Silence => ("deferred", false),
+        Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
         Verdict::Expired => ("expired", true),
         Verdict::Deleted => ("deleted", true),
         Verdict::Rerouted => ("rerouted", true),
-        Verdict::Found => ("found", true),
+        Verdict::FinishedElsewhere => ("found", true),
     }
 }
 

@@ -119,7 +119,7 @@ fn predicate(
                 "{waits} for the agent of process {pid}, which was started and has not asked for work yet"
             )
         }
-        Why::InLine { agents, most, origin, before } => {
+        Why::InLine { agents, max, origin, before } => {
             let line = set_by(origin, now);
             let before = match before {
                 None => String::new(),
@@ -127,7 +127,7 @@ fn predicate(
                 Some(before) => format!(", behind {before} others"),
             };
             format!(
-                "{waits} in line{before}: {agents} of at most {most} agents are at work on this thread (maxthr, {line})"
+                "{waits} in line{before}: {agents} of at most {max} agents are at work on this thread (maxthr, {line})"
             )
         }
         Why::Retry { at, unreachable, line } => {
@@ -172,13 +172,13 @@ fn predicate(
             });
             format!("{waits} for an agent: {reason}{turn}")
         }
-        Why::Window { used, most, name, keyword, line } => {
+        Why::Window { used, max, name, keyword, line } => {
             let of = match name {
                 Some(name) => format!(" of {}, which it shares", one_line(name)),
                 None => String::new(),
             };
             format!(
-                "{waits} for its window{of}: {used} of at most {most} agents are at work now ({keyword}, {line})"
+                "{waits} for its window{of}: {used} of at most {max} agents are at work now ({keyword}, {line})"
             )
         }
         Why::Pace { at: Some(at), keyword, line } => {
@@ -225,10 +225,10 @@ fn held(hold: &Hold, is_one: bool, now: Timestamp) -> String {
 }
 
 fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: &str) -> String {
-    let Limit { most, used, is_of_process } = limit.unwrap_or_default();
+    let Limit { max, used, is_of_process } = limit.unwrap_or_default();
     let of_limit = |name: &str, whose: &str| match is_of_process {
-        true => format!("the process has descriptors for {most} agents, and {used} run"),
-        false => format!("{used} of at most {most} agents {whose} run ({name}, {line})"),
+        true => format!("the process has descriptors for {max} agents, and {used} run"),
+        false => format!("{used} of at most {max} agents {whose} run ({name}, {line})"),
     };
     match refusal {
         Refusal::MaxAgents => of_limit("maxta", "in all"),
@@ -238,7 +238,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
             "another ring has no agent yet, and may start one only when fewer of them run"
                 .to_string()
         }
-        Refusal::ForkRate => format!("no more than {most} are started in a second (option -R)"),
+        Refusal::ForkRate => format!("no more than {max} are started in a second (option -R)"),
         Refusal::Frozen => "the scheduler starts none (option -F)".to_string(),
         Refusal::Loading => {
             "what was in the spool at the start is still being loaded (option -S)".to_string()
@@ -267,10 +267,10 @@ pub fn whereabouts(place: Whereabouts, now: Timestamp) -> String {
             format!("it waits on disk until there is room in memory ({limit})")
         }
         Whereabouts::Read => "it is being read".to_string(),
-        Whereabouts::Rests(Some(until)) => {
+        Whereabouts::PagedOut(Some(until)) => {
             format!("it was tried, and rests on disk until {} ({limit})", clock(until, now))
         }
-        Whereabouts::Rests(None) => {
+        Whereabouts::PagedOut(None) => {
             format!("it rests on disk until somebody asks for its host ({limit})")
         }
     }

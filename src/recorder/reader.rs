@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
-use zsched_core::{Kept, Scheduler};
+use zsched_core::{SavedState, Scheduler};
 use zsched_format::time::Timestamp;
 
 /// The reason why a recording cannot be read at all.
@@ -130,7 +130,8 @@ impl<R: Read> Recording<R> {
     /// The state of the core at the beginning of the file.
     pub fn core(&mut self) -> Result<Scheduler, ReadError> {
         let checkpoint = self.checkpoint.take().ok_or(ReadError::BadCheckpoint)?;
-        let kept: Kept = entry::read_whole(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
+        let kept: SavedState =
+            entry::read_whole(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
         let config = read_source(&self.header.source)?;
         Scheduler::restore(kept, config).ok_or(ReadError::BadCheckpoint)
     }

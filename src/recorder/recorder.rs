@@ -110,9 +110,9 @@ impl Recorder {
             Event::Configured(_) => entry::write_configured(block, self.before, now, &self.source),
             _ => entry::write_event(block, self.before, now, &event),
         };
-        let decided_before = core.decided().len();
+        let decided_before = core.pending_actions().len();
         core.handle(now, event);
-        let verdict = Verdict::of(core.decided().range(decided_before..));
+        let verdict = Verdict::of(core.pending_actions().range(decided_before..));
         match written.and_then(|block| verdict.write(block)) {
             Ok(block) => self.block = block,
             // The event is lost. Later ones would be useless without it, so recording pauses.

@@ -188,7 +188,7 @@ impl Observer for Behaviour {
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),
             Event::AgentEnded { agent, end } => self.ended(now, *agent, end, core),
-            Event::Turn(host) => self.turns.push((now, (*host).into())),
+            Event::Etrn(host) => self.turns.push((now, (*host).into())),
             _ => {}
         }
     }
@@ -202,7 +202,7 @@ impl Observer for Behaviour {
                     self.agents.insert(*agent, Agent { since: now, is_new: true, owed });
                 }
                 Action::Feed { agent, job } => self.fed(now, *agent, job, core),
-                Action::SayIdle(agent) => {
+                Action::SendIdle(agent) => {
                     if let Some(agent) = self.agents.get_mut(agent) {
                         agent.owed.push_back(None);
                     }

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use zsched_core::{Action, AgentEnd, AgentId, Event, Inspected, NoteTicket, Rest, Scheduler};
+use zsched_core::{
+    Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler, VertexInspection, VertexStatus,
+};
 use zsched_format::agent_protocol::{Answer, Report};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told, moment};
@@ -62,7 +64,7 @@ pub struct Life {
     /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
     /// The last known state of its vertices, by destination.
-    vertices: BTreeMap<String, Inspected>,
+    vertices: BTreeMap<String, VertexInspection>,
     /// The agent that was fed each destination last.
     fed: BTreeMap<String, (AgentId, Option<u32>)>,
     /// Notes about the message that are not known to be on disk.
@@ -140,7 +142,7 @@ impl Life {
     }
 
     fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &Report<'_>) {
-        let of = |vertex: &Inspected| vertex.offsets.contains(&report.offset);
+        let of = |vertex: &VertexInspection| vertex.offsets.contains(&report.offset);
         let name =
             self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
@@ -156,7 +158,8 @@ impl Life {
             .fed
             .iter()
             .filter(|(name, (by, _))| {
-                *by == agent && self.vertices.get(*name).is_some_and(|v| v.rest == Rest::Fed)
+                *by == agent
+                    && self.vertices.get(*name).is_some_and(|v| v.rest == VertexStatus::Fed)
             })
             .map(|(name, (_, pid))| (name.clone(), *pid))
             .collect();
@@ -213,7 +216,7 @@ impl Life {
     /// Adds the changes in the state of its vertices.
     fn look(&mut self, now: Timestamp, core: &Scheduler) {
         let Some(vertices) = core.inspect(self.wanted.number) else { return };
-        let present: BTreeMap<String, Inspected> =
+        let present: BTreeMap<String, VertexInspection> =
             vertices.into_iter().map(|vertex| (name_of(&vertex), vertex)).collect();
         let former = std::mem::replace(&mut self.vertices, present.clone());
         for (name, vertex) in present {
@@ -230,28 +233,36 @@ impl Life {
         }
     }
 
-    fn tell_rest(&mut self, now: Timestamp, name: &str, before: Option<&Rest>, vertex: &Inspected) {
-        let has_waited = matches!(before, Some(Rest::Waiting { .. }));
-        if has_waited && !matches!(vertex.rest, Rest::Waiting { .. }) {
+    fn tell_rest(
+        &mut self,
+        now: Timestamp,
+        name: &str,
+        before: Option<&VertexStatus>,
+        vertex: &VertexInspection,
+    ) {
+        let has_waited = matches!(before, Some(VertexStatus::Waiting { .. }));
+        if has_waited && !matches!(vertex.rest, VertexStatus::Waiting { .. }) {
             self.tell_of(now, "due", name, self.cause.to_string());
         }
         let tries = vertex.attempts;
         let place = &vertex.clause.place;
         let text = match &vertex.rest {
             // Reported as `fed`, with the agent.
-            Rest::Fed | Rest::Due => return,
-            Rest::Waiting { until: Some(until), blocked } => {
+            VertexStatus::Fed | VertexStatus::Due => return,
+            VertexStatus::Waiting { until: Some(until), blocked } => {
                 let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
                 let whom =
                     if *blocked { ", as its destination is known to be unreachable" } else { "" };
                 format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
             }
-            Rest::Held => "for an operator to release it".to_string(),
-            Rest::Waiting { until: None, .. } => {
+            VertexStatus::Held => "for an operator to release it".to_string(),
+            VertexStatus::Waiting { until: None, .. } => {
                 format!("until somebody asks for the host's mail (queueonly, {place})")
             }
-            Rest::InLine { pid } => format!("in line for the agents of its host, newest {pid}"),
-            Rest::Refused(reason) => format!("for an agent. {reason} ({place})"),
+            VertexStatus::InLine { pid } => {
+                format!("in line for the agents of its host, newest {pid}")
+            }
+            VertexStatus::Refused(reason) => format!("for an agent. {reason} ({place})"),
         };
         self.tell_of(now, "waits", name, text);
     }
@@ -284,7 +295,7 @@ impl Life {
                 self.tell(now, "locks", "of the dead agent are to be cleared".to_string());
                 self.attribute(Some(*pid));
             }
-            Action::Rest { name, .. } if name.number() == number => {
+            Action::PageOut { name, .. } if name.number() == number => {
                 let text = "others wait for room in memory: it rests on disk";
                 self.tell(now, "rests", text.to_string());
             }
@@ -305,7 +316,7 @@ impl Observer for Life {
     fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
         let (now, number) = (told.time, self.wanted.number);
         self.cause = match event {
-            Event::Turn(_) => "the host's mail was asked for",
+            Event::Etrn(_) => "the host's mail was asked for",
             Event::Arrived(arrival) if !arrival.turns.is_empty() => "the host's mail was asked for",
             Event::Configured(_) => "a new configuration",
             _ => "the wait is over",
@@ -362,7 +373,7 @@ impl Observer for Life {
     }
 }
 
-fn name_of(vertex: &Inspected) -> String {
+fn name_of(vertex: &VertexInspection) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}/{}", text(&vertex.channel), text(&vertex.host))
 }
@@ -370,6 +381,7 @@ fn name_of(vertex: &Inspected) -> String {
 /// Returns true if the state has not changed.
 ///
 /// The agent that a vertex is in line for does not matter.
-fn is_same(before: &Rest, now: &Rest) -> bool {
-    matches!((before, now), (Rest::InLine { .. }, Rest::InLine { .. })) || before == now
+fn is_same(before: &VertexStatus, now: &VertexStatus) -> bool {
+    matches!((before, now), (VertexStatus::InLine { .. }, VertexStatus::InLine { .. }))
+        || before == now
 }

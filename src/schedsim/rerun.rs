@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::{Action, AgentEnd, AgentId, Event, Manner, Reread, Scheduler, Settings};
+use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings, StopMode};
 use zsched_format::agent_protocol::HUNGRY;
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told};
@@ -154,7 +154,7 @@ impl Rerun<'_> {
             }
             Due::Turn(index) => {
                 let host = self.behaviour.turns[index].1.clone();
-                self.tell(Event::Turn(&host));
+                self.tell(Event::Etrn(&host));
             }
             Due::Agent(agent) => self.agent_is_done(agent),
             Due::End(agent) => self.end_agent(agent, AgentEnd::Exited(0)),
@@ -162,7 +162,7 @@ impl Rerun<'_> {
             Due::Noted(ticket) => self.tell(Event::Noted { ticket, outcome: Ok(false) }),
             Due::Reread(number) => {
                 let found = self.core.arrivals().find(|arrival| arrival.name.number() == number);
-                let outcome = found.map_or(Reread::Gone, Reread::Read);
+                let outcome = found.map_or(RereadResult::Gone, RereadResult::Read);
                 self.tell(Event::ReadAgain { number, outcome });
             }
         }
@@ -186,9 +186,9 @@ impl Rerun<'_> {
                     Some((number, host.unwrap_or_else(|| agent.host.to_vec())))
                 });
             }
-            Action::SayIdle(agent) => self.order(agent, |_| None),
+            Action::SendIdle(agent) => self.order(agent, |_| None),
             Action::StopAgent { agent, manner } => {
-                if manner == Manner::Kill {
+                if manner == StopMode::Kill {
                     self.plan_in(DISK, Due::End(agent));
                 } else if let Some(known) = self.agents.get_mut(&agent) {
                     known.stops = true;
@@ -200,12 +200,12 @@ impl Rerun<'_> {
             Action::Remove { name, .. } => self.plan_in(DISK, Due::Removed(name.number())),
             Action::Note(note) => self.plan_in(DISK, Due::Noted(note.ticket)),
             Action::ReadAgain(name) => self.plan_in(DISK, Due::Reread(name.number())),
-            Action::KeepStanding { ticket, .. } => {
-                self.tell(Event::StandingKept { ticket, outcome: Ok(()) });
+            Action::StoreOverrides { ticket, .. } => {
+                self.tell(Event::OverridesStored { ticket, outcome: Ok(()) });
             }
             // There is room for all messages: the core is not told that it lacks memory.
-            Action::Rest { .. } | Action::Awaken(_) | Action::ReadMore { .. } => {}
-            Action::Obeyed { .. } => {}
+            Action::PageOut { .. } | Action::RequestPagedHosts(_) | Action::ReadMore { .. } => {}
+            Action::OrderDone { .. } => {}
             Action::ClearLocks { .. }
             | Action::Statistics(_)
             | Action::Status(_)
@@ -236,8 +236,9 @@ impl Rerun<'_> {
             Some(Some((number, host))) => {
                 let channel = agent.channel.clone();
                 let vertices = self.core.inspect(number).unwrap_or_default();
-                let is_it =
-                    |v: &&zsched_core::Inspected| v.channel == channel && *v.host == host[..];
+                let is_it = |v: &&zsched_core::VertexInspection| {
+                    v.channel == channel && *v.host == host[..]
+                };
                 let offsets = vertices.iter().find(is_it).map(|vertex| vertex.offsets.clone());
                 self.attempt_next(id, number, offsets.unwrap_or_default().into());
             }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use zsched_agent::parsed::Parsed;
 use zsched_core::change::Change;
-use zsched_core::standing::{Standing, StandingOrders};
+use zsched_core::standing::{Override, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use zsched_format::time::Timestamp;
@@ -48,7 +48,7 @@ pub struct Disk {
     messages: BTreeMap<u64, Files>,
     level: HashLevel,
     postman: Vec<Rc<MemoryFile>>,
-    orders: StandingOrders,
+    orders: Overrides,
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<Change>,
     outbox: RefCell<Boxed>,
@@ -149,7 +149,7 @@ impl Disk {
             messages: BTreeMap::new(),
             level,
             postman: Vec::new(),
-            orders: StandingOrders::default(),
+            orders: Overrides::default(),
             unstored: Vec::new(),
             outbox: RefCell::default(),
             removal: None,
@@ -452,7 +452,7 @@ impl Disk {
     }
 
     /// The stored orders. Changes that could not be stored are dropped, as the scheduler restarts.
-    pub fn take_orders(&mut self) -> Vec<Standing> {
+    pub fn take_orders(&mut self) -> Vec<Override> {
         self.unstored.clear();
         self.orders.iter().collect()
     }

@@ -43,8 +43,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::learned::{Learned, Lessons, Resting};
-use zsched_core::{AgentEnd, Event, Manner, Order, OrderTicket, Scheduler, Settings};
+use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
+use zsched_core::{AgentEnd, Event, Order, OrderTicket, Scheduler, Settings, StopMode};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::read::Found;
 use zsched_spool::{HashLevel, SpoolName};
@@ -239,7 +239,7 @@ impl<O: Observer> Simulation<O> {
             if let Some(shell) = &mut self.shell {
                 shell.orders.apply(order.clone().into());
             }
-            self.tell(Event::Standing(order));
+            self.tell(Event::Override(order));
         }
         for learned in self.learned.clone() {
             self.tell(Event::Learned(learned));
@@ -250,12 +250,12 @@ impl<O: Observer> Simulation<O> {
     /// Stores the learned state of a scheduler that ends.
     ///
     /// It is complete, or that of an earlier time, or only a part as in a damaged file.
-    pub(crate) fn keep_lessons(&mut self, core: &Scheduler, resting: &dyn Resting) {
+    pub(crate) fn keep_lessons(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
         let is_written = self.random.bool();
         if is_written {
             self.learned.clear();
-            let mut lessons = Lessons::default();
-            while !lessons.are_over() {
+            let mut lessons = LearnedExport::default();
+            while !lessons.is_done() {
                 lessons.tell(core, resting, 100, |learned| self.learned.push(learned));
             }
         }
@@ -307,7 +307,7 @@ impl<O: Observer> Simulation<O> {
 
     /// Requests a host's mail (ETRN).
     pub fn turn(&mut self, host: &[u8]) {
-        self.tell(Event::Turn(host));
+        self.tell(Event::Etrn(host));
         self.end_turn();
     }
 
@@ -575,7 +575,7 @@ impl<O: Observer> Simulation<O> {
             shell.core.handle(at.wall, event);
         });
         if too_long > 0 {
-            self.tell(Event::LinePassedOver { agent: id, bytes: too_long });
+            self.tell(Event::LineSkipped { agent: id, bytes: too_long });
         }
     }
 
@@ -603,12 +603,12 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    fn stop_agent(&mut self, pid: u32, manner: Manner) {
-        if manner == Manner::Kill {
+    fn stop_agent(&mut self, pid: u32, manner: StopMode) {
+        if manner == StopMode::Kill {
             return self.kill_agent(pid);
         }
         self.tell_agent(pid, b"\n");
-        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == Manner::Quit));
+        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit));
         if waits {
             self.plan_agent(pid, Duration::ZERO);
         }

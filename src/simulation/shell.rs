@@ -13,8 +13,8 @@ use zsched_agent::Scope;
 use zsched_config::Config;
 use zsched_core::change::Change;
 use zsched_core::intake::{self, Intake, Known, Room, Verdict};
-use zsched_core::standing::StandingOrders;
-use zsched_core::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
+use zsched_core::standing::Overrides;
+use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::note::Occasion;
 use zsched_spool::read::Found;
@@ -51,7 +51,7 @@ pub struct Shell {
     writer_free: Timestamp,
     to_write: VecDeque<WriteRequest>,
     /// The orders in force, from the core's changes.
-    pub(super) orders: StandingOrders,
+    pub(super) orders: Overrides,
 }
 
 impl Shell {
@@ -70,7 +70,7 @@ impl Shell {
             reader_free: Timestamp::EPOCH,
             writer_free: Timestamp::EPOCH,
             to_write: VecDeque::new(),
-            orders: StandingOrders::default(),
+            orders: Overrides::default(),
         }
     }
 
@@ -78,9 +78,9 @@ impl Shell {
     /// core.
     fn take_changes(&mut self, changes: &[Change]) {
         changes.iter().for_each(|change| self.orders.apply(change.clone()));
-        let has_more = |action: &Action| matches!(action, Action::KeepStanding { .. });
-        if !self.core.decided().iter().any(has_more) {
-            let is_all = self.orders.iter().eq(self.core.standing_orders().iter());
+        let has_more = |action: &Action| matches!(action, Action::StoreOverrides { .. });
+        if !self.core.pending_actions().iter().any(has_more) {
+            let is_all = self.orders.iter().eq(self.core.overrides().iter());
             assert!(is_all, "changes of the orders in force are not told: {changes:?}");
         }
     }
@@ -110,7 +110,7 @@ impl Shell {
     }
 
     fn known(&self, name: &SpoolName) -> Known {
-        match self.core.is_leaving(name.number()) {
+        match self.core.is_being_removed(name.number()) {
             None => Known::No,
             Some(false) => Known::Queued,
             Some(true) => Known::Leaving,
@@ -177,8 +177,8 @@ impl<O: Observer> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             let crowd = shell.intake.crowd(wall, &shell.room());
             let reading = shell.intake.under_way() as u32;
-            if (crowd, reading) != shell.core.outside() {
-                self.tell(Event::Outside { crowd, reading });
+            if (crowd, reading) != shell.core.backlog() {
+                self.tell(Event::BacklogChanged { crowd, reading });
             }
         }
     }
@@ -222,7 +222,7 @@ impl<O: Observer> Simulation<O> {
                     self.tell_agent(pid, &job);
                 }
             }
-            Action::SayIdle(agent) => {
+            Action::SendIdle(agent) => {
                 if let Some(pid) = self.pid(agent) {
                     self.tell_agent(pid, b"#idle\n");
                 }
@@ -240,25 +240,27 @@ impl<O: Observer> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
-            Action::Rest { name, until, rested } => {
+            Action::PageOut { name, until, record: rested } => {
                 if let Some(shell) = &mut self.shell {
                     shell.intake.rest(name, until, *rested);
                 }
             }
             Action::ReadMore { name, portion } => self.request(name, How::More(portion)),
-            Action::Awaken(wanted) => {
+            Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
                     shell.intake.awaken(&wanted);
                 }
             }
-            Action::KeepStanding { ticket, changes } => {
+            Action::StoreOverrides { ticket, changes } => {
                 if let Some(shell) = &mut self.shell {
                     shell.take_changes(&changes);
                 }
                 self.request_write(WriteRequest::KeepOrders(ticket, changes));
             }
-            Action::Obeyed { .. } | Action::Statistics(_) | Action::Status(_) | Action::Log(..) => {
-            }
+            Action::OrderDone { .. }
+            | Action::Statistics(_)
+            | Action::Status(_)
+            | Action::Log(..) => {}
         }
     }
 
@@ -355,15 +357,15 @@ impl<O: Observer> Simulation<O> {
         let number = name.number();
         if !matches!(how, How::New(_)) {
             let outcome = match found {
-                Found::Arrival(arrival) => Reread::Read(arrival),
-                Found::Nothing => Reread::Gone,
-                Found::Locked(_) | Found::NoQueue => Reread::Failed(ErrorKind::WouldBlock),
-                Found::Failed(error) => Reread::Failed(error.kind()),
+                Found::Arrival(arrival) => RereadResult::Read(arrival),
+                Found::Nothing => RereadResult::Gone,
+                Found::Locked(_) | Found::NoQueue => RereadResult::Failed(ErrorKind::WouldBlock),
+                Found::Failed(error) => RereadResult::Failed(error.kind()),
                 Found::Malformed { error, moved } => {
                     if moved.is_err() {
                         shell.intake.refuse(wall, number);
                     }
-                    Reread::Malformed(error)
+                    RereadResult::Malformed(error)
                 }
             };
             return match how {
@@ -374,7 +376,7 @@ impl<O: Observer> Simulation<O> {
         shell.intake.read(number);
         let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
         if !is_held && let Some((rested, wanted)) = shell.intake.recall(number) {
-            self.tell(Event::Recalled { number, rested, wanted });
+            self.tell(Event::Restored { number, rested, wanted });
         }
         let Some(shell) = &mut self.shell else {
             return;
@@ -464,7 +466,9 @@ impl<O: Observer> Simulation<O> {
 
     pub(super) fn hear_written(&mut self, written: &Written) {
         match *written {
-            Written::Kept { ticket, outcome } => self.tell(Event::StandingKept { ticket, outcome }),
+            Written::Kept { ticket, outcome } => {
+                self.tell(Event::OverridesStored { ticket, outcome })
+            }
             Written::Noted { ticket, outcome } => self.tell(Event::Noted { ticket, outcome }),
             Written::Removed { number, outcome } => {
                 self.tell(Event::Removed { number, outcome });

@@ -38,7 +38,7 @@ pub struct Arrival {
     /// Offset of the unread remainder, if not all of the file has been read.
     pub unread: Option<u32>,
     /// Upper bound of the number of pending recipients in the remainder.
-    pub unread_at_most: u32,
+    pub max_unread: u32,
     /// True if this is the data of a part of the file only.
     ///
     /// It applies to the numbers of recipients and to the report that is due.
@@ -92,7 +92,7 @@ impl Arrival {
             groups: group(file),
             locked: with_tag(Tag::Locked).map(|recipient| recipient.offset).collect(),
             unread: None,
-            unread_at_most: 0,
+            max_unread: 0,
             is_part: false,
         }
     }
@@ -104,7 +104,7 @@ impl Arrival {
         offsets.retain(|offset| *offset >= portion.from);
         offsets.sort_unstable();
         self.unread = offsets.get(portion.at_most as usize).copied();
-        self.unread_at_most = offsets.len().saturating_sub(portion.at_most as usize) as u32;
+        self.max_unread = offsets.len().saturating_sub(portion.at_most as usize) as u32;
         let end = self.unread.unwrap_or(u32::MAX);
         let is_meant = |offset: &u32| (portion.from..end).contains(offset);
         for group in &mut self.groups {
@@ -125,7 +125,7 @@ impl Arrival {
         self.failed += part.failed;
         self.groups.extend(part.groups);
         self.locked.extend(part.locked);
-        (self.unread, self.unread_at_most) = (part.unread, part.unread_at_most);
+        (self.unread, self.max_unread) = (part.unread, part.max_unread);
     }
 
     /// Number of pending recipients, without locked ones.

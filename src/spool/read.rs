@@ -403,7 +403,7 @@ fn examine_parts(
         }
         let mut more = arrival(name.clone(), &file, look, received);
         (more.unread, more.is_part) = (part.next, true);
-        more.unread_at_most = part.next.map_or(0, |next| part::most_recipients(next, look.size));
+        more.max_unread = part.next.map_or(0, |next| part::most_recipients(next, look.size));
         match &mut all {
             None => all = Some(more),
             Some(all) => all.add(more),

@@ -146,7 +146,7 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         groups,
         locked: Vec::new(),
         unread: None,
-        unread_at_most: 0,
+        max_unread: 0,
         is_part: false,
     }
 }
@@ -450,7 +450,7 @@ impl SecondRun {
     fn turn(&mut self, hosts: &[&str], until: Duration) {
         for host in hosts {
             let before = self.world.agents.len();
-            self.world.send_event(Event::Turn(host.as_bytes()));
+            self.world.send_event(Event::Etrn(host.as_bytes()));
             if self.world.agents.len() > before {
                 let newest = *self.world.agents.keys().next_back().expect("it is there");
                 self.world.agent_writes(newest, b"#hungry");

@@ -225,7 +225,7 @@ const REFUSED: &str = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0
 #[test]
 fn show_thread_has_lines_of_zmailer() {
     let mut world = dead_host();
-    world.send_event(Event::Turn(b"[127.0.0.66]"));
+    world.send_event(Event::Etrn(b"[127.0.0.66]"));
     let agent = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     assert_eq!(world.take_input(agent), "10101217\t[127.0.0.66]\n");
@@ -294,7 +294,7 @@ fn multiline_texts_stay_in_their_field() {
 #[test]
 fn reports_have_lines_of_zmailer() {
     let mut world = dead_host();
-    world.send_event(Event::Turn(b"[127.0.0.66]"));
+    world.send_event(Event::Etrn(b"[127.0.0.66]"));
     let mut talk = Talk::as_user("root", "sekret");
     let answer = talk.say(&mut world, "SHOW QUEUE THREADS\n");
     let report = answer.strip_prefix("+OK until LF.LF\n").and_then(|text| text.strip_suffix(".\n"));

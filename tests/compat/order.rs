@@ -42,13 +42,13 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             groups: vec![group],
             locked: Vec::new(),
             unread: None,
-            unread_at_most: 0,
+            max_unread: 0,
             is_part: false,
         }));
     }
     world.cannot_start_agents = false;
     [(); 3].map(|()| {
-        world.send_event(Event::Turn(b"a.test"));
+        world.send_event(Event::Etrn(b"a.test"));
         let agent = *world.agents.keys().next().expect("it was started");
         let mut fed = Vec::new();
         let mut job = world.take_input(agent);

@@ -6,7 +6,7 @@
 //! ZMailer's scheduler begins with random threads, and plans wake-ups in another way, so the
 //! recording determines what is due. A *run* is a series of jobs for one thread. When it begins,
 //! the core has exactly its jobs, in their order: those that wait for a retry become due
-//! (`Event::Turn`), others arrive. Mail that ZMailer cannot have had at that time arrives later:
+//! (`Event::Etrn`), others arrive. Mail that ZMailer cannot have had at that time arrives later:
 //! after the first job, bursts contain everything that is due.
 
 use crate::control_files::recorded_groups;
@@ -15,7 +15,7 @@ use crate::support::{START, spool_name};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched_core::{AgentEnd, AgentId, Event, Reread};
+use zsched_core::{AgentEnd, AgentId, Event, RereadResult};
 use zsched_format::agent_protocol::{Answer as Line, Status};
 use zsched_spool::{Arrival, Group, SpoolName};
 
@@ -282,7 +282,7 @@ impl<'s> Replay<'s> {
         // The agent died during a job. That waits, and the next agent gets it.
         let job = jobs.iter().find(|job| !job.is_over()).expect("its death was no answer");
         let (_, host) = self.key(job);
-        self.send_to_core(Event::Turn(host.as_bytes()));
+        self.send_to_core(Event::Etrn(host.as_bytes()));
         self.world.agent_writes(self.agent(), b"#hungry");
         self.expect(&format!("{}\n", job.line))
     }
@@ -337,7 +337,7 @@ impl<'s> Replay<'s> {
         let is_ordered = (*is_first && in_order.into_iter().eq(&known)) || known.len() == 1;
         let is_all = waiting.len() == known.len() && waiting.iter().all(|key| known.contains(key));
         if is_all && is_ordered {
-            self.send_to_core(Event::Turn(host.as_bytes()));
+            self.send_to_core(Event::Etrn(host.as_bytes()));
             return;
         }
         // ZMailer shuffles the waiting mail of a thread; here it gets the recorded order.
@@ -362,7 +362,7 @@ impl<'s> Replay<'s> {
             }
         }
         if was_loaded {
-            self.send_to_core(Event::ReadAgain { number, outcome: Reread::Gone });
+            self.send_to_core(Event::ReadAgain { number, outcome: RereadResult::Gone });
         }
     }
 
@@ -397,7 +397,7 @@ impl<'s> Replay<'s> {
             groups,
             locked: Vec::new(),
             unread: None,
-            unread_at_most: 0,
+            max_unread: 0,
             is_part: false,
         }
     }
@@ -438,7 +438,7 @@ impl<'s> Replay<'s> {
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
             let keys: Vec<Key> = loaded.map(|(key, _)| key.clone()).collect();
-            let outcome = Reread::Read(self.arrival(&keys));
+            let outcome = RereadResult::Read(self.arrival(&keys));
             self.world.send_event(Event::ReadAgain { number, outcome });
         }
     }

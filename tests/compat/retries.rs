@@ -11,7 +11,7 @@ use crate::support::{START, data, spool_name};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsched_core::view::Standing;
+use zsched_core::view::WaitState;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
@@ -83,7 +83,7 @@ impl Deferring {
             groups: vec![group],
             locked: Vec::new(),
             unread: None,
-            unread_at_most: 0,
+            max_unread: 0,
             is_part: false,
         };
         world.send_event(Event::Arrived(arrival));
@@ -106,7 +106,7 @@ impl Deferring {
         self.world.agent_writes(agent, b"#hungry");
         let now = self.world.now;
         let (_, views) = self.world.core.message_at_or_after(now, 1).expect("it is not finished");
-        let Standing::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
+        let WaitState::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
         Planned { tries: views[0].tries, wakeup: (now.seconds_since(first_fed)) + seconds }
     }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Effect, Event, Manner, Note, OrderTicket, Scheduler, Settings,
-    Statistics,
+    Action, AgentEnd, AgentId, Effect, Event, Note, OrderTicket, Scheduler, Settings, Statistics,
+    StopMode,
 };
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -94,14 +94,14 @@ impl World {
                     std::str::from_utf8(&job).expect("recorded jobs are text"),
                 );
             }
-            Action::SayIdle(agent) => self.write_to_agent(agent, "#idle\n"),
+            Action::SendIdle(agent) => self.write_to_agent(agent, "#idle\n"),
             // Tests with the real programs check the lines that the shell writes.
             Action::StopAgent { agent, manner } => self.write_to_agent(
                 agent,
                 match manner {
-                    Manner::Retire => "\n",
-                    Manner::Quit => "\n\n",
-                    Manner::Kill => "(killed)",
+                    StopMode::Retire => "\n",
+                    StopMode::Quit => "\n\n",
+                    StopMode::Kill => "(killed)",
                 },
             ),
             Action::ReadAgain(name) => self.to_read_again.push(name),
@@ -116,12 +116,12 @@ impl World {
                 self.send_event(Event::Removed { number, outcome: Ok(()) });
             }
             // Memory is not limited.
-            Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
+            Action::PageOut { .. } | Action::ReadMore { .. } | Action::RequestPagedHosts(_) => {}
             Action::Statistics(statistics) => self.statistics.push(statistics),
-            Action::KeepStanding { ticket, .. } => {
-                self.send_event(Event::StandingKept { ticket, outcome: Ok(()) });
+            Action::StoreOverrides { ticket, .. } => {
+                self.send_event(Event::OverridesStored { ticket, outcome: Ok(()) });
             }
-            Action::Obeyed { ticket, effect } => self.obeyed.push((ticket, effect)),
+            Action::OrderDone { ticket, effect } => self.obeyed.push((ticket, effect)),
             Action::ClearLocks { .. } | Action::Status(_) | Action::Log(..) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_core::view::Totals;
-use zsched_core::{Action, Destination, Event, Reread};
+use zsched_core::{Action, Destination, Event, RereadResult};
 use zsched_format::agent_protocol::{Answer, Status};
 use zsched_spool::Arrival;
 use zsched_spool::note::Occasion;
@@ -51,7 +51,7 @@ impl Book {
         match event {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::ReadAgain { number, outcome } => self.read_again(*number, outcome),
-            Event::MoreRead { number, outcome: Reread::Read(arrival) } => {
+            Event::MoreRead { number, outcome: RereadResult::Read(arrival) } => {
                 self.more(*number, arrival);
             }
             Event::MoreRead { number, outcome } => self.read_again(*number, outcome),
@@ -79,7 +79,7 @@ impl Book {
             {
                 note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
             }
-            Action::Rest { name, .. } => self.forget(name.number()),
+            Action::PageOut { name, .. } => self.forget(name.number()),
             _ => {}
         }
     }
@@ -126,23 +126,23 @@ impl Book {
     ///
     /// Recipients that are finished in the file are finished in memory, unless an agent has them as
     /// a job.
-    fn read_again(&mut self, number: u64, outcome: &Reread) {
+    fn read_again(&mut self, number: u64, outcome: &RereadResult) {
         let Some(entry) = self.messages.get(&number) else {
             return;
         };
         match outcome {
-            Reread::Read(arrival) => {
+            RereadResult::Read(arrival) => {
                 let groups = arrival.groups.iter().flat_map(|group| &group.offsets);
                 let unfinished: BTreeSet<u32> = groups.chain(&arrival.locked).copied().collect();
                 let finished = |offset: &&u32| !unfinished.contains(offset);
                 let finished: Vec<u32> = entry.to_do.keys().filter(finished).copied().collect();
                 finished.into_iter().for_each(|offset| self.doubt(number, offset));
             }
-            Reread::Gone | Reread::Malformed(_) => {
+            RereadResult::Gone | RereadResult::Malformed(_) => {
                 self.forgotten.insert(number);
                 self.forget(number);
             }
-            Reread::Failed(_) => {}
+            RereadResult::Failed(_) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use zsched_config::{ClauseId, Config};
-use zsched_core::{Event, Reread, Scheduler};
+use zsched_core::{Event, RereadResult, Scheduler};
 use zsched_spool::Arrival;
 
 /// Key of a ring: clause, channel, and the host if the agents are for one host.
@@ -57,8 +57,10 @@ impl Memory {
     pub fn record_event(&mut self, event: &Event<'_>, config: &Config) {
         match event {
             Event::Arrived(arrival)
-            | Event::MoreRead { outcome: Reread::Read(arrival), .. }
-            | Event::ReadAgain { outcome: Reread::Read(arrival), .. } => self.used(arrival, config),
+            | Event::MoreRead { outcome: RereadResult::Read(arrival), .. }
+            | Event::ReadAgain { outcome: RereadResult::Read(arrival), .. } => {
+                self.used(arrival, config)
+            }
             _ => {}
         }
     }
@@ -83,7 +85,7 @@ impl Memory {
         let found = core.recipients();
         assert!(found <= most, "{found} recipients are in memory, and not {most}");
         for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
-            let most = core.most_recipients_of(ring).unwrap_or(usize::MAX);
+            let most = core.max_recipients_of(ring).unwrap_or(usize::MAX);
             let found = core.recipients_of(ring).unwrap_or_default();
             assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
         }

@@ -65,7 +65,7 @@ impl Mode {
         let why = waits.iter().map(|wait| &wait.why).find(|why| is_one(why));
         match why.expect("a thread without an agent waits for its window") {
             // Other destinations that share the window may be ahead in line.
-            Why::Window { used, most, name: None, .. } => assert!(used >= most, "there is room"),
+            Why::Window { used, max, name: None, .. } => assert!(used >= max, "there is room"),
             Why::Pace { at: Some(time), .. } => {
                 assert!(core.next_wakeup() <= Some(*time), "nobody wakes what waits for its pace");
             }

@@ -6,8 +6,8 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::select::{Cursor, Selector};
-use zsched_core::standing::{Destinations, LimitName, Scope, Standing};
+use zsched_core::select::{Cursor, MailFilter};
+use zsched_core::standing::{DestinationPattern, LimitName, Override, Scope};
 use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
@@ -130,8 +130,8 @@ impl Operators {
     }
 
     /// Records an override that a new scheduler has read from disk.
-    pub fn restore(&mut self, order: &Standing) {
-        if let (Some(restored), Standing::Hold(hold)) = (&mut self.restored, order) {
+    pub fn restore(&mut self, order: &Override) {
+        if let (Some(restored), Override::Hold(hold)) = (&mut self.restored, order) {
             restored.push(hold.scope.clone());
         }
     }
@@ -234,11 +234,11 @@ fn is_one_of(scope: &Scope, ids: &[SpoolId]) -> bool {
 
 /// Returns the orders that undo all overrides.
 pub fn undo(core: &Scheduler) -> Vec<Order> {
-    if core.standing_orders().is_empty() {
+    if core.overrides().is_empty() {
         return Vec::new();
     }
-    let limits = core.standing_orders().limits.iter();
-    let unset = |set: &zsched_core::standing::SetLimit| Order::Unset {
+    let limits = core.overrides().limits.iter();
+    let unset = |set: &zsched_core::standing::LimitOverride| Order::Unset {
         scope: set.scope.clone(),
         limit: set.limit,
     };
@@ -246,7 +246,7 @@ pub fn undo(core: &Scheduler) -> Vec<Order> {
 }
 
 fn release(random: &mut Rng, core: &Scheduler) -> Order {
-    let orders = core.standing_orders();
+    let orders = core.overrides();
     let held: Vec<Scope> =
         orders.holds.iter().chain(orders.messages.values()).map(|h| h.scope.clone()).collect();
     match held.len() {
@@ -269,7 +269,7 @@ fn scope(random: &mut Rng, core: &Scheduler) -> Scope {
     }
 }
 
-fn pattern(random: &mut Rng) -> Destinations {
+fn pattern(random: &mut Rng) -> DestinationPattern {
     let one = destination(random);
     let text = one.to_string();
     let text = match random.u8(0..8) {
@@ -278,7 +278,7 @@ fn pattern(random: &mut Rng) -> Destinations {
         2 => format!("*/{}", String::from_utf8_lossy(one.host())),
         _ => text,
     };
-    Destinations::parse(&text).expect("a pattern")
+    DestinationPattern::parse(&text).expect("a pattern")
 }
 
 fn limit(random: &mut Rng) -> (Scope, LimitName) {
@@ -298,7 +298,7 @@ fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched_core::select:
     let mut all = Vec::new();
     let mut cursor = Cursor::default();
     while !cursor.is_over() {
-        all.extend(core.select(&Selector::default(), &mut cursor, 100));
+        all.extend(core.select(&MailFilter::default(), &mut cursor, 100));
     }
     random.shuffle(&mut all);
     all.truncate(random.usize(0..5));

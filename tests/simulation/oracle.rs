@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::{Clause, Config};
-use zsched_core::view::Slot;
+use zsched_core::view::LimitKind;
 use zsched_core::{
-    Action, AgentId, Destination, Effect, Event, OrderTicket, Reread, Scheduler, Settings,
+    Action, AgentId, Destination, Effect, Event, OrderTicket, RereadResult, Scheduler, Settings,
 };
 use zsched_format::agent_protocol::{Answer, Order, Status};
 use zsched_format::control_file::diagnostic::Diagnostic;
@@ -559,13 +559,13 @@ impl Oracle {
                 let of_channel = self.agents.values().filter(|agent| *agent.channel == *channel);
                 let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
                 let (count, limit) = match refused.slot {
-                    Some(Slot::General) => (
+                    Some(LimitKind::General) => (
                         self.agents.len(),
                         limit(clause.max_agents).min(self.mode.settings.max_agents),
                     ),
-                    Some(Slot::Channel) => (of_channel.count(), limit(clause.max_channel)),
+                    Some(LimitKind::Channel) => (of_channel.count(), limit(clause.max_channel)),
                     // An operator may have set a limit.
-                    Some(Slot::Ring) => (ring.agents, ring.max_ring),
+                    Some(LimitKind::Ring) => (ring.agents, ring.max_ring),
                     None if refused.pending == Some("ForkRateLimit") => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);
@@ -627,7 +627,7 @@ impl Observer for Oracle {
         self.trace.add(at, || format!("told {}", shown(event)));
         self.told_at = at.wall;
         match event {
-            Event::Standing(order) => self.operators.restore(order),
+            Event::Override(order) => self.operators.restore(order),
             _ => self.operators.check_restored(),
         }
         self.order = None;
@@ -655,8 +655,8 @@ impl Observer for Oracle {
                 }
             }
             // The message may have been held when its files were already deleted.
-            Event::ReadAgain { number, outcome: Reread::Gone }
-            | Event::MoreRead { number, outcome: Reread::Gone } => {
+            Event::ReadAgain { number, outcome: RereadResult::Gone }
+            | Event::MoreRead { number, outcome: RereadResult::Gone } => {
                 self.operators.message_left(*number);
             }
             Event::AgentSaid { agent, line } => {
@@ -707,7 +707,7 @@ impl Observer for Oracle {
                 self.agents.insert(*agent, new);
             }
             Action::Feed { agent, job } => self.check_feed(*agent, job),
-            Action::SayIdle(agent) => {
+            Action::SendIdle(agent) => {
                 if let Some(agent) = self.agents.get_mut(agent) {
                     agent.owed.push_back(Owed::Idle);
                     agent.is_waiting = false;
@@ -721,8 +721,8 @@ impl Observer for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
-            Action::Rest { .. } => self.totals.rested += 1,
-            Action::Obeyed { ticket, effect } => self.order_answered(*ticket, effect),
+            Action::PageOut { .. } => self.totals.rested += 1,
+            Action::OrderDone { ticket, effect } => self.order_answered(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
                     message.finished += 1;
@@ -925,7 +925,7 @@ fn shown(event: &Event<'_>) -> String {
             format!("{} says {:?}", agent.0, String::from_utf8_lossy(line))
         }
         Event::Configured(_) => "a configuration".to_string(),
-        Event::Turn(host) => format!("turn {}", String::from_utf8_lossy(host)),
+        Event::Etrn(host) => format!("turn {}", String::from_utf8_lossy(host)),
         Event::Arrived(arrival) => {
             format!("arrived {} with {} to do", arrival.name, arrival.pending())
         }

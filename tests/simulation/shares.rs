@@ -80,7 +80,7 @@ impl Shares {
                 self.ends_work(at.now, *agent);
                 self.at_work.insert(*agent, at.now);
             }
-            Action::SayIdle(agent) => {
+            Action::SendIdle(agent) => {
                 self.ends_work(at.now, *agent);
                 self.at_work.insert(*agent, at.now);
                 self.parking.insert(*agent);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::{Clause, Config};
 use zsched_core::why::Why;
-use zsched_core::{Crowd, Destination, Event, Scheduler};
+use zsched_core::{Backlog, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{Answer, Report, Status};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::At;
@@ -101,7 +101,7 @@ impl Waits {
                 let news = self.arrived(arrival);
                 self.add(news);
             }
-            Event::Turn(host) => {
+            Event::Etrn(host) => {
                 self.may_be_tried_early(|to| to.host() == *host);
                 self.add(News::Turn((*host).into()));
             }
@@ -111,8 +111,8 @@ impl Waits {
                 }
                 self.add(News::Much);
             }
-            Event::Learned(_) | Event::Recalled { .. } => self.remembers = true,
-            Event::Outside { crowd, .. } => self.remembers |= *crowd != Crowd::None,
+            Event::Learned(_) | Event::Restored { .. } => self.remembers = true,
+            Event::BacklogChanged { crowd, .. } => self.remembers |= *crowd != Backlog::None,
             Event::MoreRead { .. } => self.is_blurred = true,
             Event::Configured(_) | Event::ClockSet(_) => {
                 // They may change times and the rule that applies.

@@ -3,11 +3,11 @@
 use super::super::Scheduler;
 use super::super::action::{Action, Statistics};
 use super::super::agent::AgentId;
-use super::super::contact::Fault;
+use super::super::contact::FailureScope;
 use super::super::message::MessageId;
-use super::super::rested::RestedVertex;
+use super::super::rested::PagedVertex;
 use super::super::vertex::{Diagnosis, VertexId};
-use super::Partial;
+use super::PartialMessage;
 use zsched_format::agent_protocol::{Report, Status};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
@@ -16,19 +16,19 @@ use zsched_spool::note::Occasion;
 ///
 /// Beyond it all of them are dropped. If a chunk is being read, the file is then read again from
 /// the beginning.
-const MOST_FINALS: usize = 10_000;
+const MAX_FINISHED_OFFSETS: usize = 10_000;
 
-impl Partial {
+impl PartialMessage {
     /// Records that an agent has finished an unloaded recipient.
     fn finish(&mut self, report: &Report<'_>) {
         if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
-            self.add_final(report.offset);
+            self.record_finished(report.offset);
         }
     }
 
-    fn add_final(&mut self, offset: u32) {
-        if self.finals.len() >= MOST_FINALS {
-            self.begins_anew |= self.reading.is_some();
+    fn record_finished(&mut self, offset: u32) {
+        if self.finals.len() >= MAX_FINISHED_OFFSETS {
+            self.restarts |= self.reading.is_some();
             self.finals.clear();
         }
         self.finals.insert(offset);
@@ -40,7 +40,7 @@ impl Scheduler {
     ///
     /// It does if it is a job of this partial message, but not a packet: a packet names all its
     /// recipients.
-    pub(in super::super) fn job_of_absent(
+    pub(in super::super) fn job_covering_unloaded(
         &self,
         agent: AgentId,
         message: MessageId,
@@ -55,28 +55,28 @@ impl Scheduler {
     ///
     /// An agent whose reports lag behind may still report on them. Without the record they would
     /// pass for unloaded recipients.
-    pub(in super::super) fn are_final(&mut self, message: MessageId, offsets: &[u32]) {
+    pub(in super::super) fn record_unloaded_finals(&mut self, message: MessageId, offsets: &[u32]) {
         if self.is_partial(message)
-            && let Some(partial) = self.batches.partial.get_mut(&message)
+            && let Some(partial) = self.partials.partial.get_mut(&message)
         {
-            offsets.iter().for_each(|offset| partial.add_final(*offset));
+            offsets.iter().for_each(|offset| partial.record_finished(*offset));
         }
     }
 
     /// Handles a report on an unloaded recipient of the present job.
     ///
     /// Returns false if the recipient cannot be an unloaded one.
-    pub(in super::super) fn report_of_absent(
+    pub(in super::super) fn report_on_unloaded(
         &mut self,
         now: Timestamp,
         agent: AgentId,
         message: MessageId,
         report: &Report<'_>,
     ) -> bool {
-        let Some(vertex) = self.job_of_absent(agent, message) else {
+        let Some(vertex) = self.job_covering_unloaded(agent, message) else {
             return false;
         };
-        let partial = &self.batches.partial[&message];
+        let partial = &self.partials.partial[&message];
         if partial.finals.contains(&report.offset)
             || self.vertices[vertex].recipients.has(report.offset)
         {
@@ -86,18 +86,18 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
         let thread = self.vertices[vertex].thread;
-        self.settle_clock(thread);
-        self.threads[thread].deaths = 0;
+        self.apply_clock_step(thread);
+        self.threads[thread].consecutive_deaths = 0;
         self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
         self.status_of_report(now, agent, vertex, report);
         match report.status {
             Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
-                self.absent_is_final(now, message, vertex, report);
+                self.unloaded_finished(now, message, vertex, report);
             }
             status => {
-                self.absent_is_deferred(now, agent, vertex, report);
+                self.unloaded_deferred(now, agent, vertex, report);
                 match status {
-                    Status::RetryAt => self.retry_at(now, agent, vertex, report),
+                    Status::RetryAt => self.block_until(now, agent, vertex, report),
                     Status::DeferAll => self.defer_all(now, agent, vertex, report),
                     _ => {}
                 }
@@ -106,7 +106,7 @@ impl Scheduler {
         true
     }
 
-    fn absent_is_final(
+    fn unloaded_finished(
         &mut self,
         now: Timestamp,
         message: MessageId,
@@ -119,7 +119,7 @@ impl Scheduler {
             Status::Ok2 | Status::Error2 => self.messages[message].owes_report = true,
             _ => {}
         }
-        self.contact_made(now, self.vertices[vertex].thread);
+        self.host_answered(now, self.vertices[vertex].thread);
         let failed = matches!(report.status, Status::Error | Status::Error2);
         let message_ref = &mut self.messages[message];
         message_ref.failed += u32::from(failed);
@@ -129,12 +129,12 @@ impl Scheduler {
         let destination = self.threads[self.vertices[vertex].thread].destination.clone();
         let state = report.status.word();
         self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
-        if let Some(partial) = self.batches.partial.get_mut(&message) {
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             partial.finish(report);
         }
     }
 
-    fn absent_is_deferred(
+    fn unloaded_deferred(
         &mut self,
         now: Timestamp,
         agent: AgentId,
@@ -143,17 +143,17 @@ impl Scheduler {
     ) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         let diagnosis = Diagnosis::new(report.notary, report.text());
-        self.contact_failed(now, agent, vertex, &diagnosis);
+        self.recipient_deferred(now, agent, vertex, &diagnosis);
         let (step, planned) = (self.vertices[vertex].step, self.vertices[vertex].planned);
-        let (due, _) = self.next_due(now, vertex, Fault::of(&diagnosis.notary));
+        let (due, _) = self.next_due(now, vertex, FailureScope::of(&diagnosis.notary));
         self.keep_retry(now, thread, due);
         let text = self.keep_text(&diagnosis);
         let vertex = &mut self.vertices[vertex];
         let to = &self.threads[thread].destination;
-        let learned = RestedVertex::new(to, vertex.attempts.max(1), true, text);
+        let learned = PagedVertex::new(to, vertex.attempts.max(1), true, text);
         let learned = learned.due_at(due, vertex.step);
         // The loaded recipients take this step when the job is over.
         (vertex.step, vertex.planned) = (step, planned);
-        self.learn_of_left(message, learned, due);
+        self.keep_unloaded_state(message, learned, due);
     }
 }

@@ -5,17 +5,17 @@
 use super::super::Scheduler;
 use super::super::action::Action;
 use super::super::message::MessageId;
-use super::super::rested::{Rested, RestedVertex};
-use super::super::vertex::{Fate, Place, VertexId};
-use super::LOCKED_WAIT;
+use super::super::rested::{PagedMessage, PagedVertex};
+use super::super::vertex::{AfterJob, VertexId, VertexState};
+use super::LOCKED_RETRY_INTERVAL;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of destinations of a message whose retry state is kept.
-const MOST_LEARNED: usize = 200_000;
+const MAX_UNLOADED_DESTINATIONS: usize = 200_000;
 
 /// Retry state of recipients that were unloaded earlier.
-pub(in super::super) struct Left {
-    pub learned: RestedVertex,
+pub(in super::super) struct Unloaded {
+    pub learned: PagedVertex,
     /// They were tried in this pass over the file: they wait.
     pub in_this_pass: bool,
     /// A request asks for them.
@@ -24,57 +24,59 @@ pub(in super::super) struct Left {
 
 impl Scheduler {
     /// Unloads the waiting recipients of a message.
-    pub(super) fn leave_behind(&mut self, now: Timestamp, message: MessageId) {
+    pub(super) fn unload_waiting(&mut self, now: Timestamp, message: MessageId) {
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             let vertex_ref = &self.vertices[vertex];
-            if vertex_ref.place == Place::Waiting && vertex_ref.fate == Fate::Usual {
-                self.leave_vertex_behind(now, vertex);
+            if vertex_ref.place == VertexState::Waiting && vertex_ref.fate == AfterJob::Usual {
+                self.unload_waiting_vertex(now, vertex);
             }
         }
     }
 
-    fn leave_vertex_behind(&mut self, now: Timestamp, vertex: VertexId) {
-        let until = self.end_of_rest(vertex);
-        let (rested, message) = (self.rested(vertex), self.vertices[vertex].message);
+    fn unload_waiting_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let until = self.next_work_time(vertex);
+        let (rested, message) = (self.paged_record(vertex), self.vertices[vertex].message);
         // The recipients are counted again when they are read again.
         self.counters.recipients_in -= u64::from(self.vertices[vertex].pending);
-        self.unload_vertex(now, vertex, until);
-        self.learn_of_left(message, rested, until);
+        self.evict_vertex(now, vertex, until);
+        self.keep_unloaded_state(message, rested, until);
     }
 
-    pub(super) fn learn_of_left(
+    pub(super) fn keep_unloaded_state(
         &mut self,
         message: MessageId,
-        of: RestedVertex,
+        of: PagedVertex,
         until: Option<Timestamp>,
     ) {
-        let Some(partial) = self.batches.partial.get_mut(&message) else {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
         };
         let until = until.unwrap_or(Timestamp::from_nanoseconds(i64::MAX));
         partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
-        if partial.learned.len() < MOST_LEARNED || partial.learned.contains_key(&of.key()) {
+        if partial.learned.len() < MAX_UNLOADED_DESTINATIONS
+            || partial.learned.contains_key(&of.key())
+        {
             partial.learned.insert(of.key(), (of, true));
         }
     }
 
     /// Returns the retry state of recipients that were unloaded earlier.
-    pub(in super::super) fn learned_of(
+    pub(in super::super) fn unloaded_state(
         &self,
         message: MessageId,
         vertex: VertexId,
-    ) -> Option<Left> {
-        let partial = self.batches.partial.get(&message).filter(|_| self.is_partial(message))?;
+    ) -> Option<Unloaded> {
+        let partial = self.partials.partial.get(&message).filter(|_| self.is_partial(message))?;
         let to = &self.threads[self.vertices[vertex].thread].destination;
-        let (learned, in_this_pass) = *partial.learned.get(&RestedVertex::key_of(to))?;
-        let is_wanted = partial.wanted.iter().any(|wanted| wanted.means(learned));
-        Some(Left { learned, in_this_pass, is_wanted })
+        let (learned, in_this_pass) = *partial.learned.get(&PagedVertex::key_of(to))?;
+        let is_wanted = partial.wanted.iter().any(|wanted| wanted.selects(learned));
+        Some(Unloaded { learned, in_this_pass, is_wanted })
     }
 
     /// Ends a pass over the file. Nothing of the message is in progress.
     pub(super) fn end_pass(&mut self, now: Timestamp, message: MessageId) {
-        let partial = &self.batches.partial[&message];
-        let until = match (partial.begins_anew, partial.left) {
+        let partial = &self.partials.partial[&message];
+        let until = match (partial.restarts, partial.left) {
             (true, _) => Some(now),
             (false, None) => {
                 self.end_partial(message);
@@ -82,10 +84,12 @@ impl Scheduler {
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
-            (false, Some(left)) if self.is_to_end(message) => Some(left.min(now + LOCKED_WAIT)),
+            (false, Some(left)) if self.has_removal_order(message) => {
+                Some(left.min(now + LOCKED_RETRY_INTERVAL))
+            }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
-        let rested = Rested {
+        let rested = PagedMessage {
             modified: self.messages[message].modified,
             recipients: 0,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
@@ -93,6 +97,6 @@ impl Scheduler {
         self.end_partial(message);
         let name = self.messages[message].name.clone();
         self.messages.remove(message);
-        self.act(Action::Rest { name, until, rested: Box::new(rested) });
+        self.act(Action::PageOut { name, until, record: Box::new(rested) });
     }
 }

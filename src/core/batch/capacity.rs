@@ -7,7 +7,7 @@ use zsched_config::MemoryLimits;
 
 /// Room for recipients in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Capacity {
+pub struct RecipientRoom {
     limits: MemoryLimits,
     /// Recipients in memory, and those that the core has requested.
     present: usize,
@@ -15,12 +15,12 @@ pub struct Capacity {
     pub(super) room: usize,
 }
 
-impl Capacity {
+impl RecipientRoom {
     /// Maximum number of recipients for a first chunk; 0 means no room.
     ///
     /// `under_way` is the number of recipients in other chunks that the shell is reading.
-    pub fn first_batch(&self, under_way: usize) -> u32 {
-        let Capacity { limits, present, room } = *self;
+    pub fn first_chunk(&self, under_way: usize) -> u32 {
+        let RecipientRoom { limits, present, room } = *self;
         let room = room.saturating_sub(under_way);
         let left = limits.recipients.saturating_sub(present + under_way);
         // Leaves room for messages that arrive at the same time.
@@ -35,7 +35,7 @@ impl Scheduler {
     }
 
     /// Maximum number of recipients in memory; `None` means unlimited.
-    pub fn most_recipients(&self) -> Option<usize> {
+    pub fn max_recipients(&self) -> Option<usize> {
         let limits = self.limits()?;
         let of_rings = self.rings.iter().map(|(_, ring)| slots(&ring.clause));
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings.sum());
@@ -43,7 +43,7 @@ impl Scheduler {
     }
 
     /// Maximum number of recipients of a ring in memory; `None` means unlimited.
-    pub fn most_recipients_of(&self, ring: RingId) -> Option<usize> {
+    pub fn max_recipients_of(&self, ring: RingId) -> Option<usize> {
         let limits = self.limits()?;
         let pool = slots(&self.rings.get(ring)?.clause);
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(pool);
@@ -58,28 +58,28 @@ impl Scheduler {
     /// Returns the room for recipients; `None` means unlimited.
     ///
     /// Visits all rings.
-    pub fn capacity(&self) -> Option<Capacity> {
+    pub fn capacity(&self) -> Option<RecipientRoom> {
         let limits = self.limits()?;
-        let present = self.recipients() as usize + self.batches.reserved;
-        let of_all = self.most_recipients()?.saturating_sub(present);
+        let present = self.recipients() as usize + self.partials.reserved;
+        let of_all = self.max_recipients()?.saturating_sub(present);
         let of_ring = |(id, ring): (RingId, &Ring)| {
-            let taken = ring.recipients as usize + self.batches.reserved;
-            self.most_recipients_of(id).map(|most| most.saturating_sub(taken))
+            let taken = ring.recipients as usize + self.partials.reserved;
+            self.max_recipients_of(id).map(|most| most.saturating_sub(taken))
         };
         let of_rings = self.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
         let of_new = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
-        let of_new = of_new.saturating_sub(self.batches.reserved);
-        Some(Capacity { limits, present, room: of_all.min(of_rings).min(of_new) })
+        let of_new = of_new.saturating_sub(self.partials.reserved);
+        Some(RecipientRoom { limits, present, room: of_all.min(of_rings).min(of_new) })
     }
 
     /// Maximum number of recipients in first chunks, as the shell reported.
     pub(in super::super) fn reserved(&self) -> u32 {
-        self.batches.reserved_by_shell as u32
+        self.partials.inflight_first_chunks as u32
     }
 
     /// Sets the maximum number of recipients in first chunks being read.
     pub(in super::super) fn reserve(&mut self, recipients: u32) {
-        self.batches.reserved_by_shell = recipients as usize;
+        self.partials.inflight_first_chunks = recipients as usize;
     }
 }

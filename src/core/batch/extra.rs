@@ -9,13 +9,13 @@
 use super::super::Scheduler;
 use super::super::message::MessageId;
 use super::super::ring::RingId;
-use super::Batches;
+use super::PartialMessages;
 use std::collections::BTreeSet;
 use zsched_config::Clause;
 
 /// Room that is left in a ring, in recipients.
 #[derive(Clone, Copy)]
-pub(super) struct Pools {
+pub(super) struct RingRoom {
     /// Of `recipient-limit`.
     pub usual: usize,
     /// Of `extra-recipient-limit`.
@@ -34,43 +34,44 @@ fn extra_slots(clause: &Clause) -> usize {
 
 impl Scheduler {
     /// Maximum number of unread recipients of a message.
-    pub(in super::super) fn unread_of(&self, message: MessageId) -> u32 {
-        let partial = self.batches.partial.get(&message).filter(|_| self.is_partial(message));
-        partial.map_or(0, |partial| partial.unread_at_most)
+    pub(in super::super) fn max_unread_of(&self, message: MessageId) -> u32 {
+        let partial = self.partials.partial.get(&message).filter(|_| self.is_partial(message));
+        partial.map_or(0, |partial| partial.max_unread)
     }
 
     /// Grants extra room to a message that has preempted another.
     ///
     /// A message without an unread part gets none.
     pub(in super::super) fn has_preempted(&mut self, ring: RingId, message: MessageId) {
-        if self.unread_of(message) == 0 {
+        if self.max_unread_of(message) == 0 {
             return;
         }
-        let Pools { usual, extra } = self.pools(ring);
+        let RingRoom { usual, extra } = self.pools(ring);
         let slots = ((usual + extra) / 2) as u32;
-        let Some(partial) = self.batches.partial.get_mut(&message) else {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
         };
         match partial.extra.iter_mut().find(|(of, _)| *of == ring) {
             Some((_, had)) => *had = had.saturating_add(slots),
             None => partial.extra.push((ring, slots)),
         }
-        self.batches.with_extra.insert((ring, message));
+        self.partials.with_reserve.insert((ring, message));
         if slots > 0 {
             if let Some(jobs) = &mut self.rings[ring].jobs {
-                jobs.await_more(message);
+                jobs.keep_place_while_read(message);
             }
-            self.look_at_batch(message);
+            self.check_partial_soon(message);
         }
     }
 
     /// Returns the room that is left in a ring.
-    pub(super) fn pools(&self, ring: RingId) -> Pools {
+    pub(super) fn pools(&self, ring: RingId) -> RingRoom {
         let first = (ring, MessageId::first());
-        let with_extra = self.batches.with_extra.range(first..).take_while(|(of, _)| *of == ring);
+        let with_reserve =
+            self.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
         let (mut taken, mut filled) = (0, 0);
-        for (_, message) in with_extra {
-            let partial = &self.batches.partial[message];
+        for (_, message) in with_reserve {
+            let partial = &self.partials.partial[message];
             let slots = partial.extra_in(ring) as usize;
             let used = slots.min(self.messages[*message].pending as usize);
             taken += if partial.unread.is_some() { slots } else { used };
@@ -81,16 +82,16 @@ impl Scheduler {
         // Grants beyond the extra room come from the usual room.
         let of_usual = taken.saturating_sub(limit);
         let used = (ring.recipients as usize).saturating_sub(filled) + of_usual;
-        Pools {
+        RingRoom {
             usual: (ring.clause.recipient_limit as usize).saturating_sub(used),
             extra: limit.saturating_sub(taken),
         }
     }
 
     /// Takes back the extra room of a message no longer partial.
-    pub(super) fn give_extra_back(&mut self, message: MessageId, extra: &[(RingId, u32)]) {
+    pub(super) fn return_reserve(&mut self, message: MessageId, extra: &[(RingId, u32)]) {
         for (ring, _) in extra {
-            self.batches.with_extra.remove(&(*ring, message));
+            self.partials.with_reserve.remove(&(*ring, message));
             if let Some(jobs) = &mut self.rings[*ring].jobs {
                 jobs.expect(message, 0);
             }
@@ -98,7 +99,7 @@ impl Scheduler {
     }
 }
 
-impl super::Partial {
+impl super::PartialMessage {
     fn extra_in(&self, ring: RingId) -> u32 {
         self.extra.iter().find(|(of, _)| *of == ring).map_or(0, |(_, slots)| *slots)
     }
@@ -109,14 +110,14 @@ impl super::Partial {
     }
 }
 
-impl Batches {
+impl PartialMessages {
     /// Drops the extra room of a ring that is removed.
-    pub fn ring_goes(&mut self, ring: RingId) {
+    pub fn drop_ring(&mut self, ring: RingId) {
         let first = (ring, MessageId::first());
-        while let Some((of, message)) = self.with_extra.range(first..).next().copied()
+        while let Some((of, message)) = self.with_reserve.range(first..).next().copied()
             && of == ring
         {
-            self.with_extra.remove(&(ring, message));
+            self.with_reserve.remove(&(ring, message));
             if let Some(partial) = self.partial.get_mut(&message) {
                 partial.extra.retain(|(of, _)| *of != ring);
             }
@@ -129,6 +130,6 @@ impl Batches {
             partial.extra.iter().map(move |(ring, _)| (*ring, *message))
         });
         let all: BTreeSet<(RingId, MessageId)> = of_partial.collect();
-        assert_eq!(all, self.with_extra, "extra room");
+        assert_eq!(all, self.with_reserve, "extra room");
     }
 }

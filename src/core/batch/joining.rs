@@ -3,32 +3,32 @@
 use super::super::Scheduler;
 use super::super::message::MessageId;
 use super::super::thread::ThreadId;
-use super::super::vertex::{Place, VertexId};
-use super::LOCKED_WAIT;
+use super::super::vertex::{VertexId, VertexState};
+use super::LOCKED_RETRY_INTERVAL;
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 impl Scheduler {
-    pub(super) fn take_batch(&mut self, now: Timestamp, message: MessageId, mut arrival: Arrival) {
+    pub(super) fn take_chunk(&mut self, now: Timestamp, message: MessageId, mut arrival: Arrival) {
         let message_ref = &mut self.messages[message];
         message_ref.owes_report |= arrival.owes_report;
-        message_ref.leftovers |= arrival.leftover.is_some();
+        message_ref.has_undeliverable_lines |= arrival.leftover.is_some();
         if arrival.is_part {
             message_ref.recipients += arrival.recipients;
             message_ref.failed += arrival.failed;
         }
-        let Some(partial) = self.batches.partial.get_mut(&message) else {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
         };
-        (partial.unread, partial.unread_at_most) = (arrival.unread, arrival.unread_at_most);
+        (partial.unread, partial.max_unread) = (arrival.unread, arrival.max_unread);
         if !arrival.locked.is_empty() {
-            let until = now + LOCKED_WAIT;
+            let until = now + LOCKED_RETRY_INTERVAL;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
         }
         let finals = partial.finals.clone();
-        if partial.begins_anew {
-            return self.look_at_batch(message);
+        if partial.restarts {
+            return self.check_partial_soon(message);
         }
         for group in &mut arrival.groups {
             group.offsets.retain(|offset| !finals.contains(offset));
@@ -36,17 +36,17 @@ impl Scheduler {
         arrival.groups.retain(|group| !group.offsets.is_empty());
         let before = self.messages[message].vertices.to_vec(&self.vertices);
         let before: BTreeSet<VertexId> = before.into_iter().collect();
-        self.queue_batch(now, message, &arrival);
+        self.queue_chunk(now, message, &arrival);
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             if !before.contains(&vertex) {
-                self.join_job(vertex);
+                self.enqueue_vertex(vertex);
             }
         }
-        self.end_batch(now, message);
+        self.end_chunk(now, message);
     }
 
     /// Adds the recipients of a chunk to existing or new vertices.
-    pub(in super::super) fn queue_batch(
+    pub(in super::super) fn queue_chunk(
         &mut self,
         now: Timestamp,
         message: MessageId,
@@ -70,7 +70,7 @@ impl Scheduler {
             let whole = whole.filter(|vertex| {
                 // `packet=` may be new in the configuration: a job that an agent has as a whole
                 // stays whole.
-                !has_packets || self.vertices[**vertex].place == Place::Fed
+                !has_packets || self.vertices[**vertex].place == VertexState::Fed
             });
             match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
@@ -93,11 +93,11 @@ impl Scheduler {
         vertex_ref.pending += count;
         self.counters.recipients_in += u64::from(count);
         self.messages[message].pending += count;
-        self.count_recipients(thread, i64::from(count));
-        if self.vertices[vertex].place == Place::Spent && count > 0 {
+        self.adjust_recipients(thread, i64::from(count));
+        if self.vertices[vertex].place == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
             self.messages[message].vertices.push_back(&mut self.vertices, vertex);
-            self.put(vertex, Place::Fed);
+            self.set_state(vertex, VertexState::Fed);
             self.update_readiness(thread);
         }
     }

@@ -1,4 +1,4 @@
-//! Partial messages, which are loaded in chunks of recipients.
+//! PartialMessage messages, which are loaded in chunks of recipients.
 //!
 //! A message is read in chunks if it has more recipients than there is room for
 //! (`PARAMmessage-recipient-limit` and related parameters).
@@ -35,14 +35,14 @@ mod joining;
 mod look;
 mod reading;
 
-pub use capacity::Capacity;
+pub use capacity::RecipientRoom;
 
-pub(super) use behind::Left;
+pub(super) use behind::Unloaded;
 
 use super::Scheduler;
 use super::message::MessageId;
-use super::rest::Recalled;
-use super::rested::{RestedVertex, Wanted};
+use super::rest::RestoredMessage;
+use super::rested::{HostFilter, PagedVertex};
 use super::ring::RingId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -51,20 +51,20 @@ use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::Arrival;
 
 /// Time until recipients that a foreign agent has locked are read again.
-const LOCKED_WAIT: Duration = Duration::from_secs(32);
+const LOCKED_RETRY_INTERVAL: Duration = Duration::from_secs(32);
 
 /// All partial messages.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Batches {
-    partial: BTreeMap<MessageId, Partial>,
+pub struct PartialMessages {
+    partial: BTreeMap<MessageId, PartialMessage>,
     /// Messages with an unread part, by ring of the last chunk, then arrival.
     jobs: BTreeSet<(RingId, u64, MessageId)>,
     /// Messages with extra room for preemption, by ring.
-    with_extra: BTreeSet<(RingId, MessageId)>,
+    with_reserve: BTreeSet<(RingId, MessageId)>,
     /// Maximum number of recipients in the chunks that are being read.
     reserved: usize,
     /// Maximum number of recipients in the first chunks that the shell reads.
-    reserved_by_shell: usize,
+    inflight_first_chunks: usize,
     /// Messages to be checked.
     queue: VecDeque<MessageId>,
     /// When they are checked.
@@ -74,13 +74,13 @@ pub struct Batches {
 
 /// How far a message has been read.
 #[derive(Serialize, Deserialize)]
-struct Partial {
+struct PartialMessage {
     /// Order of arrival.
     serial: u64,
     /// Offset of the unread part; `None` at the end of the file.
     unread: Option<u32>,
     /// Maximum number of recipients in the unread part.
-    unread_at_most: u32,
+    max_unread: u32,
     /// Maximum number of recipients in the chunk that is being read.
     reading: Option<u32>,
     /// When the last chunk was read.
@@ -93,20 +93,20 @@ struct Partial {
     /// Retry state of unloaded recipients, by destination key.
     ///
     /// The flag is true if they were unloaded in this pass over the file.
-    learned: BTreeMap<u32, (RestedVertex, bool)>,
+    learned: BTreeMap<u32, (PagedVertex, bool)>,
     /// Requests for recipients of this message.
-    wanted: Vec<Wanted>,
+    wanted: Vec<HostFilter>,
     /// Offsets of recipients that a later chunk must not queue again.
     ///
     /// They were finished while unloaded, or expired or removed while loaded. Those finished while
     /// unloaded are kept only if a chunk was being read or a note was written.
     finals: BTreeSet<u32>,
     /// The file must be read again from the beginning.
-    begins_anew: bool,
+    restarts: bool,
     is_queued: bool,
 }
 
-impl Batches {
+impl PartialMessages {
     /// Returns the first message of a ring that has an unread part.
     fn first_of(&self, ring: RingId) -> Option<MessageId> {
         let (of, _, message) = self.jobs.range((ring, 0, MessageId::first())..).next()?;
@@ -122,7 +122,7 @@ impl Batches {
 impl Scheduler {
     /// Returns true if a message is partial.
     fn is_partial(&self, message: MessageId) -> bool {
-        self.messages[message].partial
+        self.messages[message].is_partial
     }
 
     /// Registers a partial message when its first chunk arrives.
@@ -131,52 +131,52 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         arrival: &Arrival,
-        recalled: Option<&Recalled>,
+        recalled: Option<&RestoredMessage>,
     ) {
-        self.batches.next += 1;
+        self.partials.next += 1;
         let learned = recalled.map(|recalled| recalled.learned()).unwrap_or_default();
         let learned = learned.into_iter().map(|vertex| (vertex.key(), (vertex, false))).collect();
-        let partial = Partial {
-            serial: self.batches.next,
+        let partial = PartialMessage {
+            serial: self.partials.next,
             unread: arrival.unread,
-            unread_at_most: arrival.unread_at_most,
+            max_unread: arrival.max_unread,
             reading: None,
             read_at: now,
             rings: Vec::new(),
             extra: Vec::new(),
-            left: (!arrival.locked.is_empty()).then_some(now + LOCKED_WAIT),
+            left: (!arrival.locked.is_empty()).then_some(now + LOCKED_RETRY_INTERVAL),
             learned,
-            wanted: recalled.map(Recalled::wanted).unwrap_or_default(),
+            wanted: recalled.map(RestoredMessage::wanted).unwrap_or_default(),
             finals: BTreeSet::new(),
-            begins_anew: false,
+            restarts: false,
             is_queued: false,
         };
-        self.batches.partial.insert(message, partial);
-        self.messages[message].partial = true;
+        self.partials.partial.insert(message, partial);
+        self.messages[message].is_partial = true;
     }
 
     /// Completes the arrival of a chunk: registers the message with its rings.
-    pub(super) fn end_batch(&mut self, now: Timestamp, message: MessageId) {
+    pub(super) fn end_chunk(&mut self, now: Timestamp, message: MessageId) {
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let rings: BTreeSet<RingId> =
             vertices.map(|vertex| self.threads[self.vertices[vertex].thread].ring).collect();
-        self.leave_readers(message);
-        if let Some(partial) = self.batches.partial.get_mut(&message) {
+        self.remove_from_readers(message);
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             partial.rings = rings.into_iter().collect();
             if partial.unread.is_some() {
                 let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
-                self.batches.jobs.extend(jobs);
+                self.partials.jobs.extend(jobs);
             }
         }
         self.expect_entries(message);
-        self.carry_out_ending(now, message);
-        self.look_at_batch(message);
+        self.apply_removal_order(now, message);
+        self.check_partial_soon(message);
     }
 
     /// Sets the number of unread recipients in a message's jobs.
     fn expect_entries(&mut self, message: MessageId) {
-        let unread = self.unread_of(message);
-        let Some(partial) = self.batches.partial.get(&message) else {
+        let unread = self.max_unread_of(message);
+        let Some(partial) = self.partials.partial.get(&message) else {
             return;
         };
         let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
@@ -187,52 +187,52 @@ impl Scheduler {
         }
     }
 
-    fn leave_readers(&mut self, message: MessageId) {
-        if let Some(partial) = self.batches.partial.get(&message) {
+    fn remove_from_readers(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get(&message) {
             for ring in &partial.rings {
-                self.batches.jobs.remove(&(*ring, partial.serial, message));
+                self.partials.jobs.remove(&(*ring, partial.serial, message));
             }
         }
     }
 
     /// Ends partial loading: the message is whole, or gone.
     pub(super) fn end_partial(&mut self, message: MessageId) {
-        self.leave_readers(message);
-        self.messages[message].partial = false;
-        if let Some(partial) = self.batches.partial.remove(&message) {
-            self.batches.reserved -= partial.reading.unwrap_or_default() as usize;
-            self.give_extra_back(message, &partial.extra);
+        self.remove_from_readers(message);
+        self.messages[message].is_partial = false;
+        if let Some(partial) = self.partials.partial.remove(&message) {
+            self.partials.reserved -= partial.reading.unwrap_or_default() as usize;
+            self.return_reserve(message, &partial.extra);
         }
     }
 
     /// Causes the rest of a message to be read for its removal.
     ///
     /// No recipient may stay unloaded.
-    pub(super) fn read_to_the_end(&mut self, message: MessageId) {
-        if let Some(partial) = self.batches.partial.get_mut(&message) {
+    pub(super) fn read_rest_for_removal(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             // Recipients that were unloaded in this pass must be read again, too.
-            partial.begins_anew |= partial.left.is_some();
+            partial.restarts |= partial.left.is_some();
         }
-        self.look_at_batch(message);
+        self.check_partial_soon(message);
     }
 
     /// Causes a partial message to be read again from the beginning.
     ///
     /// Called when its file is not as expected. Returns false if the message is not partial.
-    pub(super) fn read_anew(&mut self, message: MessageId) -> bool {
+    pub(super) fn restart_reading(&mut self, message: MessageId) -> bool {
         if !self.is_partial(message) {
             return false;
         }
-        if let Some(partial) = self.batches.partial.get_mut(&message) {
-            partial.begins_anew = true;
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
+            partial.restarts = true;
         }
-        self.look_at_batch(message);
+        self.check_partial_soon(message);
         true
     }
 
     /// Shifts all times by a step of the clock.
-    pub(super) fn shift_batches(&mut self, step: ClockStep) {
-        for partial in self.batches.partial.values_mut() {
+    pub(super) fn shift_partials(&mut self, step: ClockStep) {
+        for partial in self.partials.partial.values_mut() {
             partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
             partial.read_at = partial.read_at + step;
             partial.left = partial.left.map(|left| match left.nanoseconds() {
@@ -243,16 +243,20 @@ impl Scheduler {
     }
 
     /// Panics if the state of partial messages is inconsistent.
-    pub(super) fn check_batches(&self) {
+    pub(super) fn check_partial_messages(&self) {
         let reserved: usize =
-            self.batches.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
-        assert_eq!(self.batches.reserved, reserved, "recipients that are being read");
-        self.batches.check_extra();
+            self.partials.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
+        assert_eq!(self.partials.reserved, reserved, "recipients that are being read");
+        self.partials.check_extra();
         for (id, message) in self.messages.iter() {
-            assert_eq!(message.partial, self.batches.partial.contains_key(&id), "partial or not");
+            assert_eq!(
+                message.is_partial,
+                self.partials.partial.contains_key(&id),
+                "partial or not"
+            );
         }
-        let queued = self.batches.queue.len() + usize::from(self.batches.timer.is_some());
-        for (id, partial) in &self.batches.partial {
+        let queued = self.partials.queue.len() + usize::from(self.partials.timer.is_some());
+        for (id, partial) in &self.partials.partial {
             let message = &self.messages[*id];
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let waits = partial.reading.is_some() || message.held || is_at_work;

@@ -2,7 +2,7 @@
 
 use super::super::Scheduler;
 use super::super::action::Action;
-use super::super::event::Reread;
+use super::super::event::RereadResult;
 use super::super::message::MessageId;
 use log::Level;
 use std::time::Duration;
@@ -25,14 +25,14 @@ impl Scheduler {
     pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
         let Refill { allowed, limit, delay } = self.refill(message);
         let has_nothing = self.messages[message].vertices.is_empty();
-        let is_late = now.since(self.batches.partial[&message].read_at) >= delay;
+        let is_late = now.since(self.partials.partial[&message].read_at) >= delay;
         if allowed == 0 || !(has_nothing || is_late || allowed >= limit) {
             return true;
         }
         let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
-        if let Some(partial) = self.batches.partial.get_mut(&message) {
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             partial.reading = Some(at_most);
-            self.batches.reserved += at_most as usize;
+            self.partials.reserved += at_most as usize;
         }
         let name = self.messages[message].name.clone();
         self.act(Action::ReadMore { name, portion: Portion { from, at_most } });
@@ -43,8 +43,8 @@ impl Scheduler {
         let Some(limits) = self.limits() else {
             return Refill { allowed: usize::MAX, limit: 1, delay: Duration::ZERO };
         };
-        let partial = &self.batches.partial[&message];
-        let (mut limit, mut delay) = (partial.unread_at_most, Duration::MAX);
+        let partial = &self.partials.partial[&message];
+        let (mut limit, mut delay) = (partial.max_unread, Duration::MAX);
         let mut usual = 0;
         for ring in &partial.rings {
             let Some(ring_ref) = self.rings.get(*ring) else {
@@ -53,7 +53,7 @@ impl Scheduler {
             limit = limit.min(ring_ref.clause.refill_limit);
             delay = delay.min(ring_ref.clause.refill_delay);
             // The first message of a ring gets all of its room.
-            if self.batches.first_of(*ring) == Some(message) {
+            if self.partials.first_of(*ring) == Some(message) {
                 usual += self.pools(*ring).usual;
             }
         }
@@ -65,31 +65,36 @@ impl Scheduler {
             slots = slots.saturating_sub(pending - filled);
         }
         let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
-        let room = room.saturating_sub(self.batches.reserved_by_shell);
+        let room = room.saturating_sub(self.partials.inflight_first_chunks);
         Refill { allowed: slots.min(room), limit: limit as usize, delay }
     }
 
     /// The shell has read more of a message.
-    pub(in super::super) fn more_read(&mut self, now: Timestamp, number: u64, outcome: Reread) {
+    pub(in super::super) fn more_read(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        outcome: RereadResult,
+    ) {
         let Some(message) = self.messages.find(number).filter(|m| self.is_partial(*m)) else {
             return;
         };
-        let Some(partial) = self.batches.partial.get_mut(&message) else {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
         };
         let Some(reserved) = partial.reading.take() else {
             return;
         };
         partial.read_at = now;
-        self.batches.reserved -= reserved as usize;
-        match self.same_message(message, outcome) {
+        self.partials.reserved -= reserved as usize;
+        match self.check_reread(message, outcome) {
             None => {}
-            Some(Ok(arrival)) => self.take_batch(now, message, arrival),
+            Some(Ok(arrival)) => self.take_chunk(now, message, arrival),
             Some(Err(error)) => {
                 let id = self.messages[message].spool_id();
                 self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
-                self.queue_look(message);
-                self.look_at_batches_at(now + Duration::from_secs(1));
+                self.queue_partial_check(message);
+                self.check_partials_at(now + Duration::from_secs(1));
             }
         }
     }

@@ -28,7 +28,7 @@ pub enum Whereabouts {
     /// It is being read.
     Read,
     /// Paged out until this time; `None` means until its host's mail is requested.
-    Rests(Option<Timestamp>),
+    PagedOut(Option<Timestamp>),
 }
 
 /// All messages are in memory.

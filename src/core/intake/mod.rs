@@ -5,8 +5,8 @@
 pub mod elsewhere;
 mod outside;
 
-use crate::learned::Resting;
-use crate::{Capacity, Crowd, Rested, RestedVertex, Scheduler, Wanted};
+use crate::learned::PagedOutSource;
+use crate::{Backlog, HostFilter, PagedMessage, PagedVertex, RecipientRoom, Scheduler};
 use elsewhere::{Elsewhere, Waiting, Whereabouts};
 use outside::Outside;
 use std::borrow::Cow;
@@ -78,7 +78,7 @@ pub enum Verdict {
     Later,
 }
 
-/// Memory in use, as far as it limits the reading of files.
+/// Unclaimed in use, as far as it limits the reading of files.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     /// Messages in memory.
@@ -89,8 +89,8 @@ pub struct Room {
 
 impl Room {
     /// Computes the room from the core, its capacity and the files being read.
-    pub fn of(core: &Scheduler, capacity: Option<Capacity>, intake: &Intake) -> Room {
-        let recipients = capacity.map(|capacity| capacity.first_batch(intake.under_way()));
+    pub fn of(core: &Scheduler, capacity: Option<RecipientRoom>, intake: &Intake) -> Room {
+        let recipients = capacity.map(|capacity| capacity.first_chunk(intake.under_way()));
         Room { messages: core.loaded(), recipients }
     }
 }
@@ -216,27 +216,27 @@ impl Intake {
     }
 
     /// Kind of files kept in the backlog only by memory limits.
-    pub fn crowd(&self, now: Timestamp, room: &Room) -> Crowd {
+    pub fn crowd(&self, now: Timestamp, room: &Room) -> Backlog {
         match self.has_room(room) {
-            true => Crowd::None,
-            false if self.outside.has_fresh() => Crowd::New,
-            false if self.outside.has_something(now) => Crowd::Rested,
-            false => Crowd::None,
+            true => Backlog::None,
+            false if self.outside.has_fresh() => Backlog::New,
+            false if self.outside.has_something(now) => Backlog::PagedOut,
+            false => Backlog::None,
         }
     }
 
     /// Records a message as paged out until a time; `None` is until it is requested.
-    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, rested: Rested) {
+    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, rested: PagedMessage) {
         self.outside.rest(name, until, rested);
     }
 
     /// Removes and returns the record of a paged-out message that was loaded again.
-    pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
+    pub fn recall(&mut self, number: u64) -> Option<(PagedMessage, Vec<HostFilter>)> {
         self.outside.recall(number)
     }
 
     /// Requests paged-out messages of some hosts.
-    pub fn awaken(&mut self, wanted: &[Wanted]) {
+    pub fn awaken(&mut self, wanted: &[HostFilter]) {
         self.outside.awaken(wanted);
     }
 
@@ -415,8 +415,8 @@ impl Intake {
     }
 }
 
-impl Resting for Intake {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
+impl PagedOutSource for Intake {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
         self.outside.behind(number)
     }
 }
@@ -610,7 +610,7 @@ mod tests {
             all.map(|(name, _)| name.number()).collect::<Vec<u64>>()
         };
         assert_eq!(read(&mut intake, 1), [1, 2]);
-        assert_eq!(intake.crowd(NOW, &room(1)), Crowd::New);
+        assert_eq!(intake.crowd(NOW, &room(1)), Backlog::New);
         intake.read(1);
         assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
         intake.read(2);
@@ -618,7 +618,7 @@ mod tests {
         assert_eq!(intake.waiting(), Waiting { to_be_read: 2, resting: 0 });
         intake.set_limit(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
-        assert_eq!(intake.crowd(NOW, &room(100)), Crowd::None);
+        assert_eq!(intake.crowd(NOW, &room(100)), Backlog::None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! millions.
 
 use crate::intake::elsewhere::{Waiting, Whereabouts};
-use crate::{Rested, RestedVertex, Wanted};
+use crate::{HostFilter, PagedMessage, PagedVertex};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -31,19 +31,19 @@ pub struct Outside {
     fresh: VecDeque<SpoolName>,
     fresh_numbers: HashSet<u64>,
     /// Paged-out messages, by number.
-    resting: BTreeMap<u64, Resting>,
+    resting: BTreeMap<u64, PagedOutSource>,
     /// The same, by the second at which they are due.
     by_time: BTreeSet<(u32, u64)>,
     /// Paged-out messages to be read now, with the host they were requested for.
-    wanted: VecDeque<(u64, Option<Wanted>)>,
+    wanted: VecDeque<(u64, Option<HostFilter>)>,
     /// Requested hosts that paged-out messages are being compared with.
-    asked: BTreeSet<Wanted>,
+    asked: BTreeSet<HostFilter>,
     /// Hosts requested since that began; they get the next round.
-    asked_next: BTreeSet<Wanted>,
+    asked_next: BTreeSet<HostFilter>,
     /// Number at which the comparison continues.
     compared: u64,
     /// Messages passed to the reader, with their records.
-    returning: HashMap<u64, (Rested, Vec<Wanted>)>,
+    returning: HashMap<u64, (PagedMessage, Vec<HostFilter>)>,
     /// Names of paged-out messages that are not just their numbers.
     odd: HashMap<u64, SpoolName>,
     /// Seconds by which the clock was set since the start.
@@ -55,12 +55,12 @@ pub struct Outside {
 }
 
 /// Paged-out message.
-struct Resting {
+struct PagedOutSource {
     /// Time at which it is due, in seconds of the first clock.
     until: u32,
     folder: HashFolder,
     /// Its times are those of the first clock, too.
-    rested: Rested,
+    rested: PagedMessage,
 }
 
 impl Outside {
@@ -79,7 +79,7 @@ impl Outside {
     }
 
     /// Adds a paged-out message, due at a time; `None` is when it is requested.
-    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, mut rested: Rested) {
+    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, mut rested: PagedMessage) {
         let number = name.number();
         let until = until.map_or(NEVER, |until| self.second_after(until));
         if self.resting.len() >= MOST_LEARNED {
@@ -87,16 +87,16 @@ impl Outside {
         }
         shift_all(&mut rested.vertices, self.shifted, 0);
         self.by_time.insert((until, number));
-        self.resting.insert(number, Resting { until, folder: name.folder(), rested });
+        self.resting.insert(number, PagedOutSource { until, folder: name.folder(), rested });
         if name.odd_base().is_some() {
             self.odd.insert(number, name);
         }
     }
 
     /// Record of the first paged-out message, or of the first after `number`.
-    pub fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [RestedVertex]>)> {
+    pub fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
         let from = number.map_or(Some(0), |number| number.checked_add(1))?;
-        let (number, Resting { rested, .. }) = self.resting.range(from..).next()?;
+        let (number, PagedOutSource { rested, .. }) = self.resting.range(from..).next()?;
         let mut vertices = Cow::Borrowed(&*rested.vertices);
         if self.shifted != 0 {
             shift_all(vertices.to_mut(), 0, self.shifted);
@@ -108,7 +108,7 @@ impl Outside {
     ///
     /// They are searched for in steps, however many requests there are. Requests that come during a
     /// search share the next round.
-    pub fn awaken(&mut self, wanted: &[Wanted]) {
+    pub fn awaken(&mut self, wanted: &[HostFilter]) {
         self.asked_next.extend(wanted);
         self.returning.values_mut().for_each(|(_, all)| all.extend(wanted));
     }
@@ -198,8 +198,8 @@ impl Outside {
         self.take(number, None)
     }
 
-    fn take(&mut self, number: u64, wanted: Option<Wanted>) -> Option<SpoolName> {
-        let Resting { until, folder, mut rested } = self.resting.remove(&number)?;
+    fn take(&mut self, number: u64, wanted: Option<HostFilter>) -> Option<SpoolName> {
+        let PagedOutSource { until, folder, mut rested } = self.resting.remove(&number)?;
         self.by_time.remove(&(until, number));
         shift_all(&mut rested.vertices, 0, self.shifted);
         // Requests whose comparison has not reached this message count, too.
@@ -224,11 +224,11 @@ impl Outside {
         if self.fresh_numbers.contains(&number) {
             return Some(Whereabouts::InLine);
         }
-        self.resting.get(&number).map(|resting| Whereabouts::Rests(self.time_of(resting.until)))
+        self.resting.get(&number).map(|resting| Whereabouts::PagedOut(self.time_of(resting.until)))
     }
 
     /// Removes and returns the record of a paged-out message that was read again.
-    pub fn recall(&mut self, number: u64) -> Option<(Rested, Vec<Wanted>)> {
+    pub fn recall(&mut self, number: u64) -> Option<(PagedMessage, Vec<HostFilter>)> {
         self.returning.remove(&number)
     }
 
@@ -267,7 +267,7 @@ impl Outside {
 }
 
 /// Converts times between clocks set by `from` and by `to` seconds.
-fn shift_all(vertices: &mut [RestedVertex], from: i32, to: i32) {
+fn shift_all(vertices: &mut [PagedVertex], from: i32, to: i32) {
     if from != to {
         let [from, to] = [from, to].map(|by| Timestamp::from_seconds(by.into()));
         let step = ClockStep::between(from, to);
@@ -276,9 +276,12 @@ fn shift_all(vertices: &mut [RestedVertex], from: i32, to: i32) {
 }
 
 /// Requested hosts of a message's recipients; all of them if its recipients are not known.
-fn wanted_of(rested: &Rested, asked: &BTreeSet<Wanted>) -> impl Iterator<Item = Wanted> {
-    let of_vertices = rested.vertices.iter().map(|vertex| Wanted::of_vertex(*vertex));
-    let found: BTreeSet<Wanted> = match rested.vertices.is_empty() {
+fn wanted_of(
+    rested: &PagedMessage,
+    asked: &BTreeSet<HostFilter>,
+) -> impl Iterator<Item = HostFilter> {
+    let of_vertices = rested.vertices.iter().map(|vertex| HostFilter::of_vertex(*vertex));
+    let found: BTreeSet<HostFilter> = match rested.vertices.is_empty() {
         true => asked.clone(),
         false if asked.is_empty() => BTreeSet::new(),
         false => of_vertices.filter(|wanted| asked.contains(wanted)).collect(),
@@ -297,10 +300,10 @@ mod tests {
         SpoolName::plain(HashFolder::TOP, number)
     }
 
-    fn rested(host: &str) -> Rested {
+    fn rested(host: &str) -> PagedMessage {
         let to = Destination::new(b"smtp", host.as_bytes());
-        let vertices = [RestedVertex::new(&to, 1, true, 0)].into();
-        Rested { modified: NOW, recipients: 1, vertices }
+        let vertices = [PagedVertex::new(&to, 1, true, 0)].into();
+        PagedMessage { modified: NOW, recipients: 1, vertices }
     }
 
     fn numbers(outside: &mut Outside, now: Timestamp) -> Vec<u64> {
@@ -329,10 +332,10 @@ mod tests {
         assert_eq!(outside.next_back(), Some(at(10)));
         assert_eq!(numbers(&mut outside, at(9)), [0; 0]);
         assert_eq!(numbers(&mut outside, at(10)), [2]);
-        outside.awaken(&[Wanted::of_host(b"c.x"), Wanted::of_host(b"d.x")]);
+        outside.awaken(&[HostFilter::of_host(b"c.x"), HostFilter::of_host(b"d.x")]);
         assert_eq!(outside.next(at(10)), Some(odd));
         let (_, wanted) = outside.recall(3).expect("known");
-        assert_eq!(wanted, [Wanted::of_host(b"c.x")]);
+        assert_eq!(wanted, [HostFilter::of_host(b"c.x")]);
         outside.shift(ClockStep::Back(Duration::from_secs(15)));
         assert_eq!(numbers(&mut outside, at(5)), [1]);
     }
@@ -344,7 +347,7 @@ mod tests {
         (1..=count).for_each(|number| outside.rest(name(number), None, rested("a.x")));
         outside.rest(name(count + 1), None, rested("b.x"));
         // All these requests share one round.
-        (0..500).for_each(|_| outside.awaken(&[Wanted::of_host(b"b.x")]));
+        (0..500).for_each(|_| outside.awaken(&[HostFilter::of_host(b"b.x")]));
         let mut steps = 0;
         let found = loop {
             steps += 1;
@@ -362,15 +365,15 @@ mod tests {
         let mut outside = Outside::default();
         outside.rest(name(1), None, rested("a.x"));
         outside.rest(name(2), None, rested("a.x"));
-        outside.awaken(&[Wanted::of_host(b"a.x")]);
+        outside.awaken(&[HostFilter::of_host(b"a.x")]);
         assert_eq!(outside.fetch(2), Some(name(2)));
-        assert_eq!(outside.recall(2).expect("known").1, [Wanted::of_host(b"a.x")]);
+        assert_eq!(outside.recall(2).expect("known").1, [HostFilter::of_host(b"a.x")]);
         assert_eq!(numbers(&mut outside, NOW), [1]);
     }
 
     #[test]
     fn backlog_records_are_small() {
-        assert_eq!(size_of::<Resting>(), 40);
-        assert_eq!(size_of::<RestedVertex>(), 16);
+        assert_eq!(size_of::<PagedOutSource>(), 40);
+        assert_eq!(size_of::<PagedVertex>(), 16);
     }
 }

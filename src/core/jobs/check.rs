@@ -15,8 +15,8 @@ impl Jobs {
         }
         let mut children = HashMap::new();
         for (_, job) in self.jobs.iter() {
-            if let Some(fare) = job.fare() {
-                *children.entry((fare.parent, fare.number)).or_insert(0) += 1;
+            if let Some(prepayment) = job.prepayment() {
+                *children.entry((prepayment.parent, prepayment.number)).or_insert(0) += 1;
             }
         }
         for (id, job) in self.jobs.iter() {
@@ -28,7 +28,7 @@ impl Jobs {
             let children = children.get(&(id, job.number)).copied().unwrap_or_default();
             assert_eq!(job.children, children, "jobs that have preempted another");
             let has_preempted = job.class == Class::PREEMPTING;
-            assert_eq!(job.fare().is_some(), has_preempted, "who has preempted has a payer");
+            assert_eq!(job.prepayment().is_some(), has_preempted, "who has preempted has a payer");
             assert_eq!(job.key.path.depth() > 0, has_preempted, "and a path");
             assert!(has_preempted || job.class == Class::of(job.size), "its class");
         }

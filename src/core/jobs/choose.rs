@@ -2,8 +2,8 @@
 
 use super::Jobs;
 use super::class::Class;
-use super::index::Seat;
-use super::job::{Fare, Job, JobId};
+use super::index::VisibleEntry;
+use super::job::{Job, JobId, Prepayment};
 use super::key::Key;
 use crate::thread::ThreadId;
 use crate::vertex::VertexId;
@@ -12,16 +12,16 @@ use std::ops::Bound;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of jobs per class that are tried as candidates.
-const LOOKED_AT: usize = 4;
+const MAX_TRIED_PER_CLASS: usize = 4;
 /// Maximum depth of a chain of jobs that preempt one another.
 ///
 /// With a slot cost of 2 or more, it takes more entries than fit into memory to reach it. With a
 /// cost of 1 the chain would have no end.
-const DEEPEST: usize = 32;
+const MAX_PREEMPTION_DEPTH: usize = 32;
 /// Added to the age of a job, in nanoseconds.
 ///
 /// So a job that has just arrived has an age, too.
-const NEWBORN: u128 = 1_000_000_000;
+const MIN_AGE_NANOS: u128 = 1_000_000_000;
 
 impl Jobs {
     /// Returns the thread of the current job's next entry.
@@ -69,19 +69,21 @@ impl Jobs {
         // If the best candidate costs too much, no other job preempts either. Otherwise a smaller
         // one would always come first.
         let candidate = self.candidate(now, current)?;
-        let needed = self.jobs[candidate].most_left();
+        let needed = self.jobs[candidate].max_left();
         self.rules.suffices(job.available(), needed).then_some(candidate)
     }
 
     /// Returns true if a job may be preempted after earning enough.
     pub(super) fn may_be_preempted(&self, job: &Job) -> bool {
-        self.rules.cost > 0 && self.rules.is_worth_it(job.total()) && job.key.path.depth() < DEEPEST
+        self.rules.cost > 0
+            && self.rules.can_earn_minimum(job.total())
+            && job.key.path.depth() < MAX_PREEMPTION_DEPTH
     }
 
     /// Returns the number of entries that a job can pay for.
     ///
     /// It counts what the job has, and what it will yet earn in any case.
-    pub(super) fn most_to_pay(&self, job: &Job) -> i64 {
+    pub(super) fn max_payable(&self, job: &Job) -> i64 {
         (i64::from(job.left) + job.available()) / i64::from(self.rules.cost)
     }
 
@@ -90,20 +92,20 @@ impl Jobs {
     /// The best one is the oldest for its size.
     pub(super) fn candidate(&self, now: Timestamp, current: JobId) -> Option<JobId> {
         let job = &self.jobs[current];
-        let most = self.most_to_pay(job);
+        let most = self.max_payable(job);
         // All jobs behind the current one arrived later than it, or than the one it has preempted.
         let oldest = age(now, &job.key);
         let mut best: Option<(JobId, u128, u32)> = None;
-        for (class, seats) in self.index.classes() {
+        for (class, visible) in self.index.classes() {
             let beats = |age: u128, size: u32| {
                 best.is_none_or(|(_, best_age, best_size)| {
                     age * u128::from(best_size) > best_age * u128::from(size)
                 })
             };
-            if i64::from(class.least()) > most || !beats(oldest, class.least()) {
+            if i64::from(class.min_size()) > most || !beats(oldest, class.min_size()) {
                 break;
             }
-            let Some(id) = self.oldest_of(seats, current, most) else {
+            let Some(id) = self.oldest_of(visible, current, most) else {
                 continue;
             };
             let candidate = &self.jobs[id];
@@ -115,22 +117,28 @@ impl Jobs {
     }
 
     /// Returns the oldest job of a class that may preempt now.
-    fn oldest_of(&self, seats: &BTreeSet<Seat>, current: JobId, most: i64) -> Option<JobId> {
-        let mut seat = seats.first()?;
-        for _ in 0..LOOKED_AT {
+    fn oldest_of(
+        &self,
+        visible: &BTreeSet<VisibleEntry>,
+        current: JobId,
+        most: i64,
+    ) -> Option<JobId> {
+        let mut seat = visible.first()?;
+        for _ in 0..MAX_TRIED_PER_CLASS {
             let (id, job) = (seat.key.job, &self.jobs[seat.key.job]);
-            if id != current && job.children == 0 && i64::from(job.most_left()) <= most {
+            if id != current && job.children == 0 && i64::from(job.max_left()) <= most {
                 return Some(id);
             }
-            let behind = Seat { key: seat.key.clone(), turn: u64::MAX, thread: ThreadId::FIRST };
-            seat = seats.range((Bound::Excluded(behind), Bound::Unbounded)).next()?;
+            let behind =
+                VisibleEntry { key: seat.key.clone(), turn: u64::MAX, thread: ThreadId::FIRST };
+            seat = visible.range((Bound::Excluded(behind), Bound::Unbounded)).next()?;
         }
         None
     }
 
     /// Moves a job before the current one, which pays its entries.
     fn preempt(&mut self, current: JobId, candidate: JobId) {
-        let entries = self.jobs[candidate].most_left();
+        let entries = self.jobs[candidate].max_left();
         let parent = &mut self.jobs[current];
         let key = Key {
             path: parent.key.path.child(parent.preempted()),
@@ -138,13 +146,14 @@ impl Jobs {
             ..parent.key.clone()
         };
         parent.children += 1;
-        let ledger = parent.ledger_mut();
-        ledger.preempted += 1;
-        ledger.spent += i64::from(entries) * i64::from(self.rules.cost);
+        let account = parent.account_mut();
+        account.preempted += 1;
+        account.spent += i64::from(entries) * i64::from(self.rules.cost);
         let number = parent.number;
         self.move_entries(candidate, Class::PREEMPTING, key);
-        let fare = Fare { parent: current, number, paid: entries, used: 0, awaits_more: false };
-        self.jobs[candidate].ledger_mut().fare = Some(fare);
+        let prepayment =
+            Prepayment { parent: current, number, paid: entries, used: 0, awaits_more: false };
+        self.jobs[candidate].account_mut().prepayment = Some(prepayment);
         self.preempting = Some(self.jobs[candidate].message);
     }
 
@@ -160,5 +169,5 @@ impl Jobs {
 
 /// Age of a job by its key, in nanoseconds.
 fn age(now: Timestamp, key: &Key) -> u128 {
-    now.since(key.arrival).as_nanos() + NEWBORN
+    now.since(key.arrival).as_nanos() + MIN_AGE_NANOS
 }

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Sizes up to this are in different classes.
-const EXACT: u32 = 16;
+const MAX_EXACT_SIZE: u32 = 16;
 /// Number of classes for each doubling of larger sizes.
 ///
 /// Sizes within one class differ by an eighth at most.
-const PER_DOUBLING: u32 = 8;
+const CLASSES_PER_DOUBLING: u32 = 8;
 
 /// A size class. Classes sort by size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,13 +24,13 @@ impl Class {
 
     /// The class of a number of entries.
     pub fn of(size: u32) -> Class {
-        if size <= EXACT {
+        if size <= MAX_EXACT_SIZE {
             return Class(size.max(1) as u16);
         }
         // The three bits behind the highest one.
-        let doublings = size.ilog2() - EXACT.ilog2();
-        let eighth = (size >> (size.ilog2() - PER_DOUBLING.ilog2())) % PER_DOUBLING;
-        Class((EXACT + doublings * PER_DOUBLING + eighth) as u16)
+        let doublings = size.ilog2() - MAX_EXACT_SIZE.ilog2();
+        let eighth = (size >> (size.ilog2() - CLASSES_PER_DOUBLING.ilog2())) % CLASSES_PER_DOUBLING;
+        Class((MAX_EXACT_SIZE + doublings * CLASSES_PER_DOUBLING + eighth) as u16)
     }
 
     /// The next larger class.
@@ -39,13 +39,17 @@ impl Class {
     }
 
     /// Smallest size in the class.
-    pub fn least(self) -> u32 {
+    pub fn min_size(self) -> u32 {
         let class = u32::from(self.0);
-        if class < EXACT {
+        if class < MAX_EXACT_SIZE {
             return class;
         }
-        let (doublings, eighth) = ((class - EXACT) / PER_DOUBLING, (class - EXACT) % PER_DOUBLING);
-        (PER_DOUBLING + eighth) << (doublings + EXACT.ilog2() - PER_DOUBLING.ilog2())
+        let (doublings, eighth) = (
+            (class - MAX_EXACT_SIZE) / CLASSES_PER_DOUBLING,
+            (class - MAX_EXACT_SIZE) % CLASSES_PER_DOUBLING,
+        );
+        (CLASSES_PER_DOUBLING + eighth)
+            << (doublings + MAX_EXACT_SIZE.ilog2() - CLASSES_PER_DOUBLING.ilog2())
     }
 }
 
@@ -58,12 +62,12 @@ mod tests {
         let mut former = Class::of(1);
         for size in 2..100_000 {
             let class = Class::of(size);
-            assert!(class >= former && class.least() <= size, "{size}");
-            assert_eq!(Class::of(class.least()), class, "{size}");
-            assert!(size - class.least() <= class.least() / 8, "{size}");
-            assert!(size > EXACT || class.least() == size, "{size}");
+            assert!(class >= former && class.min_size() <= size, "{size}");
+            assert_eq!(Class::of(class.min_size()), class, "{size}");
+            assert!(size - class.min_size() <= class.min_size() / 8, "{size}");
+            assert!(size > MAX_EXACT_SIZE || class.min_size() == size, "{size}");
             former = class;
         }
-        assert_eq!(Class::of(u32::MAX).least(), 15 << 28);
+        assert_eq!(Class::of(u32::MAX).min_size(), 15 << 28);
     }
 }

@@ -16,11 +16,11 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of classes that most threads do not exceed.
-const FEW_CLASSES: usize = 2;
+const INLINE_CLASSES: usize = 2;
 
 /// Place of a thread that may be served, for one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Seat {
+pub struct VisibleEntry {
     /// The first job of the class that has an entry in the thread.
     pub key: Key,
     /// When it was served last, in turns.
@@ -34,23 +34,23 @@ pub struct Seat {
 #[derive(Default, Serialize, Deserialize)]
 pub struct Index {
     /// Threads that have entries, or may be served.
-    lines: IdMap<ThreadId, Line>,
-    seats: BTreeMap<Class, BTreeSet<Seat>>,
+    lines: IdMap<ThreadId, ThreadQueues>,
+    visible: BTreeMap<Class, BTreeSet<VisibleEntry>>,
     next_turn: u64,
 }
 
 /// Due entries of a thread.
 #[derive(Default, Serialize, Deserialize)]
-struct Line {
+struct ThreadQueues {
     /// If it may be served: when it was served last.
     turn: Option<u64>,
     /// Sorted by class. Each has a seat while the thread is ready.
-    queues: SmallVec<[OfClass; FEW_CLASSES]>,
+    queues: SmallVec<[ClassQueue; INLINE_CLASSES]>,
 }
 
 /// Due entries of a thread, from jobs of one class.
 #[derive(Serialize, Deserialize)]
-struct OfClass {
+struct ClassQueue {
     class: Class,
     /// Turn of its seat, if it has one.
     turn: u64,
@@ -66,18 +66,19 @@ impl Index {
                 // The entry becomes visible if it precedes the visible one.
                 let is_first = queue.entries.would_be_first(&key);
                 if let Some(turn) = line.turn.filter(|_| is_first) {
-                    let seats = self.seats.entry(class).or_default();
-                    seats.remove(&queue.seat(thread));
-                    seats.insert(Seat { key: key.clone(), turn, thread });
+                    let visible = self.visible.entry(class).or_default();
+                    visible.remove(&queue.seat(thread));
+                    visible.insert(VisibleEntry { key: key.clone(), turn, thread });
                     queue.turn = turn;
                 }
                 queue.entries.insert(Entry::new(key, vertex));
             }
             Err(place) => {
                 let turn = line.turn.unwrap_or_default();
-                let queue = OfClass { class, turn, entries: Queue::One(Entry::new(key, vertex)) };
+                let queue =
+                    ClassQueue { class, turn, entries: Queue::One(Entry::new(key, vertex)) };
                 if line.turn.is_some() {
-                    self.seats.entry(class).or_default().insert(queue.seat(thread));
+                    self.visible.entry(class).or_default().insert(queue.seat(thread));
                 }
                 line.queues.insert(place, queue);
             }
@@ -95,7 +96,7 @@ impl Index {
         let is_first = queue.entries.first().is_of(key);
         let shown = line.turn.filter(|_| is_first);
         if shown.is_some() {
-            take_seat(&mut self.seats, class, &queue.seat(thread));
+            remove_visible(&mut self.visible, class, &queue.seat(thread));
         }
         let is_over = queue.entries.remove(&Entry::new(key.clone(), vertex));
         if is_over {
@@ -105,7 +106,7 @@ impl Index {
             }
         } else if let Some(turn) = shown {
             queue.turn = turn;
-            self.seats.entry(class).or_default().insert(queue.seat(thread));
+            self.visible.entry(class).or_default().insert(queue.seat(thread));
         }
     }
 
@@ -117,7 +118,7 @@ impl Index {
                 line.turn = Some(self.next_turn);
                 for queue in &mut line.queues {
                     queue.turn = self.next_turn;
-                    self.seats.entry(queue.class).or_default().insert(queue.seat(thread));
+                    self.visible.entry(queue.class).or_default().insert(queue.seat(thread));
                 }
                 self.next_turn += 1;
             }
@@ -125,7 +126,7 @@ impl Index {
             && line.turn.take().is_some()
         {
             for queue in &line.queues {
-                take_seat(&mut self.seats, queue.class, &queue.seat(thread));
+                remove_visible(&mut self.visible, queue.class, &queue.seat(thread));
             }
             if line.is_over() {
                 self.lines.remove(&thread);
@@ -153,23 +154,25 @@ impl Index {
 
     /// Returns the first job that may be served, and its class.
     pub fn first(&self) -> Option<(Class, &Key)> {
-        let firsts =
-            self.seats.iter().filter_map(|(class, seats)| Some((*class, &seats.first()?.key)));
+        let firsts = self
+            .visible
+            .iter()
+            .filter_map(|(class, visible)| Some((*class, &visible.first()?.key)));
         firsts.min_by_key(|(_, key)| *key)
     }
 
     /// Returns the classes of candidates, ascending, with their seats.
     ///
     /// Jobs that have preempted another one are not among them.
-    pub fn classes(&self) -> impl Iterator<Item = (Class, &BTreeSet<Seat>)> {
-        self.seats.range(Class::SMALLEST..).map(|(class, seats)| (*class, seats))
+    pub fn classes(&self) -> impl Iterator<Item = (Class, &BTreeSet<VisibleEntry>)> {
+        self.visible.range(Class::SMALLEST..).map(|(class, visible)| (*class, visible))
     }
 
     /// Returns the entry of a job whose turn it is.
     ///
     /// Only entries in threads that may be served count. The job must be the first of its class.
     pub fn in_turn(&self, class: Class, key: &Key) -> Option<(ThreadId, VertexId)> {
-        let thread = self.seats.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
+        let thread = self.visible.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
         let line = self.lines.get(&thread)?;
         let first = line.queues[line.place(class).ok()?].entries.first();
         first.is_of(key).then_some((thread, first.vertex))
@@ -178,7 +181,7 @@ impl Index {
     /// Returns all due entries, unordered.
     pub fn due(&self) -> impl Iterator<Item = (ThreadId, Class, &Entry)> {
         self.lines.iter().flat_map(|(thread, line)| {
-            let of_class = |queue: &'_ OfClass| (*thread, queue.class);
+            let of_class = |queue: &'_ ClassQueue| (*thread, queue.class);
             line.queues.iter().flat_map(move |queue| {
                 let (thread, class) = of_class(queue);
                 queue.entries.iter().map(move |entry| (thread, class, entry))
@@ -204,19 +207,19 @@ impl Index {
             assert!(line.queues.iter().all(|queue| queue.entries.len() > 0), "an empty queue");
             if line.turn.is_some() {
                 for queue in &line.queues {
-                    let is_seated = self.seats[&queue.class].contains(&queue.seat(*thread));
+                    let is_seated = self.visible[&queue.class].contains(&queue.seat(*thread));
                     assert!(is_seated, "no seat for {thread:?} in {:?}", queue.class);
                 }
                 shown += line.queues.len();
             }
         }
-        let seats: usize = self.seats.values().map(BTreeSet::len).sum();
-        assert_eq!(seats, shown, "seats");
-        assert!(self.seats.values().all(|seats| !seats.is_empty()), "a class without seats");
+        let visible: usize = self.visible.values().map(BTreeSet::len).sum();
+        assert_eq!(visible, shown, "seats");
+        assert!(self.visible.values().all(|visible| !visible.is_empty()), "a class without seats");
     }
 }
 
-impl Line {
+impl ThreadQueues {
     /// Index of the queue of a class, or where to insert it.
     fn place(&self, class: Class) -> Result<usize, usize> {
         self.queues.binary_search_by_key(&class, |queue| queue.class)
@@ -228,18 +231,22 @@ impl Line {
     }
 }
 
-impl OfClass {
-    fn seat(&self, thread: ThreadId) -> Seat {
-        Seat { key: self.entries.first().key(), turn: self.turn, thread }
+impl ClassQueue {
+    fn seat(&self, thread: ThreadId) -> VisibleEntry {
+        VisibleEntry { key: self.entries.first().key(), turn: self.turn, thread }
     }
 }
 
-fn take_seat(seats: &mut BTreeMap<Class, BTreeSet<Seat>>, class: Class, seat: &Seat) {
-    if let Some(of_class) = seats.get_mut(&class) {
+fn remove_visible(
+    visible: &mut BTreeMap<Class, BTreeSet<VisibleEntry>>,
+    class: Class,
+    seat: &VisibleEntry,
+) {
+    if let Some(of_class) = visible.get_mut(&class) {
         let was_there = of_class.remove(seat);
         debug_assert!(was_there, "a thread has another seat");
         if of_class.is_empty() {
-            seats.remove(&class);
+            visible.remove(&class);
         }
     }
 }

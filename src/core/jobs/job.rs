@@ -55,23 +55,23 @@ pub struct Job {
     /// Its account of preemption.
     ///
     /// Most jobs have none: they neither preempt nor are preempted.
-    pub ledger: Option<Box<Ledger>>,
+    pub account: Option<Box<Account>>,
 }
 
 /// Account of a job: its spending, and the payment for it.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Ledger {
+pub struct Account {
     /// Cost of the jobs that have preempted it, in entries.
     pub spent: i64,
     /// Number of jobs that have ever preempted it.
     pub preempted: u32,
     /// Payment by the job that it has preempted, if any.
-    pub fare: Option<Fare>,
+    pub prepayment: Option<Prepayment>,
 }
 
 /// Payment of a preempted job for the one that preempts it.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct Fare {
+pub struct Prepayment {
     /// The job that has paid; it may be gone.
     pub parent: JobId,
     /// Its unique number: another job may have its id.
@@ -99,7 +99,7 @@ impl Rules {
     }
 
     /// Returns true if a job with `total` entries can earn `minimum-slots=`.
-    pub fn is_worth_it(&self, total: u32) -> bool {
+    pub fn can_earn_minimum(&self, total: u32) -> bool {
         u64::from(total) >= u64::from(self.minimum) * u64::from(self.cost)
     }
 
@@ -123,37 +123,37 @@ impl Rules {
 impl Job {
     /// Number of entries it has and had, plus those that may come.
     pub fn total(&self) -> u32 {
-        self.selected.saturating_add(self.most_left())
+        self.selected.saturating_add(self.max_left())
     }
 
     /// Maximum number of entries left: those due, plus those that may come.
-    pub fn most_left(&self) -> u32 {
+    pub fn max_left(&self) -> u32 {
         self.left.saturating_add(self.unread)
     }
 
     /// Returns true if it keeps its place without due entries.
     pub fn awaits_more(&self) -> bool {
-        self.unread > 0 && self.fare().is_some_and(|fare| fare.awaits_more)
+        self.unread > 0 && self.prepayment().is_some_and(|prepayment| prepayment.awaits_more)
     }
 
     /// What it may still spend: entries given to agents, less the spent.
     pub fn available(&self) -> i64 {
-        i64::from(self.selected) - self.ledger.as_ref().map_or(0, |ledger| ledger.spent)
+        i64::from(self.selected) - self.account.as_ref().map_or(0, |account| account.spent)
     }
 
     /// The payment for it, if it has preempted another job.
-    pub fn fare(&self) -> Option<Fare> {
-        self.ledger.as_ref()?.fare
+    pub fn prepayment(&self) -> Option<Prepayment> {
+        self.account.as_ref()?.prepayment
     }
 
     /// Number of jobs that have ever preempted it.
     pub fn preempted(&self) -> u32 {
-        self.ledger.as_ref().map_or(0, |ledger| ledger.preempted)
+        self.account.as_ref().map_or(0, |account| account.preempted)
     }
 
     /// Its account, created on first use.
-    pub fn ledger_mut(&mut self) -> &mut Ledger {
-        self.ledger.get_or_insert_default()
+    pub fn account_mut(&mut self) -> &mut Account {
+        self.account.get_or_insert_default()
     }
 }
 

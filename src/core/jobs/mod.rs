@@ -41,7 +41,7 @@ use index::Index;
 pub use job::Rules;
 use job::{Job, JobId};
 use key::{Key, Path};
-pub use rank::{COUNTED, Current, Rank};
+pub use rank::{Current, MAX_COUNTED_JOBS, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::Timestamp;
@@ -50,7 +50,7 @@ use zsched_format::time::Timestamp;
 ///
 /// A job changes its class when it has at most half of the entries that it was classed by, and
 /// another job becomes the current one. With more due entries this would take too long.
-const MOST_CLASSED_ANEW: u32 = 512;
+const MAX_RECLASSIFIED_ENTRIES: u32 = 512;
 
 /// The jobs of a ring.
 #[derive(Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub struct Jobs {
 
 /// A message of which entries become due.
 #[derive(Clone, Copy)]
-pub struct Newcomer {
+pub struct NewJob {
     /// Arrival time, adjusted by priority: it decides the place of the job.
     pub arrival: Timestamp,
     /// Order among messages with the same arrival time.
@@ -105,12 +105,7 @@ impl Jobs {
     /// Adds due entries of a message.
     ///
     /// `newcomer` is used only if the message has no job yet.
-    pub fn join(
-        &mut self,
-        message: MessageId,
-        newcomer: Newcomer,
-        entries: &[(ThreadId, VertexId)],
-    ) {
+    pub fn join(&mut self, message: MessageId, newcomer: NewJob, entries: &[(ThreadId, VertexId)]) {
         if entries.is_empty() || self.is_ending {
             return;
         }
@@ -125,7 +120,7 @@ impl Jobs {
         // Each entry is moved to another class a few times at most, even if entries come one by
         // one.
         if most >= size.saturating_mul(2) || (most > size && most <= 4) {
-            self.class_anew(id, most);
+            self.reclassify(id, most);
         }
         let job = &mut self.jobs[id];
         job.left = left;
@@ -144,10 +139,10 @@ impl Jobs {
         }
     }
 
-    fn begin(&mut self, message: MessageId, newcomer: Newcomer, entries: u32) -> JobId {
+    fn begin(&mut self, message: MessageId, newcomer: NewJob, entries: u32) -> JobId {
         let number = self.next_number;
         self.next_number += 1;
-        let Newcomer { arrival, sequence, unread } = newcomer;
+        let NewJob { arrival, sequence, unread } = newcomer;
         let size = entries.saturating_add(unread);
         let key = Key { arrival, sequence, path: Path::default(), job: JobId::FIRST };
         let id = self.jobs.insert(Job {
@@ -161,7 +156,7 @@ impl Jobs {
             unread,
             selected: 0,
             children: 0,
-            ledger: None,
+            account: None,
         });
         self.jobs[id].key.job = id;
         self.order.insert(self.jobs[id].key.clone());
@@ -178,9 +173,11 @@ impl Jobs {
         };
         let job = &mut self.jobs[id];
         job.unread = unread;
-        let (most, size) = (job.most_left(), job.size);
-        if most >= size.saturating_mul(2) || (most <= size / 2 && job.left <= MOST_CLASSED_ANEW) {
-            self.class_anew(id, most);
+        let (most, size) = (job.max_left(), job.size);
+        if most >= size.saturating_mul(2)
+            || (most <= size / 2 && job.left <= MAX_RECLASSIFIED_ENTRIES)
+        {
+            self.reclassify(id, most);
         }
         self.end_if_done(id);
     }
@@ -188,11 +185,11 @@ impl Jobs {
     /// Keeps the place of a preempting job while its message is read.
     ///
     /// It lasts until [`expect`](Self::expect) reports that nothing more comes.
-    pub fn await_more(&mut self, message: MessageId) {
+    pub fn keep_place_while_read(&mut self, message: MessageId) {
         let id = self.by_message.get(&message);
-        let ledger = id.and_then(|id| self.jobs[*id].ledger.as_mut());
-        if let Some(fare) = ledger.and_then(|ledger| ledger.fare.as_mut()) {
-            fare.awaits_more = true;
+        let account = id.and_then(|id| self.jobs[*id].account.as_mut());
+        if let Some(prepayment) = account.and_then(|account| account.prepayment.as_mut()) {
+            prepayment.awaits_more = true;
         }
     }
 
@@ -216,9 +213,9 @@ impl Jobs {
     /// Removes an entry that is given to an agent.
     pub fn select(&mut self, message: MessageId, thread: ThreadId, vertex: VertexId) {
         let id = self.by_message[&message];
-        self.look_at_last(id);
+        self.reclassify_last(id);
         self.jobs[id].selected += 1;
-        self.use_fare(id);
+        self.charge_entry(id);
         self.index.served(thread);
         self.take_out(id, thread, vertex);
         self.end_if_done(id);
@@ -243,7 +240,7 @@ impl Jobs {
     /// Ends the ring: all its threads are about to leave.
     ///
     /// Nothing is chosen from now on, and the entries that jobs have left are no longer counted.
-    pub fn end_all(&mut self) {
+    pub fn close(&mut self) {
         self.is_ending = true;
     }
 
@@ -260,7 +257,7 @@ impl Jobs {
     /// Gives the last job a new class when another one becomes current.
     ///
     /// If the last job is only blocked, it is smaller than it was, and may have become a candidate.
-    fn look_at_last(&mut self, current: JobId) {
+    fn reclassify_last(&mut self, current: JobId) {
         let last = self.last.replace((current, self.jobs[current].number));
         let Some((last, number)) = last.filter(|(last, _)| *last != current) else {
             return;
@@ -268,15 +265,15 @@ impl Jobs {
         let left_behind = self.jobs.get(last).filter(|job| {
             job.number == number
                 && job.class != Class::PREEMPTING
-                && job.most_left() <= job.size / 2
-                && job.left <= MOST_CLASSED_ANEW
+                && job.max_left() <= job.size / 2
+                && job.left <= MAX_RECLASSIFIED_ENTRIES
         });
-        if let Some(left) = left_behind.map(|job| job.most_left()) {
-            self.class_anew(last, left);
+        if let Some(left) = left_behind.map(|job| job.max_left()) {
+            self.reclassify(last, left);
         }
     }
 
-    fn class_anew(&mut self, id: JobId, size: u32) {
+    fn reclassify(&mut self, id: JobId, size: u32) {
         let job = &mut self.jobs[id];
         job.size = size;
         if job.class != Class::PREEMPTING && job.class != Class::of(size) {
@@ -304,16 +301,16 @@ impl Jobs {
     ///
     /// The parent has paid in advance. If more entries have become due than that, it pays for them
     /// now.
-    fn use_fare(&mut self, id: JobId) {
-        let ledger = self.jobs[id].ledger.as_mut();
-        let Some(fare) = ledger.and_then(|ledger| ledger.fare.as_mut()) else {
+    fn charge_entry(&mut self, id: JobId) {
+        let account = self.jobs[id].account.as_mut();
+        let Some(prepayment) = account.and_then(|account| account.prepayment.as_mut()) else {
             return;
         };
-        fare.used += 1;
-        let (fare, is_extra) = (*fare, fare.used > fare.paid);
+        prepayment.used += 1;
+        let (prepayment, is_extra) = (*prepayment, prepayment.used > prepayment.paid);
         let cost = i64::from(self.rules.cost);
-        if is_extra && let Some(parent) = self.payer(&fare) {
-            parent.ledger_mut().spent += cost;
+        if is_extra && let Some(parent) = self.payer(&prepayment) {
+            parent.account_mut().spent += cost;
         }
     }
 
@@ -322,22 +319,22 @@ impl Jobs {
         let job = self.jobs.remove(id);
         self.by_message.remove(&job.message);
         self.order.remove(&job.key);
-        let Some(fare) = job.fare() else {
+        let Some(prepayment) = job.prepayment() else {
             return;
         };
-        let unused = i64::from(fare.paid.saturating_sub(fare.used));
+        let unused = i64::from(prepayment.paid.saturating_sub(prepayment.used));
         let cost = i64::from(self.rules.cost);
-        if let Some(parent) = self.payer(&fare) {
-            parent.ledger_mut().spent -= unused * cost;
+        if let Some(parent) = self.payer(&prepayment) {
+            parent.account_mut().spent -= unused * cost;
             parent.children -= 1;
         }
     }
 
     /// Returns the job that has paid, if it still exists.
-    fn payer(&mut self, fare: &job::Fare) -> Option<&mut Job> {
-        let parent = self.jobs.get(fare.parent)?;
-        let is_it = parent.number == fare.number;
-        is_it.then(|| &mut self.jobs[fare.parent])
+    fn payer(&mut self, prepayment: &job::Prepayment) -> Option<&mut Job> {
+        let parent = self.jobs.get(prepayment.parent)?;
+        let is_it = parent.number == prepayment.number;
+        is_it.then(|| &mut self.jobs[prepayment.parent])
     }
 
     /// Returns true if there are no jobs.

@@ -16,13 +16,13 @@ use zsched_format::time::Timestamp;
 /// Maximum number of entries in a row.
 ///
 /// To insert one, others are moved.
-const ROW: usize = 1024;
+const MAX_ROW_LEN: usize = 1024;
 /// Initial capacity of a row.
 ///
 /// Growing costs more than a little spare room.
-const FIRST_ROW: usize = 8;
+const INITIAL_ROW_CAPACITY: usize = 8;
 /// Number of entries at which a tree becomes a row again.
-const FEW: usize = 512;
+const MAX_SHRUNK_TREE_LEN: usize = 512;
 
 /// An entry: the key of its job, and the vertex, packed closely.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,12 +99,12 @@ impl Queue {
     pub fn insert(&mut self, entry: Entry) {
         match self {
             Queue::One(only) => {
-                let mut row = VecDeque::with_capacity(FIRST_ROW);
+                let mut row = VecDeque::with_capacity(INITIAL_ROW_CAPACITY);
                 row.push_back(only.clone());
                 insert_into_row(&mut row, entry);
                 *self = Queue::Row(row);
             }
-            Queue::Row(row) if row.len() < ROW => insert_into_row(row, entry),
+            Queue::Row(row) if row.len() < MAX_ROW_LEN => insert_into_row(row, entry),
             Queue::Row(row) => {
                 let mut tree: BTreeSet<Entry> = std::mem::take(row).into_iter().collect();
                 tree.insert(entry);
@@ -139,7 +139,7 @@ impl Queue {
             Queue::Tree(tree) => {
                 let was_due = tree.remove(entry);
                 debug_assert!(was_due, "an entry is taken out that was not due");
-                if tree.len() <= FEW {
+                if tree.len() <= MAX_SHRUNK_TREE_LEN {
                     *self = Queue::Row(std::mem::take(tree).into_iter().collect());
                 }
                 false

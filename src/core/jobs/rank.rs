@@ -8,14 +8,14 @@ use zsched_format::time::Timestamp;
 /// Maximum number of jobs in front that are counted.
 ///
 /// For a job that waits longer the number makes no difference.
-pub const COUNTED: usize = 1000;
+pub const MAX_COUNTED_JOBS: usize = 1000;
 /// Maximum number of entries of a job whose threads are checked.
-const ASKED: u32 = 1000;
+const MAX_CHECKED_ENTRIES: u32 = 1000;
 
 /// Rank of a message's job. `M` is the name of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank<M = MessageId> {
-    /// Number of jobs in front; more than [`COUNTED`] means that or more.
+    /// Number of jobs in front; more than [`MAX_COUNTED_JOBS`] means that or more.
     pub before: usize,
     /// Number of due entries.
     pub due: u32,
@@ -74,18 +74,21 @@ impl Jobs {
         let id = *self.by_message.get(&message).filter(|_| !self.is_ending)?;
         let job = &self.jobs[id];
         let current = self.index.first().map(|(_, key)| key.job);
-        let parent = |fare: super::job::Fare| {
-            let parent = self.jobs.get(fare.parent).filter(|parent| parent.number == fare.number);
+        let parent = |prepayment: super::job::Prepayment| {
+            let parent = self
+                .jobs
+                .get(prepayment.parent)
+                .filter(|parent| parent.number == prepayment.number);
             parent.map(|parent| parent.message)
         };
         Some(Rank {
-            before: self.order.range(..&job.key).take(COUNTED + 1).count(),
+            before: self.order.range(..&job.key).take(MAX_COUNTED_JOBS + 1).count(),
             due: job.left,
             slots: self.slots(job),
             is_blocked: self.is_blocked(id, current),
             preempted_by: job.preempted(),
-            has_preempted: job.fare().map(parent),
-            current: current.map(|current| self.seen_from(now, id, current)),
+            has_preempted: job.prepayment().map(parent),
+            current: current.map(|current| self.as_seen_by(now, id, current)),
         })
     }
 
@@ -104,26 +107,26 @@ impl Jobs {
             None => true,
             Some(current) if job.key < current.key => true,
             Some(_) => {
-                job.left <= ASKED
+                job.left <= MAX_CHECKED_ENTRIES
                     && self.entries_of(id).all(|(thread, _)| !self.index.is_ready(thread))
             }
         }
     }
 
-    fn seen_from(&self, now: Timestamp, waiting: JobId, current: JobId) -> Current {
+    fn as_seen_by(&self, now: Timestamp, waiting: JobId, current: JobId) -> Current {
         let (waiting_job, job) = (&self.jobs[waiting], &self.jobs[current]);
         let may_be_preempted = self.may_be_preempted(job);
         let can_preempt = may_be_preempted
             && waiting != current
             && waiting_job.class != Class::PREEMPTING
             && waiting_job.children == 0
-            && i64::from(waiting_job.most_left()) <= self.most_to_pay(job);
+            && i64::from(waiting_job.max_left()) <= self.max_payable(job);
         let candidate = may_be_preempted.then(|| self.candidate(now, current)).flatten();
         Current {
             message: job.message,
             due: job.left,
             slots: self.slots(job),
-            needed: can_preempt.then(|| self.rules.slots_needed(waiting_job.most_left())),
+            needed: can_preempt.then(|| self.rules.slots_needed(waiting_job.max_left())),
             candidate: candidate.map(|candidate| self.jobs[candidate].message),
         }
     }

@@ -4,14 +4,14 @@ use super::super::Scheduler;
 use super::super::destination::Destination;
 use super::super::thread::ThreadId;
 use super::Learned;
-use super::rests::{Resting, Telling};
+use super::rests::{ExportCount, PagedOutSource};
 use std::ops::Bound;
 
 /// Cursor over the learned state, while the queue changes.
 #[derive(Default)]
-pub struct Lessons {
+pub struct LearnedExport {
     stage: Stage,
-    rests: Telling,
+    rests: ExportCount,
 }
 
 #[derive(Default)]
@@ -21,25 +21,25 @@ enum Stage {
     /// Threads that existed at the beginning, and are not exported yet.
     Threads(Vec<ThreadId>),
     /// Threads after this one whose mail is all paged out.
-    RestingThreads(Option<Destination>),
+    PagedOutThreads(Option<Destination>),
     /// From this number on, with the number of its exported vertices.
     Messages(u64, usize),
     /// Unclaimed state of threads after this one.
-    OldThreads(Option<Destination>),
+    UnclaimedThreads(Option<Destination>),
     /// Unclaimed state of vertices after this one.
-    OldVertices(Option<(u64, Destination)>),
+    UnclaimedVertices(Option<(u64, Destination)>),
     /// Texts of paged-out messages, with the number of exported ones.
     Texts(usize),
     /// Paged-out messages after this one.
-    Rests(Option<u64>),
+    PagedOut(Option<u64>),
     /// Unclaimed state of paged-out messages after this one.
-    OldRests(Option<u64>),
+    UnclaimedMessages(Option<u64>),
     Over,
 }
 
-impl Lessons {
+impl LearnedExport {
     /// Returns true if everything has been exported.
-    pub fn are_over(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
 
@@ -49,11 +49,11 @@ impl Lessons {
     pub fn tell(
         &mut self,
         scheduler: &Scheduler,
-        resting: &dyn Resting,
+        resting: &dyn PagedOutSource,
         count: usize,
         mut tell: impl FnMut(Learned),
     ) {
-        let memory = scheduler.memory.as_ref();
+        let memory = scheduler.unclaimed.as_ref();
         self.stage = match std::mem::take(&mut self.stage) {
             Stage::Begin => {
                 Stage::Threads(scheduler.threads.iter().map(|(thread, _)| thread).collect())
@@ -62,18 +62,18 @@ impl Lessons {
                 let batch = left.split_off(left.len().saturating_sub(count));
                 let learned = batch.iter().filter_map(|thread| scheduler.learned_thread(*thread));
                 learned.map(Learned::Thread).for_each(tell);
-                if left.is_empty() { Stage::RestingThreads(None) } else { Stage::Threads(left) }
+                if left.is_empty() { Stage::PagedOutThreads(None) } else { Stage::Threads(left) }
             }
-            Stage::RestingThreads(last) => {
-                match scheduler.tell_of_resting_threads(last.as_ref(), count, &mut tell) {
+            Stage::PagedOutThreads(last) => {
+                match scheduler.export_paged_threads(last.as_ref(), count, &mut tell) {
                     None => Stage::Messages(0, 0),
-                    last => Stage::RestingThreads(last),
+                    last => Stage::PagedOutThreads(last),
                 }
             }
             Stage::Messages(number, told) => {
-                tell_messages(scheduler, (number, told), count, &mut tell)
+                export_messages(scheduler, (number, told), count, &mut tell)
             }
-            Stage::OldThreads(last) => {
+            Stage::UnclaimedThreads(last) => {
                 let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
                 let old = memory.into_iter().flat_map(|memory| {
                     memory.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count)
@@ -83,9 +83,13 @@ impl Lessons {
                     end = Some(key.clone());
                     tell(Learned::Thread(thread.clone()));
                 });
-                if end.is_some() { Stage::OldThreads(end) } else { Stage::OldVertices(None) }
+                if end.is_some() {
+                    Stage::UnclaimedThreads(end)
+                } else {
+                    Stage::UnclaimedVertices(None)
+                }
             }
-            Stage::OldVertices(last) => {
+            Stage::UnclaimedVertices(last) => {
                 let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
                 let old = memory
                     .into_iter()
@@ -95,24 +99,24 @@ impl Lessons {
                     end = Some(key.clone());
                     old.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
                 });
-                if end.is_some() { Stage::OldVertices(end) } else { Stage::Texts(0) }
+                if end.is_some() { Stage::UnclaimedVertices(end) } else { Stage::Texts(0) }
             }
             Stage::Texts(told) => {
-                let texts = scheduler.resting_texts(told, count);
+                let texts = scheduler.paged_texts(told, count);
                 texts.map(Learned::Text).for_each(&mut tell);
                 let next = told + count;
-                let is_end = scheduler.resting_texts(next, 1).next().is_none();
-                if is_end { Stage::Rests(None) } else { Stage::Texts(next) }
+                let is_end = scheduler.paged_texts(next, 1).next().is_none();
+                if is_end { Stage::PagedOut(None) } else { Stage::Texts(next) }
             }
-            Stage::Rests(last) => match self.rests.tell(resting, last, count, &mut tell) {
-                None => Stage::OldRests(None),
-                last => Stage::Rests(last),
+            Stage::PagedOut(last) => match self.rests.tell(resting, last, count, &mut tell) {
+                None => Stage::UnclaimedMessages(None),
+                last => Stage::PagedOut(last),
             },
-            Stage::OldRests(last) => {
-                let old = memory.map(|memory| &memory.rests as &dyn Resting).unwrap_or(&());
+            Stage::UnclaimedMessages(last) => {
+                let old = memory.map(|memory| &memory.rests as &dyn PagedOutSource).unwrap_or(&());
                 match self.rests.tell(old, last, count, &mut tell) {
                     None => Stage::Over,
-                    last => Stage::OldRests(last),
+                    last => Stage::UnclaimedMessages(last),
                 }
             }
             Stage::Over => Stage::Over,
@@ -121,7 +125,7 @@ impl Lessons {
 }
 
 /// Exports the vertices of some messages, `count` at most.
-fn tell_messages(
+fn export_messages(
     scheduler: &Scheduler,
     (mut number, mut told): (u64, usize),
     count: usize,
@@ -130,7 +134,7 @@ fn tell_messages(
     let mut left = count;
     while left > 0 {
         let Some(message) = scheduler.messages.at_or_after(number) else {
-            return Stage::OldThreads(None);
+            return Stage::UnclaimedThreads(None);
         };
         let message = &scheduler.messages[message];
         if message.name.number() != number {
@@ -146,7 +150,7 @@ fn tell_messages(
         if seen < left {
             // That was the whole message.
             let Some(next) = number.checked_add(1) else {
-                return Stage::OldThreads(None);
+                return Stage::UnclaimedThreads(None);
             };
             (number, told) = (next, 0);
         }

@@ -4,8 +4,8 @@ use super::super::Scheduler;
 use super::super::destination::Destination;
 use super::super::learned::{Learned, LearnedThread};
 use super::super::thread::{Retry, ThreadId};
-use super::super::unreachable::{Block, Cause};
-use super::Rests;
+use super::super::unreachable::{UnreachableReason, UnreachableReport};
+use super::PagingState;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -13,17 +13,17 @@ use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 
 /// Maximum number of threads whose state is kept for paged-out messages.
-const MOST_THREADS: usize = 100_000;
+const MAX_PAGED_THREADS: usize = 100_000;
 /// Minimum number of kept threads at which expired ones are dropped.
-const FEW_THREADS: usize = 1000;
+const MIN_THREADS_TO_PRUNE: usize = 1000;
 /// Time that the state of a thread is kept.
 ///
 /// It begins when the last of its messages should have been loaded.
-const KEPT_FOR: Duration = Duration::from_secs(3600);
+const THREAD_RETENTION: Duration = Duration::from_secs(3600);
 
 /// What is known about a thread that has paged-out messages.
 #[derive(Serialize, Deserialize)]
-pub struct RestingThread {
+pub struct PagedThread {
     retry: Retry,
     /// Its window, in agents, if that differs from the initial one.
     window: Option<u32>,
@@ -31,13 +31,13 @@ pub struct RestingThread {
     until: Timestamp,
 }
 
-impl RestingThread {
+impl PagedThread {
     /// Ends the wait, because the host was requested.
     ///
     /// If the host was dead, one agent still tries it first.
     pub(super) fn wake(&mut self) {
         match &mut self.retry.unreachable {
-            Some(known) if known.block == Block::Dead => known.until = Timestamp::EPOCH,
+            Some(known) if known.block == UnreachableReason::Dead => known.until = Timestamp::EPOCH,
             unreachable => *unreachable = None,
         }
     }
@@ -51,7 +51,7 @@ fn without_text(retry: &Retry) -> Retry {
     if let Some(known) = &mut retry.unreachable
         && let Some(cause) = &known.cause
     {
-        known.cause = Some(Rc::new(Cause { diagnosis: None, ..**cause }));
+        known.cause = Some(Rc::new(UnreachableReport { diagnosis: None, ..**cause }));
     }
     retry
 }
@@ -64,50 +64,50 @@ impl Scheduler {
         thread: ThreadId,
         until: Option<Timestamp>,
     ) {
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let (retry, window) =
             (without_text(&self.threads[thread].retry), self.learned_window(thread));
         let (until, destination) = (until.unwrap_or(now), &self.threads[thread].destination);
-        if let Some(kept) = self.rests.threads.get_mut(destination) {
+        if let Some(kept) = self.paging.threads.get_mut(destination) {
             let until = kept.until.max(until);
-            *kept = RestingThread { retry, window, until };
+            *kept = PagedThread { retry, window, until };
             return;
         }
-        self.rests.forget_old_threads(now);
-        if self.rests.threads.len() < MOST_THREADS {
-            let kept = RestingThread { retry, window, until };
-            self.rests.threads.insert(destination.clone(), kept);
+        self.paging.prune_threads(now);
+        if self.paging.threads.len() < MAX_PAGED_THREADS {
+            let kept = PagedThread { retry, window, until };
+            self.paging.threads.insert(destination.clone(), kept);
         }
     }
 
     /// Updates the kept state of a thread that is removed.
-    pub(in super::super) fn thread_goes(&mut self, thread: ThreadId) {
-        if self.rests.threads.is_empty() {
+    pub(in super::super) fn keep_removed_thread(&mut self, thread: ThreadId) {
+        if self.paging.threads.is_empty() {
             return;
         }
-        self.settle_clock(thread);
+        self.apply_clock_step(thread);
         let (retry, window) =
             (without_text(&self.threads[thread].retry), self.learned_window(thread));
-        if let Some(kept) = self.rests.threads.get_mut(&self.threads[thread].destination) {
+        if let Some(kept) = self.paging.threads.get_mut(&self.threads[thread].destination) {
             (kept.retry, kept.window) = (retry, window);
         }
     }
 
     /// Restores the state of a new thread, if it has paged-out messages.
-    pub(in super::super) fn recall_resting_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        let Some(kept) = self.rests.threads.get(&self.threads[thread].destination) else {
+    pub(in super::super) fn restore_paged_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        let Some(kept) = self.paging.threads.get(&self.threads[thread].destination) else {
             return;
         };
         let (retry, window) = (kept.retry.clone(), kept.window);
         // Other threads in the window have newer knowledge of its size.
         if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
-            self.recall_window(thread, size);
+            self.restore_window(thread, size);
         }
         let on_request = self.rings[self.threads[thread].ring].clause.waits_for_request();
         let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
         self.threads[thread].retry = retry;
         if is_over || on_request {
-            self.probe_if_dead(thread);
+            self.probe_dead_window(thread);
             self.threads[thread].retry.unreachable = None;
         }
         self.set_thread_timer(thread);
@@ -116,16 +116,17 @@ impl Scheduler {
     /// Exports the state of kept threads: up to `count`, after `after`.
     ///
     /// Returns the last of them, if there were any.
-    pub(in super::super) fn tell_of_resting_threads(
+    pub(in super::super) fn export_paged_threads(
         &self,
         after: Option<&Destination>,
         count: usize,
         tell: &mut impl FnMut(Learned),
     ) -> Option<Destination> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let some = self.rests.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count);
+        let some =
+            self.paging.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count);
         let mut last = None;
-        for (destination, RestingThread { retry, window, .. }) in some {
+        for (destination, PagedThread { retry, window, .. }) in some {
             last = Some(destination.clone());
             // Threads in memory are exported elsewhere.
             let (channel, host) = (destination.channel(), destination.host());
@@ -142,14 +143,14 @@ impl Scheduler {
 
     /// Moves all times, because the clock was set.
     pub(in super::super) fn shift_rests(&mut self, step: ClockStep) {
-        for kept in self.rests.threads.values_mut() {
+        for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);
         }
     }
 }
 
-impl Rests {
+impl PagingState {
     /// Ends the wait of the threads of a host.
     ///
     /// The map is ordered by channel, of which there are few, so this takes one look-up for each.
@@ -167,10 +168,10 @@ impl Rests {
         }
     }
 
-    fn forget_old_threads(&mut self, now: Timestamp) {
-        if self.threads.len() >= self.look_at_threads {
-            self.threads.retain(|_, kept| kept.until + KEPT_FOR > now);
-            self.look_at_threads = (2 * self.threads.len()).max(FEW_THREADS);
+    fn prune_threads(&mut self, now: Timestamp) {
+        if self.threads.len() >= self.prune_at {
+            self.threads.retain(|_, kept| kept.until + THREAD_RETENTION > now);
+            self.prune_at = (2 * self.threads.len()).max(MIN_THREADS_TO_PRUNE);
         }
     }
 }

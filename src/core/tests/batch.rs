@@ -1,7 +1,7 @@
 //! Partial messages: only some of their recipients are in memory.
 
 use super::*;
-use crate::standing::Standing;
+use crate::standing::Override;
 use zsched_spool::note::Occasion;
 use zsched_spool::{Portion, SpoolId};
 
@@ -18,8 +18,8 @@ fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Ar
         offsets: offsets.to_vec(),
     });
     let arrival = arrival(1, groups.collect(), START, world.now);
-    let unread_at_most = if unread.is_some() { 9 } else { 0 };
-    Arrival { unread, unread_at_most, recipients: 9, ..arrival }
+    let max_unread = if unread.is_some() { 9 } else { 0 };
+    Arrival { unread, max_unread, recipients: 9, ..arrival }
 }
 
 fn asked(world: &mut World) -> Vec<Portion> {
@@ -32,7 +32,7 @@ fn asked(world: &mut World) -> Vec<Portion> {
 }
 
 fn more(world: &mut World, recipients: &[(&str, &[u32])], unread: Option<u32>) {
-    let outcome = Reread::Read(part(world, recipients, unread));
+    let outcome = RereadResult::Read(part(world, recipients, unread));
     world.tell(Event::MoreRead { number: 1, outcome });
 }
 
@@ -111,7 +111,7 @@ fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     world.hungry(agent);
     world.tell(Event::Tick);
     let rested = world.done.iter().find_map(|action| match action {
-        Action::Rest { until, rested, .. } => Some((*until, rested.vertices.len())),
+        Action::PageOut { until, record: rested, .. } => Some((*until, rested.vertices.len())),
         _ => None,
     });
     let (until, known) = rested.expect("it rests");
@@ -159,12 +159,12 @@ fn removal_of_partial_message_survives_restart() {
     assert_eq!((world.core.recipients(), asked(&mut world).len()), (0, 1));
     let order = Order::Delete(vec![Target::whole(1)]);
     world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
-    let obeyed = |action: &Action| matches!(action, Action::Obeyed { .. });
+    let obeyed = |action: &Action| matches!(action, Action::OrderDone { .. });
     assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
-    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    let orders: Vec<Override> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1);
     let mut next = World::new(CF);
-    orders.into_iter().for_each(|order| next.tell(Event::Standing(order)));
+    orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
     next.tell(Event::Arrived(first));
     next.tell(Event::InitialScanDone);
     next.tell(Event::Tick);
@@ -210,7 +210,7 @@ fn held_partial_message_can_be_deleted() {
 #[test]
 fn chunk_is_read_only_if_it_fits() {
     let mut world = World::new(CF);
-    let capacity = |world: &World| world.core.capacity().expect("limits").first_batch(0);
+    let capacity = |world: &World| world.core.capacity().expect("limits").first_chunk(0);
     assert_eq!(capacity(&world), 2, "half of the limit, as others may come");
     // The maximum is 1 * 3 + 3, for the only ring.
     world.messages(1..=5, "c/a.test");

@@ -1,4 +1,4 @@
-//! Steps of the clock.
+//! RetryPosition of the clock.
 
 use super::*;
 use zsched_format::time::ClockStep;
@@ -65,7 +65,7 @@ fn clock_step_is_applied_early_to_thread_that_changes() {
     world.message(2, &["c/h99"]);
     assert_eq!(told(&world), 11);
     assert_eq!(world.shows(2), ["c/h99 Retry(600) tries=0 "]);
-    world.tell(Event::Turn(b"h98"));
+    world.tell(Event::Etrn(b"h98"));
     assert!(world.heard_by(world.started[0]).iter().any(|job| job.starts_with("1\th98")));
 }
 

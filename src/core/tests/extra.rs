@@ -24,7 +24,7 @@ fn part(world: &World, number: u64, (from, to): (u32, u32), unread: u32) -> Arri
     });
     let mut arrival = arrival(number, groups.collect(), START, world.now);
     arrival.unread = (unread > 0).then_some(100 * (to + 1));
-    arrival.unread_at_most = unread;
+    arrival.max_unread = unread;
     arrival.is_part = true;
     arrival
 }
@@ -76,7 +76,7 @@ fn preempting_message_gets_half_of_extra_pool() {
     assert!(job.starts_with("2\t"), "it preempts: {job}");
     // Half of the extra pool is 4: two for recipients in memory and two more. The minimum is 1.
     assert_eq!(asked(&mut world), [(2, 3)]);
-    let outcome = Reread::Read(part(&world, 2, (2, 5), 0));
+    let outcome = RereadResult::Read(part(&world, 2, (2, 5), 0));
     world.tell(Event::MoreRead { number: 2, outcome });
     assert_eq!(sequence(&mut world, agent, &mut job, 6), "222221", "as a whole");
     world.tell(Event::Tick);
@@ -107,7 +107,7 @@ fn extra_room_is_returned_as_recipients_finish() {
     comes(&mut world, 2, (0, 1), 3);
     assert_eq!(sequence(&mut world, agent, &mut job, 1), "1");
     assert_eq!(asked(&mut world), [(2, 4)], "half of 8, less the one that is there, and 1");
-    let outcome = Reread::Read(part(&world, 2, (1, 4), 0));
+    let outcome = RereadResult::Read(part(&world, 2, (1, 4), 0));
     world.tell(Event::MoreRead { number: 2, outcome });
     assert_eq!(sequence(&mut world, agent, &mut job, 4), "2222");
     comes(&mut world, 3, (0, 1), 1);
@@ -123,8 +123,8 @@ fn maximum_recipients_include_extra_room_with_slot_cost() {
     for (keywords, most) in [("slot-cost=2 extra-recipient-limit=8", 24), ("job-order", 16)] {
         let mut world = world(keywords);
         comes(&mut world, 1, (0, 12), 1000);
-        assert_eq!(world.core.most_recipients(), Some(most));
+        assert_eq!(world.core.max_recipients(), Some(most));
         let ring = world.core.ring_ids()[0];
-        assert_eq!(world.core.most_recipients_of(ring), Some(most));
+        assert_eq!(world.core.max_recipients_of(ring), Some(most));
     }
 }

@@ -320,7 +320,7 @@ fn large_wave_becomes_due_in_steps() {
     world.says(agent, "1/100\t\tdeferall 421 too many connections");
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
-    while !world.core.putting_off.is_empty() {
+    while !world.core.deferrals.is_empty() {
         world.tell(Event::Tick);
     }
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });

@@ -91,7 +91,7 @@ impl World {
                     let job = String::from_utf8(job.into()).expect("test names are text");
                     self.said.entry(agent).or_default().push(job.trim_end().to_string());
                 }
-                Action::SayIdle(agent) => {
+                Action::SendIdle(agent) => {
                     self.said.entry(agent).or_default().push("#idle".to_string());
                 }
                 Action::StopAgent { agent, manner } => {
@@ -250,7 +250,7 @@ pub fn arrival(
         groups,
         locked: Vec::new(),
         unread: None,
-        unread_at_most: 0,
+        max_unread: 0,
         is_part: false,
     }
 }

@@ -1,7 +1,7 @@
 //! State of destinations whose mail is all paged out.
 
 use super::*;
-use crate::learned::{Learned, Lessons};
+use crate::learned::{Learned, LearnedExport};
 
 const CF: &str = "PARAMmessage-active-limit=8\nc/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 skew=1 \
                   initial-concurrency=3 positive-feedback=1/concurrency failed-cohort-limit=1 expiry=3d\n\
@@ -20,18 +20,18 @@ fn work(world: &mut World, answer: &str) {
 }
 
 /// A world where these messages were tried and paged out, with their records.
-fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, Rested>) {
+fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) {
     let mut world = World::new(CF);
     world.messages(1..=messages, "c/h.test");
     work(&mut world, answer);
-    world.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    world.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
     for _ in 0..messages {
         world.tell(Event::Tick);
     }
-    world.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    world.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
     let mut rested = BTreeMap::new();
-    for action in world.done.extract_if(.., |action| matches!(action, Action::Rest { .. })) {
-        if let Action::Rest { name, rested: known, .. } = action {
+    for action in world.done.extract_if(.., |action| matches!(action, Action::PageOut { .. })) {
+        if let Action::PageOut { name, record: known, .. } = action {
             rested.insert(name.number(), *known);
         }
     }
@@ -40,10 +40,10 @@ fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, Rested>) {
     (world, rested)
 }
 
-fn come_back(world: &mut World, rested: BTreeMap<u64, Rested>) {
+fn come_back(world: &mut World, rested: BTreeMap<u64, PagedMessage>) {
     for (number, rested) in rested {
         let age = world.now.since(rested.modified);
-        world.tell(Event::Recalled { number, rested, wanted: Vec::new() });
+        world.tell(Event::Restored { number, rested, wanted: Vec::new() });
         world.message_of_age(number, &["c/h.test"], age);
     }
 }
@@ -57,9 +57,9 @@ fn window(world: &World) -> usize {
 fn heir(world: &World) -> World {
     let mut heir = World::new(CF);
     heir.now = world.now;
-    let mut lessons = Lessons::default();
+    let mut lessons = LearnedExport::default();
     let mut all: Vec<Learned> = Vec::new();
-    while !lessons.are_over() {
+    while !lessons.is_done() {
         lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
     }
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
@@ -93,7 +93,7 @@ fn dead_host_is_probed_after_paging() {
 #[test]
 fn etrn_probes_dead_paged_out_host() {
     let (mut world, rested) = resting(6, "deferall down");
-    world.tell(Event::Turn(b"h.test"));
+    world.tell(Event::Etrn(b"h.test"));
     come_back(&mut world, rested);
     assert_eq!(window(&world), 1, "one agent looks");
 }
@@ -114,13 +114,13 @@ fn restart_keeps_state_of_paged_out_destinations() {
 fn learned_state_is_kept_while_files_wait_for_room() {
     let (world, _) = resting(6, "deferall down");
     let mut heir = heir(&world);
-    heir.tell(Event::Outside { crowd: Crowd::Rested, reading: 0 });
+    heir.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
     heir.tell(Event::InitialScanDone);
     heir.pass_seconds(599);
-    assert!(heir.core.memory.is_some());
+    assert!(heir.core.unclaimed.is_some());
     heir.pass_seconds(600);
-    assert!(heir.core.memory.is_some());
-    heir.tell(Event::Outside { crowd: Crowd::None, reading: 0 });
+    assert!(heir.core.unclaimed.is_some());
+    heir.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
     heir.pass_seconds(600);
-    assert!(heir.core.memory.is_none());
+    assert!(heir.core.unclaimed.is_none());
 }

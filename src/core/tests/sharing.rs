@@ -56,7 +56,7 @@ impl Rivals {
 
     fn agents_end(&mut self) {
         for agent in self.world.started.clone() {
-            let is_ending = self.world.core.census.ending.contains(&agent);
+            let is_ending = self.world.core.agent_counts.ending.contains(&agent);
             let has_jobs = self.world.core.agents.get(&agent).is_some_and(|a| a.jobs().count() > 0);
             if is_ending && !has_jobs {
                 self.world.heard_by(agent);

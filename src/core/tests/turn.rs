@@ -12,7 +12,7 @@ fn etrn_wakes_only_threads_of_host_on_all_channels() {
         let thread = world.core.threads.find_existing(channel.as_bytes(), host.as_bytes());
         !world.core.threads[thread.expect("it is queued")].waiting.is_empty()
     };
-    world.tell(Event::Turn(b"a.x"));
+    world.tell(Event::Etrn(b"a.x"));
     let waiting = ["smtp/a.x", "local/a.x", "smtp/b.x", "smtp/aa.x"].map(|to| waits(&world, to));
     assert_eq!(waiting, [false, false, true, true]);
 }
@@ -26,7 +26,7 @@ fn host_index_examines_only_threads_of_host() {
     }
     let threads = &world.core.threads;
     assert_eq!((threads.len(), threads.of_host(b"h7.x").count()), (4000, 2));
-    assert!(threads.looked_at_for(b"h7.x") < 10, "hosts with the same hash are few");
+    assert!(threads.host_candidates(b"h7.x") < 10, "hosts with the same hash are few");
     assert_eq!(threads.of_host(b"no.x").count(), 0);
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use zsched_config::Flow;
 
 /// Tolerance for the rounding errors in the sum of a round.
-const ROUNDING: f64 = 1e-9;
+const ROUNDING_TOLERANCE: f64 = 1e-9;
 
 /// State that was learned about the concurrency of one destination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl Feedback {
             return;
         }
         self.success += feedback.with(self.concurrency);
-        while self.success >= 1.0 - ROUNDING {
+        while self.success >= 1.0 - ROUNDING_TOLERANCE {
             self.concurrency += 1;
             self.failure = 0.0;
             self.success = (self.success - 1.0).max(0.0);
@@ -76,12 +76,12 @@ impl Feedback {
     pub fn failed(&mut self, flow: &Flow) -> Health {
         self.failed_cohorts += 1.0 / f64::from(self.concurrency);
         let limit = f64::from(flow.failed_cohorts);
-        if flow.failed_cohorts > 0 && self.failed_cohorts >= limit - ROUNDING {
+        if flow.failed_cohorts > 0 && self.failed_cohorts >= limit - ROUNDING_TOLERANCE {
             return Health::Dead;
         }
         if let Some(feedback) = flow.negative {
             self.failure -= feedback.with(self.concurrency);
-            while self.failure < -ROUNDING {
+            while self.failure < -ROUNDING_TOLERANCE {
                 self.concurrency = self.concurrency.saturating_sub(1);
                 self.failure += 1.0;
                 self.success = 0.0;

@@ -7,12 +7,12 @@
 //! agent tries again.
 
 use super::super::Scheduler;
-use super::super::put_off::Lesson;
-use super::super::retry::HOST_DOWN_WAIT;
+use super::super::put_off::DeferralNote;
+use super::super::retry::MIN_HOST_DOWN_WAIT;
 use super::super::thread::ThreadId;
-use super::super::unreachable::{Block, Cause};
+use super::super::unreachable::{UnreachableReason, UnreachableReport};
 use super::feedback::{Feedback, Health};
-use super::members::Deed;
+use super::members::MemberAction;
 use super::{Window, WindowId};
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -23,11 +23,11 @@ use zsched_format::time::Timestamp;
 /// Maximum random delay of the next try of a dead destination.
 ///
 /// Destinations that died together are then not tried together.
-const JITTER: Duration = Duration::from_secs(10);
+const MAX_PROBE_JITTER: Duration = Duration::from_secs(10);
 
 /// What an agent's reports about its present job show about the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Heard {
+pub enum DeliverySignal {
     /// No report.
     #[default]
     Nothing,
@@ -37,15 +37,15 @@ pub enum Heard {
     Failure,
 }
 
-impl Heard {
+impl DeliverySignal {
     /// Adds a report.
     ///
     /// A host that fails in the middle of a job has failed.
-    pub fn and(self, other: Heard) -> Heard {
+    pub fn and(self, other: DeliverySignal) -> DeliverySignal {
         match (self, other) {
-            (Heard::Failure, _) | (_, Heard::Failure) => Heard::Failure,
-            (Heard::Answer, _) | (_, Heard::Answer) => Heard::Answer,
-            (Heard::Nothing, Heard::Nothing) => Heard::Nothing,
+            (DeliverySignal::Failure, _) | (_, DeliverySignal::Failure) => DeliverySignal::Failure,
+            (DeliverySignal::Answer, _) | (_, DeliverySignal::Answer) => DeliverySignal::Answer,
+            (DeliverySignal::Nothing, DeliverySignal::Nothing) => DeliverySignal::Nothing,
         }
     }
 }
@@ -58,57 +58,57 @@ impl Scheduler {
         &mut self,
         now: Timestamp,
         thread: ThreadId,
-        heard: Heard,
-        cause: Option<Rc<Cause>>,
+        signal: DeliverySignal,
+        cause: Option<Rc<UnreachableReport>>,
     ) {
         let Some(window) = self.threads[thread].window else {
             return;
         };
-        self.rest_after_delivery(now, thread);
+        self.pause_after_delivery(now, thread);
         let before = self.windows[window].feedback.clone();
-        match heard {
-            Heard::Nothing => {}
-            Heard::Answer => self.host_has_answered(now, thread, window),
-            Heard::Failure => self.host_has_failed(now, thread, window, cause),
+        match signal {
+            DeliverySignal::Nothing => {}
+            DeliverySignal::Answer => self.window_host_answered(now, thread, window),
+            DeliverySignal::Failure => self.host_failed(now, thread, window, cause),
         }
-        self.log_feedback(thread, window, heard, &before);
+        self.log_feedback(thread, window, signal, &before);
     }
 
-    fn host_has_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
+    fn window_host_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
         let (initial, limit) =
             (self.initial_window(thread), self.max_thread(&self.threads[thread]));
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
-        let Window { feedback, is_probed, agents, .. } = &mut self.windows[window];
-        if std::mem::take(is_probed) {
+        let Window { feedback, is_probing, agents, .. } = &mut self.windows[window];
+        if std::mem::take(is_probing) {
             // The host answers. The window starts at its initial size, so that the host is not
             // flooded.
             *feedback = Feedback::new(initial);
             // The other threads that were suspended need not wait for their own time.
-            self.go_round(now, window, Deed::Wake);
+            self.start_round(now, window, MemberAction::Wake);
         } else {
             feedback.answered(flow, initial, limit, *agents);
         }
         self.admit(window);
     }
 
-    fn host_has_failed(
+    fn host_failed(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
         window: WindowId,
-        cause: Option<Rc<Cause>>,
+        cause: Option<Rc<UnreachableReport>>,
     ) {
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
         // In a classic thread the report itself has made it wait.
         if !flow.is_patient() {
             return;
         }
-        let Window { feedback, is_probed, resume, .. } = &mut self.windows[window];
+        let Window { feedback, is_probing, resume, .. } = &mut self.windows[window];
         if resume.is_some_and(|resume| resume > now) {
             // A delivery that was under way when the others had already failed.
             return;
         }
-        let health = if *is_probed { Health::Dead } else { feedback.failed(flow) };
+        let health = if *is_probing { Health::Dead } else { feedback.failed(flow) };
         match health {
             Health::Alive => self.admit(window),
             Health::Dead => self.suspend(now, thread, window, cause),
@@ -123,20 +123,21 @@ impl Scheduler {
         now: Timestamp,
         thread: ThreadId,
         window: WindowId,
-        cause: Option<Rc<Cause>>,
+        cause: Option<Rc<UnreachableReport>>,
     ) {
-        let jitter = Duration::from_millis(self.random.u64(0..=JITTER.as_millis() as u64));
-        let until = now + HOST_DOWN_WAIT + jitter;
+        let jitter =
+            Duration::from_millis(self.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
+        let until = now + MIN_HOST_DOWN_WAIT + jitter;
         let initial = self.initial_window(thread);
-        self.windows[window].is_probed = true;
+        self.windows[window].is_probing = true;
         self.windows[window].feedback = Feedback::new(initial);
-        self.put_off(now, thread, (until, Block::Dead), cause.clone());
+        self.defer_thread(now, thread, (until, UnreachableReason::Dead), cause.clone());
         // The others are tried at the time of the thread that was tried.
         let known = self.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
         self.windows[window].resume = Some(until);
         self.windows[window].cause = cause;
-        self.go_round(now, window, Deed::Suspend);
+        self.start_round(now, window, MemberAction::Suspend);
         let destination = &self.threads[thread].destination;
         let seconds = until.since(now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
@@ -149,7 +150,13 @@ impl Scheduler {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
             let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());
-            self.block_thread(now, thread, (resume, Block::Dead), cause, Lesson::None);
+            self.block_thread(
+                now,
+                thread,
+                (resume, UnreachableReason::Dead),
+                cause,
+                DeferralNote::None,
+            );
         }
     }
 
@@ -158,12 +165,12 @@ impl Scheduler {
     /// It is not known yet if the host answers, so one agent tries it first.
     pub(in super::super) fn resume_window(&mut self, thread: ThreadId) {
         let known = self.threads[thread].retry.unreachable.as_ref();
-        let was_dead = known.is_some_and(|known| known.block == Block::Dead);
+        let was_dead = known.is_some_and(|known| known.block == UnreachableReason::Dead);
         if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
             let window_ref = &mut self.windows[window];
             window_ref.resume = None;
             // After a restart only the threads have this state.
-            window_ref.is_probed |= window_ref.agents == 0 && !window_ref.is_waking();
+            window_ref.is_probing |= window_ref.agents == 0 && !window_ref.is_waking();
             if window_ref.is_suspending() {
                 self.end_round(window);
             }
@@ -173,7 +180,7 @@ impl Scheduler {
     /// Makes the window of a new thread probe a dead host.
     ///
     /// If other threads share the window, they have newer knowledge.
-    pub(in super::super) fn probe_if_dead(&mut self, thread: ThreadId) {
+    pub(in super::super) fn probe_dead_window(&mut self, thread: ThreadId) {
         if self.is_alone_in_window(thread) {
             self.resume_window(thread);
         }
@@ -183,7 +190,7 @@ impl Scheduler {
         &mut self,
         thread: ThreadId,
         window: WindowId,
-        heard: Heard,
+        signal: DeliverySignal,
         before: &Feedback,
     ) {
         if !self.flow(thread).debug {
@@ -191,18 +198,18 @@ impl Scheduler {
         }
         let window = &self.windows[window];
         let destination = &self.threads[thread].destination;
-        let (word, agents, after) = (heard.word(), window.agents, &window.feedback);
+        let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
         let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
         self.log(Level::Info, text);
     }
 }
 
-impl Heard {
+impl DeliverySignal {
     fn word(self) -> &'static str {
         match self {
-            Heard::Nothing => "no report",
-            Heard::Answer => "answered",
-            Heard::Failure => "not reached",
+            DeliverySignal::Nothing => "no report",
+            DeliverySignal::Answer => "answered",
+            DeliverySignal::Failure => "not reached",
         }
     }
 }

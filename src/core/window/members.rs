@@ -9,7 +9,7 @@
 use super::super::Scheduler;
 use super::super::thread::ThreadId;
 use super::super::timers::Timer;
-use super::super::unreachable::Block;
+use super::super::unreachable::UnreachableReason;
 use super::WindowId;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
@@ -17,7 +17,7 @@ use zsched_format::time::Timestamp;
 
 /// Action for each member.
 #[derive(Clone, Serialize, Deserialize)]
-pub enum Deed {
+pub enum MemberAction {
     /// Wait until the window is tried again.
     ///
     /// It counts as tried, with the result of the window's cause.
@@ -28,8 +28,8 @@ pub enum Deed {
 
 /// An action, with its progress.
 #[derive(Serialize, Deserialize)]
-pub struct Round {
-    pub(super) deed: Deed,
+pub struct MemberRound {
+    pub(super) deed: MemberAction,
     /// The last member that was processed.
     last: Option<ThreadId>,
 }
@@ -40,38 +40,38 @@ impl Scheduler {
     /// The first of them are processed at once.
     ///
     /// An action that was under way is dropped.
-    pub(super) fn go_round(&mut self, now: Timestamp, window: WindowId, deed: Deed) {
-        self.windows[window].round = Some(Box::new(Round { deed, last: None }));
+    pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, deed: MemberAction) {
+        self.windows[window].round = Some(Box::new(MemberRound { deed, last: None }));
         self.windows.rounds.insert(window);
         let left = self.settings.step();
-        self.go_on_round(now, window, left);
+        self.continue_round(now, window, left);
         self.plan_rounds(now);
     }
 
     /// Continues all actions, as far as one turn allows.
-    pub(in super::super) fn go_on_rounds(&mut self, now: Timestamp) {
+    pub(in super::super) fn continue_rounds(&mut self, now: Timestamp) {
         let mut left = self.settings.step();
         while left > 0
             && let Some(window) = self.windows.rounds.first().copied()
         {
-            left = self.go_on_round(now, window, left);
+            left = self.continue_round(now, window, left);
         }
         self.plan_rounds(now);
     }
 
     fn plan_rounds(&mut self, now: Timestamp) {
         if !self.windows.rounds.is_empty() {
-            self.timers.add(now, Timer::Members);
+            self.timers.add(now, Timer::WindowRounds);
         }
     }
 
     /// Continues the action of a window until `left` is used up.
     ///
     /// Returns the unused part.
-    fn go_on_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
+    fn continue_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
         // A member that is woken may come under a new clause, and leave the window as its last one.
         while self.windows.rounds.contains(&window)
-            && let Some(Round { deed, last }) = self.windows[window].round.as_deref()
+            && let Some(MemberRound { deed, last }) = self.windows[window].round.as_deref()
         {
             let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
             let mut members = self.windows[window].members.range((behind, Bound::Unbounded));
@@ -87,22 +87,28 @@ impl Scheduler {
             if let Some(round) = &mut self.windows[window].round {
                 round.last = Some(member);
             }
-            self.do_to_member(now, window, member, &deed);
+            self.apply_to_member(now, window, member, &deed);
         }
         left
     }
 
-    fn do_to_member(&mut self, now: Timestamp, window: WindowId, member: ThreadId, deed: &Deed) {
+    fn apply_to_member(
+        &mut self,
+        now: Timestamp,
+        window: WindowId,
+        member: ThreadId,
+        deed: &MemberAction,
+    ) {
         match deed {
-            Deed::Suspend => {
+            MemberAction::Suspend => {
                 if let Some(until) = self.windows[window].resume {
                     let cause = self.windows[window].cause.clone();
-                    self.put_off(now, member, (until, Block::Dead), cause);
+                    self.defer_thread(now, member, (until, UnreachableReason::Dead), cause);
                 }
             }
-            Deed::Wake => {
+            MemberAction::Wake => {
                 let known = self.threads[member].retry.unreachable.as_ref();
-                if known.is_some_and(|known| known.block == Block::Dead) {
+                if known.is_some_and(|known| known.block == UnreachableReason::Dead) {
                     self.wake_thread(now, member);
                 }
             }

@@ -24,9 +24,9 @@ use super::agent::AgentId;
 use super::pool::{Id, Pool};
 use super::thread::{Thread, ThreadId};
 use super::timers::Timer;
-use super::unreachable::Cause;
+use super::unreachable::UnreachableReport;
 use feedback::Feedback;
-use members::{Deed, Round};
+use members::{MemberAction, MemberRound};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,7 +34,7 @@ use std::rc::Rc;
 use zsched_config::Flow;
 use zsched_format::time::Timestamp;
 
-pub use health::Heard;
+pub use health::DeliverySignal;
 pub use relay::Relays;
 
 /// The number of a window in memory.
@@ -50,11 +50,11 @@ pub struct Window {
     /// Agents at work on its threads.
     pub agents: u32,
     /// It was dead: one agent checks if it still is.
-    pub is_probed: bool,
+    pub is_probing: bool,
     /// It is dead until this time.
     pub resume: Option<Timestamp>,
     /// The report that made it dead.
-    pub cause: Option<Rc<Cause>>,
+    pub cause: Option<Rc<UnreachableReport>>,
     /// Time at which the next delivery may start.
     pub pace: pace::Pace,
     /// Its size changes with feedback.
@@ -68,9 +68,9 @@ pub struct Window {
     /// Threads that are ready in their rings.
     ready: BTreeSet<ThreadId>,
     /// The thread that became ready last.
-    turn: Option<ThreadId>,
+    last_admitted: Option<ThreadId>,
     /// The action for all members that is under way.
-    round: Option<Box<Round>>,
+    round: Option<Box<MemberRound>>,
 }
 
 impl Window {
@@ -79,7 +79,7 @@ impl Window {
             name,
             feedback: Feedback::new(concurrency),
             agents: 0,
-            is_probed: false,
+            is_probing: false,
             resume: None,
             cause: None,
             pace: pace::Pace::default(),
@@ -88,7 +88,7 @@ impl Window {
             limits: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
-            turn: None,
+            last_admitted: None,
             round: None,
         }
     }
@@ -100,17 +100,17 @@ impl Window {
         }
         let most = self.limits.first_key_value().map_or(1, |(limit, _)| *limit);
         let most = if self.is_learned { most.min(self.feedback.concurrency) } else { most };
-        if self.is_probed { 1 } else { most as usize }
+        if self.is_probing { 1 } else { most as usize }
     }
 
     /// Returns true while its members are being suspended.
     fn is_suspending(&self) -> bool {
-        matches!(self.round.as_deref(), Some(Round { deed: Deed::Suspend, .. }))
+        matches!(self.round.as_deref(), Some(MemberRound { deed: MemberAction::Suspend, .. }))
     }
 
     /// Returns true while its members are being woken.
     fn is_waking(&self) -> bool {
-        matches!(self.round.as_deref(), Some(Round { deed: Deed::Wake, .. }))
+        matches!(self.round.as_deref(), Some(MemberRound { deed: MemberAction::Wake, .. }))
     }
 
     /// Sets the limit of a member, or adds it.
@@ -138,7 +138,9 @@ impl Window {
 
     /// The thread that becomes ready next: members take turns.
     fn next_waiting(&self) -> Option<ThreadId> {
-        let behind = self.turn.and_then(|turn| self.waiting.range(turn..).find(|id| **id != turn));
+        let behind = self.last_admitted.and_then(|last_admitted| {
+            self.waiting.range(last_admitted..).find(|id| **id != last_admitted)
+        });
         behind.or_else(|| self.waiting.first()).copied()
     }
 
@@ -148,7 +150,7 @@ impl Window {
     }
 
     /// Returns true if a thread waits here for room.
-    pub fn keeps_waiting(&self, thread: ThreadId) -> bool {
+    pub fn is_waiting(&self, thread: ThreadId) -> bool {
         self.waiting.contains(&thread)
     }
 }
@@ -263,7 +265,7 @@ impl Scheduler {
     }
 
     /// Restores the size of a window from learned state.
-    pub(super) fn recall_window(&mut self, thread: ThreadId, size: u32) {
+    pub(super) fn restore_window(&mut self, thread: ThreadId, size: u32) {
         let most = self.max_thread(&self.threads[thread]);
         let has_feedback = self.flow(thread).has_feedback();
         if let Some(window) = self.threads[thread].window.filter(|_| has_feedback) {
@@ -327,7 +329,7 @@ impl Scheduler {
     }
 
     /// Updates the demand of a thread for agents in its window.
-    pub(super) fn ask_window(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
+    pub(super) fn update_window_demand(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
         self.refresh_limit(window, thread);
         if !wants {
             self.windows[window].waiting.remove(&thread);
@@ -353,13 +355,13 @@ impl Scheduler {
             && let Some(thread) = self.windows[id].next_waiting()
             && self.windows[id].taken() < self.windows[id].size()
         {
-            self.windows[id].turn = Some(thread);
-            self.let_in(id, thread);
+            self.windows[id].last_admitted = Some(thread);
+            self.admit_thread(id, thread);
         }
     }
 
     /// Makes a thread of a window ready.
-    fn let_in(&mut self, id: WindowId, thread: ThreadId) {
+    fn admit_thread(&mut self, id: WindowId, thread: ThreadId) {
         let window = &mut self.windows[id];
         window.waiting.remove(&thread);
         window.ready.insert(thread);
@@ -369,11 +371,11 @@ impl Scheduler {
     /// Returns true if a thread waits for room in its window.
     pub(super) fn waits_for_window(&self, thread: ThreadId) -> bool {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
-        window.is_some_and(|window| window.keeps_waiting(thread))
+        window.is_some_and(|window| window.is_waiting(thread))
     }
 
     /// Removes a thread from the ready threads of its window.
-    pub(super) fn is_unready_in_window(&mut self, thread: ThreadId) {
+    pub(super) fn remove_ready_in_window(&mut self, thread: ThreadId) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].ready.remove(&thread);
         }
@@ -383,7 +385,7 @@ impl Scheduler {
     pub(super) fn enter_window(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents += 1;
-            let may_start = self.start_at_pace(now, thread);
+            let may_start = self.try_start_delivery(now, thread);
             self.agents.get_mut(&agent).expect("whoever is attached is known").may_start =
                 may_start;
         }
@@ -392,14 +394,19 @@ impl Scheduler {
     /// Counts an agent that no longer works on a thread.
     ///
     /// `may_start` is true if it was allowed to start a delivery, and has not started one.
-    pub(super) fn quit_window(&mut self, now: Timestamp, thread: ThreadId, may_start: bool) {
+    pub(super) fn leave_window_with_agent(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        may_start: bool,
+    ) {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents -= 1;
             if may_start {
-                self.take_start_back(window);
-                self.keep_place(window, thread);
+                self.cancel_start(window);
+                self.reserve_place(window, thread);
             }
-            self.rest_after_delivery(now, thread);
+            self.pause_after_delivery(now, thread);
             self.admit(window);
         }
     }
@@ -408,18 +415,18 @@ impl Scheduler {
     ///
     /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
     /// threads that share the window might start agents for each other indefinitely.
-    fn keep_place(&mut self, id: WindowId, thread: ThreadId) {
+    fn reserve_place(&mut self, id: WindowId, thread: ThreadId) {
         let window = &self.windows[id];
         if window.taken() < window.size()
             && !window.ready.contains(&thread)
-            && self.wants_agent(thread)
+            && self.needs_agent(thread)
         {
-            self.let_in(id, thread);
+            self.admit_thread(id, thread);
         }
     }
 
     /// Returns true if the window of a thread is over its size.
-    pub(super) fn window_is_overfull(&self, thread: ThreadId) -> bool {
+    pub(super) fn window_exceeds_size(&self, thread: ThreadId) -> bool {
         let window = self.threads[thread].window.map(|window| &self.windows[window]);
         window.is_some_and(|window| window.agents as usize > window.size())
     }

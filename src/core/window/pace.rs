@@ -75,7 +75,7 @@ impl Scheduler {
     /// Starts a delivery of a thread, if its window allows it.
     ///
     /// Returns true if it does.
-    pub(super) fn start_at_pace(&mut self, now: Timestamp, thread: ThreadId) -> bool {
+    pub(super) fn try_start_delivery(&mut self, now: Timestamp, thread: ThreadId) -> bool {
         let Some(window) = self.threads[thread].window else {
             return true;
         };
@@ -103,13 +103,13 @@ impl Scheduler {
         thread: ThreadId,
     ) -> bool {
         let agent = self.agents.get_mut(&agent).expect("whoever is fed is known");
-        std::mem::take(&mut agent.may_start) || self.start_at_pace(now, thread)
+        std::mem::take(&mut agent.may_start) || self.try_start_delivery(now, thread)
     }
 
     /// Starts the pause after a delivery of a thread.
     ///
     /// The delivery has ended or was not made.
-    pub(in super::super) fn rest_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(in super::super) fn pause_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
         let delay = self.flow(thread).delay;
         if let Some(window) = self.threads[thread].window
             && self.windows[window].pace.pause == Pause::Delivery
@@ -119,7 +119,7 @@ impl Scheduler {
     }
 
     /// Gives back the start of a delivery that was not made.
-    pub(super) fn take_start_back(&mut self, window: WindowId) {
+    pub(super) fn cancel_start(&mut self, window: WindowId) {
         let pause = std::mem::take(&mut self.windows[window].pace.pause);
         if let Pause::Until(time) = pause {
             self.timers.cancel(time, Timer::Window(window));

@@ -10,11 +10,11 @@ use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of destinations whose relay is stored, with or without queued mail.
-const MOST_RELAYS: usize = 100_000;
+const MAX_RELAYS: usize = 100_000;
 /// Maximum length of a relay name, in bytes.
 ///
 /// A domain name has at most 255.
-const LONGEST_NAME: usize = 255;
+const MAX_RELAY_NAME_LEN: usize = 255;
 
 /// Relays by destination; the oldest entries are dropped first.
 #[derive(Default, Serialize, Deserialize)]
@@ -35,10 +35,10 @@ impl Relays {
     ///
     /// The first one stays, because relays of one provider take turns.
     pub fn learn(&mut self, destination: &Destination, relay: &[u8]) -> bool {
-        if relay.is_empty() || relay.len() > LONGEST_NAME || self.of(destination).is_some() {
+        if relay.is_empty() || relay.len() > MAX_RELAY_NAME_LEN || self.of(destination).is_some() {
             return false;
         }
-        if self.in_order.len() >= MOST_RELAYS
+        if self.in_order.len() >= MAX_RELAYS
             && let Some(oldest) = self.in_order.pop_front()
         {
             self.by_destination.remove(&oldest);
@@ -61,7 +61,7 @@ fn relay_of(notary: &[u8]) -> Option<&[u8]> {
 
 impl Scheduler {
     /// Learns the relay of a thread from a report.
-    pub(in super::super) fn learn_relay(
+    pub(in super::super) fn learn_relay_of_report(
         &mut self,
         now: Timestamp,
         thread: ThreadId,
@@ -70,19 +70,14 @@ impl Scheduler {
         if self.flow(thread).key.is_some()
             && let Some(relay) = relay_of(notary)
         {
-            self.relay_is_known(now, thread, relay);
+            self.set_relay(now, thread, relay);
         }
     }
 
     /// Stores the relay of a thread.
     ///
     /// The thread may move to another window.
-    pub(in super::super) fn relay_is_known(
-        &mut self,
-        now: Timestamp,
-        thread: ThreadId,
-        relay: &[u8],
-    ) {
+    pub(in super::super) fn set_relay(&mut self, now: Timestamp, thread: ThreadId, relay: &[u8]) {
         let destination = self.threads[thread].destination.clone();
         if self.windows.relays.learn(&destination, relay) {
             self.unready(thread);
@@ -123,11 +118,11 @@ mod tests {
         assert!(relays.learn(&destination(0), b"MX1"));
         assert!(!relays.learn(&destination(0), b"mx2"));
         assert_eq!(relays.of(&destination(0)), Some(&b"mx1"[..]));
-        for number in 1..=MOST_RELAYS {
+        for number in 1..=MAX_RELAYS {
             assert!(relays.learn(&destination(number), b"mx"));
         }
         assert_eq!(relays.of(&destination(0)), None);
-        assert_eq!(relays.by_destination.len(), MOST_RELAYS);
+        assert_eq!(relays.by_destination.len(), MAX_RELAYS);
         assert!(!relays.learn(&destination(0), b""));
     }
 }

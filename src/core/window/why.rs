@@ -19,11 +19,11 @@ impl Scheduler {
             let line = clause.place_of(keyword);
             return Some(Why::Pace { at: window.pace.timer(), keyword, line });
         }
-        let (used, most) = (window.agents as usize, window.size());
+        let (used, max) = (window.agents as usize, window.size());
         let keyword = keyword_of(window, clause);
         let name = window.name.clone();
         let line = clause.place_of(keyword);
-        (window.taken() >= most).then_some(Why::Window { used, most, name, keyword, line })
+        (window.taken() >= max).then_some(Why::Window { used, max, name, keyword, line })
     }
 }
 
@@ -31,7 +31,7 @@ impl Scheduler {
 fn keyword_of(window: &Window, clause: &Clause) -> &'static str {
     let flow = &clause.flow;
     let is_smaller = window.feedback.concurrency < clause.max_thread;
-    if window.is_probed {
+    if window.is_probing {
         "failed-cohort-limit"
     } else if is_smaller && flow.negative.is_some() {
         "negative-feedback"

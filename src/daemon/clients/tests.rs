@@ -410,7 +410,7 @@ fn arrival(number: u64) -> Arrival {
         groups: vec![Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] }],
         locked: Vec::new(),
         unread: None,
-        unread_at_most: 0,
+        max_unread: 0,
         is_part: false,
     }
 }

@@ -104,7 +104,7 @@ impl<'r> Common<'r> {
         let mut notary = Cow::Borrowed(&request.notary[..]);
         let (mut addresses, mut message_id) = (Addresses::default(), None);
         if let Some(known) = known {
-            if request.has_note_on_disk() || request.verdict == Verdict::Found {
+            if request.has_note_on_disk() || request.verdict == Verdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
@@ -160,11 +160,11 @@ fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> Status {
     match verdict {
         Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => Status::Delivered,
         Verdict::Report(Word::Error | Word::Error2) => Status::Failed,
-        Verdict::Report(_) | Verdict::Silence => Status::Deferred,
+        Verdict::Report(_) | Verdict::Unreported => Status::Deferred,
         Verdict::Expired => Status::Expired,
         Verdict::Deleted => Status::Deleted,
         Verdict::Rerouted => Status::Rerouted,
-        Verdict::Found => match tag() {
+        Verdict::FinishedElsewhere => match tag() {
             Some(Tag::Failed) => Status::Failed,
             _ => Status::Delivered,
         },
@@ -274,7 +274,7 @@ pub(super) mod tests {
         "#]],
         );
         let found = StatusRecord {
-            verdict: Verdict::Found,
+            verdict: Verdict::FinishedElsewhere,
             attempt: None,
             notary: Box::default(),
             text: b"found".as_slice().into(),
@@ -291,7 +291,7 @@ pub(super) mod tests {
     #[test]
     fn status_line_without_agent_report_has_no_report_word() {
         let record = StatusRecord {
-            verdict: Verdict::Silence,
+            verdict: Verdict::Unreported,
             notary: Box::default(),
             text: b"it died\r\x1b".as_slice().into(),
             ..record(&[BOB])

@@ -11,7 +11,7 @@ use super::words::{Words, Wrong};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use zsched_core::Destination;
-use zsched_core::standing::Destinations;
+use zsched_core::standing::DestinationPattern;
 use zsched_spool::{SpoolId, SpoolName};
 
 /// Maximum number of bytes that wait for one subscriber.
@@ -26,7 +26,7 @@ pub struct Watch {
 /// The criteria of a subscriber. An event must match all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Interest {
-    destinations: Option<Destinations>,
+    destinations: Option<DestinationPattern>,
     message: Option<MessageName>,
 }
 
@@ -104,7 +104,7 @@ impl Interest {
 
     fn is_in(&self, about: &About<'_>) -> bool {
         let goes_there =
-            |wanted: &Destinations| about.destinations.iter().any(|d| wanted.matches(d));
+            |wanted: &DestinationPattern| about.destinations.iter().any(|d| wanted.matches(d));
         let is_it =
             |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.is_of(id, name));
         self.destinations.as_ref().is_none_or(goes_there) && self.message.as_ref().is_none_or(is_it)

@@ -64,8 +64,8 @@ fn begin_hold(
         What::Message(name) => match called(core, &name) {
             None => Single::known(Kind::Hold, refuse(OrderRefusal::NotFound)),
             Some(id) if dry_run => {
-                let is_held = core.standing_orders().hold_of_message(id).is_some();
-                let foreseen = core.foresee_hold(id);
+                let is_held = core.overrides().hold_of_message(id).is_some();
+                let foreseen = core.dry_run_hold(id);
                 let effect = if is_held { refuse(OrderRefusal::Already) } else { foreseen };
                 Single::known(Kind::Hold, effect)
             }
@@ -107,7 +107,7 @@ fn begin_release(what: What, dry_run: bool, around: &Surroundings<'_>) -> Box<dy
         What::All => return Box::new(ReleaseAll::new(dry_run, around)),
         What::Message(name) => match called_and_held(core, &name) {
             None => Single::known(Kind::Release, not_held()),
-            Some(id) if dry_run => Single::known(Kind::Release, core.foresee_release(id)),
+            Some(id) if dry_run => Single::known(Kind::Release, core.dry_run_release(id)),
             Some(id) => Single::order(Kind::Release, Order::Release(Scope::Message(id))),
         },
         What::Scope(scope) if dry_run => match is_held(core, &scope) {
@@ -159,7 +159,7 @@ fn what(
 }
 
 fn is_held(core: &Scheduler, scope: &Scope) -> bool {
-    core.standing_orders().holds.iter().any(|hold| hold.scope == *scope)
+    core.overrides().holds.iter().any(|hold| hold.scope == *scope)
 }
 
 /// Returns the queued message with this name.
@@ -174,7 +174,7 @@ fn called(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
 ///
 /// It need not be queued: its control file may be temporarily unreadable.
 fn called_and_held(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
-    let hold = core.standing_orders().messages.get(&name.number)?;
+    let hold = core.overrides().messages.get(&name.number)?;
     match hold.scope {
         Scope::Message(id) if called(core, name) == Some(id) || name.is_id(id) => Some(id),
         _ => None,
@@ -191,7 +191,7 @@ struct ReleaseAll {
 
 impl ReleaseAll {
     fn new(dry_run: bool, around: &Surroundings<'_>) -> ReleaseAll {
-        let orders = around.scheduler.standing_orders();
+        let orders = around.scheduler.overrides();
         let rest = match dry_run {
             _ if orders.holds.is_empty() && orders.messages.is_empty() => {
                 let refusal = Some(OrderRefusal::NotFound);
@@ -220,7 +220,7 @@ impl Deed for ReleaseAll {
                 Next::Over => self.is_at_rest = true,
                 other => return other,
             }
-            let orders = around.scheduler.standing_orders();
+            let orders = around.scheduler.overrides();
             // If only messages were held, nothing is left to release.
             let is_empty = orders.holds.is_empty() && orders.messages.is_empty();
             if is_empty && self.messages.sum().messages > 0 {

@@ -125,8 +125,8 @@ impl Many {
             let is_new = self.last != Some(found.target.number);
             self.last = Some(found.target.number);
             let effect = match self.verb {
-                Verb::Hold(_) if is_new => around.scheduler.foresee_hold(found.id),
-                Verb::Release if is_new => around.scheduler.foresee_release(found.id),
+                Verb::Hold(_) if is_new => around.scheduler.dry_run_hold(found.id),
+                Verb::Release if is_new => around.scheduler.dry_run_release(found.id),
                 Verb::Hold(_) | Verb::Release => Effect::default(),
                 Verb::Retry => retried(found, is_new),
                 Verb::Expire | Verb::Delete | Verb::Reroute => disposed(found, is_new),

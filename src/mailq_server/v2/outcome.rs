@@ -1,7 +1,7 @@
 //! The answer of an operator's order.
 
 use serde::Serialize;
-use zsched_core::standing::{MOST_HELD_MESSAGES, MOST_STANDING};
+use zsched_core::standing::{MAX_HELD_MESSAGES, MAX_OVERRIDES};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
 
@@ -74,12 +74,12 @@ fn refused(kind: Kind, refusal: OrderRefusal, effect: &Effect) -> String {
         (OrderRefusal::Already, _) => "it is held already".to_string(),
         (OrderRefusal::TooMany, Kind::HoldMessages) => {
             let far = counted(effect);
-            format!("no more than {MOST_HELD_MESSAGES} messages can be held one by one ({far})")
+            format!("no more than {MAX_HELD_MESSAGES} messages can be held one by one ({far})")
         }
         (OrderRefusal::TooMany, Kind::Set) => {
-            format!("no more than {MOST_STANDING} limits can be set")
+            format!("no more than {MAX_OVERRIDES} limits can be set")
         }
-        (OrderRefusal::TooMany, _) => format!("there can be no more than {MOST_STANDING} holds"),
+        (OrderRefusal::TooMany, _) => format!("there can be no more than {MAX_OVERRIDES} holds"),
         (OrderRefusal::OfRings, _) => {
             "this is a limit of rings: ring=channel/host; only maxthr is one of destinations, too"
                 .to_string()

@@ -55,7 +55,7 @@ impl Deed for Single {
             Plan::Order(order) => Next::Order(order),
             Plan::Foresee(_, None) => Next::Over,
             Plan::Foresee(change, mut next) => {
-                let effect = around.scheduler.foresee_review(&change, &mut next, FORESEEN);
+                let effect = around.scheduler.dry_run_reapply(&change, &mut next, FORESEEN);
                 self.effect.add(&effect);
                 self.plan = Plan::Foresee(change, next);
                 Next::More

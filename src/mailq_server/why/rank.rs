@@ -1,12 +1,12 @@
 //! The rank of a message among the jobs of its ring, as clauses of a sentence.
 
-use zsched_core::rank::{COUNTED, Current, Rank};
+use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
 use zsched_format::priority::USUAL;
 use zsched_spool::SpoolId;
 
 /// Returns the clauses to append to the sentence about a due vertex.
-pub fn clauses(rank: &Rank) -> String {
-    let Rank { id, keyword, line, job, .. } = rank;
+pub fn clauses(rank: &JobRank) -> String {
+    let JobRank { id, keyword, line, job, .. } = rank;
     let mut said = match &job.current {
         Some(current) if current.message == *id => {
             format!("; it is the turn of its message ({keyword}, {line})")
@@ -41,7 +41,9 @@ fn before(count: usize) -> String {
     match count {
         0 => "no message is before it".to_string(),
         1 => "1 message is before it".to_string(),
-        count if count > COUNTED => format!("more than {COUNTED} messages are before it"),
+        count if count > MAX_COUNTED_JOBS => {
+            format!("more than {MAX_COUNTED_JOBS} messages are before it")
+        }
         count => format!("{count} messages are before it"),
     }
 }

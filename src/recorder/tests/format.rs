@@ -5,10 +5,10 @@ use crate::digest::Digest;
 use crate::entry::{self, Verdict};
 use expect_test::expect;
 use std::io::ErrorKind;
-use zsched_core::standing::{Author, Hold, Scope, Standing};
+use zsched_core::standing::{Author, Hold, Override, Scope};
 use zsched_core::{
-    AgentEnd, AgentId, Crowd, Destination, Event, Order, Reread, Rested, RestedVertex, Scheduler,
-    Target, Wanted,
+    AgentEnd, AgentId, Backlog, Destination, Event, HostFilter, Order, PagedMessage, PagedVertex,
+    RereadResult, Scheduler, Target,
 };
 use zsched_format::control_file::ControlFileError;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolId, SpoolName};
@@ -32,7 +32,7 @@ fn arrival(base: &str) -> Arrival {
         }],
         locked: vec![9, 10],
         unread: None,
-        unread_at_most: 0,
+        max_unread: 0,
         is_part: false,
     }
 }
@@ -52,10 +52,10 @@ fn ordered(order: Order) -> Event<'static> {
     Event::Ordered { ticket: 7, by: "root".to_string(), order }
 }
 
-fn rested() -> Rested {
+fn rested() -> PagedMessage {
     let to = Destination::new(b"c", b"a.test");
-    let vertices = [RestedVertex::new(&to, 3, true, 7)].into();
-    Rested { modified: START, recipients: 2, vertices }
+    let vertices = [PagedVertex::new(&to, 3, true, 7)].into();
+    PagedMessage { modified: START, recipients: 2, vertices }
 }
 
 /// One event of every kind, except new configurations.
@@ -68,10 +68,10 @@ fn events() -> Vec<Event<'static>> {
         Event::Arrived(arrival("4711")),
         Event::Arrived(arrival("04711-x")),
         Event::InitialScanDone,
-        again(Reread::Read(arrival("4711"))),
-        again(Reread::Gone),
-        again(Reread::Malformed(ControlFileError::new(3, "spoilt"))),
-        again(Reread::Failed(ErrorKind::WouldBlock)),
+        again(RereadResult::Read(arrival("4711"))),
+        again(RereadResult::Gone),
+        again(RereadResult::Malformed(ControlFileError::new(3, "spoilt"))),
+        again(RereadResult::Failed(ErrorKind::WouldBlock)),
         Event::Noted { ticket: 1 << 40, outcome: Ok(true) },
         Event::Noted { ticket: 2, outcome: Err(ErrorKind::StorageFull) },
         Event::Removed { number, outcome: Ok(()) },
@@ -79,12 +79,12 @@ fn events() -> Vec<Event<'static>> {
         Event::AgentStarted { agent, pid: u32::MAX },
         Event::AgentSaid { agent, line: b"4711/100\tn\x01\xff\tok3 \0" },
         Event::AgentSaid { agent, line: b"" },
-        Event::LinePassedOver { agent, bytes: 1_000_000 },
+        Event::LineSkipped { agent, bytes: 1_000_000 },
         ended(AgentEnd::Exited(-1)),
         ended(AgentEnd::Signalled(9)),
         ended(AgentEnd::NotStarted("no".to_string())),
-        Event::Turn(b"a.test"),
-        Event::Standing(Standing::Hold(hold())),
+        Event::Etrn(b"a.test"),
+        Event::Override(Override::Hold(hold())),
         ordered(Order::Hold { scope: hold().scope, reason: String::new() }),
         ordered(Order::Release(Scope::Ring("c/*".to_string()))),
         ordered(Order::ReleaseAll),
@@ -95,12 +95,12 @@ fn events() -> Vec<Event<'static>> {
         ordered(Order::ReleaseMessages(vec![id()])),
         ordered(Order::RetireAgent(77)),
         ordered(Order::LogOutcomes(true)),
-        Event::StandingKept { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
+        Event::OverridesStored { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
         Event::Drain,
         Event::Tick,
-        Event::Watched(true),
-        Event::Recalled { number, rested: rested(), wanted: vec![Wanted::of_host(b"a.test")] },
-        Event::Outside { crowd: Crowd::Rested, reading: 0 },
+        Event::Subscribed(true),
+        Event::Restored { number, rested: rested(), wanted: vec![HostFilter::of_host(b"a.test")] },
+        Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 },
     ]
 }
 

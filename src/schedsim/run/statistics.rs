@@ -251,7 +251,7 @@ impl Observer for Statistics {
     }
 
     fn told(&mut self, at: At, event: &Event<'_>) {
-        if let Event::Recalled { number, .. } = event {
+        if let Event::Restored { number, .. } = event {
             self.comes_back = Some(*number);
         }
         match event {

@@ -107,10 +107,10 @@ impl Listener {
                     let ticket = note.ticket;
                     self.core.handle(NOW, Event::Noted { ticket, outcome: Ok(true) });
                 }
-                Action::KeepStanding { ticket, .. } => {
-                    self.core.handle(NOW, Event::StandingKept { ticket, outcome: Ok(()) });
+                Action::StoreOverrides { ticket, .. } => {
+                    self.core.handle(NOW, Event::OverridesStored { ticket, outcome: Ok(()) });
                 }
-                Action::Obeyed { effect, .. } => found = Some(effect),
+                Action::OrderDone { effect, .. } => found = Some(effect),
                 _ => {}
             }
         }

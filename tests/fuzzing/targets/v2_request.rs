@@ -47,7 +47,7 @@ pub fn run(bytes: &[u8]) {
             assert!(BEFORE_LOGIN.contains(&line) || is_scram_challenge(line), "{line:?}");
         }
         assert!(!listener.session.is_trusted());
-        assert_eq!(listener.core.is_leaving(7), Some(false), "nothing has happened");
+        assert_eq!(listener.core.is_being_removed(7), Some(false), "nothing has happened");
     }
 }
 

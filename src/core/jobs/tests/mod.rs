@@ -58,7 +58,7 @@ impl Ring {
             self.vertices += 1;
             *self.due.entry(*number).or_default() += 1;
         }
-        let newcomer = Newcomer { arrival: self.now, sequence: message as u64, unread };
+        let newcomer = NewJob { arrival: self.now, sequence: message as u64, unread };
         self.jobs.join(MessageId::from_index(message), newcomer, &entries);
         threads.iter().for_each(|number| self.look_at(*number));
     }

@@ -3,7 +3,7 @@
 //! The model keeps a plain list and looks at everything each time.
 
 use super::{Rules, START, thread};
-use crate::jobs::{Jobs, MOST_CLASSED_ANEW, Newcomer};
+use crate::jobs::{Jobs, MAX_RECLASSIFIED_ENTRIES, NewJob};
 use crate::message::MessageId;
 use crate::vertex::VertexId;
 use fastrand::Rng;
@@ -30,7 +30,7 @@ struct Plain {
     spent: i64,
     children: i64,
     /// Its parent, the entries that it has paid for, and those used.
-    fare: Option<(usize, i64, i64)>,
+    prepayment: Option<(usize, i64, i64)>,
     has_preempted: bool,
 }
 
@@ -43,7 +43,7 @@ struct Model {
 }
 
 impl Plain {
-    fn most_left(&self) -> usize {
+    fn max_left(&self) -> usize {
         self.entries.len() + self.unread
     }
 }
@@ -63,14 +63,14 @@ impl Model {
         let Some(candidate) = self.candidate(now, current) else {
             return Some(self.list[current].message);
         };
-        let entries = self.list[candidate].most_left() as i64;
+        let entries = self.list[candidate].max_left() as i64;
         let parent = &mut self.list[current];
         parent.spent += entries * i64::from(self.rules.cost);
         parent.children += 1;
-        let fare = Some((parent.message, entries, 0));
+        let prepayment = Some((parent.message, entries, 0));
         let mut job = self.list.remove(candidate);
         let message = job.message;
-        (job.fare, job.has_preempted) = (fare, true);
+        (job.prepayment, job.has_preempted) = (prepayment, true);
         self.list.insert(current, job);
         Some(message)
     }
@@ -79,7 +79,7 @@ impl Model {
         let (cost, minimum) = (i64::from(self.rules.cost), i64::from(self.rules.minimum));
         let job = &self.list[current];
         let (left, available) = (job.entries.len() as i64, job.selected - job.spent);
-        let total = job.selected + job.most_left() as i64;
+        let total = job.selected + job.max_left() as i64;
         if cost == 0 || available <= 0 || total < minimum * cost {
             return None;
         }
@@ -88,7 +88,7 @@ impl Model {
         for size in 1..=LARGEST.min(most.max(0) as usize) {
             let fits = |index: &&usize| {
                 let job = &self.list[**index];
-                **index != current && job.children == 0 && job.most_left() as i64 <= most
+                **index != current && job.children == 0 && job.max_left() as i64 <= most
             };
             let visible = self.visible(size);
             let Some(index) = visible.iter().take(4).find(fits) else {
@@ -101,7 +101,7 @@ impl Model {
             }
         }
         let (best, _) = best?;
-        let entries = self.list[best].most_left() as i64;
+        let entries = self.list[best].max_left() as i64;
         let percent = i64::from(100 - self.rules.discount);
         let has = (available + i64::from(self.rules.loan) * cost) * 100;
         (has >= entries * cost * percent).then_some(best)
@@ -123,15 +123,15 @@ impl Model {
             && let Some(index) = self.position(last)
         {
             let job = &mut self.list[index];
-            let is_small = job.entries.len() <= MOST_CLASSED_ANEW as usize;
-            if !job.has_preempted && job.most_left() <= job.size / 2 && is_small {
-                job.size = job.most_left();
+            let is_small = job.entries.len() <= MAX_RECLASSIFIED_ENTRIES as usize;
+            if !job.has_preempted && job.max_left() <= job.size / 2 && is_small {
+                job.size = job.max_left();
             }
         }
         let index = self.position(message).expect("the job is there");
         self.list[index].selected += 1;
         let mut is_extra = None;
-        if let Some((parent, paid, used)) = &mut self.list[index].fare {
+        if let Some((parent, paid, used)) = &mut self.list[index].prepayment {
             *used += 1;
             is_extra = (*used > *paid).then_some(*parent);
         }
@@ -149,7 +149,7 @@ impl Model {
             return;
         }
         let job = self.list.remove(index);
-        if let Some((parent, paid, used)) = job.fare
+        if let Some((parent, paid, used)) = job.prepayment
             && let Some(parent) = self.position(parent)
         {
             let parent = &mut self.list[parent];
@@ -160,8 +160,8 @@ impl Model {
 }
 
 /// A message that arrives now.
-fn newcomer(arrival: Timestamp, unread: usize) -> Newcomer {
-    Newcomer { arrival, sequence: 0, unread: unread as u32 }
+fn newcomer(arrival: Timestamp, unread: usize) -> NewJob {
+    NewJob { arrival, sequence: 0, unread: unread as u32 }
 }
 
 fn random_rules(random: &mut Rng) -> Rules {
@@ -213,7 +213,7 @@ fn jobs_random_work_matches_a_plain_list() {
                         selected: 0,
                         spent: 0,
                         children: 0,
-                        fare: None,
+                        prepayment: None,
                         has_preempted: false,
                     });
                 }
@@ -238,8 +238,8 @@ fn jobs_random_work_matches_a_plain_list() {
                     let job = random.usize(0..model.list.len());
                     let job = &mut model.list[job];
                     job.unread = random.usize(0..=job.unread);
-                    if job.most_left() <= job.size / 2 {
-                        job.size = job.most_left();
+                    if job.max_left() <= job.size / 2 {
+                        job.size = job.max_left();
                     }
                     let message = MessageId::from_index(job.message);
                     jobs.expect(message, job.unread as u32);

@@ -1,6 +1,6 @@
 //! Tests of the rank of jobs.
 
-use super::super::COUNTED;
+use super::super::MAX_COUNTED_JOBS;
 use super::{Ring, Rules, rules};
 use crate::message::MessageId;
 
@@ -56,9 +56,9 @@ fn rank_of_job_without_window_is_blocked() {
 #[test]
 fn rank_of_distant_job_is_capped() {
     let mut ring = Ring::new(rules(0));
-    (1..=COUNTED + 10).for_each(|message| ring.comes(message, &[message]));
-    assert_eq!(ring.rank(COUNTED).before, COUNTED - 1);
-    assert_eq!(ring.rank(COUNTED + 1).before, COUNTED);
-    assert_eq!(ring.rank(COUNTED + 9).before, COUNTED + 1);
+    (1..=MAX_COUNTED_JOBS + 10).for_each(|message| ring.comes(message, &[message]));
+    assert_eq!(ring.rank(MAX_COUNTED_JOBS).before, MAX_COUNTED_JOBS - 1);
+    assert_eq!(ring.rank(MAX_COUNTED_JOBS + 1).before, MAX_COUNTED_JOBS);
+    assert_eq!(ring.rank(MAX_COUNTED_JOBS + 9).before, MAX_COUNTED_JOBS + 1);
     assert_eq!(ring.rank(1).slots, None);
 }

@@ -166,7 +166,7 @@ fn preempting_job_keeps_its_place_while_read() {
     assert_eq!((ring.order(), ring.jobs.in_order()[0].available()), ("1".to_string(), 6));
     ring.comes_in_part(2, &[2001], 2);
     assert!(ring.jobs.choose(ring.now, None).is_some(), "it preempts");
-    ring.jobs.await_more(message);
+    ring.jobs.keep_place_while_read(message);
     assert_eq!(ring.sequence(2), "21");
     assert_eq!(ring.order(), "2--1");
     ring.comes_in_part(2, &[2002, 2003], 0);

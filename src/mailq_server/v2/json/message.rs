@@ -8,7 +8,7 @@ use crate::v2::selection::MessageName;
 use crate::why::sentence;
 use serde::Serialize;
 use std::vec;
-use zsched_core::entries::{Entry, MessageRow, VertexId};
+use zsched_core::entries::{MessageRow, VertexId, VertexRow};
 use zsched_format::priority::USUAL;
 use zsched_format::time::{ShortDuration, Timestamp};
 
@@ -74,7 +74,7 @@ impl Message {
             recipients_in_all: row.recipients,
             failed: row.failed,
             held: row.is_held,
-            leaving: row.is_leaving,
+            leaving: row.is_being_removed,
         }
     }
 }
@@ -173,7 +173,7 @@ fn write_object(
     around: &Surroundings<'_>,
     number: u64,
     vertex: VertexId,
-    entry: &Entry<'_>,
+    entry: &VertexRow<'_>,
     out: &mut Vec<u8>,
 ) {
     let (scheduler, now) = (around.scheduler, around.now);
@@ -205,7 +205,7 @@ fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
         push(out, format_args!(", priority {}", row.priority));
     }
     out.extend_from_slice(match row {
-        MessageRow { is_leaving: true, .. } => b"; it is leaving the spool\n",
+        MessageRow { is_being_removed: true, .. } => b"; it is leaving the spool\n",
         MessageRow { is_held: true, .. } => b"; it is held\n",
         _ => b"\n",
     });
@@ -215,7 +215,7 @@ fn write_sentence(
     around: &Surroundings<'_>,
     number: u64,
     vertex: VertexId,
-    entry: &Entry<'_>,
+    entry: &VertexRow<'_>,
     out: &mut Vec<u8>,
 ) {
     let (scheduler, now) = (around.scheduler, around.now);

@@ -7,7 +7,7 @@ use crate::v2::selection::Selection;
 use crate::v2::words::{Words, Wrong};
 use serde::Serialize;
 use std::vec;
-use zsched_core::entries::Entry;
+use zsched_core::entries::VertexRow;
 use zsched_core::select::Selected;
 use zsched_format::time::Timestamp;
 
@@ -37,7 +37,7 @@ pub struct Message {
 }
 
 impl Message {
-    fn new(entry: &Entry<'_>, now: Timestamp) -> Message {
+    fn new(entry: &VertexRow<'_>, now: Timestamp) -> Message {
         Message {
             id: entry.id.to_string(),
             name: entry.name.to_string(),

@@ -4,8 +4,8 @@ use super::{AT_A_TIME, line, seconds};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use zsched_core::Fate;
-use zsched_core::standing::{Ending, Hold, Scope, SetLimit};
+use zsched_core::AfterJob;
+use zsched_core::standing::{Hold, LimitOverride, PendingRemoval, Scope};
 
 /// A hold, limit or removal in force.
 #[derive(Serialize)]
@@ -45,8 +45,8 @@ impl From<&Hold> for Order {
     }
 }
 
-impl From<&SetLimit> for Order {
-    fn from(set: &SetLimit) -> Order {
+impl From<&LimitOverride> for Order {
+    fn from(set: &LimitOverride) -> Order {
         Order {
             kind: "limit",
             scope: words(&set.scope),
@@ -60,13 +60,13 @@ impl From<&SetLimit> for Order {
     }
 }
 
-impl From<&Ending> for Order {
-    fn from(ending: &Ending) -> Order {
+impl From<&PendingRemoval> for Order {
+    fn from(ending: &PendingRemoval) -> Order {
         Order {
             kind: match ending.fate {
-                Fate::Expire => "expire",
-                Fate::Reroute => "reroute",
-                Fate::Usual | Fate::OneMoreTry | Fate::Delete => "delete",
+                AfterJob::Expire => "expire",
+                AfterJob::Reroute => "reroute",
+                AfterJob::Usual | AfterJob::OneMoreTry | AfterJob::Delete => "delete",
             },
             scope: words(&Scope::Message(ending.message)),
             by: ending.author.name.clone(),
@@ -129,12 +129,12 @@ enum Next {
     /// Limits from this index on.
     Limit(usize),
     /// Removals from this message number on.
-    Ending(u64),
+    Removal(u64),
 }
 
 impl Text for OrdersText {
     fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let standing = around.scheduler.standing_orders();
+        let standing = around.scheduler.overrides();
         let next = match self.next {
             Next::Hold(index) => {
                 Some(list(&standing.holds, index, out).map_or(Next::Message(0), Next::Hold))
@@ -143,9 +143,9 @@ impl Text for OrdersText {
                 Some(map(&standing.messages, number, out).map_or(Next::Limit(0), Next::Message))
             }
             Next::Limit(index) => {
-                Some(list(&standing.limits, index, out).map_or(Next::Ending(0), Next::Limit))
+                Some(list(&standing.limits, index, out).map_or(Next::Removal(0), Next::Limit))
             }
-            Next::Ending(number) => map(&standing.endings, number, out).map(Next::Ending),
+            Next::Removal(number) => map(&standing.endings, number, out).map(Next::Removal),
         };
         let Some(next) = next else {
             return Step::Over;

@@ -1,7 +1,7 @@
 //! The rank of a message among the jobs of its ring.
 
 use serde::Serialize;
-use zsched_core::rank::{COUNTED, Current, Rank};
+use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
 use zsched_spool::SpoolId;
 
 /// The rank of a due message, in a ring that selects work by message.
@@ -47,13 +47,13 @@ struct Turn {
     candidate: Option<String>,
 }
 
-impl From<&Rank> for Ranked {
-    fn from(rank: &Rank) -> Ranked {
+impl From<&JobRank> for Ranked {
+    fn from(rank: &JobRank) -> Ranked {
         let job = &rank.job;
         let parent = job.has_preempted;
         Ranked {
             line: rank.line.to_string(),
-            before: job.before.min(COUNTED),
+            before: job.before.min(MAX_COUNTED_JOBS),
             priority: rank.priority,
             due: job.due,
             slots: job.slots,

@@ -63,7 +63,7 @@ pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
         held_messages: summary.held_messages,
         waiting: waiting.to_be_read,
         resting: waiting.resting,
-        resting_recipients: around.scheduler.resting_recipients(),
+        resting_recipients: around.scheduler.paged_recipients(),
         agents: totals.agents,
         idle: totals.idle,
         oldest: summary.oldest.map(|oldest| ago(around.now, oldest)),

@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::vec;
 use zsched_core::Scheduler;
 use zsched_core::records::ThreadId;
-use zsched_core::standing::Destinations;
-use zsched_core::survey::{AgentRow, Rank, Survey, ThreadRow};
+use zsched_core::standing::DestinationPattern;
+use zsched_core::survey::{AgentRow, SurveyOrder, ThreadRow, ThreadSurvey};
 use zsched_format::time::Timestamp;
 
 /// Maximum number of threads sorted.
@@ -105,9 +105,9 @@ pub fn answer(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
 }
 
 struct Request {
-    destinations: Option<Destinations>,
+    destinations: Option<DestinationPattern>,
     limit: Option<usize>,
-    rank: Option<Rank>,
+    rank: Option<SurveyOrder>,
 }
 
 impl Request {
@@ -115,9 +115,9 @@ impl Request {
         let mut words = Words::parse(rest)?;
         let limit = limit(&mut words)?;
         let rank = words.option("sort").map(|word| match word.text.as_str() {
-            "backlog" => Ok(Rank::Backlog),
-            "attempts" => Ok(Rank::Attempts),
-            "oldest" => Ok(Rank::Oldest),
+            "backlog" => Ok(SurveyOrder::Backlog),
+            "attempts" => Ok(SurveyOrder::Attempts),
+            "oldest" => Ok(SurveyOrder::Oldest),
             _ => Err(word.wrong("sort= is backlog, oldest or attempts")),
         });
         let selection = Selection::take(&mut words)?;
@@ -134,7 +134,9 @@ impl Request {
         let left = limit.unwrap_or(usize::MAX);
         let source = match rank {
             None => Source::Places { next: 0, destinations },
-            Some(rank) => Source::Survey(Survey::new(rank, left.min(MOST_SORTED), destinations)),
+            Some(rank) => {
+                Source::Survey(ThreadSurvey::new(rank, left.min(MOST_SORTED), destinations))
+            }
         };
         ThreadsText { source, left, looked_at: 0, seen: 0 }
     }
@@ -161,9 +163,9 @@ struct ThreadsText {
 /// The source of the threads to show.
 enum Source {
     /// All threads from this index on.
-    Places { next: usize, destinations: Option<Destinations> },
+    Places { next: usize, destinations: Option<DestinationPattern> },
     /// The search for the top threads, not complete yet.
-    Survey(Survey),
+    Survey(ThreadSurvey),
     /// The top threads that were found.
     Found(vec::IntoIter<ThreadId>),
 }
@@ -181,10 +183,10 @@ impl Source {
         match self {
             Source::Found(threads) => threads.next().map_or(Next::Over, Next::Thread),
             Source::Survey(survey) => {
-                if !survey.go_on(scheduler, SEARCHED_A_TURN) {
+                if !survey.advance(scheduler, SEARCHED_A_TURN) {
                     return Next::Pause;
                 }
-                let none = Survey::new(Rank::Backlog, 0, None);
+                let none = ThreadSurvey::new(SurveyOrder::Backlog, 0, None);
                 *self = Source::Found(std::mem::replace(survey, none).found().into_iter());
                 Next::Nothing
             }

@@ -8,9 +8,9 @@ use crate::why::{Pending, sentence, whereabouts};
 use serde::Serialize;
 use zsched_core::intake::elsewhere::Whereabouts;
 use zsched_core::standing::{Author, Hold};
-use zsched_core::unreachable::Cause;
+use zsched_core::unreachable::UnreachableReport;
 use zsched_core::why::{Origin, Wait, Why};
-use zsched_core::{Block, Scheduler};
+use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::subject::Subject;
 
@@ -101,8 +101,8 @@ pub struct CauseShown {
     text: Option<String>,
 }
 
-impl From<&Cause> for CauseShown {
-    fn from(cause: &Cause) -> CauseShown {
+impl From<&UnreachableReport> for CauseShown {
+    fn from(cause: &UnreachableReport) -> CauseShown {
         CauseShown {
             agent: cause.pid,
             message: cause.id.map(|id| id.to_string()),
@@ -163,8 +163,8 @@ impl Details {
                 details.jobs = Some(*jobs);
             }
             Why::AgentStarting { pid } => details.pid = Some(*pid),
-            Why::InLine { agents, most, origin, before } => {
-                (details.used, details.most) = (Some(*agents), Some(*most));
+            Why::InLine { agents, max, origin, before } => {
+                (details.used, details.most) = (Some(*agents), Some(*max));
                 details.before = *before;
                 details.set_by = set_by(origin);
             }
@@ -177,12 +177,12 @@ impl Details {
             Why::Refused { refusal, limit, origin, before } => {
                 details.refusal = Some(refusal.word());
                 details.before = *before;
-                details.most = limit.map(|limit| limit.most);
+                details.most = limit.map(|limit| limit.max);
                 details.used = limit.map(|limit| limit.used);
                 details.set_by = set_by(origin);
             }
-            Why::Window { used, most, name, .. } => {
-                (details.used, details.most) = (Some(*used), Some(*most));
+            Why::Window { used, max, name, .. } => {
+                (details.used, details.most) = (Some(*used), Some(*max));
                 details.of_window = name.as_deref().map(text);
             }
             Why::Pace { at, .. } => details.at = at.map(seconds),
@@ -197,14 +197,14 @@ impl Details {
     }
 }
 
-fn block_word(block: Block) -> &'static str {
+fn block_word(block: UnreachableReason) -> &'static str {
     match block {
-        Block::HostDown => "host-down",
-        Block::AgentAsked => "agent-asked",
-        Block::AgentsDie => "agents-die",
-        Block::Dead => "dead",
-        Block::Blamed => "blamed",
-        Block::AllDeferred => "all-deferred",
+        UnreachableReason::HostDown => "host-down",
+        UnreachableReason::RetryAt => "agent-asked",
+        UnreachableReason::AgentsDie => "agents-die",
+        UnreachableReason::Dead => "dead",
+        UnreachableReason::HostBlamed => "blamed",
+        UnreachableReason::AllDeferred => "all-deferred",
     }
 }
 
@@ -240,7 +240,7 @@ struct OnDisk {
 impl OnDisk {
     fn new(place: Whereabouts, now: Timestamp) -> OnDisk {
         let at = match place {
-            Whereabouts::Rests(until) => until.map(seconds),
+            Whereabouts::PagedOut(until) => until.map(seconds),
             Whereabouts::InLine | Whereabouts::Read => None,
         };
         OnDisk { why: "on-disk", at, sentence: whereabouts(place, now) }

@@ -4,7 +4,7 @@
 use super::configurations::configuration;
 use super::world::World;
 use std::collections::BTreeSet;
-use zsched_core::{AgentEnd, AgentId, Event, Order, Reread};
+use zsched_core::{AgentEnd, AgentId, Event, Order, RereadResult};
 
 /// Maximum number of rounds, in each of which all pending actions are answered.
 const MAX_ROUNDS: usize = 3000;
@@ -48,7 +48,7 @@ fn wake_everything(world: &mut World) {
     let groups = world.model.messages.values().flat_map(|message| &message.arrival.groups);
     let hosts: BTreeSet<Box<[u8]>> = groups.map(|group| group.host.clone()).collect();
     for host in hosts {
-        world.send_event(Event::Turn(&host));
+        world.send_event(Event::Etrn(&host));
     }
 }
 
@@ -67,8 +67,8 @@ fn answer(world: &mut World) -> bool {
     }
     for name in rereads {
         let message = world.model.messages.get(&name.number());
-        let outcome =
-            message.map_or(Reread::Gone, |message| Reread::Read(message.again(|_| false)));
+        let outcome = message
+            .map_or(RereadResult::Gone, |message| RereadResult::Read(message.again(|_| false)));
         world.read_again(name.number(), outcome);
     }
     acted

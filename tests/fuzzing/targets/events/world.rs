@@ -4,7 +4,7 @@ use super::configurations::configuration;
 use super::model::{Model, Puppet, Spooled, Told};
 use zsched_config::Clause;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Event, Note, Order, Reread, Scheduler, Settings, StatusRecord,
+    Action, AgentEnd, AgentId, Event, Note, Order, RereadResult, Scheduler, Settings, StatusRecord,
     Verdict,
 };
 use zsched_format::agent_protocol::{Answer, Status};
@@ -64,7 +64,7 @@ impl World {
     /// Sends an event, and carries out the core's actions.
     pub fn send_event(&mut self, event: Event<'_>) {
         self.is_draining |= matches!(event, Event::Drain);
-        if let Event::Watched(is_watched) = event {
+        if let Event::Subscribed(is_watched) = event {
             self.is_watched = is_watched;
         }
         self.core.handle(self.now, event);
@@ -112,7 +112,7 @@ impl World {
 
     pub fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
-        if self.core.is_leaving(number).is_none() {
+        if self.core.is_being_removed(number).is_none() {
             self.model.messages.insert(number, Spooled::new(arrival.clone()));
         }
         self.send_event(Event::Arrived(arrival));
@@ -169,21 +169,21 @@ impl World {
     /// Reports the result of all requests to store overrides.
     pub fn kept(&mut self, outcome: Result<(), std::io::ErrorKind>) {
         for ticket in std::mem::take(&mut self.model.to_keep) {
-            self.send_event(Event::StandingKept { ticket, outcome });
+            self.send_event(Event::OverridesStored { ticket, outcome });
         }
     }
 
     pub fn removed(&mut self, number: u64, outcome: Result<(), std::io::ErrorKind>) {
         self.model.removals.retain(|other| *other != number);
-        if outcome.is_ok() && self.core.is_leaving(number) == Some(true) {
+        if outcome.is_ok() && self.core.is_being_removed(number) == Some(true) {
             self.model.forget(number);
         }
         self.send_event(Event::Removed { number, outcome });
     }
 
-    pub fn read_again(&mut self, number: u64, outcome: Reread) {
+    pub fn read_again(&mut self, number: u64, outcome: RereadResult) {
         self.model.rereads.retain(|name| name.number() != number);
-        if matches!(outcome, Reread::Gone | Reread::Malformed(_)) {
+        if matches!(outcome, RereadResult::Gone | RereadResult::Malformed(_)) {
             self.model.forget(number);
             self.model.removals.retain(|other| *other != number);
         }
@@ -201,12 +201,12 @@ impl World {
     fn perform(&mut self, action: Action) {
         match action {
             // Memory is not limited.
-            Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
+            Action::PageOut { .. } | Action::ReadMore { .. } | Action::RequestPagedHosts(_) => {}
             Action::StartAgent { agent, clause, channel, host } => {
                 self.start(agent, &clause, &channel, &host);
             }
             Action::Feed { agent, job } => self.feed(agent, &job),
-            Action::SayIdle(agent) => self.puppet(agent).told.push_back(Told::Idle),
+            Action::SendIdle(agent) => self.puppet(agent).told.push_back(Told::Idle),
             Action::StopAgent { agent, .. } => self.puppet(agent).is_ending = true,
             Action::ClearLocks { name, .. } => self.expect_message(&name),
             Action::ReadAgain(name) => {
@@ -220,8 +220,8 @@ impl World {
                 assert!(!self.model.removals.contains(&number), "{name} is removed twice");
                 self.model.removals.push(number);
             }
-            Action::KeepStanding { ticket, .. } => self.model.to_keep.push(ticket),
-            Action::Obeyed { ticket, .. } => {
+            Action::StoreOverrides { ticket, .. } => self.model.to_keep.push(ticket),
+            Action::OrderDone { ticket, .. } => {
                 let was_given = self.model.orders.remove(&ticket);
                 assert!(was_given, "order {ticket} is obeyed, but nobody gave it");
             }
@@ -339,6 +339,6 @@ fn is_counted_end(record: &StatusRecord) -> bool {
             matches!(word, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2)
         }
         Verdict::Expired | Verdict::Deleted | Verdict::Rerouted => true,
-        Verdict::Silence | Verdict::Found => false,
+        Verdict::Unreported | Verdict::FinishedElsewhere => false,
     }
 }
