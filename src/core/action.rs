@@ -2,11 +2,11 @@
 //!
 //! Each variant names the event that reports its outcome, if there is one.
 
-use super::agent::AgentId;
-use super::change::Change;
-use super::destination::Destination;
-use super::order::{Effect, OrderTicket};
-use super::rested::{HostFilter, PagedMessage};
+use crate::admission::paged_message::{HostFilter, PagedMessage};
+use crate::dispatch::agent::AgentId;
+use crate::operator::order::{Effect, OrderTicket};
+use crate::operator::override_changes::Change;
+use crate::queue::destination::Destination;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_config::Clause;
@@ -110,8 +110,8 @@ pub enum Action {
     Statistics(Statistics),
     /// Writes lines of the status log.
     ///
-    /// Decided only if there is a status log ([`super::Settings::status_log`]) or a subscriber
-    /// ([`super::Event::Subscribed`]). It precedes the removal of the message, because the addresses
+    /// Decided only if there is a status log ([`crate::Settings::status_log`]) or a subscriber
+    /// ([`crate::Event::Subscribed`]). It precedes the removal of the message, because the addresses
     /// are in the control file.
     Status(Box<StatusRecord>),
     /// Writes a line of the log.

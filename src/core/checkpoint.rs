@@ -6,8 +6,8 @@
 //! another way. The caller of `restore` reads the configuration again, from the same text.
 //! Diagnoses are written once, since many vertices share them.
 
-use super::Scheduler;
-use super::vertex::Diagnosis;
+use crate::Scheduler;
+use crate::queue::vertex::Diagnosis;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;

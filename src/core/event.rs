@@ -2,12 +2,12 @@
 //!
 //! Each variant names its source.
 
-use super::action::NoteTicket;
-use super::agent::AgentId;
-use super::learned::Learned;
-use super::order::{Order, OrderTicket};
-use super::rested::{HostFilter, PagedMessage};
-use super::standing::Override;
+use crate::action::NoteTicket;
+use crate::admission::paged_message::{HostFilter, PagedMessage};
+use crate::dispatch::agent::AgentId;
+use crate::learned::Learned;
+use crate::operator::order::{Order, OrderTicket};
+use crate::operator::overrides::Override;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::rc::Rc;
@@ -31,14 +31,14 @@ pub enum Event<'a> {
     InitialScanDone,
     /// A control file was read again.
     ///
-    /// Answers [`super::Action::ReadAgain`], or comes unasked.
+    /// Answers [`crate::Action::ReadAgain`], or comes unasked.
     ReadAgain {
         /// Number of the message.
         number: u64,
         /// What it found.
         outcome: RereadResult,
     },
-    /// The writer has executed [`super::Action::Note`], or has failed.
+    /// The writer has executed [`crate::Action::Note`], or has failed.
     Noted {
         /// Ticket of the note.
         ticket: NoteTicket,
@@ -46,7 +46,7 @@ pub enum Event<'a> {
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<bool, io::ErrorKind>,
     },
-    /// The writer has executed [`super::Action::Remove`], or has failed.
+    /// The writer has executed [`crate::Action::Remove`], or has failed.
     Removed {
         /// Number of the message.
         number: u64,
@@ -54,7 +54,7 @@ pub enum Event<'a> {
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<(), io::ErrorKind>,
     },
-    /// An agent was started as [`super::Action::StartAgent`] asked.
+    /// An agent was started as [`crate::Action::StartAgent`] asked.
     AgentStarted {
         /// The agent.
         agent: AgentId,
@@ -100,7 +100,7 @@ pub enum Event<'a> {
     ///
     /// The host is in lower case.
     Etrn(#[serde(borrow, with = "zsched_format::serde_bytes")] &'a [u8]),
-    /// An operator gives an order. Answered by [`super::Action::OrderDone`].
+    /// An operator gives an order. Answered by [`crate::Action::OrderDone`].
     Ordered {
         /// Identifies the order in the answer.
         ticket: OrderTicket,
@@ -109,7 +109,7 @@ pub enum Event<'a> {
         /// The order.
         order: Order,
     },
-    /// The shell has executed [`super::Action::StoreOverrides`], or has failed.
+    /// The shell has executed [`crate::Action::StoreOverrides`], or has failed.
     OverridesStored {
         /// The order that waits for this, if any.
         ticket: Option<OrderTicket>,
@@ -129,7 +129,7 @@ pub enum Event<'a> {
     Tick,
     /// The first subscriber has come, or the last one has left.
     ///
-    /// A subscriber receives the outcome of each attempt: see [`super::Action::Status`].
+    /// A subscriber receives the outcome of each attempt: see [`crate::Action::Status`].
     Subscribed(bool),
     /// A paged-out message was read again, or its control file is gone.
     ///
@@ -137,7 +137,7 @@ pub enum Event<'a> {
     Restored {
         /// Number of the message.
         number: u64,
-        /// Its retry state, as [`super::Action::PageOut`] had it.
+        /// Its retry state, as [`crate::Action::PageOut`] had it.
         rested: PagedMessage,
         /// Requests for it that have come since.
         wanted: Vec<HostFilter>,
@@ -149,7 +149,7 @@ pub enum Event<'a> {
         /// Maximum number of recipients in the control files being read.
         reading: u32,
     },
-    /// More of a message was read, as [`super::Action::ReadMore`] asked.
+    /// More of a message was read, as [`crate::Action::ReadMore`] asked.
     MoreRead {
         /// Number of the message.
         number: u64,

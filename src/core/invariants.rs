@@ -1,11 +1,11 @@
 //! Invariants between any two events, checked by tests and simulations.
 
-use super::Scheduler;
-use super::agent::{Agent, AgentId, Owed, State};
-use super::message::MessageId;
-use super::ring::Refusal;
-use super::share::AgentCount;
-use super::vertex::VertexState;
+use crate::Scheduler;
+use crate::dispatch::agent::{Agent, AgentId, Owed, State};
+use crate::dispatch::fair_share::AgentCount;
+use crate::dispatch::ring::Refusal;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::VertexState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Scheduler {
@@ -95,7 +95,7 @@ impl Scheduler {
     }
 
     /// Checks that all that waits has a time or condition to end.
-    fn check_wait(&self, id: super::thread::ThreadId) {
+    fn check_wait(&self, id: crate::queue::thread::ThreadId) {
         let thread = &self.threads[id];
         let ring = &self.rings[thread.ring];
         let is_old = ring.is_retired;

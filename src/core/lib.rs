@@ -9,140 +9,90 @@
 //! scheduler.next_wakeup();                            // time of the next Event::Tick
 //! ```
 //!
-//! The words: a *message* is one control file. Its recipients for one channel and host are a
-//! *vertex*. All vertices for one channel and host are a *thread*. All threads of a channel that
-//! matched one clause are a *ring*. An *agent* is a process of a ring that works on one thread at a
-//! time.
+//! The words: a *message* is one control file. Its recipients for one channel and host are a *vertex*. All
+//! vertices for one channel and host are a *thread*. All threads of a channel that matched one clause are a
+//! *ring*. An *agent* is a process of a ring, and works on one thread at a time. `docs/architecture.md` has the
+//! states of each.
 //!
-//! | file | decides |
+//! This crate decides everything that the scheduler decides. It must not know sockets, files, processes, clocks,
+//! MAILQ or recordings. Begin with [`event`] and [`action`], then [`dispatch`]'s `next_job`.
+//!
+//! | module | decides |
 //! |---|---|
-//! | [`arrive`] | what happens with a control file that was read |
-//! | [`assign`] | which thread and ring recipients belong to |
-//! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
-//! | [`probe`] | when a ring whose agents cannot be started tries again |
-//! | [`starved`] | which ring gets the next agent when limits leave too few |
-//! | [`share`] | which ring gives an agent up for another one |
-//! | [`feed`] | what a hungry agent gets next |
-//! | [`jobs`], [`work`] | the same, in rings that choose work by message and not by thread |
-//! | [`outcome`] | what a report means |
-//! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
-//! | [`contact`] | whether a host answers, according to its reports |
-//! | [`retry`], [`expiry`] | when something is tried again, and when it expires |
-//! | [`finish`] | when a message leaves the spool |
-//! | [`order`], [`hold`], [`limit`] | what the orders of operators change |
-//! | [`dispose`], [`ending`] | how operators remove mail from the queue |
-//! | [`agent_end`], [`resync`] | what the end of an agent changes, and its `#resync` |
-//! | [`turn`], [`clock`] | what ETRN changes, and a step of the clock |
-//! | [`reload`], [`joining`] | what a new configuration changes |
-//! | [`put_off`] | when due vertices of a destination are deferred together |
-//! | [`batch`] | when the next chunk of a partial message is read |
-//! | [`rest`] | which messages are paged out while others wait for room |
-//! | [`learned`], [`standing`], [`change`] | nothing: state that outlives the process |
-//! | [`status`] | nothing: records for the status log |
-//! | [`remark`] | how many log lines about one agent are written |
-//! | [`view`], [`records`], [`survey`], [`entries`] | nothing: read-only views of the queue |
-//! | [`why`], [`rank`] | nothing: the reasons for which mail waits |
-//! | [`select`] | nothing: the search for mail that an operator selects |
-//! | [`inspect`] | nothing: the views that replays of recordings use |
+//! | [`event`], [`action`], [`settings`] | nothing: what the core receives, what it returns, its options |
+//! | [`queue`] | what is queued: messages, vertices, threads; when each is tried again, expires, and leaves the spool |
+//! | [`dispatch`] | which agent gets which job: rings, agents, limits, fair shares, windows, preemption |
+//! | [`outcome`] | what a report of an agent means, and the end of an agent |
+//! | [`operator`] | what the orders of operators change: hold, release, retry, remove, limits, ETRN |
+//! | [`admission`] | which mail is in memory: files to read, partial messages, paging |
+//! | [`reload`], [`clock_step`] | what a new configuration changes, and a step of the clock |
+//! | [`learned`] | nothing: state that the next process starts with |
+//! | [`query`] | nothing: read-only views, and the reason why mail waits |
 //! | [`checkpoint`] | nothing: the complete state, to continue from later |
 #![deny(clippy::disallowed_methods)]
 
+// What goes in and what comes out.
 mod action;
-mod agent;
-mod agent_end;
-mod arrive;
-mod assign;
-mod batch;
-pub mod change;
-mod checkpoint;
-mod clock;
-mod contact;
-mod destination;
-mod dispose;
-mod ending;
-pub mod entries;
 mod event;
-mod expiry;
-mod feed;
-mod finish;
-pub mod foresee;
-mod hold;
-mod inspect;
-pub mod intake;
-mod invariants;
-mod jobs;
-mod joining;
-pub mod learned;
-mod limit;
-mod list;
-mod message;
-pub mod order;
-mod outcome;
-mod pool;
-mod probe;
-mod put_off;
-pub mod rank;
-pub mod records;
-mod reload;
-mod remark;
-mod rest;
-pub mod rested;
-mod resync;
-mod retry;
-mod review;
-mod ring;
-pub mod select;
-mod serde_config;
-mod serve;
 mod settings;
-mod share;
-pub mod standing;
-mod starved;
-mod status;
-pub mod survey;
-mod thread;
+
+// The parts.
+mod admission;
+mod dispatch;
+mod operator;
+mod outcome;
+mod queue;
+
+// Events that concern everything.
+mod clock_step;
+mod reload;
+
+// What others see of the state.
+mod checkpoint;
+pub mod learned;
+mod query;
+
+// Building blocks.
+mod invariants;
+mod list;
+mod pool;
+mod serde_config;
 mod timers;
-mod turn;
-pub mod unreachable;
-mod vertex;
-pub mod view;
-mod waves;
-pub mod why;
-mod window;
-mod work;
 
 #[cfg(test)]
 mod tests;
 
 pub use action::{Action, Attempt, Note, NoteTicket, Statistics, StatusRecord, StopMode, Verdict};
-pub use agent::AgentId;
-pub use batch::RecipientRoom;
+pub use admission::intake;
+pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
+pub use admission::partial::RecipientRoom;
 pub use checkpoint::{Checkpoint, SavedState};
-pub use destination::Destination;
+pub use dispatch::agent::AgentId;
+pub use dispatch::fair_share::RING_TURN;
+pub use dispatch::ring::Refusal;
+pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};
-pub use inspect::{VertexInspection, VertexStatus};
-pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
-pub use probe::StartFailure;
-pub use rested::{HostFilter, PagedMessage, PagedVertex};
-pub use ring::Refusal;
+pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
+pub use operator::{dry_run, order, override_changes, overrides, select};
+pub use query::inspect::{VertexInspection, VertexStatus};
+pub use query::{rank, records, thread_survey, vertex_rows, view, why};
+pub use queue::destination::Destination;
+pub use queue::unreachable::{self, UnreachableReason};
+pub use queue::vertex::AfterJob;
 pub use settings::Settings;
-pub use share::RING_TURN;
-pub use unreachable::UnreachableReason;
-pub use vertex::AfterJob;
-use vertex::VertexState;
 
-use agent::Agents;
-use message::Messages;
+use dispatch::agent::Agents;
+use dispatch::agent_waitlist::AgentWaitlists;
+use dispatch::ring::{RingId, Rings};
+use dispatch::start_agents::ForkRate;
 use pool::Pool;
-use ring::{RingId, Rings};
+use queue::message::Messages;
+use queue::thread::{ThreadId, Threads};
+use queue::vertex::{Vertex, VertexState};
 use serde::{Deserialize, Serialize};
-use serve::ForkRate;
-use starved::AgentWaitlists;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use thread::Threads;
 use timers::{Timer, Timers};
-use vertex::Vertex;
 use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
@@ -159,13 +109,13 @@ pub struct Scheduler {
     messages: Messages,
     vertices: Pool<Vertex>,
     threads: Threads,
-    windows: window::Windows,
+    windows: dispatch::window::Windows,
     rings: Rings,
     agents: Agents,
     /// Agents in the pools of all rings.
     idle_agents: usize,
     /// Numbers of agents, as limits count them.
-    agent_counts: share::AgentCounts,
+    agent_counts: dispatch::fair_share::AgentCounts,
     /// Rings in which a thread may be able to get an agent now.
     rings_to_serve: VecDeque<RingId>,
     /// Waitlists of rings that need an agent, in order.
@@ -185,8 +135,8 @@ pub struct Scheduler {
     /// Overrides of operators.
     ///
     /// They are holds and limits, and removals that are not complete.
-    standing: standing::Overrides,
-    unstored_orders: order::PendingOrders,
+    standing: operator::overrides::Overrides,
+    unstored_orders: operator::order::PendingOrders,
     /// Log limiter for failed writes.
     ///
     /// Time of the last log line, and number of lines suppressed since.
@@ -195,11 +145,11 @@ pub struct Scheduler {
     unclaimed: Option<learned::Unclaimed>,
     learned_revision: u64,
     /// What the core keeps about messages that are paged out.
-    paging: rest::PagingState,
+    paging: admission::paging::PagingState,
     /// Partial messages: only some of their recipients are in memory.
-    partials: batch::PartialMessages,
+    partials: admission::partial::PartialMessages,
     /// Progress of reapplying the overrides to all threads.
-    review: review::ReapplyState,
+    review: operator::reapply::ReapplyState,
     /// Position of the sweep after a reload, in slots of threads.
     ///
     /// The present configuration is applied to all threads before it.
@@ -207,10 +157,10 @@ pub struct Scheduler {
     /// `None` when it is applied to all threads.
     reload_cursor: Option<usize>,
     /// Threads whose due vertices are still to be enqueued in jobs.
-    joining: joining::Backfill,
-    deferrals: put_off::Deferrals,
-    expirations: expiry::Expiring,
-    last_step: clock::LastClockStep,
+    joining: reload::backfill::Backfill,
+    deferrals: queue::deferral::Deferrals,
+    expirations: queue::expiry::Expiring,
+    last_step: clock_step::LastClockStep,
     /// Time of the last event.
     last_event_at: Timestamp,
     next_agent: u64,
@@ -251,11 +201,11 @@ impl Scheduler {
             messages: Messages::new(),
             vertices: Pool::new(),
             threads: Threads::new(),
-            windows: window::Windows::new(),
+            windows: dispatch::window::Windows::new(),
             rings: Rings::new(),
             agents: Agents::new(),
             idle_agents: 0,
-            agent_counts: share::AgentCounts::default(),
+            agent_counts: dispatch::fair_share::AgentCounts::default(),
             rings_to_serve: VecDeque::new(),
             waitlists: AgentWaitlists::default(),
             fork_rate: ForkRate::default(),
@@ -263,19 +213,19 @@ impl Scheduler {
             timers: Timers::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
-            standing: standing::Overrides::default(),
-            unstored_orders: order::PendingOrders::default(),
+            standing: operator::overrides::Overrides::default(),
+            unstored_orders: operator::order::PendingOrders::default(),
             write_failure_log: None,
             unclaimed: None,
             learned_revision: 0,
-            paging: rest::PagingState::default(),
-            partials: batch::PartialMessages::default(),
-            review: review::ReapplyState::default(),
+            paging: admission::paging::PagingState::default(),
+            partials: admission::partial::PartialMessages::default(),
+            review: operator::reapply::ReapplyState::default(),
             reload_cursor: None,
-            joining: joining::Backfill::default(),
-            deferrals: put_off::Deferrals::default(),
-            expirations: expiry::Expiring::default(),
-            last_step: clock::LastClockStep::default(),
+            joining: reload::backfill::Backfill::default(),
+            deferrals: queue::deferral::Deferrals::default(),
+            expirations: queue::expiry::Expiring::default(),
+            last_step: clock_step::LastClockStep::default(),
             last_event_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
@@ -428,7 +378,7 @@ impl Scheduler {
         }
     }
 
-    fn thread_timer(&mut self, now: Timestamp, thread: thread::ThreadId) {
+    fn thread_timer(&mut self, now: Timestamp, thread: ThreadId) {
         self.threads[thread].timer = None;
         self.reassign_ring(now, thread);
         let thread_ref = &mut self.threads[thread];
@@ -447,7 +397,7 @@ impl Scheduler {
     /// Sets the timer of a thread.
     ///
     /// It is set to the wake-up or the next expiry, whichever is earlier.
-    fn set_thread_timer(&mut self, thread: thread::ThreadId) {
+    fn set_thread_timer(&mut self, thread: ThreadId) {
         let thread_ref = &mut self.threads[thread];
         let wanted = thread_ref.next_timer();
         let former = std::mem::replace(&mut thread_ref.timer, wanted);

@@ -3,7 +3,7 @@
 //! To add or remove an item anywhere takes the same short time however long the list is. A list
 //! costs eight bytes per item.
 
-use super::pool::{Id, Pool};
+use crate::pool::{Id, Pool};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 

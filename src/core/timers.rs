@@ -1,11 +1,11 @@
 //! Timers of the core.
 
-use super::action::NoteTicket;
-use super::agent::AgentId;
-use super::message::MessageId;
-use super::ring::RingId;
-use super::thread::ThreadId;
-use super::window::WindowId;
+use crate::action::NoteTicket;
+use crate::dispatch::agent::AgentId;
+use crate::dispatch::ring::RingId;
+use crate::dispatch::window::WindowId;
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};

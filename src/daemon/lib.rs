@@ -85,7 +85,7 @@ use tokens::Source;
 use watched::Watched;
 use zsched_config::{Config, Context};
 use zsched_core::intake::{Intake, Room};
-use zsched_core::standing::Override;
+use zsched_core::overrides::Override;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;

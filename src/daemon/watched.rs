@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use zsched_core::survey::AgentRow;
+use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };

@@ -3,9 +3,9 @@
 //! A sentence names the limit that applies, and the file and line that set it.
 
 use std::vec;
-use zsched_core::entries::VertexId;
-use zsched_core::intake::elsewhere::Whereabouts;
-use zsched_core::standing::{Author, Hold, Scope};
+use zsched_core::intake::backlog_view::Whereabouts;
+use zsched_core::overrides::{Author, Hold, Scope};
+use zsched_core::vertex_rows::VertexId;
 use zsched_core::why::{Limit, Origin, Wait, Why};
 use zsched_core::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
 use zsched_format::printable;

@@ -6,8 +6,8 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::Config;
+use zsched_core::overrides::{DestinationPattern, LimitName, Override, Scope};
 use zsched_core::select::{Cursor, MailFilter};
-use zsched_core::standing::{DestinationPattern, LimitName, Override, Scope};
 use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
@@ -238,7 +238,7 @@ pub fn undo(core: &Scheduler) -> Vec<Order> {
         return Vec::new();
     }
     let limits = core.overrides().limits.iter();
-    let unset = |set: &zsched_core::standing::LimitOverride| Order::Unset {
+    let unset = |set: &zsched_core::overrides::LimitOverride| Order::Unset {
         scope: set.scope.clone(),
         limit: set.limit,
     };

@@ -6,22 +6,22 @@
 //!
 //! None of it is needed: what is missing or does not match counts as never tried.
 
-mod lessons;
-mod rests;
+mod export;
+mod paged_out;
 
-pub use lessons::LearnedExport;
-pub use rests::{LearnedMessage, LearnedText, PagedOutSource};
+pub use export::LearnedExport;
+pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 
-use super::Scheduler;
-use super::destination::Destination;
-use super::event::Backlog;
-use super::message::MessageId;
-use super::rest::RestoreAction;
-use super::retry::{RetryPosition, max_wait, seconds_of};
-use super::thread::{Retry, ThreadId};
-use super::timers::Timer;
-use super::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
-use super::vertex::{Diagnosis, Vertex, VertexId};
+use crate::Scheduler;
+use crate::admission::paging::RestoreAction;
+use crate::event::Backlog;
+use crate::queue::destination::Destination;
+use crate::queue::message::MessageId;
+use crate::queue::retry::{RetryPosition, max_wait, seconds_of};
+use crate::queue::thread::{Retry, ThreadId};
+use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
+use crate::queue::vertex::{Diagnosis, Vertex, VertexId};
+use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -118,7 +118,7 @@ pub struct Unclaimed {
     vertices: BTreeMap<(u64, Destination), UnclaimedVertex>,
     /// A text that many vertices share is kept once.
     texts: HashMap<String, Rc<Diagnosis>>,
-    rests: rests::UnclaimedMessages,
+    rests: paged_out::UnclaimedMessages,
 }
 
 #[derive(Clone, Serialize, Deserialize)]

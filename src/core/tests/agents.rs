@@ -386,7 +386,7 @@ fn many_hosts(hosts: u64) -> World {
 fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
     let has_never_asked = |agent: &&AgentId| {
         let agent = world.core.agents.get(agent);
-        agent.is_some_and(|agent| agent.owed.front() == Some(&agent::Owed::Start))
+        agent.is_some_and(|agent| agent.owed.front() == Some(&crate::dispatch::agent::Owed::Start))
     };
     let newborns: Vec<AgentId> = world.started.iter().filter(has_never_asked).copied().collect();
     newborns.iter().for_each(|agent| world.dies(*agent, end.clone()));

@@ -173,7 +173,9 @@ fn waitlists_of_all_resources_get_turns() {
     }
     let started = |world: &World, channel: &str| {
         let threads = world.core.why_thread(channel.as_bytes(), b"h0.test");
-        threads.is_some_and(|waits| matches!(waits[0].why, crate::why::Why::AgentStarting { .. }))
+        threads.is_some_and(|waits| {
+            matches!(waits[0].why, crate::query::why::Why::AgentStarting { .. })
+        })
     };
     world.pass_seconds(6);
     for channel in ["a", "b", "c"] {
@@ -193,7 +195,7 @@ fn busy_ring_does_not_overtake_waiting_ring() {
         world.message(number, &[&format!("c/h{number}.test")]);
     }
     let waits = world.core.why_thread(b"d", b"quiet.test").expect("it is queued");
-    assert!(matches!(waits[0].why, crate::why::Why::AgentStarting { .. }), "{waits:?}");
+    assert!(matches!(waits[0].why, crate::query::why::Why::AgentStarting { .. }), "{waits:?}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Unit tests of the core in a world without processes, files or real clocks.
 
 mod agents;
-mod batch;
-mod clock;
-mod extra;
+mod clock_step;
+mod etrn;
+mod fair_share;
 mod feeding;
 mod jobs;
 mod learned;
@@ -11,12 +11,12 @@ mod lifecycle;
 mod limits;
 mod orders;
 mod outcomes;
+mod paged_threads;
+mod paging;
+mod partial;
+mod preemption_reserve;
 mod reload;
-mod rest;
-mod resting_threads;
-mod sharing;
 mod status;
-mod turn;
 mod windows;
 
 use super::*;

@@ -1,11 +1,11 @@
 //! Orders of operators.
 
-use super::super::select::{Cursor, MailFilter};
-use super::super::standing::{
+use super::*;
+use crate::operator::overrides::{
     Author, DestinationPattern, Hold, LimitName, MAX_HELD_MESSAGES, Override, Scope,
 };
-use super::super::why::Why;
-use super::*;
+use crate::operator::select::{Cursor, MailFilter};
+use crate::query::why::Why;
 use zsched_spool::SpoolId;
 use zsched_spool::note::Occasion;
 

@@ -1,7 +1,7 @@
 //! Reloads while agents are at work.
 
 use super::*;
-use crate::put_off::DeferralNote;
+use crate::queue::deferral::DeferralNote;
 
 fn reload(world: &mut World, text: &str) {
     world.tell(Event::Configured(Rc::new(config(text))));

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_config::{Config, Context, Parameters, Zenv};
-use zsched_core::intake::elsewhere::{Waiting, Whereabouts};
+use zsched_core::intake::backlog_view::{Waiting, Whereabouts};
 use zsched_core::{Event, Order, Settings, Target};
 use zsched_mailq_server::v2::Chore;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};

@@ -8,7 +8,7 @@ use crate::orders::Journal;
 use crate::status_log::{Composer, StatusRequest};
 use std::io;
 use std::path::PathBuf;
-use zsched_core::change::Change;
+use zsched_core::override_changes::Change;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;

@@ -11,7 +11,7 @@ use super::words::{Words, Wrong};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use zsched_core::Destination;
-use zsched_core::standing::DestinationPattern;
+use zsched_core::overrides::DestinationPattern;
 use zsched_spool::{SpoolId, SpoolName};
 
 /// Maximum number of bytes that wait for one subscriber.

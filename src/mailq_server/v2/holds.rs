@@ -9,9 +9,9 @@ use super::outcome::{self, Kind};
 use super::selection::{MessageName, Selection};
 use super::single::Single;
 use super::words::{Words, Wrong};
-use zsched_core::foresee::HoldChange;
+use zsched_core::dry_run::HoldChange;
+use zsched_core::overrides::Scope;
 use zsched_core::select::Cursor;
-use zsched_core::standing::Scope;
 use zsched_core::{Effect, Order, OrderRefusal, Scheduler};
 use zsched_spool::SpoolId;
 

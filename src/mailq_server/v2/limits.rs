@@ -5,7 +5,7 @@ use super::outcome::Kind;
 use super::selection::{destinations, span};
 use super::single::Single;
 use super::words::{Word, Words, Wrong};
-use zsched_core::standing::{LimitName, Scope};
+use zsched_core::overrides::{LimitName, Scope};
 use zsched_core::{Order, Scheduler};
 use zsched_format::time::Timestamp;
 

@@ -1,7 +1,7 @@
 //! The answer of an operator's order.
 
 use serde::Serialize;
-use zsched_core::standing::{MAX_HELD_MESSAGES, MAX_OVERRIDES};
+use zsched_core::overrides::{MAX_HELD_MESSAGES, MAX_OVERRIDES};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
 

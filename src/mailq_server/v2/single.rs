@@ -2,7 +2,7 @@
 
 use super::answer::{Deed, Next, Surroundings};
 use super::outcome::{self, Kind};
-use zsched_core::foresee::HoldChange;
+use zsched_core::dry_run::HoldChange;
 use zsched_core::{Effect, Order};
 
 /// Maximum number of threads examined per step of a dry run.

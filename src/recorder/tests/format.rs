@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::entry::{self, Verdict};
 use expect_test::expect;
 use std::io::ErrorKind;
-use zsched_core::standing::{Author, Hold, Override, Scope};
+use zsched_core::overrides::{Author, Hold, Override, Scope};
 use zsched_core::{
     AgentEnd, AgentId, Backlog, Destination, Event, HostFilter, Order, PagedMessage, PagedVertex,
     RereadResult, Scheduler, Target,

@@ -1,7 +1,7 @@
 //! Tests of the journal: contents after damage of all kinds.
 
 use super::*;
-use zsched_core::standing::{LimitName, LimitOverride};
+use zsched_core::overrides::{LimitName, LimitOverride};
 use zsched_spool::SpoolId;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);

@@ -4,7 +4,7 @@ use super::{AT_A_TIME, ago, line, pair, seconds, text};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use serde::Serialize;
 use zsched_core::AgentId;
-use zsched_core::survey::AgentRow;
+use zsched_core::thread_survey::AgentRow;
 use zsched_format::time::Timestamp;
 
 /// An agent.

@@ -8,7 +8,7 @@ use crate::v2::selection::MessageName;
 use crate::why::sentence;
 use serde::Serialize;
 use std::vec;
-use zsched_core::entries::{MessageRow, VertexId, VertexRow};
+use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
 use zsched_format::priority::USUAL;
 use zsched_format::time::{ShortDuration, Timestamp};
 

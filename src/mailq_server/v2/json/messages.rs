@@ -7,8 +7,8 @@ use crate::v2::selection::Selection;
 use crate::v2::words::{Words, Wrong};
 use serde::Serialize;
 use std::vec;
-use zsched_core::entries::VertexRow;
 use zsched_core::select::Selected;
+use zsched_core::vertex_rows::VertexRow;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of steps without a match per turn.

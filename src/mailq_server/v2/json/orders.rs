@@ -5,7 +5,7 @@ use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use zsched_core::AfterJob;
-use zsched_core::standing::{Hold, LimitOverride, PendingRemoval, Scope};
+use zsched_core::overrides::{Hold, LimitOverride, PendingRemoval, Scope};
 
 /// A hold, limit or removal in force.
 #[derive(Serialize)]

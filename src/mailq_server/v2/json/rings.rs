@@ -4,7 +4,7 @@ use super::{THREADS_A_TURN, line, pair, text};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use serde::Serialize;
 use std::vec;
-use zsched_core::survey::RingRow;
+use zsched_core::thread_survey::RingRow;
 use zsched_core::view::RingId;
 
 /// Maximum number of threads counted per step.

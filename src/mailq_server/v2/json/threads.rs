@@ -8,9 +8,9 @@ use crate::v2::words::{Words, Wrong};
 use serde::Serialize;
 use std::vec;
 use zsched_core::Scheduler;
+use zsched_core::overrides::DestinationPattern;
 use zsched_core::records::ThreadId;
-use zsched_core::standing::DestinationPattern;
-use zsched_core::survey::{AgentRow, SurveyOrder, ThreadRow, ThreadSurvey};
+use zsched_core::thread_survey::{AgentRow, SurveyOrder, ThreadRow, ThreadSurvey};
 use zsched_format::time::Timestamp;
 
 /// Maximum number of threads sorted.

@@ -8,7 +8,7 @@ use clap::Parser;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
-use zsched_core::standing::{DestinationPattern, LimitName, Scope};
+use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
 use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, RereadResult, Target};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
