@@ -20,7 +20,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
 use zsched_core::select::{Cursor, MailFilter, Selected};
 use zsched_core::{Action, AgentId, Event, Order, Scheduler, Settings};
@@ -449,7 +449,7 @@ fn shorter_expiry() -> String {
 }
 
 fn config(text: &str) -> Rc<Config> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.expect("a good configuration").config)
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Limits, Recorded, Recorder, Recording, Replay};
@@ -38,13 +38,13 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn config(context: &Context) -> Rc<Config> {
+fn config(context: &ConfigContext) -> Rc<Config> {
     let loaded = Config::parse(Path::new("scheduler.cf"), CONFIGURATION.as_bytes(), context);
     Rc::new(loaded.expect("a good configuration").config)
 }
 
 fn core(folder: Option<&Path>, limits: Limits) -> io::Result<Recorded> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let config = config(&context);
     let path = folder.map(|folder| folder.join("recording"));
     let recorder = path.map(|path| Recorder::create(&path, limits, context)).transpose()?;
@@ -161,7 +161,7 @@ fn processor_time(thread: &Path) -> io::Result<Duration> {
 
 /// Prints for how long a checkpoint stops the event loop.
 fn checkpoint(messages: u64) {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let settings = Settings { frozen: true, ..Settings::default() };
     let mut core = Scheduler::new(settings, config(&context));
     for number in 0..messages {

@@ -7,7 +7,7 @@ use cpu_time::ThreadTime;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
@@ -36,7 +36,7 @@ pub struct World {
 
 /// Parses a configuration.
 pub fn config(text: &str) -> Rc<Config> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let config = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(config.expect("a good configuration").config)
 }

@@ -3,7 +3,7 @@
 //! It is used by the parser, by `scheduler -t`, and by the tests of the manual page and the example
 //! file.
 
-use super::clause::{Clause, Draft, Niceness};
+use super::clause::{Clause, ClauseDraft, Niceness};
 use super::value::{Kind, Value};
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Keyword {
     }
 
     /// Returns true if effective clauses have a value for it.
-    pub(super) fn concerns_clauses(&self) -> bool {
+    pub(super) fn applies_to_clauses(&self) -> bool {
         let concerns_scheduler = matches!(self.kind, Kind::SchedulerNice | Kind::SchedulerPriority);
         self.status == Status::Supported && !concerns_scheduler
     }
@@ -69,7 +69,7 @@ pub(super) fn find(name: &str) -> Option<&'static Keyword> {
 }
 
 /// Keywords of older schedulers, each with its replacement.
-pub(super) const GONE: [(&str, &str); 3] = [
+pub(super) const OBSOLETE_KEYWORDS: [(&str, &str); 3] = [
     ("byhost", "threads are always by host"),
     ("gangschedule", "threads of one ring share its agents"),
     ("maxhost", "use `maxthr`"),
@@ -92,7 +92,7 @@ fn shown_flag(flag: bool) -> Option<Value> {
     flag.then_some(Value::Flag)
 }
 
-fn set_niceness(draft: &mut Draft, niceness: Niceness) {
+fn set_niceness(draft: &mut ClauseDraft, niceness: Niceness) {
     draft.clause.nice = Some(niceness);
 }
 
@@ -593,7 +593,7 @@ static KEYWORDS: &[Keyword] = &[
 #[cfg(test)]
 mod tests {
     use super::super::parameters::parameters;
-    use super::super::{Config, Context, EXAMPLE, Zenv};
+    use super::super::{Config, ConfigContext, EXAMPLE, Zenv};
     use super::*;
     use std::collections::{BTreeMap, HashSet};
     use std::path::Path;
@@ -612,7 +612,7 @@ mod tests {
         assert!(parameters().is_sorted_by_key(|row| row.name));
         let names: Vec<&str> = documented().flat_map(|(names, _)| names).collect();
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-        assert!(GONE.iter().all(|(name, _)| find(name).is_none()));
+        assert!(OBSOLETE_KEYWORDS.iter().all(|(name, _)| find(name).is_none()));
         assert!(find("MaxTransports").is_some_and(|row| row.name == "maxta"));
     }
 
@@ -667,8 +667,8 @@ mod tests {
     }
 
     /// A user other than root, on a system without accounts.
-    fn ordinary_user() -> Context {
-        Context::without_rights(Zenv::from_pairs([
+    fn ordinary_user() -> ConfigContext {
+        ConfigContext::unprivileged(Zenv::from_pairs([
             ("MAILBOXES", "/home/me/mail"),
             ("MAILQPORT", "1740"),
         ]))
@@ -709,7 +709,7 @@ mod tests {
         for channel in ["local", "hold", "discard", "bitbucket", "smtp"] {
             let clause = |config: &Config| {
                 let clause = config.select(channel.as_bytes(), b"host").expect(channel);
-                Clause { place: config.place(0), lines: BTreeMap::new(), ..(*clause).clone() }
+                Clause { location: config.location(0), lines: BTreeMap::new(), ..(*clause).clone() }
             };
             assert_eq!(clause(&config), clause(&again), "{channel}");
         }
@@ -729,7 +729,7 @@ mod tests {
                 _ => line.to_string() + "\n",
             })
             .collect();
-        let context = Context {
+        let context = ConfigContext {
             zenv: Zenv::from_pairs([
                 ("MAILBOXES", "/m"),
                 ("MAILQPORT", "1"),

@@ -7,7 +7,7 @@
 //!                  units, pattern, command, variables: the syntax of values
 //! ```
 //!
-//! Parsing is a pure function of the file's text and a [`Context`].
+//! Parsing is a pure function of the file's text and a [`ConfigContext`].
 //! All errors and warnings are collected with their positions.
 //! A file with an error yields no configuration.
 //! The module does not depend on how the scheduler uses a value.
@@ -30,7 +30,7 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use clause::{Clause, ClauseId, Niceness, Place};
+pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
 pub use command::{Command, Expanded};
 pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
@@ -43,8 +43,8 @@ pub use units::{Interval, parse_interval};
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;
 
-use clause::Identity;
-use diagnostic::Report;
+use clause::DefaultAccounts;
+use diagnostic::DiagnosticSink;
 use select::WrittenClause;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ use std::rc::Rc;
 pub const EXAMPLE: &str = include_str!("../../scheduler.cf.example");
 
 /// Maximum size of a configuration file, in bytes.
-const LARGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -79,14 +79,14 @@ pub struct Config {
     /// The last line that sets each parameter.
     parameter_lines: HashMap<&'static str, u32>,
     clauses: Vec<WrittenClause>,
-    identity: Identity,
+    default_accounts: DefaultAccounts,
     /// Cache of the effective clauses, by the indices of the written clauses in their chain.
     effective: RefCell<HashMap<Box<[u32]>, Rc<Clause>>>,
 }
 
 /// A configuration and the warnings about it.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// The warnings, in the order of the file.
@@ -100,7 +100,7 @@ pub type FindId = fn(&str) -> io::Result<Option<u32>>;
 
 /// What parsing needs to know about the process and the system.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ConfigContext {
     /// The variables for `${NAME}`.
     pub zenv: Zenv,
     /// True if the scheduler can run agents as other users.
@@ -115,12 +115,12 @@ pub struct Context {
     pub group_id: FindId,
 }
 
-impl Context {
+impl ConfigContext {
     /// A context without root rights and without accounts.
     ///
     /// It is for reading a configuration that does not belong to this system.
-    pub fn without_rights(zenv: Zenv) -> Context {
-        Context {
+    pub fn unprivileged(zenv: Zenv) -> ConfigContext {
+        ConfigContext {
             zenv,
             is_root: false,
             effective_user: 1000,
@@ -144,7 +144,7 @@ impl Config {
     /// Reads a configuration file.
     ///
     /// On failure, returns all errors and warnings.
-    pub fn load(path: &Path, context: &Context) -> Result<Loaded, Vec<Diagnostic>> {
+    pub fn load(path: &Path, context: &ConfigContext) -> Result<LoadedConfig, Vec<Diagnostic>> {
         let text = read(path).map_err(|error| vec![error])?;
         Config::parse(path, &text, context)
     }
@@ -155,27 +155,31 @@ impl Config {
     pub fn parse(
         file_name: &Path,
         text: &[u8],
-        context: &Context,
-    ) -> Result<Loaded, Vec<Diagnostic>> {
-        if text.len() as u64 > LARGEST_FILE {
+        context: &ConfigContext,
+    ) -> Result<LoadedConfig, Vec<Diagnostic>> {
+        if text.len() as u64 > MAX_FILE_SIZE {
             return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 1 MiB")]);
         }
         // Some editors begin a file with an invisible byte order mark.
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let file: Rc<Path> = file_name.into();
-        let mut report = Report::new(Rc::clone(&file), text);
-        let entries = syntax::read(text, &mut report);
-        let mut config = build::build(file, entries, context, &mut report);
+        let mut sink = DiagnosticSink::new(Rc::clone(&file), text);
+        let entries = syntax::read(text, &mut sink);
+        let mut config = build::build(file, entries, context, &mut sink);
         config.text = text.into();
-        let is_usable = report.is_usable();
-        let diagnostics = report.finish();
-        if is_usable { Ok(Loaded { config, warnings: diagnostics }) } else { Err(diagnostics) }
+        let is_usable = sink.is_usable();
+        let diagnostics = sink.finish();
+        if is_usable {
+            Ok(LoadedConfig { config, warnings: diagnostics })
+        } else {
+            Err(diagnostics)
+        }
     }
 }
 
 impl Config {
     /// A configuration without clauses, used until the real one is loaded.
-    pub fn none() -> Rc<Config> {
+    pub fn empty() -> Rc<Config> {
         Rc::new(Config {
             parameters: Parameters::default(),
             scheduler_niceness: None,
@@ -183,7 +187,7 @@ impl Config {
             text: Rc::default(),
             parameter_lines: HashMap::new(),
             clauses: Vec::new(),
-            identity: Identity::default(),
+            default_accounts: DefaultAccounts::default(),
             effective: RefCell::default(),
         })
     }
@@ -213,6 +217,6 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = Vec::new();
-    File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut text)?;
+    File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text)?;
     Ok(text)
 }

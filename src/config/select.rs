@@ -13,7 +13,7 @@
 //!
 //! The original uses only the first match, except for `*/*`; see `docs/zmailer.md`.
 
-use super::clause::{Clause, ClauseId, Draft, Place};
+use super::clause::{Clause, ClauseDraft, ClauseId, SourceLocation};
 use super::pattern::{Name, Pattern};
 use super::value::{Setting, Value};
 use super::{Command, Config};
@@ -74,7 +74,7 @@ impl Config {
     ///
     /// Must be called before any clause is selected.
     /// Returns false if the chains do not fit this file.
-    pub fn recall_chains(&self, chains: Vec<Box<[u32]>>) -> bool {
+    pub fn restore_chains(&self, chains: Vec<Box<[u32]>>) -> bool {
         let fits = chains
             .iter()
             .all(|chain| chain.iter().all(|index| (*index as usize) < self.clauses.len()));
@@ -131,8 +131,8 @@ impl Config {
         let particular = || chain.iter().rfind(|clause| !clause.pattern.matches_everything());
         let deciding = with_command.or_else(particular).or(chain.last());
         let line = deciding.map_or(0, |clause| clause.line);
-        let mut draft = self.draft();
-        draft.clause.place = self.place(line);
+        let mut draft = self.new_draft();
+        draft.clause.location = self.location(line);
         if let Some(deciding) = deciding {
             draft.clause.channel_pattern.clone_from(&deciding.pattern.channel.text);
             draft.clause.host_pattern.clone_from(&deciding.pattern.host.text);
@@ -153,21 +153,21 @@ impl Config {
     }
 
     /// All commands, with their positions.
-    pub fn commands(&self) -> Vec<(Place, &Command)> {
+    pub fn commands(&self) -> Vec<(SourceLocation, &Command)> {
         let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
         let commands = settings.filter_map(|setting| match &setting.value {
-            Value::Command(command) => Some((self.place(setting.line), command)),
+            Value::Command(command) => Some((self.location(setting.line), command)),
             _ => None,
         });
         commands.collect()
     }
 
     /// A draft with nothing but defaults.
-    pub(super) fn draft(&self) -> Draft {
-        Draft::new(self.place(0), self.identity)
+    pub(super) fn new_draft(&self) -> ClauseDraft {
+        ClauseDraft::new(self.location(0), self.default_accounts)
     }
 
-    pub(super) fn place(&self, line: u32) -> Place {
-        Place { file: Rc::clone(&self.file), line }
+    pub(super) fn location(&self, line: u32) -> SourceLocation {
+        SourceLocation { file: Rc::clone(&self.file), line }
     }
 }

@@ -13,7 +13,7 @@
 //! Only what a clause inherits from those that match everything is shown.
 
 use super::Config;
-use super::clause::{Clause, Draft};
+use super::clause::{Clause, ClauseDraft};
 use super::keywords::{Keyword, keywords};
 use super::parameters::parameters;
 use super::select::WrittenClause;
@@ -22,8 +22,8 @@ use zsched_format::printable;
 
 /// Column where the comment with the source of a value begins, in characters.
 const SOURCE_COLUMN: usize = 48;
-/// Width of a TAB at the start of a line, in characters.
-const TAB: usize = 8;
+/// Width of a TAB_WIDTH at the start of a line, in characters.
+const TAB_WIDTH: usize = 8;
 
 impl Config {
     /// The effective configuration, in the syntax of the file.
@@ -35,7 +35,7 @@ impl Config {
         push_line(&mut out, "# The effective configuration", &self.file.display().to_string());
         out.push_str("# What is commented out is inherited, or the default.\n\n");
         self.show_parameters(&mut out);
-        let mut inherited = self.draft();
+        let mut inherited = self.new_draft();
         for clause in &self.clauses {
             self.show_clause(clause, inherited.clone(), &mut out);
             if clause.pattern.matches_everything() {
@@ -54,11 +54,11 @@ impl Config {
         let mut out = String::new();
         for index in &chain {
             let written = &self.clauses[*index as usize];
-            let source = self.place(written.line).to_string();
+            let source = self.location(written.line).to_string();
             push_line(&mut out, &format!("# {}", pattern_of(written)), &source);
         }
         push_line(&mut out, &format!("{}/{}", clause.channel_pattern, clause.host_pattern), "");
-        for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
+        for keyword in keywords().iter().filter(|keyword| keyword.applies_to_clauses()) {
             match (keyword.get)(&clause) {
                 Some(value) => {
                     let text = format!("\t{}", shown(keyword, &value));
@@ -76,7 +76,7 @@ impl Config {
             match (value, self.parameter_lines.get(row.name)) {
                 (Some(value), Some(line)) => {
                     let text = format!("{}={}", row.name, quoted(&value));
-                    push_line(out, &text, &self.place(*line).to_string());
+                    push_line(out, &text, &self.location(*line).to_string());
                 }
                 (Some(value), None) => {
                     push_line(out, &format!("#{}={}", row.name, quoted(&value)), "default");
@@ -88,29 +88,29 @@ impl Config {
         }
     }
 
-    fn show_clause(&self, written: &WrittenClause, inherited: Draft, out: &mut String) {
+    fn show_clause(&self, written: &WrittenClause, inherited: ClauseDraft, out: &mut String) {
         out.push('\n');
-        push_line(out, &pattern_of(written), &self.place(written.line).to_string());
+        push_line(out, &pattern_of(written), &self.location(written.line).to_string());
         for (position, setting) in written.settings.iter().enumerate() {
             let is_overridden = written.settings[position + 1..]
                 .iter()
                 .any(|later| std::ptr::eq(later.keyword, setting.keyword));
             if !is_overridden {
                 let text = format!("\t{}", shown(setting.keyword, &setting.value));
-                push_line(out, &text, &self.place(setting.line).to_string());
+                push_line(out, &text, &self.location(setting.line).to_string());
             }
         }
         self.show_inherited(written, inherited, out);
     }
 
     /// Prints the inherited settings of a clause; `draft` has those of the earlier clauses.
-    fn show_inherited(&self, written: &WrittenClause, mut draft: Draft, out: &mut String) {
+    fn show_inherited(&self, written: &WrittenClause, mut draft: ClauseDraft, out: &mut String) {
         written.settings.iter().for_each(|setting| setting.apply(&mut draft));
         let clause = draft.finish();
         let is_own = |keyword: &Keyword| {
             written.settings.iter().any(|setting| std::ptr::eq(setting.keyword, keyword))
         };
-        let is_inherited = |keyword: &&Keyword| keyword.concerns_clauses() && !is_own(keyword);
+        let is_inherited = |keyword: &&Keyword| keyword.applies_to_clauses() && !is_own(keyword);
         for keyword in keywords().iter().filter(is_inherited) {
             match (keyword.get)(&clause) {
                 Some(value) => {
@@ -128,7 +128,7 @@ impl Config {
     /// The source of the value of a keyword.
     fn source(&self, keyword: &Keyword, clause: &Clause) -> String {
         let line = clause.lines.get(keyword.name);
-        line.map_or("default".to_string(), |line| self.place(*line).to_string())
+        line.map_or("default".to_string(), |line| self.location(*line).to_string())
     }
 }
 
@@ -156,7 +156,7 @@ fn quoted(value: &str) -> String {
 
 /// Appends a line with a comment that names its source.
 fn push_line(out: &mut String, text: &str, source: &str) {
-    let width: usize = text.chars().map(|c| if c == '\t' { TAB } else { 1 }).sum();
+    let width: usize = text.chars().map(|c| if c == '\t' { TAB_WIDTH } else { 1 }).sum();
     let blanks = SOURCE_COLUMN.saturating_sub(width).max(1);
     out.push_str(text);
     if !source.is_empty() {

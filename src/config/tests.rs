@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// A system with the users root (0), daemon (1) and mail (8). The scheduler runs as root or `mail`.
-fn context(is_root: bool) -> Context {
+fn context(is_root: bool) -> ConfigContext {
     let id = |name: &str| match name {
         "root" => Ok(Some(0)),
         "daemon" => Ok(Some(1)),
@@ -15,7 +15,7 @@ fn context(is_root: bool) -> Context {
         _ => Ok(None),
     };
     let own = if is_root { 0 } else { 8 };
-    Context {
+    ConfigContext {
         zenv: Zenv::from_pairs([("LOGDIR", "/var/log/mail"), ("NUMBER", "42"), ("PORT", "1740")]),
         is_root,
         effective_user: own,
@@ -25,7 +25,7 @@ fn context(is_root: bool) -> Context {
     }
 }
 
-fn parse(text: impl AsRef<[u8]>) -> Result<Loaded, Vec<Diagnostic>> {
+fn parse(text: impl AsRef<[u8]>) -> Result<LoadedConfig, Vec<Diagnostic>> {
     Config::parse(Path::new("cf"), text.as_ref(), &context(true))
 }
 
@@ -45,7 +45,7 @@ fn select(config: &Config, destination: &str) -> Rc<Clause> {
 }
 
 /// The diagnostics of a file, one a line.
-fn verdict(text: impl AsRef<[u8]>, context: &Context) -> String {
+fn verdict(text: impl AsRef<[u8]>, context: &ConfigContext) -> String {
     let (outcome, diagnostics) = match Config::parse(Path::new("cf"), text.as_ref(), context) {
         Ok(loaded) => ("ok\n", loaded.warnings),
         Err(errors) => ("refused\n", errors),
@@ -153,7 +153,7 @@ fn effective_clause_is_named_after_clause_with_command() {
         let clause = select(&config, destination);
         let pattern = (clause.channel_pattern.as_str(), clause.host_pattern.as_str());
         assert_eq!(pattern, (channel, host), "{destination}");
-        assert_eq!(clause.place.to_string(), format!("cf:{line}"), "{destination}");
+        assert_eq!(clause.location.to_string(), format!("cf:{line}"), "{destination}");
         assert_eq!(clause.command.is_some(), channel == "c", "{destination}");
     }
 }
@@ -191,7 +191,7 @@ fn defaults_match_manual_page() {
             ),
             channel_pattern: "*",
             host_pattern: "*",
-            place: Place {
+            location: SourceLocation {
                 file: "cf",
                 line: 1,
             },
@@ -613,12 +613,12 @@ fn unreadable_file_is_named_in_error() {
         ": error: the file cannot be read: it is not a regular file\n"
     );
     std::fs::write(&path, "c\tcommand=x\n").expect("a file");
-    assert_eq!(select(&load(&path).expect("a good file").config, "c/h").place.file, path.into());
+    assert_eq!(select(&load(&path).expect("a good file").config, "c/h").location.file, path.into());
 }
 
 #[test]
 fn too_large_file_is_refused() {
-    let text = "#".repeat(LARGEST_FILE as usize + 1);
+    let text = "#".repeat(MAX_FILE_SIZE as usize + 1);
     check_verdict(
         text,
         expect![[r#"
@@ -632,7 +632,7 @@ fn too_large_file_is_refused() {
 fn hostile_files_are_parsed_quickly() {
     let started = Instant::now();
     // An eighth of the limit, because tests are not optimised.
-    let size = LARGEST_FILE as usize / 8;
+    let size = MAX_FILE_SIZE as usize / 8;
     let units = [
         "x\n",
         "c/*a*b\n",
@@ -665,10 +665,10 @@ fn meaning(config: &Config, destinations: &[&str]) -> String {
     let mut out = format!("{:?} {:?}\n", config.parameters, config.scheduler_niceness);
     for destination in destinations {
         let clause = select(config, destination);
-        let place = Place { file: Path::new("").into(), line: 0 };
+        let location = SourceLocation { file: Path::new("").into(), line: 0 };
         out += &format!(
             "{destination} {:?}\n",
-            Clause { place, lines: BTreeMap::new(), ..(*clause).clone() }
+            Clause { location, lines: BTreeMap::new(), ..(*clause).clone() }
         );
     }
     out
@@ -861,7 +861,7 @@ fn shown_configuration_names_sources() {
 
 #[test]
 fn keyword_get_returns_value_set() {
-    for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
+    for keyword in keywords().iter().filter(|keyword| keyword.applies_to_clauses()) {
         let samples = [
             "17",
             "-3",
@@ -917,12 +917,12 @@ proptest! {
 #[test]
 fn failed_account_lookup_is_reported() {
     let text = "c/*\n\tuser=away\n\tcommand=x\n";
-    let read = |context: &Context| {
+    let read = |context: &ConfigContext| {
         let errors = Config::parse(Path::new("cf"), text.as_bytes(), context).expect_err("refused");
         errors.iter().map(|error| error.message.clone()).collect::<Vec<_>>()
     };
     assert_eq!(read(&context(true)), ["user `away` cannot be looked up: timed out"]);
-    let away = Context { group_id: |_| Err(ErrorKind::TimedOut.into()), ..context(true) };
+    let away = ConfigContext { group_id: |_| Err(ErrorKind::TimedOut.into()), ..context(true) };
     let text = "c/*\n\tcommand=x\n";
     let errors = Config::parse(Path::new("cf"), text.as_bytes(), &away).expect_err("refused");
     assert_eq!(errors[0].message, "group daemon cannot be looked up: timed out");

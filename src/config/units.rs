@@ -14,11 +14,11 @@ use std::fmt;
 use std::time::Duration;
 
 /// Maximum length of an interval, in seconds: 100 years. Sums of intervals are far from overflow.
-const LONGEST_INTERVAL: u64 = 36_500 * 86_400;
+const MAX_INTERVAL_SECONDS: u64 = 36_500 * 86_400;
 /// Maximum number of retry factors, the same as in the original.
-const MOST_RETRIES: usize = 100;
+const MAX_RETRY_FACTORS: usize = 100;
 /// Maximum number of report times, the same as in the original.
-const MOST_REPORT_TIMES: usize = 4;
+const MAX_REPORT_TIMES: usize = 4;
 
 /// Parses an interval.
 ///
@@ -44,7 +44,7 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
             .parse()
             .ok()
             .and_then(|number: u64| number.checked_mul(unit)?.checked_add(total))
-            .filter(|total| *total <= LONGEST_INTERVAL)
+            .filter(|total| *total <= MAX_INTERVAL_SECONDS)
             .ok_or_else(|| ValueError::new(at, "this is more than 100 years"))?;
         rest = after;
     }
@@ -80,12 +80,12 @@ pub(super) fn parse_intervals(
 ) -> Result<Vec<Duration>, ValueError> {
     let mut times = Vec::new();
     for (at, word) in words(text) {
-        if times.len() == MOST_REPORT_TIMES {
+        if times.len() == MAX_REPORT_TIMES {
             warnings
                 .push(ValueError::new(at, "this and what follows is ignored: at most four count"));
             break;
         }
-        times.push(parse_interval(word).map_err(|error| error.moved(at))?);
+        times.push(parse_interval(word).map_err(|error| error.offset_by(at))?);
     }
     if times.is_empty() {
         return Err(ValueError::new(0, "at least one interval is needed here"));
@@ -97,7 +97,7 @@ pub(super) fn parse_intervals(
 pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
     let mut factors = Vec::new();
     for (at, word) in words(text) {
-        if factors.len() == MOST_RETRIES {
+        if factors.len() == MAX_RETRY_FACTORS {
             return Err(ValueError::new(at, "more than 100 retry factors"));
         }
         let factor = word.parse().map_err(|_| {
@@ -178,7 +178,7 @@ mod tests {
             ("10sec", 10),
             ("1day 1hour 1minute 1second", 90_061),
             ("  7  ", 7),
-            ("36500d", LONGEST_INTERVAL),
+            ("36500d", MAX_INTERVAL_SECONDS),
         ] {
             assert_eq!(parse_interval(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
@@ -231,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn interval_displayed_and_parsed_is_unchanged(seconds in 0..=LONGEST_INTERVAL) {
+        fn interval_displayed_and_parsed_is_unchanged(seconds in 0..=MAX_INTERVAL_SECONDS) {
             let span = Duration::from_secs(seconds);
             prop_assert_eq!(parse_interval(&Interval(span).to_string()), Ok(span));
         }

@@ -2,12 +2,12 @@
 //!
 //! A kind determines how a value is parsed, applied to a clause, and displayed.
 
-use super::clause::{Draft, Niceness};
+use super::clause::{ClauseDraft, Niceness};
 use super::diagnostic::{ValueError, quote};
 use super::flow::{Feedback, Rate, WindowKey};
 use super::keywords::Keyword;
 use super::units::{Interval, parse_interval, parse_intervals, parse_number, parse_retries};
-use super::{Command, Context, FindId};
+use super::{Command, ConfigContext, FindId};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -22,44 +22,44 @@ const ABSOLUTE_NICENESS: RangeInclusive<i64> = -20..=19;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// No value: naming the keyword is enough.
-    Flag(fn(&mut Draft)),
+    Flag(fn(&mut ClauseDraft)),
     /// A whole number, within bounds.
     Number {
         least: i64,
         most: i64,
-        set: fn(&mut Draft, i64),
+        set: fn(&mut ClauseDraft, i64),
     },
     /// An interval, which may be zero.
-    Interval(fn(&mut Draft, Duration)),
+    Interval(fn(&mut ClauseDraft, Duration)),
     /// An interval greater than zero.
-    NonzeroInterval(fn(&mut Draft, Duration)),
+    NonzeroInterval(fn(&mut ClauseDraft, Duration)),
     /// Intervals, separated by blanks.
-    Intervals(fn(&mut Draft, Vec<Duration>)),
+    Intervals(fn(&mut ClauseDraft, Vec<Duration>)),
     /// Retry factors, separated by blanks.
-    Retries(fn(&mut Draft, Vec<u32>)),
+    Retries(fn(&mut ClauseDraft, Vec<u32>)),
     /// Any text.
-    Text(fn(&mut Draft, String)),
+    Text(fn(&mut ClauseDraft, String)),
     /// A command line.
-    Command(fn(&mut Draft, Command)),
+    Command(fn(&mut ClauseDraft, Command)),
     /// A priority relative to the scheduler's.
-    Nice(fn(&mut Draft, Niceness)),
+    Nice(fn(&mut ClauseDraft, Niceness)),
     /// An absolute priority.
-    Priority(fn(&mut Draft, Niceness)),
+    Priority(fn(&mut ClauseDraft, Niceness)),
     /// The same two for the scheduler itself. They change nothing in a clause.
     SchedulerNice,
     SchedulerPriority,
     /// The priority of mail.
-    MailPriority(fn(&mut Draft, MailPriority)),
+    MailPriority(fn(&mut ClauseDraft, MailPriority)),
     /// An account, by name or number.
-    User(fn(&mut Draft, u32)),
+    User(fn(&mut ClauseDraft, u32)),
     /// A group, by name or number.
-    Group(fn(&mut Draft, u32)),
+    Group(fn(&mut ClauseDraft, u32)),
     /// How much a delivery changes a window.
-    Feedback(fn(&mut Draft, Feedback)),
+    Feedback(fn(&mut ClauseDraft, Feedback)),
     /// A number of deliveries for each interval.
-    Rate(fn(&mut Draft, Rate)),
+    Rate(fn(&mut ClauseDraft, Rate)),
     /// The names of windows.
-    WindowKey(fn(&mut Draft, WindowKey)),
+    WindowKey(fn(&mut ClauseDraft, WindowKey)),
 }
 
 /// A parsed value.
@@ -111,7 +111,7 @@ impl Kind {
     pub fn read(
         &self,
         text: &str,
-        context: &Context,
+        context: &ConfigContext,
         warnings: &mut Vec<ValueError>,
     ) -> Result<Value, ValueError> {
         Ok(match self {
@@ -147,7 +147,7 @@ impl Kind {
     }
 
     /// Applies a value that this kind has parsed.
-    pub fn apply(&self, draft: &mut Draft, value: &Value) {
+    pub fn apply(&self, draft: &mut ClauseDraft, value: &Value) {
         match (self, value) {
             (Kind::Flag(set), Value::Flag) => set(draft),
             (Kind::Number { set, .. }, Value::Number(number)) => set(draft, *number),
@@ -194,14 +194,14 @@ pub(super) fn nonzero_interval(text: &str) -> Result<Duration, ValueError> {
     }
 }
 
-fn user(text: &str, context: &Context) -> Result<u32, ValueError> {
+fn user(text: &str, context: &ConfigContext) -> Result<u32, ValueError> {
     let id = id_of("user", text, context.user_id)?;
-    honoured("user", id, context.effective_user, context)
+    check_rights("user", id, context.effective_user, context)
 }
 
-fn group(text: &str, context: &Context) -> Result<u32, ValueError> {
+fn group(text: &str, context: &ConfigContext) -> Result<u32, ValueError> {
     let id = id_of("group", text, context.group_id)?;
-    honoured("group", id, context.effective_group, context)
+    check_rights("group", id, context.effective_group, context)
 }
 
 fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {
@@ -220,7 +220,7 @@ fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {
 /// Returns the id if the scheduler may start agents with it.
 ///
 /// Only root can start agents as another user or group.
-fn honoured(what: &str, id: u32, own: u32, context: &Context) -> Result<u32, ValueError> {
+fn check_rights(what: &str, id: u32, own: u32, context: &ConfigContext) -> Result<u32, ValueError> {
     if context.is_root || id == own {
         return Ok(id);
     }
@@ -267,7 +267,7 @@ pub(super) struct Setting {
 
 impl Setting {
     /// Applies the setting to a draft.
-    pub fn apply(&self, draft: &mut Draft) {
+    pub fn apply(&self, draft: &mut ClauseDraft) {
         self.keyword.kind.apply(draft, &self.value);
         draft.clause.lines.insert(self.keyword.name.into(), self.line);
     }

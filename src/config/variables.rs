@@ -11,8 +11,8 @@
 //! digit.
 //! `$host` and `$channel` are never variables of the file, even if it defines them.
 
-use super::diagnostic::{NO_VARIABLE, ValueError, quote};
-use super::syntax::Text;
+use super::diagnostic::{UNKNOWN_VARIABLE_PREFIX, ValueError, quote};
+use super::syntax::MappedText;
 use nom::branch::alt;
 use nom::bytes::complete::{is_not, tag, take_while};
 use nom::character::complete::satisfy;
@@ -143,11 +143,11 @@ fn piece(input: &str) -> IResult<&str, Piece<'_>> {
 
 /// Expands the variables of a value in the configuration file. Unknown ones produce a warning.
 pub(super) fn expand_value(
-    value: &Text,
+    value: &MappedText,
     zenv: &Zenv,
     warnings: &mut Vec<ValueError>,
-) -> Result<Text, ValueError> {
-    let mut expanded = Text::new(value.start());
+) -> Result<MappedText, ValueError> {
+    let mut expanded = MappedText::new(value.start());
     let mut has_variables = false;
     for (at, piece) in pieces(value.as_str()) {
         let substitute = match piece {
@@ -192,7 +192,7 @@ fn can_be_shown(value: &str, zenv: &Zenv) -> bool {
 /// The warning about a variable without a value.
 pub(super) fn unknown_variable(at: usize, name: &str) -> ValueError {
     let variable = quote(&format!("${{{name}}}"));
-    ValueError::new(at, format!("{NO_VARIABLE}{variable}; nothing is put in for it"))
+    ValueError::new(at, format!("{UNKNOWN_VARIABLE_PREFIX}{variable}; nothing is put in for it"))
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn expanded_value_keeps_positions() {
         let zenv = Zenv::from_pairs([("LONG", "0123456789")]);
-        let mut value = Text::new(100);
+        let mut value = MappedText::new(100);
         value.push("ab${LONG}cd${X}", 100);
         value.push("ef", 200);
         let mut warnings = Vec::new();
@@ -276,7 +276,7 @@ mod tests {
     fn expanded_value_that_cannot_be_printed_is_refused() {
         let zenv = Zenv::from_pairs([("Q", "a\"b"), ("V", "${Q}"), ("W", "$Q")]);
         for text in ["${Q}", "${V}", "$Q", "$V", "$W"] {
-            let mut value = Text::new(0);
+            let mut value = MappedText::new(0);
             value.push(text, 0);
             assert!(expand_value(&value, &zenv, &mut Vec::new()).is_err(), "{text}");
         }

@@ -60,7 +60,7 @@ impl Scheduler {
     /// configuration do not match.
     pub fn restore(kept: SavedState, config: Rc<Config>) -> Option<Scheduler> {
         let SavedState { chains, mut core, diagnoses, diagnosis_numbers } = kept;
-        if !config.recall_chains(chains) || diagnosis_numbers.len() != core.vertices.len() {
+        if !config.restore_chains(chains) || diagnosis_numbers.len() != core.vertices.len() {
             return None;
         }
         core.config = config;

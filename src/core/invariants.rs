@@ -108,7 +108,7 @@ impl Scheduler {
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
         for vertex in thread.waiting.iter(&self.vertices) {
             let wave = self.vertices[vertex].wave;
-            let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.waits_for_request();
+            let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.is_etrn_only();
             assert!(wakes, "{} waits for nothing", thread.destination);
             let known = thread.retry.unreachable.as_ref();
             let waits_for_nothing = known.is_none()

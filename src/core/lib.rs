@@ -104,7 +104,7 @@ type SweepStep = fn(&mut Scheduler, Timestamp);
 pub struct Scheduler {
     settings: Settings,
     // A recording stores it as text.
-    #[serde(skip, default = "Config::none")]
+    #[serde(skip, default = "Config::empty")]
     config: Rc<Config>,
     messages: Messages,
     vertices: Pool<Vertex>,

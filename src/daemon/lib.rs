@@ -83,7 +83,7 @@ use std::time::{Duration, Instant};
 use timeouts::Timeouts;
 use tokens::Source;
 use watched::Watched;
-use zsched_config::{Config, Context};
+use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, Room};
 use zsched_core::overrides::Override;
 use zsched_core::{AgentId, Event};
@@ -133,7 +133,7 @@ pub struct Daemon {
     /// Log level to set when loading is complete.
     level_after_load: log::LevelFilter,
     config_path: PathBuf,
-    context: Context,
+    context: ConfigContext,
     config: Rc<Config>,
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,

@@ -58,7 +58,7 @@ impl Digest {
                 self.number(1);
                 self.number(agent.0);
                 self.number(u64::from(clause.id.0));
-                self.number(u64::from(clause.place.line));
+                self.number(u64::from(clause.location.line));
                 let command = clause.command.as_ref().map(ToString::to_string);
                 self.bytes(command.unwrap_or_default().as_bytes());
                 self.bytes(format!("{:?}", (clause.user, clause.group, clause.nice)).as_bytes());

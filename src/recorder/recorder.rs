@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context};
+use zsched_config::{Config, ConfigContext};
 use zsched_core::{Action, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 
@@ -52,7 +52,7 @@ pub struct Recorded {
 
 /// Records the input of the core.
 pub struct Recorder {
-    context: Context,
+    context: ConfigContext,
     limits: Limits,
     writer: Writer,
     /// Entries that have not been passed to the writer.
@@ -75,10 +75,10 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates the file. Recording begins with [`Recorded::new`].
-    pub fn create(path: &Path, limits: Limits, context: Context) -> io::Result<Recorder> {
+    pub fn create(path: &Path, limits: Limits, context: ConfigContext) -> io::Result<Recorder> {
         let writer = Writer::start(Files::create(path, limits.keep)?)?;
         Ok(Recorder {
-            source: Source::of(&Config::none(), &context),
+            source: Source::of(&Config::empty(), &context),
             context,
             limits,
             writer,

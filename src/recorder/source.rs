@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Diagnostic, FindId, Zenv};
+use zsched_config::{Config, ConfigContext, Diagnostic, FindId, Zenv};
 use zsched_sys::users;
 
 /// A configuration that can be read again on any system.
@@ -37,7 +37,7 @@ struct Accounts {
 
 impl Source {
     /// Creates the source of a configuration that was read in this context.
-    pub fn of(config: &Config, context: &Context) -> Source {
+    pub fn of(config: &Config, context: &ConfigContext) -> Source {
         let (file, text) = (config.file(), config.text());
         // It is parsed again to find the accounts that it looks up.
         let beyond = [context.user_id, context.group_id];
@@ -86,7 +86,7 @@ impl Source {
         text: &[u8],
         beyond: Option<[FindId; 2]>,
     ) -> Result<Rc<Config>, Vec<Diagnostic>> {
-        let context = Context {
+        let context = ConfigContext {
             zenv: Zenv::from_pairs(self.zenv.clone()),
             is_root: self.is_root,
             effective_user: self.effective_user,
@@ -105,7 +105,7 @@ const UNKNOWN: u32 = 65534;
 
 /// The accounts looked up while a configuration is parsed.
 ///
-/// A [`Context`] has plain function pointers, which cannot carry data, so this is stored per
+/// A [`ConfigContext`] has plain function pointers, which cannot carry data, so this is stored per
 /// worker.
 #[derive(Default)]
 struct Asked {
@@ -133,8 +133,8 @@ impl Asked {
     }
 
     /// The same context, with functions that record the accounts looked up.
-    fn context(context: &Context) -> Context {
-        Context { user_id: Asked::user, group_id: Asked::group, ..context.clone() }
+    fn context(context: &ConfigContext) -> ConfigContext {
+        ConfigContext { user_id: Asked::user, group_id: Asked::group, ..context.clone() }
     }
 
     fn user(name: &str) -> io::Result<Option<u32>> {

@@ -224,7 +224,7 @@ impl Life {
             if before.is_none_or(|before| !Rc::ptr_eq(&before.clause, &vertex.clause)) {
                 let clause = &vertex.clause;
                 let (channel, host) = (&clause.channel_pattern, &clause.host_pattern);
-                let text = format!("by clause {channel}/{host}, {}", clause.place);
+                let text = format!("by clause {channel}/{host}, {}", clause.location);
                 self.tell_of(now, "queued", &name, text);
             }
             if before.is_none_or(|before| !is_same(&before.rest, &vertex.rest)) {
@@ -245,7 +245,7 @@ impl Life {
             self.tell_of(now, "due", name, self.cause.to_string());
         }
         let tries = vertex.attempts;
-        let place = &vertex.clause.place;
+        let place = &vertex.clause.location;
         let text = match &vertex.rest {
             // Reported as `fed`, with the agent.
             VertexStatus::Fed | VertexStatus::Due => return,

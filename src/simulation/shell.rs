@@ -214,7 +214,8 @@ impl<O: Observer> Simulation<O> {
     fn perform(&mut self, action: Action) {
         match action {
             Action::StartAgent { agent, clause, channel, host } => {
-                let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+                let with_host =
+                    clause.command.as_ref().is_some_and(|command| command.serves_one_host());
                 self.start_agent(agent, &channel, with_host.then_some(&host[..]));
             }
             Action::Feed { agent, job } => {

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_format::time::Timestamp;
 use zsched_spool::read::{Found, read};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
@@ -43,7 +43,7 @@ pub fn files_under(folder: &str) -> Vec<String> {
 
 /// Parses a configuration without access to the system.
 pub fn config(text: &str) -> Config {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config
 }

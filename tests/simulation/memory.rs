@@ -68,7 +68,7 @@ impl Memory {
     fn used(&mut self, arrival: &Arrival, config: &Config) {
         for group in &arrival.groups {
             let clause = config.select_or_default(&group.channel, &group.host);
-            let for_one = clause.command.as_ref().is_some_and(|command| command.with_host());
+            let for_one = clause.command.as_ref().is_some_and(|command| command.serves_one_host());
             let host = for_one.then(|| group.host[..].into());
             let key = (clause.id, group.channel[..].into(), host);
             let extra = if clause.slot_cost > 0 { clause.extra_recipient_limit } else { 0 };

@@ -686,7 +686,8 @@ impl Observer for Oracle {
         self.shares.record_action(at, action);
         match action {
             Action::StartAgent { agent, clause, channel, host: for_host } => {
-                let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+                let with_host =
+                    clause.command.as_ref().is_some_and(|command| command.serves_one_host());
                 let host = with_host.then_some(&for_host[..]);
                 self.mode.check_start(at.wall, channel, for_host);
                 self.check_limits(clause, channel, host);
@@ -937,7 +938,7 @@ fn shown_action(action: &Action) -> String {
     match action {
         Action::StartAgent { agent, channel, host, clause } => {
             let (channel, host) = (String::from_utf8_lossy(channel), String::from_utf8_lossy(host));
-            format!("start {} for {channel}/{host} of {}", agent.0, clause.place)
+            format!("start {} for {channel}/{host} of {}", agent.0, clause.location)
         }
         Action::Feed { agent, job } => {
             format!("feed {} {:?}", agent.0, String::from_utf8_lossy(job))

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
 use zsched_simulation::disk;
@@ -99,7 +99,7 @@ fn config(rings: usize, random: &mut Rng) -> Rc<Config> {
         let (channel, settings) = (channel(ring), settings.join(" "));
         text += &format!("{channel}/*.r{ring}.x\n\t{settings}\n\tcommand=\"r{ring}\"\n");
     }
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
 }

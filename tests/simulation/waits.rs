@@ -158,7 +158,7 @@ impl Waits {
             return;
         };
         let clause = config.select(to.channel(), to.host());
-        let has_feedback = clause.is_some_and(|clause| clause.flow.is_patient());
+        let has_feedback = clause.is_some_and(|clause| clause.flow.tolerates_deferall());
         self.is_window_dead |= has_feedback && report.status == Status::DeferAll;
         let Some(word) = self.words.get_mut(to) else {
             return;
@@ -219,7 +219,8 @@ impl Waits {
                         let clause = config.select(to.channel(), to.host());
                         let is_unclear = |clause: &Clause| {
                             // A window may be shared with destinations of other clauses.
-                            let may_die = clause.flow.is_patient() || clause.flow.key.is_some();
+                            let may_die =
+                                clause.flow.tolerates_deferall() || clause.flow.key.is_some();
                             clause.queue_only || may_die && self.is_window_dead
                         };
                         if !clause.is_some_and(|clause| is_unclear(&clause)) {

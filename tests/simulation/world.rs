@@ -4,7 +4,7 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::control_file;
 use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
@@ -146,7 +146,7 @@ pub fn memory(random: &mut Rng) -> String {
 /// Returns a configuration whose limits are reached.
 pub fn config(memory: &str, random: &mut Rng) -> Rc<Config> {
     let text = memory.to_string() + &config_text(random);
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
 }

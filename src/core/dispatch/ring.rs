@@ -176,7 +176,7 @@ impl Rings {
         channel: &[u8],
         host: &[u8],
     ) -> (RingId, bool) {
-        let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+        let with_host = clause.command.as_ref().is_some_and(|command| command.serves_one_host());
         let host = with_host.then(|| Rc::from(host));
         let channel: Rc<[u8]> = Rc::from(channel);
         let key = (clause.id, channel.clone(), host.clone());

@@ -150,6 +150,6 @@ impl Scheduler {
 
     fn ring_name(&self, ring: RingId) -> String {
         let clause = &self.rings[ring].clause;
-        format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.place)
+        format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }
 }

@@ -181,7 +181,7 @@ impl Scheduler {
         }
         let thread_ref = &mut self.threads[thread];
         let clause = &self.rings[thread_ref.ring].clause;
-        let on_request = clause.waits_for_request();
+        let on_request = clause.is_etrn_only();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
         let wakeup = wakeup.map(|wakeup| wakeup.min(now + max_wait(clause)));

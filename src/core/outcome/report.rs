@@ -230,7 +230,7 @@ impl Scheduler {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());
-        if self.flow(thread).is_patient() {
+        if self.flow(thread).tolerates_deferall() {
             // The window decides if that applies to the other recipients.
             return;
         }

@@ -4,7 +4,7 @@ use crate::Scheduler;
 use crate::dispatch::jobs;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::{VertexId, VertexState};
-use zsched_config::Place as SourceLocation;
+use zsched_config::SourceLocation;
 use zsched_spool::SpoolId;
 
 pub use jobs::{Current, MAX_COUNTED_JOBS};
@@ -39,7 +39,7 @@ impl Scheduler {
             id: id(vertex.message),
             priority: self.messages[vertex.message].priority,
             keyword,
-            line: ring.clause.place_of(keyword),
+            line: ring.clause.location_of(keyword),
             job: rank.named(id),
         }))
     }

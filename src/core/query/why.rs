@@ -15,7 +15,7 @@ use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::unreachable::Unreachable;
 use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
 use std::rc::Rc;
-use zsched_config::Place as SourceLocation;
+use zsched_config::SourceLocation;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of vertices or rings counted before one.
@@ -337,9 +337,9 @@ impl Scheduler {
                 let known = thread.retry.unreachable.clone();
                 let unreachable = known.filter(|known| known.until == at);
                 let at = self.to_present_clock(thread, at);
-                Why::Retry { at, unreachable, line: clause.place_of("retries") }
+                Why::Retry { at, unreachable, line: clause.location_of("retries") }
             }
-            None => Why::Request { line: clause.place_of("queueonly") },
+            None => Why::Request { line: clause.location_of("queueonly") },
         }
     }
 
@@ -384,7 +384,7 @@ impl Scheduler {
         }
         match (ring.refusal, &ring.starts.failure) {
             (Some(Refusal::Suspended), Some(failure)) => {
-                let line = ring.clause.place_of("command");
+                let line = ring.clause.location_of("command");
                 Why::Suspended { failure: failure.clone(), line }
             }
             (Some(refusal), _) => self.refused(ring, refusal),
@@ -395,7 +395,7 @@ impl Scheduler {
     fn origin(&self, ring: &Ring, limit: LimitName) -> Origin {
         match self.standing.limit_of(ring, limit) {
             Some(set) => Origin::Order(Box::new(set.clone())),
-            None => Origin::Line(ring.clause.place_of(limit.keyword())),
+            None => Origin::Line(ring.clause.location_of(limit.keyword())),
         }
     }
 
@@ -424,7 +424,7 @@ impl Scheduler {
             true => self.origin(ring, limit),
             false => self.origin(ring, LimitName::MaxTa),
         };
-        let of_clause = || Origin::Line(clause.place.clone());
+        let of_clause = || Origin::Line(clause.location.clone());
         let of_channel = || self.agent_counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {

@@ -102,7 +102,7 @@ impl Scheduler {
     /// anyway.
     fn deferrals_may_block(&self, thread: ThreadId) -> bool {
         let clause = &self.rings[self.threads[thread].ring].clause;
-        !clause.flow.is_patient() && !clause.queue_only
+        !clause.flow.tolerates_deferall() && !clause.queue_only
     }
 
     /// Records that the host of a thread has answered.

@@ -91,7 +91,7 @@ impl Scheduler {
         let thread = self.vertices[vertex].thread;
         self.apply_clock_step(thread);
         let clause = &self.rings[self.threads[thread].ring].clause;
-        let (queue_only, on_request) = (clause.queue_only, clause.waits_for_request());
+        let (queue_only, on_request) = (clause.queue_only, clause.is_etrn_only());
         let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
             None if on_request => None,
@@ -113,7 +113,7 @@ impl Scheduler {
         let due = due.min(now + max_wait(clause));
         let known = self.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
-        let due = (!clause.waits_for_request()).then(|| until.map_or(due, |until| until.max(due)));
+        let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
         self.vertices[vertex].planned = due.map_or(0, seconds_of);
         self.wait_until(vertex, due, Duration::from_secs(1));
         self.set_thread_timer(thread);
@@ -141,7 +141,7 @@ impl Scheduler {
         let vertex_ref = &mut self.vertices[vertex];
         let thread_ref = &mut self.threads[vertex_ref.thread];
         let clause = &self.rings[thread_ref.ring].clause;
-        if clause.waits_for_request() {
+        if clause.is_etrn_only() {
             return None;
         }
         let mut steps = RetryPosition { index: vertex_ref.step, planned: vertex_ref.planned };
@@ -176,7 +176,7 @@ impl Scheduler {
         lesson: DeferralNote,
     ) {
         self.apply_clock_step(thread);
-        if self.rings[self.threads[thread].ring].clause.waits_for_request() {
+        if self.rings[self.threads[thread].ring].clause.is_etrn_only() {
             return self.defer_due_vertices(now, thread, None, lesson);
         }
         let until = self.mark_unreachable(now, thread, (until, block), cause);

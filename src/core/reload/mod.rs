@@ -157,14 +157,14 @@ impl Scheduler {
         if has_other_expiry(&self.rings[old].clause, clause) {
             self.threads[thread].expiry_check = Some(now);
         }
-        if self.rings[old].clause.waits_for_request() != clause.waits_for_request() {
+        if self.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
             self.deferrals.cancel(thread);
         }
         let clause = &self.rings[new].clause;
-        if clause.waits_for_request() {
+        if clause.is_etrn_only() {
             self.threads[thread].retry.unreachable = None;
             self.threads[thread].waiting.set_all(None);
-        } else if self.rings[old].clause.waits_for_request() {
+        } else if self.rings[old].clause.is_etrn_only() {
             let next = self.next_try_of_host(now, thread);
             self.threads[thread].waiting.set_all(Some(next));
             self.threads[thread].waiting.wake_for_destination(now);

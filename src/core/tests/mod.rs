@@ -23,7 +23,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use zsched_config::{Clause, Context, Zenv};
+use zsched_config::{Clause, ConfigContext, Zenv};
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 /// The clause that results from settings.
@@ -33,7 +33,7 @@ pub fn clause(settings: &str) -> Clause {
 }
 
 pub fn config(text: &str) -> Config {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     loaded.unwrap_or_else(|errors| panic!("{errors:?}")).config
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Parameters, Zenv};
+use zsched_config::{Config, ConfigContext, Parameters, Zenv};
 use zsched_core::intake::backlog_view::{Waiting, Whereabouts};
 use zsched_core::{Event, Order, Settings, Target};
 use zsched_mailq_server::v2::Chore;
@@ -25,7 +25,7 @@ struct World {
 impl World {
     /// Creates a world with a limit of dumps at a time.
     fn new(most_dumps: usize) -> World {
-        let context = Context::without_rights(Zenv::default());
+        let context = ConfigContext::unprivileged(Zenv::default());
         let text = b"c/*\n\tcommand=x\n";
         let config = Config::parse(Path::new("scheduler.cf"), text, &context);
         let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);

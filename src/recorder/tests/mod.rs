@@ -10,15 +10,15 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::time::Timestamp;
 
 const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 /// The accounts of a system with one user and one group.
-fn context() -> Context {
-    Context {
+fn context() -> ConfigContext {
+    ConfigContext {
         zenv: Zenv::from_pairs([("AGENTS", "/agents"), ("B", "2")]),
         is_root: true,
         effective_user: 0,

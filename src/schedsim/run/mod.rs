@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use summary::Summary;
 use traffic::Traffic;
 use world::World;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
@@ -122,8 +122,8 @@ fn length(options: &Options, world: &World) -> Result<Duration, String> {
 }
 
 /// No agents are started, so the configuration's users and groups need not exist here.
-fn context(zenv: Zenv) -> Context {
-    Context {
+fn context(zenv: Zenv) -> ConfigContext {
+    ConfigContext {
         zenv,
         is_root: true,
         effective_user: 0,
@@ -133,7 +133,7 @@ fn context(zenv: Zenv) -> Context {
     }
 }
 
-fn load(path: &Path, context: &Context) -> Result<Rc<Config>, String> {
+fn load(path: &Path, context: &ConfigContext) -> Result<Rc<Config>, String> {
     let loaded = Config::load(path, context).map_err(|diagnostics| {
         let lines: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
         format!("the configuration cannot be used\n{}", lines.join("\n"))

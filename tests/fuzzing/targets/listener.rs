@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::{Action, Effect, Event, Scheduler, Settings};
 use zsched_format::control_file::parse;
 use zsched_format::time::Timestamp;
@@ -123,7 +123,7 @@ const TEXT: &str = "i 7\ns l - a 0\nr           c .h.test u 0\nm\n\n";
 
 /// Returns a core with a waiting message, for a host that begins with a dot.
 pub fn core() -> Scheduler {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let config = Config::parse(Path::new("cf"), b"c/*\n\tmaxring=1\n", &context);
     let config = config.unwrap_or_else(|errors| panic!("{errors:?}")).config;
     let mut core = Scheduler::new(Settings::default(), Rc::new(config));

@@ -103,7 +103,7 @@ impl Scheduler {
         if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
             self.restore_window(thread, size);
         }
-        let on_request = self.rings[self.threads[thread].ring].clause.waits_for_request();
+        let on_request = self.rings[self.threads[thread].ring].clause.is_etrn_only();
         let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
         self.threads[thread].retry = retry;
         if is_over || on_request {

@@ -100,7 +100,7 @@ impl Scheduler {
     ) {
         let flow = &self.rings[self.threads[thread].ring].clause.flow;
         // In a classic thread the report itself has made it wait.
-        if !flow.is_patient() {
+        if !flow.tolerates_deferall() {
             return;
         }
         let Window { feedback, is_probing, resume, .. } = &mut self.windows[window];

@@ -63,7 +63,7 @@ impl Feedback {
         if self.concurrency >= busy.saturating_add(initial) {
             return;
         }
-        self.success += feedback.with(self.concurrency);
+        self.success += feedback.at_concurrency(self.concurrency);
         while self.success >= 1.0 - ROUNDING_TOLERANCE {
             self.concurrency += 1;
             self.failure = 0.0;
@@ -80,7 +80,7 @@ impl Feedback {
             return Health::Dead;
         }
         if let Some(feedback) = flow.negative {
-            self.failure -= feedback.with(self.concurrency);
+            self.failure -= feedback.at_concurrency(self.concurrency);
             while self.failure < -ROUNDING_TOLERANCE {
                 self.concurrency = self.concurrency.saturating_sub(1);
                 self.failure += 1.0;

@@ -283,7 +283,7 @@ impl Scheduler {
     /// Puts a thread into the window of its clause, if any.
     pub(crate) fn settle_window(&mut self, now: Timestamp, thread: ThreadId) {
         let flow = self.flow(thread);
-        if !flow.is_steered() {
+        if !flow.is_controlled() {
             return self.leave_window(thread);
         }
         let destination = &self.threads[thread].destination;

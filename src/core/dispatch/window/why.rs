@@ -16,13 +16,13 @@ impl Scheduler {
         }
         if window.pace.is_paused() {
             let keyword = if clause.flow.delay.is_some() { "delivery-delay" } else { "rate" };
-            let line = clause.place_of(keyword);
+            let line = clause.location_of(keyword);
             return Some(Why::Pace { at: window.pace.timer(), keyword, line });
         }
         let (used, max) = (window.agents as usize, window.size());
         let keyword = keyword_of(window, clause);
         let name = window.name.clone();
-        let line = clause.place_of(keyword);
+        let line = clause.location_of(keyword);
         (window.taken() >= max).then_some(Why::Window { used, max, name, keyword, line })
     }
 }

@@ -38,7 +38,7 @@ impl Ring {
             pattern: pair(&clause.channel_pattern, &clause.host_pattern),
             channel: text(row.channel),
             host: row.host.map(text),
-            line: clause.place.to_string(),
+            line: clause.location.to_string(),
             threads: row.threads,
             messages,
             agents: row.agents,

@@ -3,7 +3,7 @@
 use super::super::draw::Draw;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::selection::Selection;
 
@@ -48,7 +48,7 @@ pub fn configuration(number: usize) -> Rc<Config> {
 }
 
 fn parse(text: &str) -> Rc<Config> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{errors:?} in\n{text}")).config)
 }

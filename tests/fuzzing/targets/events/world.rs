@@ -246,7 +246,7 @@ impl World {
 
     fn start(&mut self, agent: AgentId, clause: &Clause, channel: &[u8], host: &[u8]) {
         let command = clause.command.as_ref().expect("a clause with a command");
-        let with_host = command.with_host();
+        let with_host = command.serves_one_host();
         let puppet = Puppet {
             channel: channel.into(),
             host: with_host.then(|| host.into()),
