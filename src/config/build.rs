@@ -137,12 +137,12 @@ impl Builder<'_, '_, '_> {
             Some(keyword) => return Some(keyword),
             None if text.is_empty() => "a keyword is missing before this".to_string(),
             None => {
-                let gone = keywords::OBSOLETE_KEYWORDS
+                let obsolete = keywords::OBSOLETE_KEYWORDS
                     .iter()
-                    .find(|(gone, _)| gone.eq_ignore_ascii_case(text));
+                    .find(|(name, _)| name.eq_ignore_ascii_case(text));
                 let known = keywords::keywords().iter().flat_map(Keyword::names);
-                match gone {
-                    Some((gone, instead)) => format!("there is no `{gone}` any more: {instead}"),
+                match obsolete {
+                    Some((name, instead)) => format!("`{name}` is no longer supported: {instead}"),
                     None => unknown("keyword", text, known),
                 }
             }

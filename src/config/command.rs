@@ -132,7 +132,7 @@ fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError
             HOST_WORD | CHANNEL_WORD => format!("write {braced}"),
             _ => format!("the ZENV file has no {braced}"),
         };
-        ValueError::new(at, format!("{} stays as it is here; {message}", quote(text)))
+        ValueError::new(at, format!("{} is not expanded here; {message}", quote(text)))
     };
     pieces.into_iter().filter_map(move |(at, piece)| match piece {
         Piece::Plain("$") if word[at..].starts_with("${") => {
@@ -240,14 +240,14 @@ mod tests {
             ("a $LOGDIR/x A=$LOGDIR", vec![]),
             (
                 "a x$LOGDIRS",
-                vec![(3, "`$LOGDIRS` stays as it is here; the ZENV file has no `${LOGDIRS}`")],
+                vec![(3, "`$LOGDIRS` is not expanded here; the ZENV file has no `${LOGDIRS}`")],
             ),
-            ("a  x$host", vec![(4, "`$host` stays as it is here; write `${host}`")]),
-            ("a ${NO}", vec![(2, "the ZENV file has no `${NO}`; nothing is put in for it")]),
+            ("a  x$host", vec![(4, "`$host` is not expanded here; write `${host}`")]),
+            ("a ${NO}", vec![(2, "the ZENV file has no `${NO}`; it expands to nothing")]),
             (
                 "A=${NO} a ${LOG",
                 vec![
-                    (2, "the ZENV file has no `${NO}`; nothing is put in for it"),
+                    (2, "the ZENV file has no `${NO}`; it expands to nothing"),
                     (10, "this `${` has no `}`"),
                 ],
             ),

@@ -124,7 +124,8 @@ impl Feedback {
 /// Parses a number from 0 to 1, as millionths.
 fn parse_share(text: &str) -> Result<u32, ValueError> {
     let wrong = || {
-        let message = format!("{} is no number from 0 to 1 with at most six decimals", quote(text));
+        let message =
+            format!("{} is not a number from 0 to 1 with at most six decimals", quote(text));
         ValueError::new(0, message)
     };
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -235,7 +236,7 @@ impl WindowKey {
         for word in text.split_ascii_whitespace() {
             let at = text.offset(word);
             if key.by_relay {
-                return Err(ValueError::new(at, "nothing may stand behind `mx`"));
+                return Err(ValueError::new(at, "`mx` must be the last word"));
             }
             if key.names.len() == MAX_WINDOW_KEYS {
                 return Err(ValueError::new(at, format!("more than {MAX_WINDOW_KEYS} patterns")));

@@ -70,8 +70,8 @@ pub(super) fn find(name: &str) -> Option<&'static Keyword> {
 
 /// Keywords of older schedulers, each with its replacement.
 pub(super) const OBSOLETE_KEYWORDS: [(&str, &str); 3] = [
-    ("byhost", "threads are always by host"),
-    ("gangschedule", "threads of one ring share its agents"),
+    ("byhost", "destinations always have one host"),
+    ("gangschedule", "destinations of one ring share its agents"),
     ("maxhost", "use `maxthr`"),
 ];
 

@@ -188,7 +188,10 @@ fn unix_path(text: &str) -> Result<PathBuf, ValueError> {
         return Ok(PathBuf::from(path));
     }
     let at = text.len() - path.len();
-    Err(ValueError::new(at, format!("{} is no path of a socket, such as UNIX:/path", quote(path))))
+    Err(ValueError::new(
+        at,
+        format!("{} is not the path of a socket, such as UNIX:/path", quote(path)),
+    ))
 }
 
 fn tcp_port(text: &str) -> Result<TcpPort, String> {

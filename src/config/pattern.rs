@@ -156,7 +156,7 @@ fn elements(text: &str) -> Result<Vec<(usize, Element<'_>)>, ValueError> {
             let message = match first {
                 '[' => "this `[` has no `]`; a plain one is written `\\[`",
                 '{' => "this `{` has no `}`; a plain one is written `\\{`",
-                _ => "a character is missing behind this `\\`; a plain one is written `\\\\`",
+                _ => "a character is missing after this `\\`; a plain one is written `\\\\`",
             };
             ValueError::new(at, message)
         };
@@ -206,7 +206,7 @@ impl Element<'_> {
             }
             Element::Suffixes(members, ignored) if !ignored.is_empty() => {
                 let ignored_at = at + members.len() + "{}".len();
-                let message = format!("{} behind the braces is ignored", quote(ignored));
+                let message = format!("{} after the braces is ignored", quote(ignored));
                 return Some(ValueError::new(ignored_at, message));
             }
             Element::Suffixes(members, _) if members.chars().any(char::is_uppercase) => {
@@ -419,7 +419,7 @@ mod tests {
             ("/a", 0, "no channel before the slash; * stands for any"),
             ("c/[ab", 2, "this `[` has no `]`; a plain one is written `\\[`"),
             ("c/x{a,b", 3, "this `{` has no `}`; a plain one is written `\\{`"),
-            ("c/x\\", 3, "a character is missing behind this `\\`; a plain one is written `\\\\`"),
+            ("c/x\\", 3, "a character is missing after this `\\`; a plain one is written `\\\\`"),
         ] {
             let error = Pattern::parse(text, &mut Vec::new()).expect_err(text);
             assert_eq!(error, ValueError::new(at, message), "{text}");
@@ -433,7 +433,7 @@ mod tests {
             ("c/a.Test", 4, "capital `T`"),
             ("c/[127.0.0.1]", 2, "`\\[127.0.0.1\\]`"),
             ("c/[ipv6:::1]", 2, "address"),
-            ("c/x.{a,b}y", 9, "`y` behind the braces"),
+            ("c/x.{a,b}y", 9, "`y` after the braces"),
             ("c/{A,b}", 2, "capitals"),
             ("c/[]x", 2, "without members"),
         ] {

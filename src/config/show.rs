@@ -33,7 +33,7 @@ impl Config {
     pub fn show(&self) -> String {
         let mut out = String::new();
         push_line(&mut out, "# The effective configuration", &self.file.display().to_string());
-        out.push_str("# What is commented out is inherited, or the default.\n\n");
+        out.push_str("# Settings that are commented out are inherited or defaults.\n\n");
         self.show_parameters(&mut out);
         let mut inherited = self.new_draft();
         for clause in &self.clauses {

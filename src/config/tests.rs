@@ -438,9 +438,9 @@ fn recorded_errors_of_original_are_reported() {
         "c/*\n\tfrob=1 command=x\n" [1] refused
         cf:2:2: error: unknown keyword `frob`
         "c/*\n\tmaxhost=1 command=x\n" [1] refused
-        cf:2:2: error: there is no `maxhost` any more: use `maxthr`
+        cf:2:2: error: `maxhost` is no longer supported: use `maxthr`
         "c/*\n\tbyhost command=x\n" [1] refused
-        cf:2:2: error: there is no `byhost` any more: threads are always by host
+        cf:2:2: error: `byhost` is no longer supported: destinations always have one host
         "c/*\tbychannel command=x\n" [0] ok
         "c/*\toverfeed=-1 command=x\n" [0] ok
         "c/*\tskew=0 command=x\n" [1] refused
@@ -457,7 +457,7 @@ fn recorded_errors_of_original_are_reported() {
         "c/*\tmaxring=-3 command=x\n" [0] ok
         "c/*\tmaxthr=0 command=x\n" [0] ok
         "c/*\treporttimes=\"1h 2h 3h 4h 5h\" command=x\n" [0] ok
-        cf:1:30: warning: this and what follows is ignored: at most four count
+        cf:1:30: warning: ignored from here on: at most four are used
         "c/*\treporttimes=\"1h 2h\" command=x\n" [0] ok
         "c/*\tINTERVAL=5s CoMmAnD=x\n" [0] ok
         "" [1] refused
@@ -504,12 +504,12 @@ fn other_mistakes_are_reported() {
             cf:4:61: error: `x` is not a whole number
             cf:4:68: error: there is no user `-1` on this system
             cf:4:77: error: there is no group `nosuch` on this system
-            cf:5:2: error: there is no `gangschedule` any more: threads of one ring share its agents
+            cf:5:2: error: `gangschedule` is no longer supported: destinations of one ring share its agents
             cf:5:23: error: this command has no program
-            cf:5:43: error: `x` is no unit of time; s, m, h and d are
-            cf:5:57: error: `b` is no retry factor: a whole number is
+            cf:5:43: error: `x` is not a unit of time (s, m, h or d)
+            cf:5:57: error: `b` is not a retry factor (a whole number)
             cf:6:20: error: a port or the name of a service is missing here
-            cf:7:17: error: `TCP:5` is no path of a socket, such as UNIX:/path
+            cf:7:17: error: `TCP:5` is not the path of a socket, such as UNIX:/path
             cf:8:29: error: an interval of 0 is not possible here
             cf:9:27: error: a number above 0 is needed here
             cf:10:1: error: unknown parameter `PARAMauthfil`; did you mean `PARAMauthfile`?
@@ -525,13 +525,13 @@ fn diagnostic_shows_position() {
     let text = "*/*\n\tinterval=1h2w\nc/*\n\tretries=\"1 2 \\\n\t\t3 x\"\n\tcommand=\"a ${NO}\"\n";
     let errors = parse(text).expect_err("mistakes");
     expect![[r#"
-        cf:2:14: error: `w` is no unit of time; s, m, h and d are
+        cf:2:14: error: `w` is not a unit of time (s, m, h or d)
         	interval=1h2w
         	            ^
-        cf:5:5: error: `x` is no retry factor: a whole number is
+        cf:5:5: error: `x` is not a retry factor (a whole number)
         		3 x"
         		  ^
-        cf:6:13: warning: the ZENV file has no `${NO}`; nothing is put in for it
+        cf:6:13: warning: the ZENV file has no `${NO}`; it expands to nothing
         	command="a ${NO}"
         	           ^
     "#]]
@@ -546,10 +546,10 @@ fn suspicious_settings_produce_warnings() {
         expect![[r#"
             ok
             cf:1:3: warning: this is any one of these characters; an address is written `\[127.0.0.1\]`
-            cf:1:34: warning: the ZENV file has no `${NO}`; nothing is put in for it
+            cf:1:34: warning: the ZENV file has no `${NO}`; it expands to nothing
             cf:2:5: warning: names are compared in lower case, so a capital `T` never matches
-            cf:3:8: warning: `c` behind the braces is ignored
-            cf:3:33: warning: the ZENV file has no `${NO}`; nothing is put in for it
+            cf:3:8: warning: `c` after the braces is ignored
+            cf:3:33: warning: the ZENV file has no `${NO}`; it expands to nothing
             cf:5:1: warning: this is never reached: the clause of line 4 matches all of it, and has a command
             cf:6:1: warning: in the first column `queueonly` is the pattern of a channel; the keyword needs a blank before it
             cf:6:1: warning: this clause is empty, and so is all that follows it
@@ -709,7 +709,7 @@ fn shown_configuration_names_sources() {
     let config = config("*/*\tinterval=5s\nsmtp/*.test\n\tmaxring=3 queueonly command=\"a b\"\n");
     expect![[r##"
         # The effective configuration                   # cf
-        # What is commented out is inherited, or the default.
+        # Settings that are commented out are inherited or defaults.
 
         #PARAMauthfile                                  # default: none
         #PARAMglobal-report-interval=5m                 # default

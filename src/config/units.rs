@@ -37,7 +37,7 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
         let Some(unit) = unit_seconds(unit) else {
             return Err(ValueError::new(
                 text.offset(unit),
-                format!("{} is no unit of time; s, m, h and d are", quote(unit)),
+                format!("{} is not a unit of time (s, m, h or d)", quote(unit)),
             ));
         };
         total = digits
@@ -81,8 +81,7 @@ pub(super) fn parse_intervals(
     let mut times = Vec::new();
     for (at, word) in words(text) {
         if times.len() == MAX_REPORT_TIMES {
-            warnings
-                .push(ValueError::new(at, "this and what follows is ignored: at most four count"));
+            warnings.push(ValueError::new(at, "ignored from here on: at most four are used"));
             break;
         }
         times.push(parse_interval(word).map_err(|error| error.offset_by(at))?);
@@ -101,7 +100,7 @@ pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
             return Err(ValueError::new(at, "more than 100 retry factors"));
         }
         let factor = word.parse().map_err(|_| {
-            let message = format!("{} is no retry factor: a whole number is", quote(word));
+            let message = format!("{} is not a retry factor (a whole number)", quote(word));
             ValueError::new(at, message)
         })?;
         factors.push(factor);
@@ -187,13 +186,13 @@ mod tests {
     #[test]
     fn invalid_interval_is_reported_at_its_position() {
         for (text, at, message) in [
-            ("2w", 1, "`w` is no unit of time; s, m, h and d are"),
-            ("1w", 1, "`w` is no unit of time; s, m, h and d are"),
-            ("1y", 1, "`y` is no unit of time; s, m, h and d are"),
-            ("5x", 1, "`x` is no unit of time; s, m, h and d are"),
-            ("1D", 1, "`D` is no unit of time; s, m, h and d are"),
-            ("1M", 1, "`M` is no unit of time; s, m, h and d are"),
-            ("1h 2mm", 4, "`mm` is no unit of time; s, m, h and d are"),
+            ("2w", 1, "`w` is not a unit of time (s, m, h or d)"),
+            ("1w", 1, "`w` is not a unit of time (s, m, h or d)"),
+            ("1y", 1, "`y` is not a unit of time (s, m, h or d)"),
+            ("5x", 1, "`x` is not a unit of time (s, m, h or d)"),
+            ("1D", 1, "`D` is not a unit of time (s, m, h or d)"),
+            ("1M", 1, "`M` is not a unit of time (s, m, h or d)"),
+            ("1h 2mm", 4, "`mm` is not a unit of time (s, m, h or d)"),
             ("1.5h", 1, "`.5h` does not belong to an interval such as 1d2h3m4s"),
             ("-5", 0, "`-5` does not belong to an interval such as 1d2h3m4s"),
             ("3 m", 2, "`m` does not belong to an interval such as 1d2h3m4s"),

@@ -192,7 +192,7 @@ fn can_be_shown(value: &str, zenv: &Zenv) -> bool {
 /// The warning about a variable without a value.
 pub(super) fn unknown_variable(at: usize, name: &str) -> ValueError {
     let variable = quote(&format!("${{{name}}}"));
-    ValueError::new(at, format!("{UNKNOWN_VARIABLE_PREFIX}{variable}; nothing is put in for it"))
+    ValueError::new(at, format!("{UNKNOWN_VARIABLE_PREFIX}{variable}; it expands to nothing"))
 }
 
 #[cfg(test)]
