@@ -2,15 +2,17 @@
 //!
 //! All errors go to the diagnostic sink. The configuration may be used only if there are none.
 
+use super::clause::{ClauseDraft, DefaultAccounts};
 use super::diagnostic::{DiagnosticSink, ValueError, nearest, quote};
-use super::keywords::{self, Keyword};
-use super::parameters::{self, Parameters};
+use super::keywords::{KEYWORDS, OBSOLETE_KEYWORDS};
+use super::parameters::{PARAMETERS, Parameters};
 use super::pattern::Pattern;
 use super::select::WrittenClause;
 use super::syntax::{Assignment, FileEntry, MappedText};
-use super::value::{Kind, Setting, Value};
+use super::table::{Keyword, find};
+use super::value::{Setting, Value, ValueInput};
 use super::variables::expand_value;
-use super::{Config, ConfigContext, DefaultAccounts, Niceness};
+use super::{Config, ConfigContext};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +30,6 @@ pub(super) fn build(
         sink,
         parameters: Parameters::default(),
         parameter_lines: HashMap::new(),
-        scheduler_niceness: None,
         clauses: Vec::new(),
     };
     for entry in entries {
@@ -44,7 +45,6 @@ struct Builder<'c, 'r, 't> {
     sink: &'r mut DiagnosticSink<'t>,
     parameters: Parameters,
     parameter_lines: HashMap<&'static str, u32>,
-    scheduler_niceness: Option<Niceness>,
     clauses: Vec<OpenClause>,
 }
 
@@ -78,7 +78,7 @@ impl Builder<'_, '_, '_> {
             return None;
         }
         let mut warnings = Vec::new();
-        if keywords::find(text.as_str()).is_some_and(|keyword| keyword.is_flag()) {
+        if find(KEYWORDS, text.as_str()).is_some_and(Keyword::is_flag) {
             let name = quote(text.as_str());
             let message = format!(
                 "in the first column {name} is the pattern of a channel; the keyword needs a blank \
@@ -93,23 +93,14 @@ impl Builder<'_, '_, '_> {
 
     fn set_parameter(&mut self, assignment: &Assignment) {
         let name = &assignment.name;
-        let Some(row) = parameters::find(name.as_str()) else {
-            let known = parameters::parameters().iter().map(|row| row.name);
+        let Some(parameter) = find(PARAMETERS, name.as_str()) else {
+            let known = PARAMETERS.iter().map(|parameter| parameter.name);
             let message = unknown("parameter", name.as_str(), known);
             return self.sink.error(name.start(), message);
         };
-        let Some(value) = &assignment.value else {
-            let message = format!("{} needs a value: {}", quote(row.name), row.takes);
-            return self.sink.error(name.start(), message);
-        };
-        let Some(value) = self.expand(value) else { return };
-        match (row.set)(&mut self.parameters, value.as_str()) {
-            Ok(()) => {
-                let line = self.sink.line_of(name.start());
-                self.parameter_lines.insert(row.name, line);
-            }
-            Err(error) => self.add_error(&value, error),
-        }
+        let Some(value) = self.value(parameter, assignment) else { return };
+        (value.set)(&mut self.parameters);
+        self.parameter_lines.insert(parameter.name, self.sink.line_of(name.start()));
     }
 
     fn set_keyword(&mut self, assignment: &Assignment) {
@@ -120,27 +111,21 @@ impl Builder<'_, '_, '_> {
         }
         let Some(keyword) = self.keyword(name) else { return };
         let Some(value) = self.value(keyword, assignment) else { return };
-        if let (Kind::SchedulerNice | Kind::SchedulerPriority, Value::Niceness(niceness)) =
-            (keyword.kind, &value)
-        {
-            self.scheduler_niceness = Some(*niceness);
-        }
         let line = self.sink.line_of(name.start());
         if let Some(clause) = self.clauses.last_mut() {
             clause.settings.push(Setting { keyword, value, line });
         }
     }
 
-    fn keyword(&mut self, name: &MappedText) -> Option<&'static Keyword> {
+    fn keyword(&mut self, name: &MappedText) -> Option<&'static Keyword<ClauseDraft>> {
         let text = name.as_str();
-        let message = match keywords::find(text) {
+        let message = match find(KEYWORDS, text) {
             Some(keyword) => return Some(keyword),
             None if text.is_empty() => "a keyword is missing before this".to_string(),
             None => {
-                let obsolete = keywords::OBSOLETE_KEYWORDS
-                    .iter()
-                    .find(|(name, _)| name.eq_ignore_ascii_case(text));
-                let known = keywords::keywords().iter().flat_map(Keyword::names);
+                let obsolete =
+                    OBSOLETE_KEYWORDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+                let known = KEYWORDS.iter().flat_map(Keyword::names);
                 match obsolete {
                     Some((name, instead)) => format!("`{name}` is no longer supported: {instead}"),
                     None => unknown("keyword", text, known),
@@ -151,21 +136,23 @@ impl Builder<'_, '_, '_> {
         None
     }
 
-    fn value(&mut self, keyword: &Keyword, assignment: &Assignment) -> Option<Value> {
+    fn value<T>(&mut self, keyword: &Keyword<T>, assignment: &Assignment) -> Option<Value<T>> {
         let name = &assignment.name;
         let text = match &assignment.value {
-            _ if matches!(keyword.kind, Kind::Flag(_)) => return Some(Value::Flag),
+            _ if keyword.is_flag() => MappedText::new(name.start()),
             None => {
-                let message = format!("{} needs a value: {}", quote(keyword.name), keyword.takes());
+                let description = (keyword.value_description)();
+                let message = format!("{} needs a value: {description}", quote(keyword.name));
                 self.sink.error(name.start(), message);
                 return None;
             }
             // A command keeps its variables until an agent is started.
-            Some(text) if matches!(keyword.kind, Kind::Command(_)) => text.clone(),
+            Some(text) if keyword.name == "command" => text.clone(),
             Some(text) => self.expand(text)?,
         };
         let mut warnings = Vec::new();
-        let value = keyword.kind.read(text.as_str(), self.context, &mut warnings);
+        let (context, warned) = (self.context, &mut warnings);
+        let value = (keyword.read)(ValueInput { text: text.as_str(), context, warnings: warned });
         self.warn(&text, warnings);
         value.map_err(|error| self.add_error(&text, error)).ok()
     }
@@ -199,16 +186,17 @@ impl Builder<'_, '_, '_> {
             self.sink.file_error(format!("group daemon cannot be looked up: {error}"));
             DefaultAccounts::default()
         });
-        Config {
+        let config = Config {
             parameters: self.parameters,
-            scheduler_niceness: self.scheduler_niceness,
+            scheduler_niceness: None,
             file,
             text: Rc::default(),
             parameter_lines: self.parameter_lines,
             clauses,
             default_accounts,
             effective: RefCell::default(),
-        }
+        };
+        Config { scheduler_niceness: config.last_scheduler_niceness(), ..config }
     }
 
     /// Copies to empty clauses the settings of the next clause that has any.
@@ -254,7 +242,7 @@ impl Builder<'_, '_, '_> {
 }
 
 fn is_known(name: &str) -> bool {
-    keywords::find(name).is_some()
+    find(KEYWORDS, name).is_some()
 }
 
 fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = &'static str>) -> String {

@@ -50,6 +50,16 @@ pub enum Niceness {
     Absolute(i32),
 }
 
+impl Niceness {
+    pub(super) fn is_relative(&self) -> bool {
+        matches!(self, Niceness::Relative(_))
+    }
+
+    pub(super) fn is_absolute(&self) -> bool {
+        matches!(self, Niceness::Absolute(_))
+    }
+}
+
 /// All settings of a destination, with defaults and inherited values filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clause {
@@ -222,12 +232,8 @@ impl DefaultAccounts {
 #[derive(Clone, Debug)]
 pub(super) struct ClauseDraft {
     pub clause: Clause,
-    /// `None` until set: the default depends on the interval.
-    pub idle_max: Option<Duration>,
-    /// `None` until set: the default is `maxta`.
-    pub max_channel: Option<Option<u32>>,
-    /// `None` until set: the default is `maxta`.
-    pub max_ring: Option<Option<u32>>,
+    /// The process priority of the scheduler itself.
+    pub scheduler_niceness: Option<Niceness>,
 }
 
 impl ClauseDraft {
@@ -277,17 +283,25 @@ impl ClauseDraft {
             mail_priority: MailPriority::default(),
             lines: BTreeMap::new(),
         };
-        ClauseDraft { clause, idle_max: None, max_channel: None, max_ring: None }
+        ClauseDraft { clause, scheduler_niceness: None }
     }
 
-    /// Returns the clause, with the defaults that depend on other values filled in.
-    pub fn finish(self) -> Clause {
-        let clause = self.clause;
-        Clause {
-            idle_max: self.idle_max.unwrap_or(clause.interval * DEFAULT_IDLE_INTERVALS),
-            max_channel: self.max_channel.unwrap_or(clause.max_agents),
-            max_ring: self.max_ring.unwrap_or(clause.max_agents),
-            ..clause
+    /// Completes the clause once all settings are applied.
+    ///
+    /// Sets the defaults that depend on other values, and corrects what the file may have as 0.
+    pub fn finish(&mut self) {
+        let clause = &mut self.clause;
+        let is_set = |keyword: &str| clause.lines.contains_key(keyword);
+        if !is_set("idlemax") {
+            clause.idle_max = clause.interval * DEFAULT_IDLE_INTERVALS;
         }
+        if !is_set("maxchannel") {
+            clause.max_channel = clause.max_agents;
+        }
+        if !is_set("maxring") {
+            clause.max_ring = clause.max_agents;
+        }
+        clause.max_thread = clause.max_thread.max(1);
+        clause.expiry = clause.expiry.filter(|age| !age.is_zero());
     }
 }

@@ -23,6 +23,7 @@ mod pattern;
 mod select;
 mod show;
 mod syntax;
+mod table;
 mod units;
 mod value;
 mod variables;
@@ -34,10 +35,7 @@ pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
 pub use command::{Command, Expanded};
 pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
-pub use keywords::{Keyword, Status, keywords};
-pub use parameters::{
-    BindAddress, MailqSocket, MemoryLimits, ParameterKeyword, Parameters, TcpPort, parameters,
-};
+pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
 pub use pattern::{Name, Pattern};
 pub use units::{Interval, parse_interval};
 pub use variables::Zenv;

@@ -13,9 +13,9 @@
 //!
 //! The original uses only the first match, except for `*/*`; see `docs/zmailer.md`.
 
-use super::clause::{Clause, ClauseDraft, ClauseId, SourceLocation};
+use super::clause::{Clause, ClauseDraft, ClauseId, Niceness, SourceLocation};
 use super::pattern::{Name, Pattern};
-use super::value::{Setting, Value};
+use super::value::Setting;
 use super::{Command, Config};
 use std::rc::Rc;
 
@@ -39,7 +39,7 @@ impl WrittenClause {
 
     /// Returns true if the clause has a command, so that matching ends at it.
     pub fn has_command(&self) -> bool {
-        self.settings.iter().any(|setting| matches!(setting.value, Value::Command(_)))
+        self.names(&["command"])
     }
 }
 
@@ -90,7 +90,7 @@ impl Config {
         }
         let mut effective = self.effective.borrow_mut();
         let id = ClauseId(effective.len() as u32);
-        let clause = Rc::new(Clause { id, ..self.resolve(&chain) });
+        let clause = Rc::new(Clause { id, ..self.resolve(&chain).clause });
         effective.insert(chain.into(), Rc::clone(&clause));
         clause
     }
@@ -124,7 +124,7 @@ impl Config {
     }
 
     /// Combines a chain of clauses.
-    pub(super) fn resolve(&self, chain: &[u32]) -> Clause {
+    pub(super) fn resolve(&self, chain: &[u32]) -> ClauseDraft {
         let chain: Vec<&WrittenClause> =
             chain.iter().map(|index| &self.clauses[*index as usize]).collect();
         let with_command = chain.iter().rfind(|clause| clause.has_command());
@@ -149,17 +149,28 @@ impl Config {
                 }
             };
         }
-        draft.finish()
+        draft.finish();
+        draft
     }
 
     /// All commands, with their positions.
-    pub fn commands(&self) -> Vec<(SourceLocation, &Command)> {
+    pub fn commands(&self) -> Vec<(SourceLocation, Command)> {
         let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
-        let commands = settings.filter_map(|setting| match &setting.value {
-            Value::Command(command) => Some((self.location(setting.line), command)),
-            _ => None,
-        });
-        commands.collect()
+        let commands = settings.filter(|setting| setting.keyword.name == "command");
+        let command = |setting: &Setting| {
+            let mut draft = self.new_draft();
+            setting.apply(&mut draft);
+            Some((self.location(setting.line), draft.clause.command?))
+        };
+        commands.filter_map(command).collect()
+    }
+
+    /// The process priority of the scheduler: the last one in the file, in any clause.
+    pub(super) fn last_scheduler_niceness(&self) -> Option<Niceness> {
+        let mut draft = self.new_draft();
+        let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
+        settings.for_each(|setting| setting.apply(&mut draft));
+        draft.scheduler_niceness
     }
 
     /// A draft with nothing but defaults.

@@ -14,10 +14,10 @@
 
 use super::Config;
 use super::clause::{Clause, ClauseDraft};
-use super::keywords::{Keyword, keywords};
-use super::parameters::parameters;
+use super::keywords::KEYWORDS;
+use super::parameters::PARAMETERS;
 use super::select::WrittenClause;
-use super::value::Value;
+use super::table::Keyword;
 use zsched_format::printable;
 
 /// Column where the comment with the source of a value begins, in characters.
@@ -50,7 +50,8 @@ impl Config {
     /// Returns `None` if no clause matches.
     pub fn show_destination(&self, channel: &[u8], host: &[u8]) -> Option<String> {
         let chain = self.chain(channel, host)?;
-        let clause = self.resolve(&chain);
+        let draft = self.resolve(&chain);
+        let clause = &draft.clause;
         let mut out = String::new();
         for index in &chain {
             let written = &self.clauses[*index as usize];
@@ -58,11 +59,11 @@ impl Config {
             push_line(&mut out, &format!("# {}", pattern_of(written)), &source);
         }
         push_line(&mut out, &format!("{}/{}", clause.channel_pattern, clause.host_pattern), "");
-        for keyword in keywords().iter().filter(|keyword| keyword.applies_to_clauses()) {
-            match (keyword.get)(&clause) {
+        for (keyword, get) in shown_keywords() {
+            match get(&draft) {
                 Some(value) => {
                     let text = format!("\t{}", shown(keyword, &value));
-                    push_line(&mut out, &text, &self.source(keyword, &clause));
+                    push_line(&mut out, &text, &self.source(keyword, clause));
                 }
                 None => push_line(&mut out, &format!("\t#{}", keyword.name), "not set"),
             }
@@ -71,8 +72,8 @@ impl Config {
     }
 
     fn show_parameters(&self, out: &mut String) {
-        for row in parameters() {
-            let value = (row.get)(&self.parameters);
+        for row in PARAMETERS {
+            let value = row.get.and_then(|get| get(&self.parameters));
             match (value, self.parameter_lines.get(row.name)) {
                 (Some(value), Some(line)) => {
                     let text = format!("{}={}", row.name, quoted(&value));
@@ -96,7 +97,7 @@ impl Config {
                 .iter()
                 .any(|later| std::ptr::eq(later.keyword, setting.keyword));
             if !is_overridden {
-                let text = format!("\t{}", shown(setting.keyword, &setting.value));
+                let text = format!("\t{}", shown(setting.keyword, &setting.value.text));
                 push_line(out, &text, &self.location(setting.line).to_string());
             }
         }
@@ -106,16 +107,16 @@ impl Config {
     /// Prints the inherited settings of a clause; `draft` has those of the earlier clauses.
     fn show_inherited(&self, written: &WrittenClause, mut draft: ClauseDraft, out: &mut String) {
         written.settings.iter().for_each(|setting| setting.apply(&mut draft));
-        let clause = draft.finish();
-        let is_own = |keyword: &Keyword| {
+        draft.finish();
+        let clause = &draft.clause;
+        let is_own = |keyword: &Keyword<ClauseDraft>| {
             written.settings.iter().any(|setting| std::ptr::eq(setting.keyword, keyword))
         };
-        let is_inherited = |keyword: &&Keyword| keyword.applies_to_clauses() && !is_own(keyword);
-        for keyword in keywords().iter().filter(is_inherited) {
-            match (keyword.get)(&clause) {
+        for (keyword, get) in shown_keywords().filter(|(keyword, _)| !is_own(keyword)) {
+            match get(&draft) {
                 Some(value) => {
                     let text = format!("\t#{}", shown(keyword, &value));
-                    push_line(out, &text, &self.source(keyword, &clause));
+                    push_line(out, &text, &self.source(keyword, clause));
                 }
                 None => {
                     let default = format!("default: {}", keyword.default);
@@ -126,7 +127,7 @@ impl Config {
     }
 
     /// The source of the value of a keyword.
-    fn source(&self, keyword: &Keyword, clause: &Clause) -> String {
+    fn source(&self, keyword: &Keyword<ClauseDraft>, clause: &Clause) -> String {
         let line = clause.lines.get(keyword.name);
         line.map_or("default".to_string(), |line| self.location(*line).to_string())
     }
@@ -136,10 +137,16 @@ fn pattern_of(clause: &WrittenClause) -> String {
     format!("{}/{}", clause.pattern.channel.text, clause.pattern.host.text)
 }
 
-fn shown(keyword: &Keyword, value: &Value) -> String {
-    match value {
-        Value::Flag => keyword.name.to_string(),
-        value => format!("{}={}", keyword.name, quoted(&value.to_string())),
+/// The keywords that effective clauses have a value for, each with the function that returns it.
+fn shown_keywords()
+-> impl Iterator<Item = (&'static Keyword<ClauseDraft>, fn(&ClauseDraft) -> Option<String>)> {
+    KEYWORDS.iter().filter_map(|keyword| Some((keyword, keyword.get?)))
+}
+
+fn shown(keyword: &Keyword<ClauseDraft>, value: &str) -> String {
+    match keyword.is_flag() {
+        true => keyword.name.to_string(),
+        false => format!("{}={}", keyword.name, quoted(value)),
     }
 }
 

@@ -1,3 +1,5 @@
+use super::keywords::KEYWORDS;
+use super::value::ValueInput;
 use super::*;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -861,7 +863,8 @@ fn shown_configuration_names_sources() {
 
 #[test]
 fn keyword_get_returns_value_set() {
-    for keyword in keywords().iter().filter(|keyword| keyword.applies_to_clauses()) {
+    for keyword in KEYWORDS {
+        let Some(get) = keyword.get else { continue };
         let samples = [
             "17",
             "-3",
@@ -876,10 +879,12 @@ fn keyword_get_returns_value_set() {
             "a=b",
         ];
         let value = samples.into_iter().find_map(|text| {
-            let value = keyword.kind.read(text, &context(true), &mut Vec::new()).ok()?;
+            let context = context(true);
+            let input = ValueInput { text, context: &context, warnings: &mut Vec::new() };
+            let value = (keyword.read)(input).ok()?.text;
             let config = config(format!("c\t{}=\"{text}\"\n", keyword.name));
-            let clause = select(&config, "c/h");
-            ((keyword.get)(&clause).as_ref() == Some(&value)).then_some(value)
+            let draft = config.resolve(&config.chain(b"c", b"h")?);
+            (get(&draft).as_ref() == Some(&value)).then_some(value)
         });
         assert!(value.is_some(), "{}", keyword.name);
     }
