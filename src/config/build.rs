@@ -2,15 +2,16 @@
 //!
 //! All errors go to the diagnostic sink. The configuration may be used only if there are none.
 
-use super::clause::{ClauseDraft, DefaultAccounts};
+use super::clause::{ClauseDraft, DefaultAccounts, Setting};
 use super::diagnostic::{DiagnosticSink, ValueError, nearest, quote};
 use super::keywords::{KEYWORDS, OBSOLETE_KEYWORDS};
+use super::kinds::ValueInput;
 use super::parameters::{PARAMETERS, Parameters};
 use super::pattern::Pattern;
 use super::select::WrittenClause;
 use super::syntax::{Assignment, FileEntry, MappedText};
 use super::table::{Keyword, find};
-use super::value::{Setting, Value, ValueInput};
+use super::value::Value;
 use super::variables::expand_value;
 use super::{Config, ConfigContext};
 use std::cell::RefCell;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// Builds the configuration that the entries of a file describe.
-pub(super) fn build(
+pub(crate) fn build(
     file: Rc<Path>,
     entries: Vec<FileEntry>,
     context: &ConfigContext,

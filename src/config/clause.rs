@@ -1,6 +1,8 @@
 //! The effective clause of a destination, and the draft that it is built from.
 
 use super::flow::Flow;
+use super::table::Keyword;
+use super::value::Value;
 use super::{Command, ConfigContext};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -51,11 +53,11 @@ pub enum Niceness {
 }
 
 impl Niceness {
-    pub(super) fn is_relative(&self) -> bool {
+    pub(crate) fn is_relative(&self) -> bool {
         matches!(self, Niceness::Relative(_))
     }
 
-    pub(super) fn is_absolute(&self) -> bool {
+    pub(crate) fn is_absolute(&self) -> bool {
         matches!(self, Niceness::Absolute(_))
     }
 }
@@ -213,14 +215,14 @@ impl Clause {
 
 /// The user and group of agents where the file names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DefaultAccounts {
+pub(crate) struct DefaultAccounts {
     pub user: Option<u32>,
     pub group: Option<u32>,
 }
 
 impl DefaultAccounts {
     /// Root and the group `daemon` if the scheduler runs as root, else none.
-    pub fn for_context(context: &ConfigContext) -> io::Result<DefaultAccounts> {
+    pub(crate) fn for_context(context: &ConfigContext) -> io::Result<DefaultAccounts> {
         match context.is_root {
             true => Ok(DefaultAccounts { user: Some(0), group: (context.group_id)("daemon")? }),
             false => Ok(DefaultAccounts::default()),
@@ -230,7 +232,7 @@ impl DefaultAccounts {
 
 /// A clause under construction: defaults, overridden by the settings of matching clauses.
 #[derive(Clone, Debug)]
-pub(super) struct ClauseDraft {
+pub(crate) struct ClauseDraft {
     pub clause: Clause,
     /// The process priority of the scheduler itself.
     pub scheduler_niceness: Option<Niceness>,
@@ -238,7 +240,7 @@ pub(super) struct ClauseDraft {
 
 impl ClauseDraft {
     /// A draft with all defaults.
-    pub fn new(location: SourceLocation, default_accounts: DefaultAccounts) -> ClauseDraft {
+    pub(crate) fn new(location: SourceLocation, default_accounts: DefaultAccounts) -> ClauseDraft {
         let interval = Duration::from_secs(60);
         let clause = Clause {
             id: ClauseId(0),
@@ -289,7 +291,7 @@ impl ClauseDraft {
     /// Completes the clause once all settings are applied.
     ///
     /// Sets the defaults that depend on other values, and corrects what the file may have as 0.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let clause = &mut self.clause;
         let is_set = |keyword: &str| clause.lines.contains_key(keyword);
         if !is_set("idlemax") {
@@ -303,5 +305,27 @@ impl ClauseDraft {
         }
         clause.max_thread = clause.max_thread.max(1);
         clause.expiry = clause.expiry.filter(|age| !age.is_zero());
+    }
+}
+
+/// A keyword of a clause, with its value.
+pub(crate) struct Setting {
+    pub(crate) keyword: &'static Keyword<ClauseDraft>,
+    pub(crate) value: Value<ClauseDraft>,
+    /// The line number.
+    pub(crate) line: u32,
+}
+
+impl Setting {
+    /// Applies the setting to a draft.
+    pub(crate) fn apply(&self, draft: &mut ClauseDraft) {
+        (self.value.set)(draft);
+        draft.clause.lines.insert(self.keyword.name.into(), self.line);
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={:?} in line {}", self.keyword.name, self.value.text, self.line)
     }
 }

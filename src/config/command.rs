@@ -41,7 +41,7 @@ pub struct Expanded {
 
 impl Command {
     /// Parses a command line. Variables that will not be expanded produce a warning.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         text: &str,
         zenv: &Zenv,
         warnings: &mut Vec<ValueError>,

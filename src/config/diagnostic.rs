@@ -22,13 +22,13 @@ const MAX_EXCERPT_REACH: usize = 80;
 /// Maximum length of a word of the file in a message, in characters.
 const MAX_QUOTE_LEN: usize = 60;
 /// Beginning of the warning about a variable without a value.
-pub(super) const UNKNOWN_VARIABLE_PREFIX: &str = "the ZENV file has no ";
+pub(crate) const UNKNOWN_VARIABLE_PREFIX: &str = "the ZENV file has no ";
 /// Minimum length of a common prefix for a suggestion, in bytes.
 const MIN_SUGGESTION_PREFIX: usize = 4;
 
 /// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// The file cannot be used.
     Error,
     /// The file can be used, but probably does not mean what its author intended.
@@ -37,22 +37,22 @@ pub enum Severity {
 
 /// A position in a file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(crate) struct Position {
     /// The line.
-    pub line: u32,
+    pub(crate) line: u32,
     /// The column.
-    pub column: u32,
+    pub(crate) column: u32,
 }
 
 /// An error or a warning about a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The severity.
-    pub severity: Severity,
+    pub(crate) severity: Severity,
     /// The path of the file, as it was given.
     pub file: Rc<Path>,
     /// The position; `None` if it concerns the file as a whole.
-    pub position: Option<Position>,
+    pub(crate) position: Option<Position>,
     /// The message, in one line.
     pub message: String,
     excerpt: Option<Excerpt>,
@@ -130,13 +130,13 @@ impl ValueError {
     }
 
     /// Adds `start` to the offset, for a value inside a larger text.
-    pub(super) fn offset_by(self, start: usize) -> ValueError {
+    pub(crate) fn offset_by(self, start: usize) -> ValueError {
         ValueError { at: start + self.at, ..self }
     }
 }
 
 /// Collects the diagnostics of one file.
-pub(super) struct DiagnosticSink<'a> {
+pub(crate) struct DiagnosticSink<'a> {
     file: Rc<Path>,
     text: &'a [u8],
     line_starts: Vec<usize>,
@@ -146,14 +146,14 @@ pub(super) struct DiagnosticSink<'a> {
 }
 
 impl<'a> DiagnosticSink<'a> {
-    pub fn new(file: Rc<Path>, text: &'a [u8]) -> DiagnosticSink<'a> {
+    pub(crate) fn new(file: Rc<Path>, text: &'a [u8]) -> DiagnosticSink<'a> {
         let line_ends = memchr::memchr_iter(b'\n', text).map(|end| end + 1);
         let line_starts = std::iter::once(0).chain(line_ends).collect();
         DiagnosticSink { file, text, line_starts, diagnostics: Vec::new(), errors: 0, warnings: 0 }
     }
 
     /// Adds an error at a byte of the file.
-    pub fn error(&mut self, offset: usize, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, offset: usize, message: impl Into<String>) {
         self.errors += 1;
         if self.errors <= MAX_ERRORS {
             self.add(Severity::Error, offset, message.into());
@@ -161,7 +161,7 @@ impl<'a> DiagnosticSink<'a> {
     }
 
     /// Adds a warning at a byte of the file.
-    pub fn warning(&mut self, offset: usize, message: impl Into<String>) {
+    pub(crate) fn warning(&mut self, offset: usize, message: impl Into<String>) {
         self.warnings += 1;
         if self.warnings <= MAX_WARNINGS {
             self.add(Severity::Warning, offset, message.into());
@@ -169,28 +169,28 @@ impl<'a> DiagnosticSink<'a> {
     }
 
     /// Adds an error that concerns the file as a whole.
-    pub fn file_error(&mut self, message: impl Into<String>) {
+    pub(crate) fn file_error(&mut self, message: impl Into<String>) {
         self.errors += 1;
         self.diagnostics.push(Diagnostic::of_file(&self.file, message));
     }
 
     /// The line that contains a byte of the file.
-    pub fn line_of(&self, offset: usize) -> u32 {
+    pub(crate) fn line_of(&self, offset: usize) -> u32 {
         self.line_starts.partition_point(|start| *start <= offset) as u32
     }
 
     /// Returns true if there are no errors.
-    pub fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         self.errors == 0
     }
 
     /// Returns true if there are more errors than are kept.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }
 
     /// Returns all diagnostics, in the order of the file.
-    pub fn finish(mut self) -> Vec<Diagnostic> {
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
         if self.warnings > MAX_WARNINGS {
             let message = format!("and {} more warnings", self.warnings - MAX_WARNINGS);
@@ -239,14 +239,14 @@ impl<'a> DiagnosticSink<'a> {
 }
 
 /// Formats a word of the file for a message: in back quotes, shortened, and printable.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let start: String = text.chars().take(MAX_QUOTE_LEN).collect();
     let rest = if text.chars().nth(MAX_QUOTE_LEN).is_some() { "…" } else { "" };
     format!("`{}{rest}`", printable::line(&start))
 }
 
 /// Finds the candidate that `word` is probably a misspelling of.
-pub(super) fn nearest(
+pub(crate) fn nearest(
     word: &str,
     candidates: impl IntoIterator<Item = &'static str>,
 ) -> Option<&'static str> {

@@ -91,7 +91,7 @@ enum Divisor {
 
 impl Feedback {
     /// Parses `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
-    pub(super) fn parse(text: &str) -> Result<Feedback, ValueError> {
+    pub(crate) fn parse(text: &str) -> Result<Feedback, ValueError> {
         let (amount, divisor) = match text.split_once('/') {
             Some((amount, divisor)) => (amount, Some(divisor)),
             None => (text, None),
@@ -163,7 +163,7 @@ pub struct Rate {
 
 impl Rate {
     /// Parses `100/1m`.
-    pub(super) fn parse(text: &str) -> Result<Rate, ValueError> {
+    pub(crate) fn parse(text: &str) -> Result<Rate, ValueError> {
         let Some((count, interval)) = text.split_once('/') else {
             return Err(ValueError::new(0, "a number and an interval are needed here, as 100/1m"));
         };
@@ -228,7 +228,7 @@ impl WindowKey {
     ///
     /// Each word is a pattern and the name for destinations that match it. The last word may be
     /// `mx`.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         text: &str,
         warnings: &mut Vec<ValueError>,
     ) -> Result<WindowKey, ValueError> {

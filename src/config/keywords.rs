@@ -3,11 +3,12 @@
 //! The parser and `scheduler -t` use it, and the tests of the manual page and the example file.
 
 use super::clause::ClauseDraft;
-use super::table::{Keyword, table};
-use super::value::{
+use super::kinds::{
     COMMAND, FEEDBACK, FLAG, GROUP, INTERVAL, INTERVALS, MAIL_PRIORITY, NICE, NONZERO_INTERVAL,
-    PRIORITY, RATE, RETRIES, SCHEDULER_PRIORITY, Shown, TEXT, USER, WINDOW_KEY,
+    PRIORITY, RATE, RETRIES, SCHEDULER_PRIORITY, TEXT, USER, WINDOW_KEY,
 };
+use super::table::{Keyword, table};
+use super::value::Shown;
 
 /// Keywords of older schedulers, each with its replacement.
 pub(crate) const OBSOLETE_KEYWORDS: [(&str, &str); 3] = [

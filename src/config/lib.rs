@@ -1,43 +1,56 @@
-//! The configuration file, `scheduler.cf`: its syntax, its values, and the effective clauses.
+//! The configuration: what the file `scheduler.cf` and the ZENV file say.
 //!
 //! ```text
-//! text ──syntax──► words ──build──► Config ──select(channel, host)──► Rc<Clause>
-//!                             │
-//!                  keywords, parameters: tables of everything that can be set
-//!                  units, pattern, command, variables: the syntax of values
+//! text ──syntax──► entries ──build──► Config ──select(channel, host)──► Rc<Clause>
+//!                               │
+//!                    keywords, parameters: tables of everything that can be set
+//!                    kinds: the syntax of values
 //! ```
 //!
-//! Parsing is a pure function of the file's text and a [`ConfigContext`].
-//! All errors and warnings are collected with their positions.
-//! A file with an error yields no configuration.
-//! The module does not depend on how the scheduler uses a value.
+//! This crate decides which settings a destination has, and which mistakes make a file unusable.
+//! Parsing is a pure function of the file's text and a [`ConfigContext`]. All errors and warnings
+//! are collected with their positions; a file with an error yields no configuration.
+//!
+//! It must not know how the scheduler uses a value, nor ask the system for anything but the two
+//! files. Begin with [`Config::parse`]; a new keyword is a row in `keywords.rs` and a field of
+//! [`Clause`].
 
-mod build;
-mod clause;
-mod command;
+#![warn(unreachable_pub)]
+
+// From text to entries, and what is wrong with them.
 mod diagnostic;
-mod flow;
+mod syntax;
+
+// What can be set: rows of two tables.
 mod keywords;
 mod parameters;
-mod pattern;
-mod select;
-mod show;
-mod syntax;
 mod table;
+
+// What values look like.
+mod command;
+mod flow;
+mod kinds;
+mod pattern;
 mod units;
 mod value;
 mod variables;
+
+// From entries to the clause of a destination.
+mod build;
+mod clause;
+mod select;
+mod show;
 
 #[cfg(test)]
 mod tests;
 
 pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
 pub use command::{Command, Expanded};
-pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
+pub use diagnostic::{Diagnostic, ValueError};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
 pub use pattern::{Name, Pattern};
-pub use units::{Interval, parse_interval};
+pub use units::parse_interval;
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;
 
@@ -96,7 +109,7 @@ pub struct LoadedConfig {
 /// Returns `Ok(None)` if there is none, and an error if it cannot be looked up now.
 pub type FindId = fn(&str) -> io::Result<Option<u32>>;
 
-/// What parsing needs to know about the process and the system.
+/// What parsing needs from the process and the system.
 #[derive(Clone, Debug)]
 pub struct ConfigContext {
     /// The variables for `${NAME}`.
@@ -130,15 +143,6 @@ impl ConfigContext {
 }
 
 impl Config {
-    /// Returns true if a clause has exactly this pattern, `channel/host`.
-    pub fn has_pattern(&self, pattern: &str) -> bool {
-        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
-        let is_it = |clause: &WrittenClause| {
-            clause.pattern.channel.text == channel && clause.pattern.host.text == host
-        };
-        self.clauses.iter().any(is_it)
-    }
-
     /// Reads a configuration file.
     ///
     /// On failure, returns all errors and warnings.
@@ -173,9 +177,7 @@ impl Config {
             Err(diagnostics)
         }
     }
-}
 
-impl Config {
     /// A configuration without clauses, used until the real one is loaded.
     pub fn empty() -> Rc<Config> {
         Rc::new(Config {
@@ -198,6 +200,15 @@ impl Config {
     /// The text of the file.
     pub fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// Returns true if a clause has exactly this pattern, `channel/host`.
+    pub fn has_pattern(&self, pattern: &str) -> bool {
+        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
+        let is_it = |clause: &WrittenClause| {
+            clause.pattern.channel.text == channel && clause.pattern.host.text == host
+        };
+        self.clauses.iter().any(is_it)
     }
 }
 

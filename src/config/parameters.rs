@@ -1,9 +1,10 @@
 //! `PARAM…` assignments: the settings of the scheduler as a whole.
 
 use super::diagnostic::{ValueError, quote};
+use super::kinds::{NONZERO_INTERVAL, Syntax, syntax};
 use super::table::{Keyword, table};
 use super::units::parse_number;
-use super::value::{NONZERO_INTERVAL, Shown, Syntax, syntax};
+use super::value::Shown;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -13,15 +13,14 @@
 //!
 //! The original uses only the first match, except for `*/*`; see `docs/zmailer.md`.
 
-use super::clause::{Clause, ClauseDraft, ClauseId, Niceness, SourceLocation};
+use super::clause::{Clause, ClauseDraft, ClauseId, Niceness, Setting, SourceLocation};
 use super::pattern::{Name, Pattern};
-use super::value::Setting;
 use super::{Command, Config};
 use std::rc::Rc;
 
 /// A clause of the file. An empty clause has the settings of the next one that has any.
 #[derive(Debug)]
-pub(super) struct WrittenClause {
+pub(crate) struct WrittenClause {
     pub pattern: Pattern,
     /// Byte offset of the pattern in the file.
     pub start: usize,
@@ -38,7 +37,7 @@ impl WrittenClause {
     }
 
     /// Returns true if the clause has a command, so that matching ends at it.
-    pub fn has_command(&self) -> bool {
+    pub(crate) fn has_command(&self) -> bool {
         self.names(&["command"])
     }
 }
@@ -100,7 +99,7 @@ impl Config {
     /// They end with the first clause that has a command.
     ///
     /// Of the clauses without settings only the last is included, and only if there is no other.
-    pub(super) fn chain(&self, channel: &[u8], host: &[u8]) -> Option<Vec<u32>> {
+    pub(crate) fn chain(&self, channel: &[u8], host: &[u8]) -> Option<Vec<u32>> {
         let (channel, host) = (Name::new(channel), Name::new(host));
         let mut chain = Vec::new();
         let mut silent = None;
@@ -124,7 +123,7 @@ impl Config {
     }
 
     /// Combines a chain of clauses.
-    pub(super) fn resolve(&self, chain: &[u32]) -> ClauseDraft {
+    pub(crate) fn resolve(&self, chain: &[u32]) -> ClauseDraft {
         let chain: Vec<&WrittenClause> =
             chain.iter().map(|index| &self.clauses[*index as usize]).collect();
         let with_command = chain.iter().rfind(|clause| clause.has_command());
@@ -166,7 +165,7 @@ impl Config {
     }
 
     /// The process priority of the scheduler: the last one in the file, in any clause.
-    pub(super) fn last_scheduler_niceness(&self) -> Option<Niceness> {
+    pub(crate) fn last_scheduler_niceness(&self) -> Option<Niceness> {
         let mut draft = self.new_draft();
         let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
         settings.for_each(|setting| setting.apply(&mut draft));
@@ -174,11 +173,11 @@ impl Config {
     }
 
     /// A draft with nothing but defaults.
-    pub(super) fn new_draft(&self) -> ClauseDraft {
+    pub(crate) fn new_draft(&self) -> ClauseDraft {
         ClauseDraft::new(self.location(0), self.default_accounts)
     }
 
-    pub(super) fn location(&self, line: u32) -> SourceLocation {
+    pub(crate) fn location(&self, line: u32) -> SourceLocation {
         SourceLocation { file: Rc::clone(&self.file), line }
     }
 }

@@ -27,7 +27,7 @@ const PARAMETER_PREFIX: &str = "PARAM";
 
 /// One entry of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FileEntry {
+pub(crate) enum FileEntry {
     /// A selection pattern: a new clause begins.
     Pattern(MappedText),
     /// A `PARAM…` assignment.
@@ -38,14 +38,14 @@ pub(super) enum FileEntry {
 
 /// A name, with the value assigned to it, if any.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Assignment {
+pub(crate) struct Assignment {
     pub name: MappedText,
     pub value: Option<MappedText>,
 }
 
 /// A text that maps each of its bytes to an offset in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MappedText {
+pub(crate) struct MappedText {
     text: String,
     /// Offset in the file where it begins.
     start: usize,
@@ -67,12 +67,12 @@ struct OffsetAnchor {
 
 impl MappedText {
     /// An empty text at a byte of the file.
-    pub fn new(start: usize) -> MappedText {
+    pub(crate) fn new(start: usize) -> MappedText {
         MappedText { text: String::new(), start, anchors: Vec::new() }
     }
 
     /// Appends text that stands in the file unchanged, at `offset`.
-    pub fn push(&mut self, text: &str, offset: usize) {
+    pub(crate) fn push(&mut self, text: &str, offset: usize) {
         let index = self.text.len();
         let goes_on =
             |last: &OffsetAnchor| !last.is_fixed && last.offset + index - last.index == offset;
@@ -83,7 +83,7 @@ impl MappedText {
     }
 
     /// Appends a part of another text that contains no substitutes.
-    pub fn push_part(&mut self, other: &MappedText, part: Range<usize>) {
+    pub(crate) fn push_part(&mut self, other: &MappedText, part: Range<usize>) {
         let mut index = part.start;
         while index < part.end {
             let next = other.anchors.partition_point(|anchor| anchor.index <= index);
@@ -94,23 +94,23 @@ impl MappedText {
     }
 
     /// Appends text that replaces something else in the file, at `offset`.
-    pub fn push_substitute(&mut self, text: &str, offset: usize) {
+    pub(crate) fn push_substitute(&mut self, text: &str, offset: usize) {
         self.anchors.push(OffsetAnchor { index: self.text.len(), offset, is_fixed: true });
         self.text.push_str(text);
     }
 
     /// The text as a string.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Offset in the file where the text begins.
-    pub fn start(&self) -> usize {
+    pub(crate) fn start(&self) -> usize {
         self.start
     }
 
     /// Offset in the file of a byte of the text.
-    pub fn offset_of(&self, index: usize) -> usize {
+    pub(crate) fn offset_of(&self, index: usize) -> usize {
         let next = self.anchors.partition_point(|anchor| anchor.index <= index);
         match self.anchors[..next].last() {
             None => self.start,
@@ -121,7 +121,7 @@ impl MappedText {
 }
 
 /// Reads the whole file. Malformed input is reported and skipped.
-pub(super) fn read(file: &[u8], sink: &mut DiagnosticSink<'_>) -> Vec<FileEntry> {
+pub(crate) fn read(file: &[u8], sink: &mut DiagnosticSink<'_>) -> Vec<FileEntry> {
     let mut reader = Reader { file, sink, entries: Vec::new() };
     let mut rest = file;
     while !rest.is_empty() && !reader.sink.is_full() {

@@ -16,7 +16,8 @@
 //! ```
 
 use super::diagnostic::ValueError;
-use super::value::{FLAG, Value, ValueInput};
+use super::kinds::{FLAG, ValueInput};
+use super::value::Value;
 
 /// A row: a keyword or parameter, which sets something in a `T`.
 pub(crate) struct Keyword<T> {
@@ -67,9 +68,9 @@ macro_rules! table {
             default: $default,
             #[cfg(test)]
             description: concat!($($description),+),
-            value_description: || $crate::value::ValueKind::description(&$kind),
+            value_description: || $crate::kinds::ValueKind::description(&$kind),
             read: |input| {
-                let value = $crate::value::ValueKind::read(&$kind, input)?;
+                let value = $crate::kinds::ValueKind::read(&$kind, input)?;
                 Ok($crate::value::Value::new(value, $crate::table::set!($($($field).+)?)))
             },
             get: $crate::table::get!($($($field).+ $($shown)*)?),

@@ -1,5 +1,5 @@
 use super::keywords::KEYWORDS;
-use super::value::ValueInput;
+use super::kinds::ValueInput;
 use super::*;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

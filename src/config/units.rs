@@ -74,7 +74,7 @@ fn not_an_interval(text: &str, at: usize) -> ValueError {
 /// Parses intervals separated by blanks, at most four as in the original.
 ///
 /// Further ones are ignored, with a warning in `warnings`.
-pub(super) fn parse_intervals(
+pub(crate) fn parse_intervals(
     text: &str,
     warnings: &mut Vec<ValueError>,
 ) -> Result<Vec<Duration>, ValueError> {
@@ -93,7 +93,7 @@ pub(super) fn parse_intervals(
 }
 
 /// Parses retry factors, which are multiples of the clause's `interval`, separated by blanks.
-pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
+pub(crate) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
     let mut factors = Vec::new();
     for (at, word) in words(text) {
         if factors.len() == MAX_RETRY_FACTORS {
@@ -112,7 +112,7 @@ pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
 }
 
 /// Parses a whole number, with or without a sign.
-pub(super) fn parse_number(text: &str) -> Result<i64, ValueError> {
+pub(crate) fn parse_number(text: &str) -> Result<i64, ValueError> {
     let trimmed = text.trim_ascii();
     let at = text.len() - text.trim_ascii_start().len();
     trimmed
@@ -121,7 +121,7 @@ pub(super) fn parse_number(text: &str) -> Result<i64, ValueError> {
 }
 
 /// The words of a text, each with its byte offset.
-pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_ascii_whitespace().map(|word| (text.offset(word), word))
 }
 
@@ -130,7 +130,7 @@ fn word_at(text: &str, at: usize) -> &str {
 }
 
 /// Displays an interval in the syntax of [`parse_interval`]: `1d2h3m4s`, `0`.
-pub struct Interval(pub Duration);
+pub(crate) struct Interval(pub Duration);
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
