@@ -2,7 +2,7 @@
 //!
 //! All errors go to the diagnostic sink. The configuration may be used only if there are none.
 
-use super::clause::{ClauseDraft, DefaultAccounts, Setting};
+use super::clause::{ClauseDraft, DefaultAccounts, Setting, SourceLocation};
 use super::diagnostic::{DiagnosticSink, ValueError, nearest, quote};
 use super::keywords::{KEYWORDS, OBSOLETE_KEYWORDS};
 use super::kinds::ValueInput;
@@ -31,6 +31,10 @@ pub(crate) fn build(
         sink,
         parameters: Parameters::default(),
         parameter_lines: HashMap::new(),
+        all_settings: ClauseDraft::new(
+            SourceLocation { file: Rc::clone(&file), line: 0 },
+            DefaultAccounts::default(),
+        ),
         clauses: Vec::new(),
     };
     for entry in entries {
@@ -46,6 +50,8 @@ struct Builder<'c, 'r, 't> {
     sink: &'r mut DiagnosticSink<'t>,
     parameters: Parameters,
     parameter_lines: HashMap<&'static str, u32>,
+    /// All settings, of which only those of the scheduler itself count.
+    all_settings: ClauseDraft,
     clauses: Vec<OpenClause>,
 }
 
@@ -112,6 +118,7 @@ impl Builder<'_, '_, '_> {
         }
         let Some(keyword) = self.keyword(name) else { return };
         let Some(value) = self.value(keyword, assignment) else { return };
+        (value.set)(&mut self.all_settings);
         let line = self.sink.line_of(name.start());
         if let Some(clause) = self.clauses.last_mut() {
             clause.settings.push(Setting { keyword, value, line });
@@ -187,17 +194,16 @@ impl Builder<'_, '_, '_> {
             self.sink.file_error(format!("group daemon cannot be looked up: {error}"));
             DefaultAccounts::default()
         });
-        let config = Config {
+        Config {
             parameters: self.parameters,
-            scheduler_niceness: None,
+            scheduler_niceness: self.all_settings.scheduler_niceness,
             file,
             text: Rc::default(),
             parameter_lines: self.parameter_lines,
             clauses,
             default_accounts,
             effective: RefCell::default(),
-        };
-        Config { scheduler_niceness: config.last_scheduler_niceness(), ..config }
+        }
     }
 
     /// Copies to empty clauses the settings of the next clause that has any.

@@ -13,7 +13,7 @@
 //!
 //! The original uses only the first match, except for `*/*`; see `docs/zmailer.md`.
 
-use super::clause::{Clause, ClauseDraft, ClauseId, Niceness, Setting, SourceLocation};
+use super::clause::{Clause, ClauseDraft, ClauseId, Setting, SourceLocation};
 use super::pattern::{Name, Pattern};
 use super::{Command, Config};
 use std::rc::Rc;
@@ -162,14 +162,6 @@ impl Config {
             Some((self.location(setting.line), draft.clause.command?))
         };
         commands.filter_map(command).collect()
-    }
-
-    /// The process priority of the scheduler: the last one in the file, in any clause.
-    pub(crate) fn last_scheduler_niceness(&self) -> Option<Niceness> {
-        let mut draft = self.new_draft();
-        let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
-        settings.for_each(|setting| setting.apply(&mut draft));
-        draft.scheduler_niceness
     }
 
     /// A draft with nothing but defaults.

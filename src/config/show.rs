@@ -17,7 +17,7 @@ use super::clause::{Clause, ClauseDraft};
 use super::keywords::KEYWORDS;
 use super::parameters::PARAMETERS;
 use super::select::WrittenClause;
-use super::table::Keyword;
+use super::table::{GetText, Keyword};
 use zsched_format::printable;
 
 /// Column where the comment with the source of a value begins, in characters.
@@ -138,8 +138,7 @@ fn pattern_of(clause: &WrittenClause) -> String {
 }
 
 /// The keywords that effective clauses have a value for, each with the function that returns it.
-fn shown_keywords()
--> impl Iterator<Item = (&'static Keyword<ClauseDraft>, fn(&ClauseDraft) -> Option<String>)> {
+fn shown_keywords() -> impl Iterator<Item = (&'static Keyword<ClauseDraft>, GetText<ClauseDraft>)> {
     KEYWORDS.iter().filter_map(|keyword| Some((keyword, keyword.get?)))
 }
 

@@ -19,6 +19,9 @@ use super::diagnostic::ValueError;
 use super::kinds::{FLAG, ValueInput};
 use super::value::Value;
 
+/// Returns a value as text; `None` is no value.
+pub(crate) type GetText<T> = fn(&T) -> Option<String>;
+
 /// A row: a keyword or parameter, which sets something in a `T`.
 pub(crate) struct Keyword<T> {
     /// Its name, which the file may write in upper or lower case.
@@ -34,8 +37,8 @@ pub(crate) struct Keyword<T> {
     pub(crate) value_description: fn() -> String,
     /// Reads a value from its text.
     pub(crate) read: fn(ValueInput<'_>) -> Result<Value<T>, ValueError>,
-    /// Returns the value in force as text; `None` if it is hidden.
-    pub(crate) get: Option<fn(&T) -> Option<String>>,
+    /// Returns the value in force; `None` if it is hidden.
+    pub(crate) get: Option<GetText<T>>,
 }
 
 impl<T> Keyword<T> {
