@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use zsched_format::agent_protocol::{Offsets, Report};
+use zsched_format::agent_protocol::{Offsets, RecipientReport};
 use zsched_format::control_file::diagnostic::Diagnostic;
 use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{self, ControlFile, Recipient, mark};
@@ -159,16 +159,16 @@ impl JobFile {
         recipient: &Recipient,
         outcome: &Outcome,
         note: Note,
-        send: impl FnOnce(&Report<'_>),
+        send: impl FnOnce(&RecipientReport<'_>),
     ) {
-        use zsched_format::agent_protocol::Status;
+        use zsched_format::agent_protocol::ReportStatus;
         let status = outcome.verdict().status(note);
         let notary = match status {
-            Status::Ok2 | Status::Ok3 | Status::Error2 => Vec::new(),
+            ReportStatus::Ok2 | ReportStatus::Ok3 | ReportStatus::Error2 => Vec::new(),
             _ => outcome.notary(self.parsed.control.get(recipient.quad.user)),
         };
         let message = outcome.report_text();
-        send(&Report {
+        send(&RecipientReport {
             number: self.number,
             offset: recipient.offset,
             notary: &notary,

@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::control_file::Tag;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 
@@ -46,19 +46,19 @@ pub enum Verdict {
 
 impl Verdict {
     /// The status word of its report.
-    pub(super) fn status(self, note: Note) -> Status {
+    pub(super) fn status(self, note: Note) -> ReportStatus {
         match self {
             Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => match note {
-                Note::Needless => Status::Ok3,
-                Note::Written => Status::Ok2,
-                Note::Owed => Status::Ok,
+                Note::Needless => ReportStatus::Ok3,
+                Note::Written => ReportStatus::Ok2,
+                Note::Owed => ReportStatus::Ok,
             },
-            Verdict::Deferred => Status::Deferred,
-            Verdict::RetryAfter(_) => Status::RetryAt,
-            Verdict::DeferAll => Status::DeferAll,
-            Verdict::DeferBack => Status::DeferBack,
-            Verdict::Failed => Status::Error2,
-            Verdict::FailedUnexplained => Status::Error,
+            Verdict::Deferred => ReportStatus::Deferred,
+            Verdict::RetryAfter(_) => ReportStatus::RetryAt,
+            Verdict::DeferAll => ReportStatus::DeferAll,
+            Verdict::DeferBack => ReportStatus::DeferBack,
+            Verdict::Failed => ReportStatus::Error2,
+            Verdict::FailedUnexplained => ReportStatus::Error,
         }
     }
 
@@ -323,8 +323,8 @@ mod tests {
     fn success_is_noted_if_sender_requests_it() {
         for verdict in [Verdict::Delivered, Verdict::Relayed, Verdict::Expanded] {
             assert!(verdict.needs_note(true) && !verdict.needs_note(false));
-            assert_eq!(verdict.status(Note::Written), Status::Ok2);
-            assert_eq!(verdict.status(Note::Owed), Status::Ok);
+            assert_eq!(verdict.status(Note::Written), ReportStatus::Ok2);
+            assert_eq!(verdict.status(Note::Owed), ReportStatus::Ok);
         }
         assert!(!Verdict::Deferred.needs_note(true));
         assert!(!Verdict::FailedUnexplained.needs_note(true));

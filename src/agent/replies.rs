@@ -1,7 +1,7 @@
 //! The agent's side of the protocol: lines are collected, then sent.
 
 use std::io::Write;
-use zsched_format::agent_protocol::{HUNGRY, RESYNC, Report};
+use zsched_format::agent_protocol::{HUNGRY, RESYNC, RecipientReport};
 
 /// Writes lines to the scheduler.
 ///
@@ -22,7 +22,7 @@ impl Replies {
     }
 
     /// Adds the report about a recipient.
-    pub(super) fn report(&mut self, report: &Report<'_>) {
+    pub(super) fn report(&mut self, report: &RecipientReport<'_>) {
         report.write_to(&mut self.buffer);
     }
 

@@ -8,7 +8,7 @@ use super::stop::Stop;
 use std::io::{BufRead, Read};
 use std::thread;
 use std::time::Duration;
-use zsched_format::agent_protocol::{Offsets, Order};
+use zsched_format::agent_protocol::{AgentCommand, Offsets};
 
 /// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
 const LONGEST_ORDER: u64 = 256 * 1024;
@@ -47,13 +47,13 @@ impl<R: BufRead> Session<'_, R> {
                 return;
             }
             let Some(line) = self.next_order() else { return };
-            let then = match Order::parse(&line) {
-                Order::Exit => return,
-                Order::Idle => {
+            let then = match AgentCommand::parse(&line) {
+                AgentCommand::Exit => return,
+                AgentCommand::Idle => {
                     self.kept = None;
                     Then::GoOn
                 }
-                Order::Job { path, host, only } => self.job(path, host, only, &mut work),
+                AgentCommand::Job { path, host, only } => self.job(path, host, only, &mut work),
             };
             if then == Then::End || self.stop.is_requested() {
                 self.replies.flush();

@@ -10,7 +10,7 @@ use crate::queue::destination::Destination;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_config::Clause;
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 use zsched_spool::{Portion, SpoolId, SpoolName};
@@ -197,7 +197,7 @@ pub struct StatusRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The status that an agent has reported.
-    Report(Status),
+    Report(ReportStatus),
     /// Unknown, since the agent has not reported it. The recipients wait.
     Unreported,
     /// They were too old, or an operator has given them up.

@@ -10,7 +10,7 @@ use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::{About, Watch};
 use zsched_mailq_server::v2::json::events::Happening;
@@ -215,8 +215,10 @@ impl Witness<'_> {
 /// Result for recipients in the words of the event feed, and true if it is final.
 fn outcome(verdict: Verdict) -> (&'static str, bool) {
     match verdict {
-        Verdict::Report(Status::Ok | Status::Ok2 | Status::Ok3) => ("delivered", true),
-        Verdict::Report(Status::Error | Status::Error2) => ("failed", true),
+        Verdict::Report(ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3) => {
+            ("delivered", true)
+        }
+        Verdict::Report(ReportStatus::Error | ReportStatus::Error2) => ("failed", true),
         Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
         Verdict::Expired => ("expired", true),
         Verdict::Deleted => ("deleted", true),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use zsched_core::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told};
 use zsched_spool::{Arrival, HashFolder, SpoolName};
@@ -102,8 +102,8 @@ impl Behaviour {
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
         let agent = self.agents.entry(agent).or_insert_with(|| Agent::new(now));
         let took = now.since(std::mem::replace(&mut agent.since, now));
-        match Answer::parse(line) {
-            Answer::Hungry => {
+        match AgentLine::parse(line) {
+            AgentLine::Hungry => {
                 let mean = if agent.is_new { &mut self.start } else { &mut self.between };
                 if std::mem::take(&mut agent.is_new) || matches!(agent.owed.front(), Some(Some(_)))
                 {
@@ -111,7 +111,7 @@ impl Behaviour {
                 }
                 agent.owed.pop_front();
             }
-            Answer::Report(report) => {
+            AgentLine::Report(report) => {
                 self.attempt.add(took);
                 let Some(index) = self.present.get(&report.number) else { return };
                 let mut text = report.notary.to_vec();
@@ -119,7 +119,8 @@ impl Behaviour {
                 text.extend_from_slice(report.status.word().as_bytes());
                 text.push(b' ');
                 // An absolute time would mean another wait in the simulation.
-                let seconds = report.retry_seconds().filter(|_| report.status == Status::RetryAt);
+                let seconds =
+                    report.retry_seconds().filter(|_| report.status == ReportStatus::RetryAt);
                 if let Some(seconds) = seconds.filter(|seconds| *seconds > 100_000) {
                     let wait = (seconds - now.seconds()).max(0);
                     text.extend_from_slice(format!("+{wait} ").as_bytes());

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use zsched_core::{
     Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler, VertexInspection, VertexStatus,
 };
-use zsched_format::agent_protocol::{Answer, Report};
+use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told, moment};
 use zsched_spool::note::Occasion;
@@ -141,7 +141,7 @@ impl Life {
         self.tell(now, "arrived", text);
     }
 
-    fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &Report<'_>) {
+    fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &RecipientReport<'_>) {
         let of = |vertex: &VertexInspection| vertex.offsets.contains(&report.offset);
         let name =
             self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
@@ -332,7 +332,7 @@ impl Observer for Life {
         }
         match event {
             Event::AgentSaid { agent, line } => {
-                if let Answer::Report(report) = Answer::parse(line)
+                if let AgentLine::Report(report) = AgentLine::parse(line)
                     && report.number == number
                 {
                     self.reported(now, core.process_of(*agent), &report);

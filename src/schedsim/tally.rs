@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use zsched_core::{Action, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{Observer, Told};
 
@@ -60,10 +60,10 @@ impl Observer for Tally {
             }
             Event::AgentSaid { line, .. } => {
                 let leaves_waiting = |status| {
-                    use Status::{DeferAll, DeferBack, Deferred, RetryAt, Unknown};
+                    use ReportStatus::{DeferAll, DeferBack, Deferred, RetryAt, Unknown};
                     matches!(status, Deferred | DeferBack | RetryAt | DeferAll | Unknown)
                 };
-                if let Answer::Report(report) = Answer::parse(line) {
+                if let AgentLine::Report(report) = AgentLine::parse(line) {
                     self.deferred += u64::from(leaves_waiting(report.status));
                 }
             }

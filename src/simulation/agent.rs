@@ -12,7 +12,9 @@ use std::time::Duration;
 use zsched_agent::Scope;
 use zsched_agent::parsed::{Parsed, tag_now};
 use zsched_core::{AgentEnd, AgentId};
-use zsched_format::agent_protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
+use zsched_format::agent_protocol::{
+    AgentCommand, HUNGRY, Offsets, RESYNC, RecipientReport, ReportStatus,
+};
 use zsched_format::control_file::{Recipient, Tag, mark};
 use zsched_format::line_buffer::Lines;
 use zsched_spool::SpoolName;
@@ -210,13 +212,13 @@ impl Agent {
                 }
                 return Next::WhenTold;
             };
-            match Order::parse(&line) {
-                Order::Exit => return self.ends(around, AgentEnd::Exited(0)),
-                Order::Idle => {
+            match AgentCommand::parse(&line) {
+                AgentCommand::Exit => return self.ends(around, AgentEnd::Exited(0)),
+                AgentCommand::Idle => {
                     self.disconnect(around);
                     self.say(HUNGRY);
                 }
-                Order::Job { path, host, only } => {
+                AgentCommand::Job { path, host, only } => {
                     if let Some(next) = self.begin((path, host, only), around) {
                         return next;
                     }
@@ -384,12 +386,14 @@ impl Agent {
         }
         let noted = occasion.map(|occasion| self.note(work, offset, occasion, around));
         let (tag, status) = match (outcome, noted) {
-            (Outcome::Delivered, Some(Noted::Written)) => (tag, Status::Ok2),
-            (Outcome::Delivered, Some(Noted::Needless)) => (tag, Status::Ok3),
-            (Outcome::Delivered, _) => (tag, Status::Ok),
-            (Outcome::Failed, Some(Noted::Written | Noted::Needless)) => (tag, Status::Error2),
-            (Outcome::Failed, Some(Noted::Failed)) => (Tag::Pending, Status::Deferred),
-            (Outcome::Failed, _) => (tag, Status::Error),
+            (Outcome::Delivered, Some(Noted::Written)) => (tag, ReportStatus::Ok2),
+            (Outcome::Delivered, Some(Noted::Needless)) => (tag, ReportStatus::Ok3),
+            (Outcome::Delivered, _) => (tag, ReportStatus::Ok),
+            (Outcome::Failed, Some(Noted::Written | Noted::Needless)) => {
+                (tag, ReportStatus::Error2)
+            }
+            (Outcome::Failed, Some(Noted::Failed)) => (Tag::Pending, ReportStatus::Deferred),
+            (Outcome::Failed, _) => (tag, ReportStatus::Error),
             (Outcome::Deferred(_), _) => (tag, self.deferral(work, is_host_down, around)),
         };
         around.observer.concluded(around.at, &work.file, offset, status);
@@ -443,23 +447,23 @@ impl Agent {
     }
 
     /// The status word of a deferral.
-    fn deferral(&self, work: &Work, is_host_down: bool, around: &mut Around<'_>) -> Status {
+    fn deferral(&self, work: &Work, is_host_down: bool, around: &mut Around<'_>) -> ReportStatus {
         if around.random.f64() < around.habits.retry_at {
-            return Status::RetryAt;
+            return ReportStatus::RetryAt;
         }
         if work.mishap == Mishap::DeferAll {
-            return Status::DeferAll;
+            return ReportStatus::DeferAll;
         }
         let only_deferred = around.habits.only_deferred;
         let says_all = only_deferred == 0.0 || around.random.f64() >= only_deferred;
-        if is_host_down && says_all { Status::DeferAll } else { Status::Deferred }
+        if is_host_down && says_all { ReportStatus::DeferAll } else { ReportStatus::Deferred }
     }
 
     fn report(
         &mut self,
         work: &Work,
         offset: u32,
-        status: Status,
+        status: ReportStatus,
         outcome: &Outcome,
         around: &mut Around<'_>,
     ) {
@@ -469,14 +473,14 @@ impl Agent {
             Outcome::Deferred(reason) => reason,
         };
         let message = match status {
-            Status::RetryAt => format!("{} {text}", around.random.u32(0..LONGEST_RETRY)),
+            ReportStatus::RetryAt => format!("{} {text}", around.random.u32(0..LONGEST_RETRY)),
             _ => String::new(),
         };
         let message = if message.is_empty() { text.as_bytes() } else { message.as_bytes() };
         let notary = match status {
-            Status::Ok => notary(Occasion::Success),
-            Status::Error => notary(Occasion::Failure),
-            Status::Deferred if around.habits.only_deferred > 0.0 && around.random.bool() => {
+            ReportStatus::Ok => notary(Occasion::Success),
+            ReportStatus::Error => notary(Occasion::Failure),
+            ReportStatus::Deferred if around.habits.only_deferred > 0.0 && around.random.bool() => {
                 // The reasons of recipients begin with a code, those of hosts do not.
                 let is_of_host =
                     matches!(outcome, Outcome::Deferred(reason) if !reason.starts_with("45"));
@@ -484,7 +488,8 @@ impl Agent {
             }
             _ => b"",
         };
-        let report = Report { number: work.name.number(), offset, notary, status, message };
+        let report =
+            RecipientReport { number: work.name.number(), offset, notary, status, message };
         report.write_to(&mut self.outbox);
     }
 
@@ -511,17 +516,24 @@ impl Agent {
     ///
     /// It never reports others as finished, because the scheduler would believe it.
     fn lie(&mut self, work: &Work, random: &mut fastrand::Rng) {
-        let words = [Status::Deferred, Status::DeferBack, Status::DeferAll, Status::RetryAt];
+        let words = [
+            ReportStatus::Deferred,
+            ReportStatus::DeferBack,
+            ReportStatus::DeferAll,
+            ReportStatus::RetryAt,
+        ];
         let status = words[random.usize(0..words.len())];
         for recipient in &work.parsed.control.recipients {
             let (number, offset) = (work.name.number(), recipient.offset);
-            let report = Report { number, offset, notary: b"", status, message: b"7 a lie" };
+            let report =
+                RecipientReport { number, offset, notary: b"", status, message: b"7 a lie" };
             report.write_to(&mut self.outbox);
         }
-        for (number, offset, status) in
-            [(work.name.number(), 1, Status::Ok), (work.name.number() ^ 1 << 40, 9, Status::Error)]
-        {
-            let report = Report { number, offset, notary: b"", status, message: b"a lie" };
+        for (number, offset, status) in [
+            (work.name.number(), 1, ReportStatus::Ok),
+            (work.name.number() ^ 1 << 40, 9, ReportStatus::Error),
+        ] {
+            let report = RecipientReport { number, offset, notary: b"", status, message: b"a lie" };
             report.write_to(&mut self.outbox);
         }
         self.say(&format!("{}/{}\t\twhatever", work.name.number(), work.open[0].offset));

@@ -6,7 +6,7 @@ use super::disk::{Disk, Left};
 use std::rc::Rc;
 use zsched_config::Config;
 use zsched_core::{Action, Event, Scheduler, Settings};
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
 use zsched_spool::memory_file::MemoryFile;
 
@@ -36,7 +36,7 @@ pub trait Observer {
     /// `secret`: the delivery was made, but is not recorded anywhere.
     fn abandoned(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _secret: bool) {}
     /// An agent reports the outcome of one of its recipients.
-    fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _status: Status) {}
+    fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, _status: ReportStatus) {}
     /// The scheduler has found a recipient locked by a dead agent.
     ///
     /// It reports that before it clears the lock.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::process::{self, Stdio};
 use std::sync::LazyLock;
 use std::time::SystemTime;
-use zsched_format::agent_protocol::Answer;
+use zsched_format::agent_protocol::AgentLine;
 use zsched_format::control_file::{PidField, Tag, parse};
 use zsched_format::time::Timestamp;
 use zsched_spool::read::Found;
@@ -503,7 +503,7 @@ fn agent_reports_concern_recipients_of_group() {
                     continue;
                 };
                 for answer in &job.answers {
-                    if let Answer::Report(report) = Answer::parse(&answer.line) {
+                    if let AgentLine::Report(report) = AgentLine::parse(&answer.line) {
                         assert_eq!(report.number, number, "{}", session.name);
                         let is_there = group.contains(&report.offset);
                         assert!(is_there, "{}: {}", session.name, job.line);

@@ -16,7 +16,7 @@ use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_core::{AgentEnd, AgentId, Event, RereadResult};
-use zsched_format::agent_protocol::{Answer as Line, Status};
+use zsched_format::agent_protocol::{AgentLine as Line, ReportStatus};
 use zsched_spool::{Arrival, Group, SpoolName};
 
 /// The first output that differs from the recording, and its time.
@@ -409,7 +409,11 @@ impl<'s> Replay<'s> {
         if let Line::Report(report) = Line::parse(&answer.line) {
             let is_final = matches!(
                 report.status,
-                Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2
+                ReportStatus::Ok
+                    | ReportStatus::Ok2
+                    | ReportStatus::Ok3
+                    | ReportStatus::Error
+                    | ReportStatus::Error2
             );
             for ((number, _), vertex) in &mut self.vertices {
                 if is_final && *number == report.number && vertex.pending.remove(&report.offset) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_core::view::Totals;
 use zsched_core::{Action, Destination, Event, RereadResult};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_spool::Arrival;
 use zsched_spool::note::Occasion;
 
@@ -57,7 +57,7 @@ impl Book {
             Event::MoreRead { number, outcome } => self.read_again(*number, outcome),
             Event::Removed { number, outcome: Ok(()) } => self.forget(*number),
             Event::AgentSaid { line, .. } => {
-                if let Answer::Report(report) = Answer::parse(line)
+                if let AgentLine::Report(report) = AgentLine::parse(line)
                     && is_final(report.status)
                 {
                     match lags || self.forgotten.contains(&report.number) {
@@ -241,7 +241,7 @@ impl Book {
     }
 }
 
-fn is_final(status: Status) -> bool {
-    use Status::{Error, Error2, Ok, Ok2, Ok3};
+fn is_final(status: ReportStatus) -> bool {
+    use ReportStatus::{Error, Error2, Ok, Ok2, Ok3};
     matches!(status, Ok | Ok2 | Ok3 | Error | Error2)
 }

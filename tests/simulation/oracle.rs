@@ -18,7 +18,7 @@ use zsched_core::view::LimitKind;
 use zsched_core::{
     Action, AgentId, Destination, Effect, Event, OrderTicket, RereadResult, Scheduler, Settings,
 };
-use zsched_format::agent_protocol::{Answer, Order, Status};
+use zsched_format::agent_protocol::{AgentCommand, AgentLine, ReportStatus};
 use zsched_format::control_file::diagnostic::Diagnostic;
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient};
@@ -276,7 +276,7 @@ impl Oracle {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        if let Answer::Hungry = Answer::parse(line) {
+        if let AgentLine::Hungry = AgentLine::parse(line) {
             let answered = agent.owed.pop_front();
             if let Some(Owed::Job { number, host, .. }) = &answered {
                 let to = Destination::new(&agent.channel, host);
@@ -347,7 +347,7 @@ impl Oracle {
         self.operators.check_feed(&self.config, number, &channel, &host);
         let is_ending = serial.is_some_and(|serial| self.messages[&serial].is_ending);
         assert!(!is_ending, "{number} is given to an agent, but was to end");
-        let Order::Job { only, .. } = Order::parse(line) else {
+        let AgentCommand::Job { only, .. } = AgentCommand::parse(line) else {
             panic!("{line:?} is no job");
         };
         let only: Option<BTreeSet<u32>> = only.map(|only| only.iter().collect());
@@ -416,7 +416,7 @@ impl Oracle {
     /// An agent that says `#hungry` too often may go on with a job whose recipients, or whose whole
     /// message, were paged out. The scheduler ignores such reports, so a success is not noted.
     fn report_about_unloaded(&mut self, agent: AgentId, line: &[u8]) {
-        let Answer::Report(report) = Answer::parse(line) else {
+        let AgentLine::Report(report) = AgentLine::parse(line) else {
             return;
         };
         let is_greedy = self.agents.get(&agent).is_some_and(|agent| agent.is_greedy);
@@ -796,8 +796,8 @@ impl Observer for Oracle {
         }
     }
 
-    fn concluded(&mut self, _at: At, file: &MemoryFile, offset: u32, status: Status) {
-        if matches!(status, Status::Error | Status::Error2) {
+    fn concluded(&mut self, _at: At, file: &MemoryFile, offset: u32, status: ReportStatus) {
+        if matches!(status, ReportStatus::Error | ReportStatus::Error2) {
             self.totals.failed += 1;
             self.ledger(file, offset).failed = true;
         }

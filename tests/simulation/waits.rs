@@ -10,7 +10,7 @@ use std::time::Duration;
 use zsched_config::{Clause, Config};
 use zsched_core::why::Why;
 use zsched_core::{Backlog, Destination, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Report, Status};
+use zsched_format::agent_protocol::{AgentLine, RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::At;
 use zsched_spool::Arrival;
@@ -106,7 +106,7 @@ impl Waits {
                 self.add(News::Turn((*host).into()));
             }
             Event::AgentSaid { line, .. } => {
-                if let Answer::Report(report) = Answer::parse(line) {
+                if let AgentLine::Report(report) = AgentLine::parse(line) {
                     self.reported(now, &report, config, book);
                 }
                 self.add(News::Much);
@@ -153,29 +153,40 @@ impl Waits {
         News::Arrived(arrival.name.number(), to.collect())
     }
 
-    fn reported(&mut self, now: Timestamp, report: &Report<'_>, config: &Config, book: &Book) {
+    fn reported(
+        &mut self,
+        now: Timestamp,
+        report: &RecipientReport<'_>,
+        config: &Config,
+        book: &Book,
+    ) {
         let Some(to) = book.destination(report.number, report.offset) else {
             return;
         };
         let clause = config.select(to.channel(), to.host());
         let has_feedback = clause.is_some_and(|clause| clause.flow.tolerates_deferall());
-        self.is_window_dead |= has_feedback && report.status == Status::DeferAll;
+        self.is_window_dead |= has_feedback && report.status == ReportStatus::DeferAll;
         let Some(word) = self.words.get_mut(to) else {
             return;
         };
         let blames_host = report.notary.windows(5).any(|text| text == b"4.4.1");
         *word = match (*word, report.status) {
             (Word::Unclear, _) => Word::Unclear,
-            (word, Status::DeferAll) if has_feedback => word,
-            (_, Status::DeferAll) => Word::Shut(now + MIN_WAIT_AFTER_DEFERALL),
+            (word, ReportStatus::DeferAll) if has_feedback => word,
+            (_, ReportStatus::DeferAll) => Word::Shut(now + MIN_WAIT_AFTER_DEFERALL),
             // The time also depends on the configuration.
-            (_, Status::RetryAt) => Word::Unclear,
+            (_, ReportStatus::RetryAt) => Word::Unclear,
             (Word::Shut(until), _) => Word::Shut(until),
-            (_, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2) => {
-                Word::Open(0)
-            }
-            (word, Status::Deferred) if has_feedback => word,
-            (_, Status::Deferred) if blames_host => Word::Blamed(now + MIN_WAIT_AFTER_BLAME),
+            (
+                _,
+                ReportStatus::Ok
+                | ReportStatus::Ok2
+                | ReportStatus::Ok3
+                | ReportStatus::Error
+                | ReportStatus::Error2,
+            ) => Word::Open(0),
+            (word, ReportStatus::Deferred) if has_feedback => word,
+            (_, ReportStatus::Deferred) if blames_host => Word::Blamed(now + MIN_WAIT_AFTER_BLAME),
             (Word::Blamed(_), _) => Word::Perhaps,
             (word, _) => word,
         };

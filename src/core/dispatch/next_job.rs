@@ -15,7 +15,7 @@ use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
 use log::Level;
 use std::time::Duration;
 use zsched_config::MailPriority;
-use zsched_format::agent_protocol::Answer;
+use zsched_format::agent_protocol::AgentLine;
 use zsched_format::time::Timestamp;
 
 /// Maximum time on one thread while others of the ring wait.
@@ -35,12 +35,12 @@ impl Scheduler {
         if !self.agents.contains_key(&agent) {
             return;
         }
-        match Answer::parse(line) {
-            Answer::Hungry => self.agent_is_hungry(now, agent),
-            Answer::Resync(path) => self.agent_resync(agent, path),
-            Answer::Report(report) => self.report(now, agent, &report),
-            Answer::Comment(text) => self.log_stray_line(now, agent, None, text),
-            Answer::Misformed(missing, text) => {
+        match AgentLine::parse(line) {
+            AgentLine::Hungry => self.agent_is_hungry(now, agent),
+            AgentLine::Resync(path) => self.agent_resync(agent, path),
+            AgentLine::Report(report) => self.report(now, agent, &report),
+            AgentLine::Comment(text) => self.log_stray_line(now, agent, None, text),
+            AgentLine::Malformed(missing, text) => {
                 self.log_stray_line(now, agent, Some(missing), text)
             }
         }

@@ -14,7 +14,7 @@ use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_format::agent_protocol::{Report, Status};
+use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
@@ -38,7 +38,7 @@ pub(crate) struct FinalState {
 }
 
 impl Scheduler {
-    pub(crate) fn report(&mut self, now: Timestamp, agent: AgentId, report: &Report<'_>) {
+    pub(crate) fn report(&mut self, now: Timestamp, agent: AgentId, report: &RecipientReport<'_>) {
         if self.has_forgotten_job(agent, report.number) {
             let text = format!("report about {}, which is gone from the spool", report.number);
             return self.log_about_agent(now, agent, Level::Info, text);
@@ -59,12 +59,16 @@ impl Scheduler {
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
         agent_ref.progress_at = now;
         agent_ref.signal = agent_ref.signal.and(match report.status {
-            Status::DeferAll => DeliverySignal::Failure,
-            Status::Unknown => DeliverySignal::Nothing,
+            ReportStatus::DeferAll => DeliverySignal::Failure,
+            ReportStatus::Unknown => DeliverySignal::Nothing,
             _ => DeliverySignal::Answer,
         });
         match report.status {
-            Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
+            ReportStatus::Ok
+            | ReportStatus::Ok2
+            | ReportStatus::Ok3
+            | ReportStatus::Error
+            | ReportStatus::Error2 => {
                 agent_ref.has_finished = true;
             }
             _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
@@ -81,12 +85,16 @@ impl Scheduler {
         self.log_outcome(vertex, report);
         self.status_of_report(now, agent, vertex, report);
         match report.status {
-            Status::Ok | Status::Ok2 | Status::Ok3 => self.delivered(now, vertex, report),
-            Status::Error | Status::Error2 => self.failed(now, vertex, report),
-            Status::Deferred | Status::DeferBack => self.deferred(now, agent, vertex, report),
-            Status::RetryAt => self.block_until(now, agent, vertex, report),
-            Status::DeferAll => self.defer_all(now, agent, vertex, report),
-            Status::Unknown => self.unknown_status(now, agent, vertex, report),
+            ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3 => {
+                self.delivered(now, vertex, report)
+            }
+            ReportStatus::Error | ReportStatus::Error2 => self.failed(now, vertex, report),
+            ReportStatus::Deferred | ReportStatus::DeferBack => {
+                self.deferred(now, agent, vertex, report)
+            }
+            ReportStatus::RetryAt => self.block_until(now, agent, vertex, report),
+            ReportStatus::DeferAll => self.defer_all(now, agent, vertex, report),
+            ReportStatus::Unknown => self.unknown_status(now, agent, vertex, report),
         }
     }
 
@@ -119,7 +127,7 @@ impl Scheduler {
         present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
     }
 
-    fn log_outcome(&mut self, vertex: VertexId, report: &Report<'_>) {
+    fn log_outcome(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         if !self.settings.log_outcomes {
             return;
         }
@@ -132,12 +140,12 @@ impl Scheduler {
         self.log(Level::Debug, line);
     }
 
-    fn delivered(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    fn delivered(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.vertices[vertex].message;
         match report.status {
             // The agent has written the `d` line.
-            Status::Ok2 => self.messages[message].owes_report = true,
-            Status::Ok => self.note_report(now, message, report, Occasion::Success),
+            ReportStatus::Ok2 => self.messages[message].owes_report = true,
+            ReportStatus::Ok => self.note_report(now, message, report, Occasion::Success),
             _ => {}
         }
         self.host_answered(now, self.vertices[vertex].thread);
@@ -145,10 +153,10 @@ impl Scheduler {
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
-    fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &Report<'_>) {
+    fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.vertices[vertex].message;
         match report.status {
-            Status::Error => self.note_report(now, message, report, Occasion::Failure),
+            ReportStatus::Error => self.note_report(now, message, report, Occasion::Failure),
             _ => self.messages[message].owes_report = true,
         }
         self.host_answered(now, self.vertices[vertex].thread);
@@ -159,7 +167,13 @@ impl Scheduler {
     /// Processes a deferral.
     ///
     /// The vertex waits as soon as the agent has ended the job.
-    fn deferred(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId, report: &Report<'_>) {
+    fn deferred(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
         let diagnosis = diagnosis_of(report);
         self.recipient_deferred(now, agent, vertex, &diagnosis);
         self.record(vertex, diagnosis);
@@ -169,7 +183,7 @@ impl Scheduler {
         &mut self,
         now: Timestamp,
         message: MessageId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
         occasion: Occasion,
     ) {
         let (notary, text) = (report.notary.into(), report.message.into());
@@ -198,7 +212,7 @@ impl Scheduler {
         now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
@@ -225,7 +239,7 @@ impl Scheduler {
         now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) {
         let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
@@ -263,7 +277,7 @@ impl Scheduler {
         now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) {
         let vertex = &mut self.vertices[vertex];
         vertex.reported = true;
@@ -275,6 +289,6 @@ impl Scheduler {
     }
 }
 
-fn diagnosis_of(report: &Report<'_>) -> Rc<Diagnosis> {
+fn diagnosis_of(report: &RecipientReport<'_>) -> Rc<Diagnosis> {
     Diagnosis::new(report.notary, report.text())
 }

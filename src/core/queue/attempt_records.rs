@@ -10,7 +10,7 @@ use crate::Scheduler;
 use crate::action::{Action, Attempt, StatusRecord, Verdict};
 use crate::dispatch::agent::{Agent, AgentId};
 use crate::queue::vertex::VertexId;
-use zsched_format::agent_protocol::{Report, Status};
+use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 
 /// Maximum length of a text in the status log, in bytes.
@@ -28,12 +28,12 @@ impl Scheduler {
         now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) {
         if !self.needs_status() {
             return;
         }
-        let puts_off = matches!(report.status, Status::DeferAll | Status::RetryAt);
+        let puts_off = matches!(report.status, ReportStatus::DeferAll | ReportStatus::RetryAt);
         let others = match puts_off {
             true => self.threads[self.vertices[vertex].thread].due.len(),
             false => 0,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use zsched_core::Verdict;
-use zsched_format::agent_protocol::Status as Word;
+use zsched_format::agent_protocol::ReportStatus as Word;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::control_file::{ControlFile, Tag};
 use zsched_format::status_log::{Delays, Entry, Status, enhanced_code, seconds, shown};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::{At, Observer};
 use zsched_spool::SpoolName;
@@ -199,9 +199,9 @@ impl Statistics {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        match Answer::parse(line) {
-            Answer::Report(report) => agent.is_lost |= report.status == Status::DeferAll,
-            Answer::Hungry => {
+        match AgentLine::parse(line) {
+            AgentLine::Report(report) => agent.is_lost |= report.status == ReportStatus::DeferAll,
+            AgentLine::Hungry => {
                 let was_reached = !std::mem::take(&mut agent.is_lost);
                 if let Some(destination) = agent.jobs.pop_front() {
                     self.fate(destination).jobs.end(was_reached);
@@ -296,10 +296,13 @@ impl Observer for Statistics {
         }
     }
 
-    fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, status: Status) {
+    fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, status: ReportStatus) {
         let is_deferral = matches!(
             status,
-            Status::Deferred | Status::DeferBack | Status::DeferAll | Status::RetryAt
+            ReportStatus::Deferred
+                | ReportStatus::DeferBack
+                | ReportStatus::DeferAll
+                | ReportStatus::RetryAt
         );
         self.deferrals += u64::from(is_deferral);
     }

@@ -8,7 +8,7 @@ use crate::dispatch::agent::AgentId;
 use crate::queue::host_health::FailureScope;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::{Diagnosis, VertexId};
-use zsched_format::agent_protocol::{Report, Status};
+use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::Occasion;
 
@@ -20,8 +20,9 @@ const MAX_FINISHED_OFFSETS: usize = 10_000;
 
 impl PartialMessage {
     /// Records that an agent has finished an unloaded recipient.
-    fn finish(&mut self, report: &Report<'_>) {
-        if self.reading.is_some() || matches!(report.status, Status::Ok | Status::Error) {
+    fn finish(&mut self, report: &RecipientReport<'_>) {
+        if self.reading.is_some() || matches!(report.status, ReportStatus::Ok | ReportStatus::Error)
+        {
             self.record_finished(report.offset);
         }
     }
@@ -71,7 +72,7 @@ impl Scheduler {
         now: Timestamp,
         agent: AgentId,
         message: MessageId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) -> bool {
         let Some(vertex) = self.job_covering_unloaded(agent, message) else {
             return false;
@@ -91,14 +92,18 @@ impl Scheduler {
         self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
         self.status_of_report(now, agent, vertex, report);
         match report.status {
-            Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2 => {
+            ReportStatus::Ok
+            | ReportStatus::Ok2
+            | ReportStatus::Ok3
+            | ReportStatus::Error
+            | ReportStatus::Error2 => {
                 self.unloaded_finished(now, message, vertex, report);
             }
             status => {
                 self.unloaded_deferred(now, agent, vertex, report);
                 match status {
-                    Status::RetryAt => self.block_until(now, agent, vertex, report),
-                    Status::DeferAll => self.defer_all(now, agent, vertex, report),
+                    ReportStatus::RetryAt => self.block_until(now, agent, vertex, report),
+                    ReportStatus::DeferAll => self.defer_all(now, agent, vertex, report),
                     _ => {}
                 }
             }
@@ -111,16 +116,16 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         vertex: VertexId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) {
         match report.status {
-            Status::Ok => self.note_report(now, message, report, Occasion::Success),
-            Status::Error => self.note_report(now, message, report, Occasion::Failure),
-            Status::Ok2 | Status::Error2 => self.messages[message].owes_report = true,
+            ReportStatus::Ok => self.note_report(now, message, report, Occasion::Success),
+            ReportStatus::Error => self.note_report(now, message, report, Occasion::Failure),
+            ReportStatus::Ok2 | ReportStatus::Error2 => self.messages[message].owes_report = true,
             _ => {}
         }
         self.host_answered(now, self.vertices[vertex].thread);
-        let failed = matches!(report.status, Status::Error | Status::Error2);
+        let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
         let message_ref = &mut self.messages[message];
         message_ref.failed += u32::from(failed);
         self.counters.recipients_in += 1;
@@ -139,7 +144,7 @@ impl Scheduler {
         now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
-        report: &Report<'_>,
+        report: &RecipientReport<'_>,
     ) {
         let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
         let diagnosis = Diagnosis::new(report.notary, report.text());

@@ -7,7 +7,7 @@ use zsched_core::{
     Action, AgentEnd, AgentId, Event, Note, Order, RereadResult, Scheduler, Settings, StatusRecord,
     Verdict,
 };
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v1::Dump;
 use zsched_spool::note::Occasion;
@@ -120,16 +120,20 @@ impl World {
 
     /// Sends a line of an agent, and applies its effect to the model.
     pub fn agent_writes(&mut self, agent: AgentId, line: &[u8]) {
-        match Answer::parse(line) {
-            Answer::Hungry => {
+        match AgentLine::parse(line) {
+            AgentLine::Hungry => {
                 if let Some(puppet) = self.model.agents.get_mut(&agent) {
                     puppet.is_parked |= puppet.told.pop_front() == Some(Told::Idle);
                 }
             }
-            Answer::Report(report) if self.model.agents.contains_key(&agent) => {
+            AgentLine::Report(report) if self.model.agents.contains_key(&agent) => {
                 let is_final = matches!(
                     report.status,
-                    Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2
+                    ReportStatus::Ok
+                        | ReportStatus::Ok2
+                        | ReportStatus::Ok3
+                        | ReportStatus::Error
+                        | ReportStatus::Error2
                 );
                 if let Some(message) =
                     self.model.messages.get_mut(&report.number).filter(|_| is_final)
@@ -336,7 +340,14 @@ impl World {
 fn is_counted_end(record: &StatusRecord) -> bool {
     match record.verdict {
         Verdict::Report(word) => {
-            matches!(word, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2)
+            matches!(
+                word,
+                ReportStatus::Ok
+                    | ReportStatus::Ok2
+                    | ReportStatus::Ok3
+                    | ReportStatus::Error
+                    | ReportStatus::Error2
+            )
         }
         Verdict::Expired | Verdict::Deleted | Verdict::Rerouted => true,
         Verdict::Unreported | Verdict::FinishedElsewhere => false,
