@@ -1,7 +1,7 @@
 //! One recipient of a job, as agents see it.
 
 use super::job_file::JobFile;
-use super::stop::Stop;
+use super::stop::StopFlag;
 use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{ControlFile, Recipient};
 
@@ -9,12 +9,12 @@ use zsched_format::control_file::{ControlFile, Recipient};
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
     file: &'a JobFile,
-    stop: &'a Stop,
+    stop: &'a StopFlag,
     recipient: Recipient,
 }
 
 impl<'a> Delivery<'a> {
-    pub(super) fn new(file: &'a JobFile, stop: &'a Stop, recipient: Recipient) -> Delivery<'a> {
+    pub(super) fn new(file: &'a JobFile, stop: &'a StopFlag, recipient: Recipient) -> Delivery<'a> {
         Delivery { file, stop, recipient }
     }
 

@@ -1,11 +1,11 @@
 //! A job: the recipients of one message that the agent is to deliver to now.
 
-use super::Replies;
+use super::ReplyWriter;
 use super::delivery::Delivery;
-use super::job_file::{JobFile, Place};
+use super::job_file::{JobFile, JobFolders};
 use super::message::{Message, Unavailable};
 use super::outcome::{Note, Outcome, Verdict, reason};
-use super::stop::Stop;
+use super::stop::StopFlag;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{ControlFile, Recipient, Tag, mark};
@@ -15,10 +15,10 @@ use zsched_spool::verbose;
 ///
 /// Agents pass it on with `?`. The library does, or has already done, everything necessary.
 #[derive(Debug)]
-pub struct Halt(pub(super) Cause);
+pub struct Halt(pub(super) HaltCause);
 
 #[derive(Debug)]
-pub(super) enum Cause {
+pub(super) enum HaltCause {
     /// The scheduler's view of the file is wrong: request that it reads the file again.
     Resync(String),
     /// All recipients have been reported.
@@ -31,9 +31,9 @@ pub(super) enum Cause {
 ///
 /// They come in reverse file order, as in the original's agents.
 pub struct Job<'a> {
-    replies: &'a mut Replies,
-    place: &'a Place,
-    stop: &'a Stop,
+    replies: &'a mut ReplyWriter,
+    folders: &'a JobFolders,
+    stop: &'a StopFlag,
     file: JobFile,
     /// The recipients without an outcome, in file order.
     open: Vec<Recipient>,
@@ -45,20 +45,20 @@ pub struct Job<'a> {
 enum Lock {
     Taken,
     /// The tag is no longer blank.
-    Refused,
+    Lost,
     Failed(io::Error),
 }
 
 impl<'a> Job<'a> {
     /// Creates the job for these recipients of `file`, in file order.
     pub(super) fn new(
-        replies: &'a mut Replies,
-        place: &'a Place,
-        stop: &'a Stop,
+        replies: &'a mut ReplyWriter,
+        folders: &'a JobFolders,
+        stop: &'a StopFlag,
         file: JobFile,
         open: Vec<Recipient>,
     ) -> Job<'a> {
-        Job { replies, place, stop, file, open, locked: false }
+        Job { replies, folders, stop, file, open, locked: false }
     }
 
     /// The control file of the message, as it was when the job began.
@@ -83,7 +83,7 @@ impl<'a> Job<'a> {
     ///
     /// This is for agents that work on several recipients at the same time and
     /// [`report`](Job::report) them. After a crash all of them may be delivered twice.
-    /// [`Job::each`] locks one recipient at a time by itself.
+    /// [`Job::deliver_each`] locks one recipient at a time by itself.
     ///
     /// Recipients that another agent has taken meanwhile leave the job. If none is left, the job
     /// ends.
@@ -96,16 +96,16 @@ impl<'a> Job<'a> {
         let owns_file = mark::hold_briefly(&self.file.file);
         open.retain(|recipient| match self.lock_tag(recipient) {
             Lock::Taken => true,
-            Lock::Refused => false,
+            Lock::Lost => false,
             Lock::Failed(error) => {
                 self.replies.warn(&format!("cannot lock a recipient: {}", reason(&error)));
                 false
             }
         });
-        self.end_hold(owns_file);
+        self.unlock_file(owns_file);
         self.open = open;
         if self.open.is_empty() {
-            return Err(self.resync("others have taken all recipients"));
+            return Err(self.resync("other agents have locked all recipients"));
         }
         Ok(())
     }
@@ -114,10 +114,10 @@ impl<'a> Job<'a> {
     ///
     /// Without the lock on the file, the only protection is the scheduler's: it gives the
     /// recipients of one message, channel and host to one agent at a time.
-    fn lock_one(&mut self, recipient: &Recipient) -> Lock {
+    fn lock_recipient(&mut self, recipient: &Recipient) -> Lock {
         let owns_file = mark::hold_briefly(&self.file.file);
         let lock = self.lock_tag(recipient);
-        self.end_hold(owns_file);
+        self.unlock_file(owns_file);
         lock
     }
 
@@ -125,13 +125,13 @@ impl<'a> Job<'a> {
         let (file, pid) = (&self.file.file, std::process::id());
         match mark::change_tag(file, recipient.offset, Tag::Pending, Tag::Locked, pid) {
             Ok(true) => Lock::Taken,
-            Ok(false) => Lock::Refused,
+            Ok(false) => Lock::Lost,
             Err(error) => Lock::Failed(error),
         }
     }
 
     /// Closing the file would release the lock as well; a failure only makes others wait a moment.
-    fn end_hold(&mut self, owns_file: bool) {
+    fn unlock_file(&mut self, owns_file: bool) {
         if owns_file && let Err(error) = self.file.file.unlock() {
             self.replies.warn(&format!("cannot unlock the control file: {}", reason(&error)));
         }
@@ -142,19 +142,19 @@ impl<'a> Job<'a> {
     /// If it is missing, all recipients fail. If it cannot be read now, they are deferred. In both
     /// cases the job ends.
     pub fn message(&mut self) -> Result<Message, Halt> {
-        let path = self.file.message_path(self.place);
+        let path = self.file.message_path(self.folders);
         match Message::open(&path, self.file.number, self.file.parsed.control.body_offset) {
             Ok(message) => Ok(message),
             Err(Unavailable::Missing) => {
                 let text = "the message itself is missing from the queue; please send it again";
                 self.lock()?;
-                self.conclude_all(&Outcome::bare_failure(text));
+                self.finish_all(&Outcome::failure_without_codes(text));
                 Err(self.resync(&format!("there is no message file {}", path.display())))
             }
             Err(Unavailable::Unreadable(error)) => {
                 self.lock()?;
-                self.conclude_all(&Outcome::system_trouble("cannot read the message", &error));
-                Err(Halt(Cause::Reported))
+                self.finish_all(&Outcome::system_error("cannot read the message", &error));
+                Err(Halt(HaltCause::Reported))
             }
         }
     }
@@ -166,49 +166,52 @@ impl<'a> Job<'a> {
     ///
     /// If a signal stops the agent, the work ends after the current recipient. A deferral of that
     /// recipient is not reported, since the cause may be that the signal interrupted a wait.
-    pub fn each(&mut self, mut deliver: impl FnMut(&Delivery<'_>) -> Outcome) -> Result<(), Halt> {
+    pub fn deliver_each(
+        &mut self,
+        mut deliver: impl FnMut(&Delivery<'_>) -> Outcome,
+    ) -> Result<(), Halt> {
         let mut taken_by_others = false;
         while let Some(recipient) = self.open.last().copied() {
             if self.stop.is_requested() {
-                return Err(Halt(Cause::Stopped));
+                return Err(Halt(HaltCause::Stopped));
             }
-            let lock = if self.locked { Lock::Taken } else { self.lock_one(&recipient) };
+            let lock = if self.locked { Lock::Taken } else { self.lock_recipient(&recipient) };
             self.open.pop();
             match lock {
                 Lock::Taken => {}
-                Lock::Refused => {
+                Lock::Lost => {
                     taken_by_others = true;
                     continue;
                 }
                 Lock::Failed(error) => {
-                    self.fail_to_lock(&recipient, &error);
+                    self.defer_unlocked(&recipient, &error);
                     continue;
                 }
             }
             let outcome = deliver(&Delivery::new(&self.file, self.stop, recipient));
             if self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending {
                 self.unlock(&recipient);
-                return Err(Halt(Cause::Stopped));
+                return Err(Halt(HaltCause::Stopped));
             }
-            self.conclude(&recipient, Tag::Locked, outcome);
+            self.finish_recipient(&recipient, Tag::Locked, outcome);
         }
         match taken_by_others {
-            true => Err(self.resync("others have taken some of the recipients")),
+            true => Err(self.resync("other agents have locked some recipients")),
             false => Ok(()),
         }
     }
 
     /// Defers the recipient: nothing has been delivered.
-    fn fail_to_lock(&mut self, recipient: &Recipient, error: &io::Error) {
-        let outcome = Outcome::system_trouble("cannot lock the recipient", error);
-        self.conclude(recipient, Tag::Pending, outcome);
+    fn defer_unlocked(&mut self, recipient: &Recipient, error: &io::Error) {
+        let outcome = Outcome::system_error("cannot lock the recipient", error);
+        self.finish_recipient(recipient, Tag::Pending, outcome);
     }
 
     /// Removes this agent's lock from a recipient that is left to another agent.
     fn unlock(&mut self, recipient: &Recipient) {
         let (file, pid) = (&self.file.file, std::process::id());
         let changed = mark::change_tag(file, recipient.offset, Tag::Locked, Tag::Pending, pid);
-        self.complain_about_tag(changed);
+        self.warn_of_tag(changed);
     }
 
     /// Reports the recipient whose line begins at `offset`.
@@ -219,7 +222,7 @@ impl<'a> Job<'a> {
         self.lock()?;
         if let Ok(index) = self.open.binary_search_by_key(&offset, |recipient| recipient.offset) {
             let recipient = self.open.remove(index);
-            self.conclude(&recipient, Tag::Locked, outcome);
+            self.finish_recipient(&recipient, Tag::Locked, outcome);
         }
         Ok(())
     }
@@ -230,35 +233,35 @@ impl<'a> Job<'a> {
     ///
     /// Here tags come before reports. After a crash in between, a recipient is done, and the
     /// scheduler is notified by `#resync`: nothing is lost, and nothing is done again. (In the
-    /// order of [`Job::each`], which is the original's, it may be done again.)
-    pub fn settle(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
+    /// order of [`Job::deliver_each`], which is the original's, it may be done again.)
+    pub fn report_together(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
         let mut decided = Vec::with_capacity(self.open.len());
         while !self.stop.is_requested()
             && let Some(recipient) = self.open.pop()
         {
             // The agent writes the `d` line of a failure itself, in case it ends before the
             // scheduler gets the report.
-            let outcome = decide(&Delivery::new(&self.file, self.stop, recipient)).explained();
+            let outcome = decide(&Delivery::new(&self.file, self.stop, recipient)).noted_by_agent();
             decided.push((recipient, outcome));
         }
         if self.note_together(&decided).is_err() {
             // Conclude one recipient at a time, so that each gets the best outcome still possible.
             for (recipient, outcome) in decided {
-                self.conclude(&recipient, self.tag_of_open(), outcome);
+                self.finish_recipient(&recipient, self.tag_of_open(), outcome);
             }
             return;
         }
         for (recipient, outcome) in &decided {
-            self.watch(recipient, outcome);
+            self.write_verbose(recipient, outcome);
             let tag = outcome.verdict().tag();
             if self.locked || tag != Tag::Pending {
                 let written = mark::set_tag(&self.file.file, recipient.offset, tag);
-                self.complain_about_tag(written.map(|()| true));
+                self.warn_of_tag(written.map(|()| true));
             }
         }
         for (recipient, outcome) in &decided {
             let noted = self.needs_note(recipient, outcome);
-            let note = if noted { Note::Written } else { Note::Needless };
+            let note = if noted { Note::Written } else { Note::NotNeeded };
             self.file.report(recipient, outcome, note, |report| self.replies.report(report));
         }
     }
@@ -283,15 +286,15 @@ impl<'a> Job<'a> {
                 self.unlock(&recipient);
             }
         } else if self.locked {
-            let forgotten = "the agent has not decided about this recipient";
-            self.conclude_all(&Outcome::new(Verdict::Deferred, "4.3.0", 451, forgotten));
+            let forgotten = "the agent reported no outcome for this recipient";
+            self.finish_all(&Outcome::new(Verdict::Deferred, "4.3.0", 451, forgotten));
         }
         self.file
     }
 
-    fn conclude_all(&mut self, outcome: &Outcome) {
+    fn finish_all(&mut self, outcome: &Outcome) {
         while let Some(recipient) = self.open.pop() {
-            self.conclude(&recipient, self.tag_of_open(), outcome.clone());
+            self.finish_recipient(&recipient, self.tag_of_open(), outcome.clone());
         }
     }
 
@@ -302,16 +305,16 @@ impl<'a> Job<'a> {
     /// Makes an outcome known in the order that loses nothing: `d` line, report, tag.
     ///
     /// `was` is the present tag of the recipient.
-    fn conclude(&mut self, recipient: &Recipient, was: Tag, outcome: Outcome) {
+    fn finish_recipient(&mut self, recipient: &Recipient, was: Tag, outcome: Outcome) {
         let (outcome, note) = self.note(recipient, outcome);
-        self.watch(recipient, &outcome);
+        self.write_verbose(recipient, &outcome);
         self.file.report(recipient, &outcome, note, |report| self.replies.report(report));
         self.replies.flush();
         let tag = outcome.verdict().tag();
         if was != tag {
             let pid = std::process::id();
             let changed = mark::change_tag(&self.file.file, recipient.offset, was, tag, pid);
-            self.complain_about_tag(changed);
+            self.warn_of_tag(changed);
         }
     }
 
@@ -321,7 +324,7 @@ impl<'a> Job<'a> {
     /// later. A delivery cannot be undone, so writing its `d` line is left to the scheduler.
     fn note(&mut self, recipient: &Recipient, outcome: Outcome) -> (Outcome, Note) {
         if !self.needs_note(recipient, &outcome) {
-            return (outcome, Note::Needless);
+            return (outcome, Note::NotNeeded);
         }
         let mut line = Vec::new();
         self.file.note(recipient, &outcome, &mut line);
@@ -331,10 +334,10 @@ impl<'a> Job<'a> {
         let trouble = format!("cannot append to the control file: {}", reason(&error));
         self.replies.warn(&trouble);
         if outcome.verdict().tag() == Tag::Done {
-            return (outcome, Note::Owed);
+            return (outcome, Note::LeftToScheduler);
         }
         let text = format!("{trouble} ({})", outcome.text());
-        (Outcome::new(Verdict::Deferred, "4.3.0", 451, trouble).says(text), Note::Needless)
+        (Outcome::new(Verdict::Deferred, "4.3.0", 451, trouble).with_text(text), Note::NotNeeded)
     }
 
     fn needs_note(&self, recipient: &Recipient, outcome: &Outcome) -> bool {
@@ -343,15 +346,15 @@ impl<'a> Job<'a> {
 
     /// Appends progress to the verbose file, if there is one. Nothing depends on it, so errors are
     /// ignored.
-    fn watch(&self, recipient: &Recipient, outcome: &Outcome) {
+    fn write_verbose(&self, recipient: &Recipient, outcome: &Outcome) {
         let Some(path) =
             self.file.parsed.control.verbose.map(|span| self.file.parsed.control.get(span))
         else {
             return;
         };
-        let path = verbose::path_of(&self.place.transport, path);
+        let path = verbose::path_of(&self.folders.transport, path);
         let user = String::from_utf8_lossy(self.file.parsed.control.get(recipient.quad.user));
-        let word = outcome.verdict().status(Note::Needless).word();
+        let word = outcome.verdict().status(Note::NotNeeded).word();
         let text = outcome.text().replace(['\r', '\n'], " ");
         let line = format!("DIAG: <{user}> {word} {text}");
         if let Ok(metadata) = self.file.file.metadata() {
@@ -359,17 +362,19 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn complain_about_tag(&mut self, changed: io::Result<bool>) {
+    fn warn_of_tag(&mut self, changed: io::Result<bool>) {
         match changed {
             Ok(true) => {}
-            Ok(false) => self.replies.warn("somebody else has changed the tag of our recipient"),
+            Ok(false) => self.replies.warn(
+                "another process has changed the tag of a recipient that this agent has locked",
+            ),
             Err(error) => self.replies.warn(&format!("cannot write a tag: {}", reason(&error))),
         }
     }
 
     fn resync(&self, why: &str) -> Halt {
         let path = String::from_utf8_lossy(&self.file.path);
-        Halt(Cause::Resync(format!("{path}: {why}")))
+        Halt(HaltCause::Resync(format!("{path}: {why}")))
     }
 }
 

@@ -19,17 +19,17 @@ use super::scope::Scope;
 
 /// The folders that contain the files of jobs.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct JobFolders {
     /// The folder that job paths are relative to: the agent's working folder.
     pub(super) transport: PathBuf,
     /// The folder of the message files.
     pub(super) queue: PathBuf,
 }
 
-impl Default for Place {
+impl Default for JobFolders {
     /// The folders as the scheduler arranges them.
-    fn default() -> Place {
-        Place { transport: PathBuf::new(), queue: PathBuf::from("../queue") }
+    fn default() -> JobFolders {
+        JobFolders { transport: PathBuf::new(), queue: PathBuf::from("../queue") }
     }
 }
 
@@ -65,14 +65,14 @@ pub(super) struct JobFile {
 
 impl JobFile {
     /// Opens and reads the control file of a job line.
-    pub(super) fn open(place: &Place, path: &[u8]) -> Result<JobFile, Refusal> {
+    pub(super) fn open(folders: &JobFolders, path: &[u8]) -> Result<JobFile, Refusal> {
         let unusable = |why: &str| {
             Refusal::Unusable(format!("control file {}: {why}", String::from_utf8_lossy(path)))
         };
         let folder_length = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let number = leading_number(&path[folder_length..])
             .ok_or_else(|| unusable("the name does not begin with a number"))?;
-        let location = place.transport.join(OsStr::from_bytes(path));
+        let location = folders.transport.join(OsStr::from_bytes(path));
         let (file, text) = read(&location).map_err(|error| unusable(&reason(&error)))?;
         let only_a_request = text.first() == Some(&b'T');
         let control = control_file::parse(text).map_err(|error| {
@@ -98,7 +98,7 @@ impl JobFile {
     }
 
     /// Returns true if a job line names this same file.
-    pub(super) fn is_at(&self, path: &[u8]) -> bool {
+    pub(super) fn is_same_file(&self, path: &[u8]) -> bool {
         let identity = |metadata: Metadata| sys::file_identity(&metadata);
         let there = || fs::symlink_metadata(&self.location).map(identity).ok();
         self.path == path
@@ -120,10 +120,10 @@ impl JobFile {
     }
 
     /// The path of the message file.
-    pub(super) fn message_path(&self, place: &Place) -> PathBuf {
+    pub(super) fn message_path(&self, folders: &JobFolders) -> PathBuf {
         let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
         let name = self.parsed.control.name().unwrap_or_default();
-        place.queue.join(folder).join(OsStr::from_bytes(name))
+        folders.queue.join(folder).join(OsStr::from_bytes(name))
     }
 
     /// The DSN parameters of a recipient.

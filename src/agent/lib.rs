@@ -23,7 +23,7 @@
 //!
 //! The outcome of a recipient is made known in this order: the `d` line is on disk, the report is
 //! sent, the tag is written. So a recipient of an agent that is killed stays locked, or is tried
-//! again, but is never forgotten. [`Job::each`] locks each recipient just before its delivery, so
+//! again, but is never forgotten. [`Job::deliver_each`] locks each recipient just before its delivery, so
 //! only one may be delivered twice after a kill. `man/transport-agent.7` describes the protocol in
 //! full.
 //!
@@ -38,7 +38,7 @@ mod message;
 mod options;
 mod outcome;
 pub mod parsed;
-mod replies;
+mod reply_writer;
 pub mod resubmit;
 pub mod scope;
 mod session;
@@ -51,12 +51,12 @@ pub use options::ScopeOptions;
 pub use outcome::{Outcome, Verdict, reason};
 pub use scope::Scope;
 
-use job_file::Place;
-use replies::Replies;
+use job_file::JobFolders;
+use reply_writer::ReplyWriter;
 use session::Session;
 use std::io;
 use std::process::ExitCode;
-use stop::Stop;
+use stop::StopFlag;
 
 /// Runs an agent: does `work` on each job, one after the other.
 ///
@@ -68,17 +68,17 @@ pub fn serve(
     scope: &Scope,
     work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
 ) -> ExitCode {
-    let mut replies = Replies::new(program, Box::new(io::stdout().lock()));
-    let stop = match Stop::on_signals() {
+    let mut replies = ReplyWriter::new(program, Box::new(io::stdout().lock()));
+    let stop = match StopFlag::install() {
         Ok(stop) => stop,
         Err(error) => {
-            replies.warn(&format!("cannot listen to signals: {}", reason(&error)));
+            replies.warn(&format!("cannot install signal handlers: {}", reason(&error)));
             replies.flush();
             return ExitCode::FAILURE;
         }
     };
-    let orders = io::stdin().lock();
-    let place = Place::default();
-    Session { orders, replies, stop, place, scope, kept: None }.run(work);
+    let commands = io::stdin().lock();
+    let folders = JobFolders::default();
+    Session { commands, replies, stop, folders, scope, kept: None }.run(work);
     ExitCode::SUCCESS
 }

@@ -36,13 +36,13 @@ impl Message {
         number: u64,
         body_offset: Option<u64>,
     ) -> Result<Message, Unavailable> {
-        let file = open_at_once(OpenOptions::new().read(true), path)?;
+        let file = open_nonblocking(OpenOptions::new().read(true), path)?;
         let metadata = file.metadata().map_err(Unavailable::Unreadable)?;
         if !metadata.is_file() {
             return Err(Unavailable::Missing);
         }
         let damaged = |text| Unavailable::Unreadable(io::Error::new(ErrorKind::InvalidData, text));
-        let body_offset = body_offset.ok_or_else(|| damaged("no o line: where is the body?"))?;
+        let body_offset = body_offset.ok_or_else(|| damaged("the control file has no o line"))?;
         if body_offset > metadata.len() {
             return Err(damaged("the message file ends before the body begins"));
         }
@@ -72,7 +72,7 @@ impl Message {
 }
 
 /// Opens a file without following a symbolic link and without blocking on a named pipe.
-fn open_at_once(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
+fn open_nonblocking(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     options.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
         // ENXIO: a socket.

@@ -19,7 +19,7 @@ use zsched_format::control_file::Tag;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 
 /// Maximum length of the text for people, in bytes; a longer one is cut.
-const LONGEST_TEXT: usize = 8160;
+const MAX_TEXT_LEN: usize = 8160;
 
 /// The decision of the agent about a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ impl Verdict {
     pub(super) fn status(self, note: Note) -> ReportStatus {
         match self {
             Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => match note {
-                Note::Needless => ReportStatus::Ok3,
+                Note::NotNeeded => ReportStatus::Ok3,
                 Note::Written => ReportStatus::Ok2,
-                Note::Owed => ReportStatus::Ok,
+                Note::LeftToScheduler => ReportStatus::Ok,
             },
             Verdict::Deferred => ReportStatus::Deferred,
             Verdict::RetryAfter(_) => ReportStatus::RetryAt,
@@ -97,11 +97,11 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
     /// The agent need not write it.
-    Needless,
+    NotNeeded,
     /// It has been written to disk.
     Written,
     /// It could not be written, so the scheduler must do it.
-    Owed,
+    LeftToScheduler,
 }
 
 /// A verdict with its reasons, for programs and for people.
@@ -150,37 +150,37 @@ impl Outcome {
     }
 
     /// A failure without remote system or codes; a report about it has only the text.
-    pub(super) fn bare_failure(text: &'static str) -> Outcome {
-        Outcome::new(Verdict::Failed, "", 0, "").says(text).about(b"")
+    pub(super) fn failure_without_codes(text: &'static str) -> Outcome {
+        Outcome::new(Verdict::Failed, "", 0, "").with_text(text).with_address(b"")
     }
 
     /// Sets the text for people.
-    pub fn says(mut self, text: impl Into<Cow<'static, str>>) -> Outcome {
+    pub fn with_text(mut self, text: impl Into<Cow<'static, str>>) -> Outcome {
         self.text = Some(text.into());
         self
     }
 
     /// Sets the protocol of the reply code, such as `smtp`. Without it, the code is local
     /// (`x-local`).
-    pub fn by_protocol(mut self, protocol: &'static str) -> Outcome {
+    pub fn with_protocol(mut self, protocol: &'static str) -> Outcome {
         self.protocol = protocol;
         self
     }
 
     /// Sets the final address, if it differs from that of the recipient line.
-    pub fn about(mut self, address: impl Into<Vec<u8>>) -> Outcome {
+    pub fn with_address(mut self, address: impl Into<Vec<u8>>) -> Outcome {
         self.address = Some(address.into());
         self
     }
 
     /// Sets the remote host: `dns; mx.example.net (192.0.2.1)`.
-    pub fn from_remote(mut self, remote: impl Into<Cow<'static, str>>) -> Outcome {
+    pub fn with_remote_host(mut self, remote: impl Into<Cow<'static, str>>) -> Outcome {
         self.remote = remote.into();
         self
     }
 
     /// A deferral because of a system error. The text is `what`, then the reason.
-    pub fn system_trouble(what: &str, error: &io::Error) -> Outcome {
+    pub fn system_error(what: &str, error: &io::Error) -> Outcome {
         let status = match error.kind() {
             io::ErrorKind::StorageFull => "4.3.1",
             io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => "4.2.2",
@@ -188,7 +188,7 @@ impl Outcome {
         };
         let reason = reason(error);
         Outcome::new(Verdict::Deferred, status, 451, reason.clone())
-            .says(format!("{what}: {reason}"))
+            .with_text(format!("{what}: {reason}"))
     }
 
     /// The outcome for the exit status of a program, as in `sysexits(3)` with ZMailer's additions.
@@ -197,13 +197,13 @@ impl Outcome {
     /// if known.
     pub fn from_exit_status(code: i32, retry: Option<Duration>, text: String) -> Outcome {
         let failed = |status, comment: &'static str| {
-            Outcome::new(Verdict::Failed, status, 550, comment).says(text.clone())
+            Outcome::new(Verdict::Failed, status, 550, comment).with_text(text.clone())
         };
         let deferred = |verdict| {
-            Outcome::new(verdict, "4.3.0", 451, "cannot be delivered now").says(text.clone())
+            Outcome::new(verdict, "4.3.0", 451, "cannot be delivered now").with_text(text.clone())
         };
         match code {
-            0 => Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered").says(text),
+            0 => Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered").with_text(text),
             // TEMPFAIL, IOERR, OSERR, CANTCREAT, SOFTWARE
             75 | 74 | 71 | 73 | 70 => match retry.filter(|time| time.as_secs() > 0) {
                 Some(time) => deferred(Verdict::RetryAfter(time)),
@@ -216,11 +216,11 @@ impl Outcome {
             69 => failed("5.3.0", "not available"),
             // USAGE, PROTOCOL, NOPERM
             64 | 76 | 77 => {
-                let remark = format!("{text} (exit status {code}: look into this)");
-                failed("5.3.5", "delivery is set up wrongly").says(remark)
+                let remark = format!("{text} (exit status {code}: check the configuration)");
+                failed("5.3.5", "delivery is misconfigured").with_text(remark)
             }
             _ => Outcome::new(Verdict::FailedUnexplained, "5.3.0", 550, "unknown exit status")
-                .says(format!("unknown exit status {code}: {text}")),
+                .with_text(format!("unknown exit status {code}: {text}")),
         }
     }
 
@@ -230,7 +230,7 @@ impl Outcome {
     }
 
     /// The same outcome, except that the agent writes the `d` line of a failure itself.
-    pub(super) fn explained(mut self) -> Outcome {
+    pub(super) fn noted_by_agent(mut self) -> Outcome {
         if self.verdict == Verdict::FailedUnexplained {
             self.verdict = Verdict::Failed;
         }
@@ -240,7 +240,7 @@ impl Outcome {
     /// The text for people.
     pub fn text(&self) -> &str {
         let text = self.text.as_deref().unwrap_or(&self.comment);
-        let end = (0..=text.len().min(LONGEST_TEXT)).rev().find(|end| text.is_char_boundary(*end));
+        let end = (0..=text.len().min(MAX_TEXT_LEN)).rev().find(|end| text.is_char_boundary(*end));
         &text[..end.unwrap_or_default()]
     }
 
@@ -312,7 +312,7 @@ mod tests {
         ] {
             let outcome = Outcome::from_exit_status(code, retry, "text".into());
             let verdict = outcome.verdict();
-            assert_eq!(verdict.status(Note::Needless).word(), word, "{code}");
+            assert_eq!(verdict.status(Note::NotNeeded).word(), word, "{code}");
             assert_eq!((verdict.tag(), verdict.needs_note(false)), (tag, noted), "{code}");
             let sent = String::from_utf8(outcome.notary(b"u")).expect("text");
             assert!(sent.starts_with(notary), "{code}: {sent:?}");
@@ -324,7 +324,7 @@ mod tests {
         for verdict in [Verdict::Delivered, Verdict::Relayed, Verdict::Expanded] {
             assert!(verdict.needs_note(true) && !verdict.needs_note(false));
             assert_eq!(verdict.status(Note::Written), ReportStatus::Ok2);
-            assert_eq!(verdict.status(Note::Owed), ReportStatus::Ok);
+            assert_eq!(verdict.status(Note::LeftToScheduler), ReportStatus::Ok);
         }
         assert!(!Verdict::Deferred.needs_note(true));
         assert!(!Verdict::FailedUnexplained.needs_note(true));
@@ -340,20 +340,20 @@ mod tests {
     #[test]
     fn notary_data_always_has_five_fields() {
         let outcome = Outcome::new(Verdict::Deferred, "4.4.1", 466, "a\x01b")
-            .by_protocol("smtp")
-            .from_remote("dns; mx.example.net");
+            .with_protocol("smtp")
+            .with_remote_host("dns; mx.example.net");
         let expected =
             b"u @x\x01delayed\x014.4.1 (a b)\x01smtp; 466 (a b)\x01dns; mx.example.net".to_vec();
         assert_eq!(outcome.notary(b"u\x01@x"), expected);
-        assert_eq!(Outcome::bare_failure("gone").notary(b"u"), b"\x01failed\x01\x01\x01");
+        assert_eq!(Outcome::failure_without_codes("gone").notary(b"u"), b"\x01failed\x01\x01\x01");
     }
 
     #[test]
     fn long_text_is_cut() {
         let outcome = Outcome::new(Verdict::Failed, "5.0.0", 550, "x".repeat(10_000));
-        assert_eq!(outcome.text().len(), LONGEST_TEXT);
-        let outcome = outcome.says("\u{20ac}".repeat(LONGEST_TEXT / 3 + 1));
-        assert_eq!(outcome.report_text().len(), LONGEST_TEXT / 3 * 3);
+        assert_eq!(outcome.text().len(), MAX_TEXT_LEN);
+        let outcome = outcome.with_text("\u{20ac}".repeat(MAX_TEXT_LEN / 3 + 1));
+        assert_eq!(outcome.report_text().len(), MAX_TEXT_LEN / 3 * 3);
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! The dialogue with the scheduler: reads orders, does the work, sends answers.
 
-use super::job::{Cause, Halt, Job};
-use super::job_file::{JobFile, Place, Refusal};
-use super::replies::Replies;
+use super::job::{Halt, HaltCause, Job};
+use super::job_file::{JobFile, JobFolders, Refusal};
+use super::reply_writer::ReplyWriter;
 use super::scope::Scope;
-use super::stop::Stop;
+use super::stop::StopFlag;
 use std::io::{BufRead, Read};
 use std::thread;
 use std::time::Duration;
 use zsched_format::agent_protocol::{AgentCommand, Offsets};
 
 /// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
-const LONGEST_ORDER: u64 = 256 * 1024;
+const MAX_JOB_LINE_LEN: u64 = 256 * 1024;
 
 /// Wait before a truncated file is reported, so that its writer can finish.
 ///
@@ -19,10 +19,10 @@ const LONGEST_ORDER: u64 = 256 * 1024;
 const TRUNCATED_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Session<'a, R> {
-    pub(super) orders: R,
-    pub(super) replies: Replies,
-    pub(super) stop: Stop,
-    pub(super) place: Place,
+    pub(super) commands: R,
+    pub(super) replies: ReplyWriter,
+    pub(super) stop: StopFlag,
+    pub(super) folders: JobFolders,
     pub(super) scope: &'a Scope,
     /// The large control file of the last job.
     ///
@@ -32,7 +32,7 @@ pub(super) struct Session<'a, R> {
 
 /// The next step after a job.
 #[derive(PartialEq, Eq)]
-enum Then {
+enum NextStep {
     GoOn,
     End,
 }
@@ -46,16 +46,16 @@ impl<R: BufRead> Session<'_, R> {
             if self.replies.is_broken() {
                 return;
             }
-            let Some(line) = self.next_order() else { return };
+            let Some(line) = self.next_line() else { return };
             let then = match AgentCommand::parse(&line) {
                 AgentCommand::Exit => return,
                 AgentCommand::Idle => {
                     self.kept = None;
-                    Then::GoOn
+                    NextStep::GoOn
                 }
                 AgentCommand::Job { path, host, only } => self.job(path, host, only, &mut work),
             };
-            if then == Then::End || self.stop.is_requested() {
+            if then == NextStep::End || self.stop.is_requested() {
                 self.replies.flush();
                 return;
             }
@@ -65,12 +65,12 @@ impl<R: BufRead> Session<'_, R> {
     /// Reads the next line, without its line end. Returns `None` at the end of input.
     ///
     /// A last line without a line end is incomplete, and is ignored.
-    fn next_order(&mut self) -> Option<Vec<u8>> {
+    fn next_line(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
-        let orders = &mut self.orders;
-        let read = self
-            .stop
-            .while_waiting(|| orders.by_ref().take(LONGEST_ORDER).read_until(b'\n', &mut line))?;
+        let commands = &mut self.commands;
+        let read = self.stop.interruptible(|| {
+            commands.by_ref().take(MAX_JOB_LINE_LEN).read_until(b'\n', &mut line)
+        })?;
         let is_whole = read.is_ok() && line.pop() == Some(b'\n');
         is_whole.then_some(line)
     }
@@ -81,7 +81,7 @@ impl<R: BufRead> Session<'_, R> {
         host: Option<&[u8]>,
         only: Option<Offsets<'_>>,
         work: &mut impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
-    ) -> Then {
+    ) -> NextStep {
         let file = match self.open(path) {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
@@ -89,40 +89,40 @@ impl<R: BufRead> Session<'_, R> {
         let open = file.select(self.scope, host, only);
         if open.is_empty() {
             self.replies.resync(path);
-            return Then::GoOn;
+            return NextStep::GoOn;
         }
-        let mut job = Job::new(&mut self.replies, &self.place, &self.stop, file, open);
+        let mut job = Job::new(&mut self.replies, &self.folders, &self.stop, file, open);
         let result = work(&mut job);
         self.kept = job.close().keep();
-        if let Err(Halt(Cause::Resync(why))) = result {
+        if let Err(Halt(HaltCause::Resync(why))) = result {
             self.replies.warn(&why);
             self.replies.resync(path);
         }
-        Then::GoOn
+        NextStep::GoOn
     }
 
     fn open(&mut self, path: &[u8]) -> Result<JobFile, Refusal> {
         match self.kept.take() {
-            Some(kept) if kept.is_at(path) => Ok(kept),
-            _ => JobFile::open(&self.place, path),
+            Some(kept) if kept.is_same_file(path) => Ok(kept),
+            _ => JobFile::open(&self.folders, path),
         }
     }
 
-    fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> Then {
+    fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> NextStep {
         match refusal {
             Refusal::Unusable(why) => self.replies.warn(why),
             Refusal::Truncated(why) => {
                 // A signal ends the agent here, since it holds nothing.
-                self.stop.while_waiting(|| thread::sleep(TRUNCATED_PAUSE));
+                self.stop.interruptible(|| thread::sleep(TRUNCATED_PAUSE));
                 self.replies.warn(why);
             }
             Refusal::UnknownFormat(why) => {
                 self.replies.warn(why);
                 self.replies.resync(path);
-                return Then::End;
+                return NextStep::End;
             }
         }
         self.replies.resync(path);
-        Then::GoOn
+        NextStep::GoOn
     }
 }

@@ -13,18 +13,18 @@ use zsched_sys as sys;
 
 /// The flag that a signal has requested the end of the agent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stop {
+pub(super) struct StopFlag {
     requested: Arc<AtomicBool>,
     waiting: Arc<AtomicBool>,
 }
 
-impl Stop {
+impl StopFlag {
     /// Installs the signal handlers.
     ///
     /// A file that grows beyond the limit (`RLIMIT_FSIZE`) then causes a write error instead of
     /// ending the agent.
-    pub(super) fn on_signals() -> io::Result<Stop> {
-        let stop = Stop::default();
+    pub(super) fn install() -> io::Result<StopFlag> {
+        let stop = StopFlag::default();
         for signal in [SIGHUP, SIGINT, SIGTERM, SIGQUIT] {
             if sys::is_ignored(signal) {
                 continue;
@@ -49,7 +49,7 @@ impl Stop {
     }
 
     /// Calls `wait`, during which a signal ends the process. Returns `None` if one came before.
-    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
+    pub(super) fn interruptible<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
         self.waiting.store(true, Ordering::SeqCst);
         let result = if self.is_requested() { None } else { Some(wait()) };
         self.waiting.store(false, Ordering::SeqCst);

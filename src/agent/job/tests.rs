@@ -1,7 +1,7 @@
-use crate::job_file::Place;
-use crate::replies::Replies;
+use crate::job_file::JobFolders;
+use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 use crate::{Halt, Job, Outcome, Scope, Verdict};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
@@ -27,26 +27,30 @@ H: x
 /// Gives one job to an agent that does `work`. Checks its answers, then the recipients' lines and
 /// the lines appended.
 fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
-    check_stop(&Stop::default(), work, expected);
+    check_stop(&StopFlag::default(), work, expected);
 }
 
 /// The same, for an agent that is stopped by `stop`.
-fn check_stop(stop: &Stop, work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
+fn check_stop(
+    stop: &StopFlag,
+    work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
+    expected: &Expect,
+) {
     let spool = tempfile::tempdir().expect("a folder");
-    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
-    for folder in [&place.transport, &place.queue] {
+    let folders = JobFolders { transport: spool.path().join("t"), queue: spool.path().join("q") };
+    for folder in [&folders.transport, &folders.queue] {
         fs::create_dir(folder).expect("create");
     }
-    let control = place.transport.join("7");
+    let control = folders.transport.join("7");
     fs::write(&control, FILE).expect("write");
-    fs::write(place.queue.join("7"), "body\n").expect("write");
+    fs::write(folders.queue.join("7"), "body\n").expect("write");
     let answers = spool.path().join("answers");
     let output = Box::new(File::create(&answers).expect("create"));
     let mut session = Session {
-        orders: &b"7\th\n"[..],
-        replies: Replies::new("test", output),
+        commands: &b"7\th\n"[..],
+        replies: ReplyWriter::new("test", output),
         stop: stop.clone(),
-        place,
+        folders,
         scope: &Scope::channel("smtp"),
         kept: None,
     };
@@ -78,7 +82,7 @@ fn each_reports_in_reverse_order() {
     check(
         |job| {
             job.message()?;
-            job.each(|_| outcome(verdicts.next().expect("three recipients")))
+            job.deliver_each(|_| outcome(verdicts.next().expect("three recipients")))
         },
         &expect![[r#"
             #hungry
@@ -100,7 +104,7 @@ fn each_reports_in_reverse_order() {
 fn settle_writes_the_same_without_locks() {
     check(
         |job| {
-            job.settle(|delivery| match delivery.user() {
+            job.report_together(|delivery| match delivery.user() {
                 b"one" => outcome(Verdict::Relayed),
                 b"two" => outcome(Verdict::FailedUnexplained),
                 _ => outcome(Verdict::RetryAfter(Duration::from_secs(30))),
@@ -135,8 +139,8 @@ fn recipients_without_outcome_are_deferred() {
         &expect![[r#"
             #hungry
             7/79 | two^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferall why
-            7/104 | three^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
-            7/37 | one^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
+            7/104 | three^delayed^4.3.0 (the agent reported no outcome for this recipient)^x-local; 451 (the agent reported no outcome for this recipient)^ | deferred the agent reported no outcome for this recipient
+            7/37 | one^delayed^4.3.0 (the agent reported no outcome for this recipient)^x-local; 451 (the agent reported no outcome for this recipient)^ | deferred the agent reported no outcome for this recipient
             #hungry
             --
             r           smtp h one 0
@@ -165,7 +169,7 @@ fn job_without_work_leaves_no_locks() {
 fn unexplained_failure_is_noted_by_scheduler() {
     check(
         |job| {
-            job.each(|delivery| match delivery.user() {
+            job.deliver_each(|delivery| match delivery.user() {
                 b"two" => outcome(Verdict::FailedUnexplained),
                 _ => outcome(Verdict::DeferBack),
             })
@@ -202,7 +206,7 @@ fn each_locks_recipient_just_before_delivery() {
             job.message()?;
             let file = job.file.file.try_clone().expect("a descriptor");
             assert_eq!(tags(&file), "   ");
-            job.each(|_| {
+            job.deliver_each(|_| {
                 seen.push(tags(&file));
                 outcome(Verdict::Delivered)
             })
@@ -229,13 +233,13 @@ fn each_skips_recipient_locked_by_other_agent_and_sends_resync() {
         |job| {
             let file = job.file.file.try_clone().expect("a descriptor");
             mark::change_tag(&file, 79, Tag::Pending, Tag::Locked, 1).expect("writable");
-            job.each(|_| outcome(Verdict::Delivered))
+            job.deliver_each(|_| outcome(Verdict::Delivered))
         },
         &expect![[r#"
             #hungry
             7/104 |  | ok3 why
             7/37 |  | ok2 why
-            # test:PID: 7: others have taken some of the recipients
+            # test:PID: 7: other agents have locked some recipients
             #resync 7
             #hungry
             --
@@ -249,11 +253,11 @@ fn each_skips_recipient_locked_by_other_agent_and_sends_resync() {
 
 #[test]
 fn stop_between_recipients_leaves_rest_unreported_and_unlocked() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
-            job.each(|_| {
+            job.deliver_each(|_| {
                 stop.request();
                 outcome(Verdict::Delivered)
             })
@@ -271,11 +275,11 @@ fn stop_between_recipients_leaves_rest_unreported_and_unlocked() {
 
 #[test]
 fn stop_during_wait_leaves_recipient_unreported() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
-            job.each(|delivery| {
+            job.deliver_each(|delivery| {
                 stop.request();
                 assert!(delivery.is_stopping());
                 outcome(Verdict::Deferred)
@@ -293,7 +297,7 @@ fn stop_during_wait_leaves_recipient_unreported() {
 
 #[test]
 fn stop_after_lock_of_all_unlocks_unreported() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
@@ -318,11 +322,11 @@ fn stop_after_lock_of_all_unlocks_unreported() {
 
 #[test]
 fn stop_during_settle_leaves_rest_unreported() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
-            job.settle(|_| {
+            job.report_together(|_| {
                 stop.request();
                 outcome(Verdict::Delivered)
             });
@@ -342,24 +346,25 @@ fn stop_during_settle_leaves_rest_unreported() {
 /// The answers to jobs for one large file; `between` runs during the first job.
 fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
     let spool = tempfile::tempdir().expect("a folder");
-    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
-    for folder in [&place.transport, &place.queue] {
+    let folders = JobFolders { transport: spool.path().join("t"), queue: spool.path().join("q") };
+    for folder in [&folders.transport, &folders.queue] {
         fs::create_dir(folder).expect("create");
     }
-    let control = place.transport.join("7");
+    let control = folders.transport.join("7");
     fs::write(&control, large_file("h")).expect("write");
     let answers = spool.path().join("answers");
     let output = Box::new(File::create(&answers).expect("create"));
     let mut session = Session {
-        orders: jobs.as_bytes(),
-        replies: Replies::new("test", output),
-        stop: Stop::default(),
-        place,
+        commands: jobs.as_bytes(),
+        replies: ReplyWriter::new("test", output),
+        stop: StopFlag::default(),
+        folders,
         scope: &Scope::channel("smtp"),
         kept: None,
     };
     session.run(|job| {
-        let delivered = job.each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken"));
+        let delivered =
+            job.deliver_each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken"));
         between(&control);
         delivered
     });

@@ -8,7 +8,7 @@ use zsched_agent::{Outcome, Verdict};
 ///
 /// The mailbox is unchanged, unless the text says that a partial letter could not be removed.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum MailboxError {
     /// Another program has locked this file for longer than the wait.
     ///
     /// It is the mailbox or its dot lock.
@@ -19,10 +19,10 @@ pub enum Trouble {
     System(&'static str, io::Error),
 }
 
-impl Trouble {
+impl MailboxError {
     /// Converts an error for `map_err`; `what` says what could not be done.
-    pub fn with(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
-        move |error| Trouble::System(what, error)
+    pub fn with(what: &'static str) -> impl FnOnce(io::Error) -> MailboxError {
+        move |error| MailboxError::System(what, error)
     }
 
     /// The outcome to report. It is always a deferral, because each of these errors can be
@@ -30,10 +30,10 @@ impl Trouble {
     pub fn outcome(self) -> Outcome {
         let deferred = |comment| Outcome::new(Verdict::Deferred, "4.2.0", 450, comment);
         match self {
-            Trouble::Locked(path) => deferred("the mailbox is locked")
-                .says(format!("the mailbox is locked: {}", path.display())),
-            Trouble::Unusable(why) => deferred(why),
-            Trouble::System(what, error) => Outcome::system_trouble(what, &error),
+            MailboxError::Locked(path) => deferred("the mailbox is locked")
+                .with_text(format!("the mailbox is locked: {}", path.display())),
+            MailboxError::Unusable(why) => deferred(why),
+            MailboxError::System(what, error) => Outcome::system_error(what, &error),
         }
     }
 }

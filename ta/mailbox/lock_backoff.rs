@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time for which such a mailbox is not waited for again.
-const MEMORY: Duration = Duration::from_secs(60);
+const BACKOFF_PERIOD: Duration = Duration::from_secs(60);
 /// Maximum number of mailboxes that are remembered.
-const MOST: usize = 1000;
+const MAX_BUSY_MAILBOXES: usize = 1000;
 
 /// The mailboxes whose lock was not released while waiting, and when.
 #[derive(Debug, Default)]
-pub struct Busy {
+pub struct LockBackoff {
     since: HashMap<PathBuf, Instant>,
 }
 
-impl Busy {
+impl LockBackoff {
     /// Returns true if the mailbox was locked less than a minute before `now`.
     pub fn contains(&self, mailbox: &Path, now: Instant) -> bool {
         self.since.get(mailbox).is_some_and(|since| is_fresh(*since, now))
@@ -27,7 +27,7 @@ impl Busy {
     /// however often delivery is tried.
     pub fn insert(&mut self, mailbox: &Path, now: Instant) {
         self.since.retain(|_, since| is_fresh(*since, now));
-        if self.since.len() < MOST && !self.since.contains_key(mailbox) {
+        if self.since.len() < MAX_BUSY_MAILBOXES && !self.since.contains_key(mailbox) {
             self.since.insert(mailbox.to_path_buf(), now);
         }
     }
@@ -39,7 +39,7 @@ impl Busy {
 }
 
 fn is_fresh(since: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(since) < MEMORY
+    now.saturating_duration_since(since) < BACKOFF_PERIOD
 }
 
 #[cfg(test)]
@@ -48,25 +48,25 @@ mod tests {
 
     #[test]
     fn busy_mailbox_is_remembered_for_a_minute() {
-        let (start, mut busy) = (Instant::now(), Busy::default());
+        let (start, mut backoff) = (Instant::now(), LockBackoff::default());
         let after = |seconds| start + Duration::from_secs(seconds);
         let (ann, bob) = (Path::new("ann"), Path::new("bob"));
-        busy.insert(bob, after(0));
-        busy.insert(bob, after(50));
-        assert!(busy.contains(bob, after(59)) && !busy.contains(ann, after(59)));
-        assert!(!busy.contains(bob, after(60)));
-        busy.insert(ann, after(60));
-        assert_eq!(busy.since.len(), 1);
-        busy.remove(ann);
-        assert!(!busy.contains(ann, after(60)));
+        backoff.insert(bob, after(0));
+        backoff.insert(bob, after(50));
+        assert!(backoff.contains(bob, after(59)) && !backoff.contains(ann, after(59)));
+        assert!(!backoff.contains(bob, after(60)));
+        backoff.insert(ann, after(60));
+        assert_eq!(backoff.since.len(), 1);
+        backoff.remove(ann);
+        assert!(!backoff.contains(ann, after(60)));
     }
 
     #[test]
     fn busy_mailboxes_are_limited() {
-        let (now, mut busy) = (Instant::now(), Busy::default());
-        for number in 0..2 * MOST {
-            busy.insert(Path::new(&number.to_string()), now);
+        let (now, mut backoff) = (Instant::now(), LockBackoff::default());
+        for number in 0..2 * MAX_BUSY_MAILBOXES {
+            backoff.insert(Path::new(&number.to_string()), now);
         }
-        assert_eq!(busy.since.len(), MOST);
+        assert_eq!(backoff.since.len(), MAX_BUSY_MAILBOXES);
     }
 }

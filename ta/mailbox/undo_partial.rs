@@ -11,9 +11,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Number of bytes of a mailbox that are searched at a time.
-const WINDOW: usize = 64 * 1024;
+const SEARCH_WINDOW: usize = 64 * 1024;
 /// Maximum length of an opening line that is reliably found, in bytes.
-const LONGEST_OPENING: usize = 4 * 1024;
+const MAX_OPENING_LINE_LEN: usize = 4 * 1024;
 const WEEKDAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 
 /// Truncates the mailbox to its length before `append`.
@@ -21,19 +21,19 @@ const WEEKDAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"
 /// Does so only if all text after that came from the append.
 ///
 /// The caller must have locked the mailbox.
-pub fn take_back(mailbox: &File, append: &Append) -> io::Result<()> {
+pub fn truncate_partial(mailbox: &File, append: &Append) -> io::Result<()> {
     let length = mailbox.metadata()?.len();
-    if length <= append.old_length || !begins_there(mailbox, append)? {
+    if length <= append.old_length || !letter_begins(mailbox, append)? {
         return Ok(());
     }
     let rest = append.old_length + append.opening_line.len() as u64;
-    match another_begins(mailbox, rest)? {
+    match other_message_begins(mailbox, rest)? {
         true => Ok(()),
         false => mailbox.set_len(append.old_length),
     }
 }
 
-fn begins_there(mailbox: &File, append: &Append) -> io::Result<bool> {
+fn letter_begins(mailbox: &File, append: &Append) -> io::Result<bool> {
     let gap = missing_line_ends(mailbox, append.old_length)?;
     let expected = [gap, &append.opening_line].concat();
     let mut found = vec![0; expected.len()];
@@ -45,23 +45,23 @@ fn begins_there(mailbox: &File, append: &Append) -> io::Result<bool> {
 ///
 /// It is found even within a line, because not every program begins a new one. A letter that quotes
 /// such a line is kept.
-fn another_begins(mailbox: &File, mut position: u64) -> io::Result<bool> {
-    let mut window = vec![0; WINDOW];
+fn other_message_begins(mailbox: &File, mut position: u64) -> io::Result<bool> {
+    let mut window = vec![0; SEARCH_WINDOW];
     loop {
         let count = read_at(mailbox, &mut window, position)?;
         let text = &window[..count];
         if memmem::find_iter(text, b"From ").any(|at| has_date(&text[at..])) {
             return Ok(true);
         }
-        if count < WINDOW {
+        if count < SEARCH_WINDOW {
             return Ok(false);
         }
-        position += (count - LONGEST_OPENING) as u64;
+        position += (count - MAX_OPENING_LINE_LEN) as u64;
     }
 }
 
 fn has_date(text: &[u8]) -> bool {
-    let text = &text[..text.len().min(LONGEST_OPENING)];
+    let text = &text[..text.len().min(MAX_OPENING_LINE_LEN)];
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line.split(|byte| *byte == b' ').any(|word| WEEKDAYS.contains(&word))
 }
@@ -108,7 +108,7 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[b"old\n\n", rest].concat()).expect("write");
         let opening_line = OPENING.as_bytes().to_vec();
-        take_back(&file, &Append { old_length: 5, opening_line }).expect("it can be read");
+        truncate_partial(&file, &Append { old_length: 5, opening_line }).expect("it can be read");
         let mut left = vec![0; 1 << 20];
         let count = read_at(&file, &mut left, 0).expect("read");
         left.truncate(count);
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(after(rest.as_bytes()), ["old\n\n", rest].concat().as_bytes(), "{rest:.60}");
         }
         // Across the boundary of two windows.
-        for shift in WINDOW - 40..WINDOW {
+        for shift in SEARCH_WINDOW - 40..SEARCH_WINDOW {
             let rest = format!("{OPENING}{}{other}", "x".repeat(shift));
             assert_eq!(after(rest.as_bytes()).len(), 5 + rest.len(), "{shift}");
         }

@@ -8,17 +8,17 @@ use zsched_format::agent_protocol::{HUNGRY, RESYNC, RecipientReport};
 /// The control file holds the state of a recipient, so no work depends on a running scheduler. A
 /// failure to send is therefore remembered instead of returned. The current job is finished, and
 /// then the agent ends.
-pub(super) struct Replies {
+pub(super) struct ReplyWriter {
     program: String,
     output: Box<dyn Write>,
     buffer: Vec<u8>,
     broken: bool,
 }
 
-impl Replies {
+impl ReplyWriter {
     /// Creates the writer for `program`, which sends to `output`.
-    pub(super) fn new(program: &str, output: Box<dyn Write>) -> Replies {
-        Replies { program: program.to_string(), output, buffer: Vec::new(), broken: false }
+    pub(super) fn new(program: &str, output: Box<dyn Write>) -> ReplyWriter {
+        ReplyWriter { program: program.to_string(), output, buffer: Vec::new(), broken: false }
     }
 
     /// Adds the report about a recipient.
