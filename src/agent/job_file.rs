@@ -14,8 +14,7 @@ use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
 use super::outcome::{Note, Outcome, reason};
-use super::parsed::{Parsed, tag_now};
-use super::scope::Scope;
+use zsched_format::job_recipients::{IndexedControlFile, Scope, tag_now};
 
 /// The folders that contain the files of jobs.
 #[derive(Clone, Debug)]
@@ -54,7 +53,7 @@ pub(super) struct JobFile {
     pub(super) path: Vec<u8>,
     /// Number that its base name begins with.
     pub(super) number: u64,
-    pub(super) parsed: Parsed,
+    pub(super) parsed: IndexedControlFile,
     /// True if it was read for an earlier job.
     is_kept: bool,
     pub(super) file: File,
@@ -85,7 +84,7 @@ impl JobFile {
             let why = format!("{} ends within its headers", location.display());
             return Err(Refusal::Truncated(why));
         }
-        let (path, parsed, is_kept) = (path.to_vec(), Parsed::new(control), false);
+        let (path, parsed, is_kept) = (path.to_vec(), IndexedControlFile::new(control), false);
         Ok(JobFile { path, number, parsed, is_kept, file, location, folder_length })
     }
 

@@ -37,10 +37,8 @@ mod job_file;
 mod message;
 mod options;
 mod outcome;
-pub mod parsed;
 mod reply_writer;
 pub mod resubmit;
-pub mod scope;
 mod session;
 mod stop;
 
@@ -49,7 +47,7 @@ pub use job::{Halt, Job};
 pub use message::Message;
 pub use options::ScopeOptions;
 pub use outcome::{Outcome, Verdict, reason};
-pub use scope::Scope;
+pub use zsched_format::job_recipients::Scope;
 
 use job_file::JobFolders;
 use reply_writer::ReplyWriter;

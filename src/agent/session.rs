@@ -3,12 +3,12 @@
 use super::job::{Halt, HaltCause, Job};
 use super::job_file::{JobFile, JobFolders, Refusal};
 use super::reply_writer::ReplyWriter;
-use super::scope::Scope;
 use super::stop::StopFlag;
 use std::io::{BufRead, Read};
 use std::thread;
 use std::time::Duration;
 use zsched_format::agent_protocol::{AgentCommand, Offsets};
+use zsched_format::job_recipients::Scope;
 
 /// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
 const MAX_JOB_LINE_LEN: u64 = 256 * 1024;

@@ -9,8 +9,8 @@ use super::observer::{At, Observer};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_agent::Scope;
-use zsched_agent::parsed::{Parsed, tag_now};
+use zsched_format::job_recipients::{IndexedControlFile, Scope, tag_now};
+
 use zsched_core::{AgentEnd, AgentId};
 use zsched_format::agent_protocol::{
     AgentCommand, HUNGRY, Offsets, RESYNC, RecipientReport, ReportStatus,
@@ -78,7 +78,7 @@ enum State {
 struct Work {
     name: SpoolName,
     file: Rc<MemoryFile>,
-    parsed: Rc<Parsed>,
+    parsed: Rc<IndexedControlFile>,
     /// The open recipients. The first is locked, or all if the agent locks all at once.
     open: Vec<Recipient>,
     host: HostId,
@@ -562,7 +562,10 @@ enum Noted {
     Failed,
 }
 
-fn open(path: &[u8], disk: &mut Disk) -> Option<(SpoolName, Rc<MemoryFile>, Rc<Parsed>)> {
+fn open(
+    path: &[u8],
+    disk: &mut Disk,
+) -> Option<(SpoolName, Rc<MemoryFile>, Rc<IndexedControlFile>)> {
     let name = SpoolName::from_notified(path)?;
     let file = disk.control_file(&name)?.clone();
     let parsed = disk.parsed(&file).ok()?;

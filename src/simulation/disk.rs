@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
-use zsched_agent::parsed::Parsed;
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::{Override, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
+use zsched_format::job_recipients::IndexedControlFile;
 use zsched_format::time::Timestamp;
 use zsched_spool::ending::Locker;
 use zsched_spool::memory_file::MemoryFile;
@@ -188,7 +188,10 @@ impl Disk {
     }
 
     /// A parsed control file, whose tags may be out of date.
-    pub fn parsed(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
+    pub fn parsed(
+        &mut self,
+        file: &MemoryFile,
+    ) -> Result<Rc<IndexedControlFile>, ControlFileError> {
         self.parsed.get(file)
     }
 

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use zsched_agent::parsed::Parsed;
 use zsched_format::control_file::{self, ControlFileError};
+use zsched_format::job_recipients::IndexedControlFile;
 use zsched_spool::memory_file::MemoryFile;
 
 /// Maximum number of large files in the cache.
@@ -16,19 +16,19 @@ const KEPT: usize = 16;
 #[derive(Default)]
 pub struct ParsedFiles {
     /// By serial number, the most recently used one in front.
-    latest: VecDeque<(u64, Rc<Parsed>)>,
+    latest: VecDeque<(u64, Rc<IndexedControlFile>)>,
 }
 
 impl ParsedFiles {
     /// The parsed contents of a file.
-    pub fn get(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
+    pub fn get(&mut self, file: &MemoryFile) -> Result<Rc<IndexedControlFile>, ControlFileError> {
         let at = self.latest.iter().position(|(serial, _)| *serial == file.serial());
         if let Some(found) = at.and_then(|at| self.latest.remove(at)) {
             let parsed = found.1.clone();
             self.latest.push_front(found);
             return Ok(parsed);
         }
-        let parsed = Parsed::new(control_file::parse(file.text().clone())?);
+        let parsed = IndexedControlFile::new(control_file::parse(file.text().clone())?);
         if !parsed.is_worth_keeping() {
             return Ok(Rc::new(parsed));
         }
