@@ -5,9 +5,7 @@
 //! ends in a deferral. The first one after it resubmits the message for this recipient.
 
 use clap::Parser;
-use std::path::Path;
 use std::process::ExitCode;
-use zsched_agent::resubmit::{POSTOFFICE, resubmit};
 use zsched_agent::{Delivery, Message, Outcome, ScopeOptions, Verdict};
 use zsched_format::time::Timestamp;
 
@@ -42,7 +40,7 @@ fn hold(text: &'static str) -> Outcome {
 }
 
 fn release(delivery: &Delivery<'_>, message: &Message) -> Outcome {
-    match resubmit(Path::new(POSTOFFICE), delivery, message) {
+    match delivery.resubmit(message) {
         Ok(number) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "handed back to the router")
             .with_text(format!("handed back to the router as {number}")),
         Err(error) => Outcome::system_error("cannot hand back to the router", &error),

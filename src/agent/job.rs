@@ -1,43 +1,31 @@
 //! A job: the recipients of one message that the agent is to deliver to now.
 
-use super::ReplyWriter;
-use super::delivery::Delivery;
-use super::job_file::{JobFile, JobFolders};
-use super::message::{Message, Unavailable};
-use super::outcome::{Note, Outcome, Verdict, reason};
-use super::stop::StopFlag;
-use std::io;
+use crate::halt::{Halt, HaltCause};
+use crate::job_file::{JobFile, JobFolders};
+use crate::message::Unavailable;
+use crate::outcome::{Note, reason};
+use crate::reply_writer::ReplyWriter;
+use crate::{Delivery, Message, Outcome, StopFlag, Verdict};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use zsched_format::control_file::{ControlFile, Recipient, Tag, mark};
+use zsched_format::control_file::{Recipient, Tag, mark};
 use zsched_spool::verbose;
-
-/// The reason why work on a job ended before all recipients had an outcome.
-///
-/// Agents pass it on with `?`. The library does, or has already done, everything necessary.
-#[derive(Debug)]
-pub struct Halt(pub(super) HaltCause);
-
-#[derive(Debug)]
-pub(super) enum HaltCause {
-    /// The scheduler's view of the file is wrong: request that it reads the file again.
-    Resync(String),
-    /// All recipients have been reported.
-    Reported,
-    /// The agent has been stopped. Recipients without a report are left to another agent.
-    Stopped,
-}
 
 /// The recipients of one message that belong to this agent and no other.
 ///
-/// They come in reverse file order, as in the original's agents.
+/// They come in reverse file order, as in ZMailer's agents.
+///
+/// What happens at the end of the job to recipients without an outcome: if they are locked, they
+/// are deferred, or unlocked if the agent has been stopped. If not, nothing is reported, and the
+/// scheduler tries them again later.
 pub struct Job<'a> {
-    replies: &'a mut ReplyWriter,
+    replies: &'a mut ReplyWriter<dyn Write + 'a>,
     folders: &'a JobFolders,
     stop: &'a StopFlag,
     file: JobFile,
     /// The recipients without an outcome, in file order.
-    open: Vec<Recipient>,
-    /// True if the open recipients are locked.
+    pending: Vec<Recipient>,
+    /// True if the pending recipients are locked.
     locked: bool,
 }
 
@@ -51,27 +39,26 @@ enum Lock {
 
 impl<'a> Job<'a> {
     /// Creates the job for these recipients of `file`, in file order.
-    pub(super) fn new(
-        replies: &'a mut ReplyWriter,
+    pub(crate) fn new(
+        replies: &'a mut ReplyWriter<dyn Write + 'a>,
         folders: &'a JobFolders,
         stop: &'a StopFlag,
         file: JobFile,
-        open: Vec<Recipient>,
+        pending: Vec<Recipient>,
     ) -> Job<'a> {
-        Job { replies, folders, stop, file, open, locked: false }
-    }
-
-    /// The control file of the message, as it was when the job began.
-    pub fn control_file(&self) -> &ControlFile {
-        &self.file.parsed.control
+        Job { replies, folders, stop, file, pending, locked: false }
     }
 
     /// The recipients without an outcome.
     pub fn deliveries(&self) -> impl Iterator<Item = Delivery<'_>> {
-        self.open.iter().rev().map(|&recipient| Delivery::new(&self.file, self.stop, recipient))
+        self.pending.iter().rev().map(|&recipient| self.delivery(recipient))
     }
 
-    /// Returns true if a signal has stopped the agent.
+    fn delivery(&self, recipient: Recipient) -> Delivery<'_> {
+        Delivery::new(&self.file, self.folders, self.stop, recipient)
+    }
+
+    /// Returns true if the agent has been stopped, by a signal or a [`StopFlag`].
     ///
     /// An agent that locks all recipients returns then. Recipients without a report are unlocked,
     /// and are due again at once.
@@ -85,16 +72,19 @@ impl<'a> Job<'a> {
     /// [`report`](Job::report) them. After a crash all of them may be delivered twice.
     /// [`Job::deliver_each`] locks one recipient at a time by itself.
     ///
-    /// Recipients that another agent has taken meanwhile leave the job. If none is left, the job
-    /// ends.
+    /// Recipients that another agent has taken meanwhile leave the job.
+    ///
+    /// # Errors
+    ///
+    /// No recipient is left.
     pub fn lock(&mut self) -> Result<(), Halt> {
         if self.locked {
             return Ok(());
         }
         self.locked = true;
-        let mut open = std::mem::take(&mut self.open);
+        let mut pending = std::mem::take(&mut self.pending);
         let owns_file = mark::hold_briefly(&self.file.file);
-        open.retain(|recipient| match self.lock_tag(recipient) {
+        pending.retain(|recipient| match self.lock_tag(recipient) {
             Lock::Taken => true,
             Lock::Lost => false,
             Lock::Failed(error) => {
@@ -103,9 +93,9 @@ impl<'a> Job<'a> {
             }
         });
         self.unlock_file(owns_file);
-        self.open = open;
-        if self.open.is_empty() {
-            return Err(self.resync("other agents have locked all recipients"));
+        self.pending = pending;
+        if self.pending.is_empty() {
+            return Err(Halt::resync("other agents have locked all recipients"));
         }
         Ok(())
     }
@@ -139,8 +129,10 @@ impl<'a> Job<'a> {
 
     /// Opens the message file.
     ///
-    /// If it is missing, all recipients fail. If it cannot be read now, they are deferred. In both
-    /// cases the job ends.
+    /// # Errors
+    ///
+    /// The file is missing: all recipients have failed. Or it cannot be read now: they have been
+    /// deferred.
     pub fn message(&mut self) -> Result<Message, Halt> {
         let path = self.file.message_path(self.folders);
         match Message::open(&path, self.file.number, self.file.parsed.control.body_offset) {
@@ -149,7 +141,7 @@ impl<'a> Job<'a> {
                 let text = "the message itself is missing from the queue; please send it again";
                 self.lock()?;
                 self.finish_all(&Outcome::failure_without_codes(text));
-                Err(self.resync(&format!("there is no message file {}", path.display())))
+                Err(Halt::resync(format!("there is no message file {}", path.display())))
             }
             Err(Unavailable::Unreadable(error)) => {
                 self.lock()?;
@@ -164,19 +156,37 @@ impl<'a> Job<'a> {
     /// So after a crash only one may be delivered twice. Recipients that another agent has taken
     /// meanwhile are skipped, and the scheduler is requested to read the file again.
     ///
-    /// If a signal stops the agent, the work ends after the current recipient. A deferral of that
+    /// If the agent is stopped, the work ends after the current recipient. A deferral of that
     /// recipient is not reported, since the cause may be that the signal interrupted a wait.
+    ///
+    /// # Errors
+    ///
+    /// Recipients were skipped, or the agent has been stopped.
     pub fn deliver_each(
         &mut self,
         mut deliver: impl FnMut(&Delivery<'_>) -> Outcome,
     ) -> Result<(), Halt> {
+        self.try_deliver_each(|delivery| Ok(deliver(delivery)))
+    }
+
+    /// The same, for a delivery that can end the job: a connection is lost, for instance.
+    ///
+    /// After an error of `deliver` the recipient is one of those without an outcome.
+    ///
+    /// # Errors
+    ///
+    /// As [`deliver_each`](Job::deliver_each), and those of `deliver`.
+    pub fn try_deliver_each(
+        &mut self,
+        mut deliver: impl FnMut(&Delivery<'_>) -> Result<Outcome, Halt>,
+    ) -> Result<(), Halt> {
         let mut taken_by_others = false;
-        while let Some(recipient) = self.open.last().copied() {
+        while let Some(recipient) = self.pending.last().copied() {
             if self.stop.is_requested() {
                 return Err(Halt(HaltCause::Stopped));
             }
             let lock = if self.locked { Lock::Taken } else { self.lock_recipient(&recipient) };
-            self.open.pop();
+            self.pending.pop();
             match lock {
                 Lock::Taken => {}
                 Lock::Lost => {
@@ -188,15 +198,25 @@ impl<'a> Job<'a> {
                     continue;
                 }
             }
-            let outcome = deliver(&Delivery::new(&self.file, self.stop, recipient));
-            if self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending {
-                self.unlock(&recipient);
-                return Err(Halt(HaltCause::Stopped));
+            let result = deliver(&self.delivery(recipient)).and_then(|outcome| {
+                match self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending {
+                    true => Err(Halt(HaltCause::Stopped)),
+                    false => Ok(outcome),
+                }
+            });
+            match result {
+                Ok(outcome) => self.finish_recipient(&recipient, Tag::Locked, outcome),
+                Err(halt) => {
+                    if !self.locked {
+                        self.unlock(&recipient);
+                    }
+                    self.pending.push(recipient);
+                    return Err(halt);
+                }
             }
-            self.finish_recipient(&recipient, Tag::Locked, outcome);
         }
         match taken_by_others {
-            true => Err(self.resync("other agents have locked some recipients")),
+            true => Err(Halt::resync("other agents have locked some recipients")),
             false => Ok(()),
         }
     }
@@ -218,10 +238,15 @@ impl<'a> Job<'a> {
     ///
     /// This is for agents that work on several recipients at once, having [`lock`](Job::lock)ed
     /// them before. A recipient that is not in the job, or has been reported, is ignored.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Job::lock), if the recipients are not locked yet.
     pub fn report(&mut self, offset: u32, outcome: Outcome) -> Result<(), Halt> {
         self.lock()?;
-        if let Ok(index) = self.open.binary_search_by_key(&offset, |recipient| recipient.offset) {
-            let recipient = self.open.remove(index);
+        if let Ok(index) = self.pending.binary_search_by_key(&offset, |recipient| recipient.offset)
+        {
+            let recipient = self.pending.remove(index);
             self.finish_recipient(&recipient, Tag::Locked, outcome);
         }
         Ok(())
@@ -233,21 +258,21 @@ impl<'a> Job<'a> {
     ///
     /// Here tags come before reports. After a crash in between, a recipient is done, and the
     /// scheduler is notified by `#resync`: nothing is lost, and nothing is done again. (In the
-    /// order of [`Job::deliver_each`], which is the original's, it may be done again.)
+    /// order of [`Job::deliver_each`], which is ZMailer's, it may be done again.)
     pub fn report_together(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
-        let mut decided = Vec::with_capacity(self.open.len());
+        let mut decided = Vec::with_capacity(self.pending.len());
         while !self.stop.is_requested()
-            && let Some(recipient) = self.open.pop()
+            && let Some(recipient) = self.pending.pop()
         {
             // The agent writes the `d` line of a failure itself, in case it ends before the
             // scheduler gets the report.
-            let outcome = decide(&Delivery::new(&self.file, self.stop, recipient)).noted_by_agent();
+            let outcome = decide(&self.delivery(recipient)).noted_by_agent();
             decided.push((recipient, outcome));
         }
         if self.note_together(&decided).is_err() {
             // Conclude one recipient at a time, so that each gets the best outcome still possible.
             for (recipient, outcome) in decided {
-                self.finish_recipient(&recipient, self.tag_of_open(), outcome);
+                self.finish_recipient(&recipient, self.tag_of_pending(), outcome);
             }
             return;
         }
@@ -277,12 +302,25 @@ impl<'a> Job<'a> {
         if lines.is_empty() { Ok(()) } else { self.file.append(&lines) }
     }
 
+    /// Reports all recipients that are left. See [`Halt::report_rest`].
+    pub(crate) fn report_rest(&mut self, outcome: &Outcome) -> Result<(), Halt> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        if self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending {
+            return Err(Halt(HaltCause::Stopped));
+        }
+        self.lock()?;
+        self.finish_all(outcome);
+        Ok(())
+    }
+
     /// Ends the job, and returns the control file for the next one.
     ///
     /// Recipients that are still locked are deferred, or unlocked if the agent has been stopped.
-    pub(super) fn close(mut self) -> JobFile {
+    pub(crate) fn close(mut self) -> JobFile {
         if self.locked && self.stop.is_requested() {
-            while let Some(recipient) = self.open.pop() {
+            while let Some(recipient) = self.pending.pop() {
                 self.unlock(&recipient);
             }
         } else if self.locked {
@@ -293,12 +331,12 @@ impl<'a> Job<'a> {
     }
 
     fn finish_all(&mut self, outcome: &Outcome) {
-        while let Some(recipient) = self.open.pop() {
-            self.finish_recipient(&recipient, self.tag_of_open(), outcome.clone());
+        while let Some(recipient) = self.pending.pop() {
+            self.finish_recipient(&recipient, self.tag_of_pending(), outcome.clone());
         }
     }
 
-    fn tag_of_open(&self) -> Tag {
+    fn tag_of_pending(&self) -> Tag {
         if self.locked { Tag::Locked } else { Tag::Pending }
     }
 
@@ -370,11 +408,6 @@ impl<'a> Job<'a> {
             ),
             Err(error) => self.replies.warn(&format!("cannot write a tag: {}", reason(&error))),
         }
-    }
-
-    fn resync(&self, why: &str) -> Halt {
-        let path = String::from_utf8_lossy(&self.file.path);
-        Halt(HaltCause::Resync(format!("{path}: {why}")))
     }
 }
 

@@ -1,34 +1,43 @@
 //! The control file of a job: opens, reads and checks it.
 
+use crate::outcome::{Note, reason};
+use crate::{Notify, Outcome, Scope};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use zsched_format::agent_protocol::{Offsets, RecipientReport};
+use zsched_format::agent_protocol::{Offsets, RecipientReport, ReportStatus};
 use zsched_format::control_file::diagnostic::Diagnostic;
-use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{self, ControlFile, Recipient, mark};
+use zsched_format::job_recipients::{IndexedControlFile, tag_now};
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-use super::outcome::{Note, Outcome, reason};
-use zsched_format::job_recipients::{IndexedControlFile, Scope, tag_now};
-
 /// The folders that contain the files of jobs.
 #[derive(Clone, Debug)]
-pub(super) struct JobFolders {
+pub(crate) struct JobFolders {
+    /// The folder above all others.
+    pub(crate) postoffice: PathBuf,
     /// The folder that job paths are relative to: the agent's working folder.
-    pub(super) transport: PathBuf,
+    pub(crate) transport: PathBuf,
     /// The folder of the message files.
-    pub(super) queue: PathBuf,
+    pub(crate) queue: PathBuf,
+}
+
+impl JobFolders {
+    /// The folders of a POSTOFFICE.
+    pub(crate) fn of(postoffice: &Path) -> JobFolders {
+        let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
+        JobFolders { postoffice: postoffice.to_path_buf(), transport, queue }
+    }
 }
 
 impl Default for JobFolders {
     /// The folders as the scheduler arranges them.
     fn default() -> JobFolders {
-        JobFolders { transport: PathBuf::new(), queue: PathBuf::from("../queue") }
+        JobFolders { transport: PathBuf::new(), ..JobFolders::of(Path::new("..")) }
     }
 }
 
@@ -36,7 +45,7 @@ impl Default for JobFolders {
 ///
 /// In each case the scheduler is requested to read the file again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The file cannot be used. The text is logged.
     Unusable(String),
     /// The file ends too early: its writer may not have finished.
@@ -48,23 +57,23 @@ pub(super) enum Refusal {
 
 /// A control file that this agent has open.
 #[derive(Debug)]
-pub(super) struct JobFile {
+pub(crate) struct JobFile {
     /// The path in the job line.
-    pub(super) path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// Number that its base name begins with.
-    pub(super) number: u64,
-    pub(super) parsed: IndexedControlFile,
+    pub(crate) number: u64,
+    pub(crate) parsed: IndexedControlFile,
     /// True if it was read for an earlier job.
     is_kept: bool,
-    pub(super) file: File,
-    pub(super) location: PathBuf,
+    pub(crate) file: File,
+    pub(crate) location: PathBuf,
     /// Length of the folder part of the path, including the slash; 0 if there is none.
     folder_length: usize,
 }
 
 impl JobFile {
     /// Opens and reads the control file of a job line.
-    pub(super) fn open(folders: &JobFolders, path: &[u8]) -> Result<JobFile, Refusal> {
+    pub(crate) fn open(folders: &JobFolders, path: &[u8]) -> Result<JobFile, Refusal> {
         let unusable = |why: &str| {
             Refusal::Unusable(format!("control file {}: {why}", String::from_utf8_lossy(path)))
         };
@@ -91,13 +100,13 @@ impl JobFile {
     /// Keeps the file for the next job, if that saves time.
     ///
     /// It remains open, so that its inode cannot be used for another file.
-    pub(super) fn keep(self) -> Option<JobFile> {
+    pub(crate) fn keep(self) -> Option<JobFile> {
         let is_worth_it = self.parsed.is_worth_keeping();
         is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
     }
 
     /// Returns true if a job line names this same file.
-    pub(super) fn is_same_file(&self, path: &[u8]) -> bool {
+    pub(crate) fn is_same_file(&self, path: &[u8]) -> bool {
         let identity = |metadata: Metadata| sys::file_identity(&metadata);
         let there = || fs::symlink_metadata(&self.location).map(identity).ok();
         self.path == path
@@ -105,7 +114,7 @@ impl JobFile {
     }
 
     /// Selects the recipients of a job.
-    pub(super) fn select(
+    pub(crate) fn select(
         &self,
         scope: &Scope,
         host: Option<&[u8]>,
@@ -119,20 +128,20 @@ impl JobFile {
     }
 
     /// The path of the message file.
-    pub(super) fn message_path(&self, folders: &JobFolders) -> PathBuf {
+    pub(crate) fn message_path(&self, folders: &JobFolders) -> PathBuf {
         let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
         let name = self.parsed.control.name().unwrap_or_default();
         folders.queue.join(folder).join(OsStr::from_bytes(name))
     }
 
     /// The DSN parameters of a recipient.
-    pub(super) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
+    pub(crate) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
         let line = recipient.notify.map(|notify| self.parsed.control.get(notify.value));
         line.map_or_else(Notify::default, Notify::parse)
     }
 
     /// Appends the `d` line about a recipient to `lines`.
-    pub(super) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
+    pub(crate) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
         let headers = self.parsed.control.headers_of(recipient);
         let diagnostic = Diagnostic {
             recipient: recipient.offset,
@@ -146,21 +155,20 @@ impl JobFile {
     }
 
     /// Appends `d` lines to the file, and returns when they are on disk.
-    pub(super) fn append(&self, lines: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
         mark::append_lines(&self.location, lines)
     }
 
     /// Calls `send` with the report about a recipient.
     ///
     /// Notary data is not sent if it is in the control file already, or has not been requested.
-    pub(super) fn report(
+    pub(crate) fn report(
         &self,
         recipient: &Recipient,
         outcome: &Outcome,
         note: Note,
         send: impl FnOnce(&RecipientReport<'_>),
     ) {
-        use zsched_format::agent_protocol::ReportStatus;
         let status = outcome.verdict().status(note);
         let notary = match status {
             ReportStatus::Ok2 | ReportStatus::Ok3 | ReportStatus::Error2 => Vec::new(),

@@ -8,32 +8,34 @@ use zsched_format::agent_protocol::{HUNGRY, RESYNC, RecipientReport};
 /// The control file holds the state of a recipient, so no work depends on a running scheduler. A
 /// failure to send is therefore remembered instead of returned. The current job is finished, and
 /// then the agent ends.
-pub(super) struct ReplyWriter {
+pub(crate) struct ReplyWriter<W: ?Sized = dyn Write> {
     program: String,
-    output: Box<dyn Write>,
     buffer: Vec<u8>,
     broken: bool,
+    output: W,
 }
 
-impl ReplyWriter {
+impl<W: Write> ReplyWriter<W> {
     /// Creates the writer for `program`, which sends to `output`.
-    pub(super) fn new(program: &str, output: Box<dyn Write>) -> ReplyWriter {
-        ReplyWriter { program: program.to_string(), output, buffer: Vec::new(), broken: false }
+    pub(crate) fn new(program: &str, output: W) -> ReplyWriter<W> {
+        ReplyWriter { program: program.to_string(), buffer: Vec::new(), broken: false, output }
     }
+}
 
+impl<W: Write + ?Sized> ReplyWriter<W> {
     /// Adds the report about a recipient.
-    pub(super) fn report(&mut self, report: &RecipientReport<'_>) {
+    pub(crate) fn report(&mut self, report: &RecipientReport<'_>) {
         report.write_to(&mut self.buffer);
     }
 
     /// Adds the request for a job.
-    pub(super) fn hungry(&mut self) {
+    pub(crate) fn hungry(&mut self) {
         self.buffer.extend_from_slice(HUNGRY.as_bytes());
         self.buffer.push(b'\n');
     }
 
     /// Adds the notice that the agent has nothing to do in this file.
-    pub(super) fn resync(&mut self, path: &[u8]) {
+    pub(crate) fn resync(&mut self, path: &[u8]) {
         self.buffer.extend_from_slice(RESYNC.as_bytes());
         self.buffer.push(b' ');
         self.buffer.extend_from_slice(path);
@@ -41,7 +43,7 @@ impl ReplyWriter {
     }
 
     /// Adds a line for the scheduler's log.
-    pub(super) fn warn(&mut self, text: &str) {
+    pub(crate) fn warn(&mut self, text: &str) {
         let prefix = format!("# {}:{}: ", self.program, std::process::id());
         self.buffer.extend_from_slice(prefix.as_bytes());
         self.buffer.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
@@ -49,14 +51,14 @@ impl ReplyWriter {
     }
 
     /// Sends all collected lines in one write.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let sent = self.output.write_all(&self.buffer).and_then(|()| self.output.flush());
         self.broken |= sent.is_err();
         self.buffer.clear();
     }
 
     /// Returns true if sending has failed, because the scheduler has ended.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }
 }

@@ -1,14 +1,14 @@
-//! The dialogue with the scheduler: reads orders, does the work, sends answers.
+//! The dialogue with the scheduler: reads commands, does the work, sends reports.
 
-use super::job::{Halt, HaltCause, Job};
-use super::job_file::{JobFile, JobFolders, Refusal};
-use super::reply_writer::ReplyWriter;
-use super::stop::StopFlag;
-use std::io::{BufRead, Read};
+use crate::halt::{Halt, HaltCause};
+use crate::job::Job;
+use crate::job_file::{JobFile, JobFolders, Refusal};
+use crate::reply_writer::ReplyWriter;
+use crate::{Scope, StopFlag};
+use std::io::{BufRead, Read, Write};
 use std::thread;
 use std::time::Duration;
 use zsched_format::agent_protocol::{AgentCommand, Offsets};
-use zsched_format::job_recipients::Scope;
 
 /// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
 const MAX_JOB_LINE_LEN: u64 = 256 * 1024;
@@ -18,16 +18,16 @@ const MAX_JOB_LINE_LEN: u64 = 256 * 1024;
 /// The original waits for a minute.
 const TRUNCATED_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Session<'a, R> {
-    pub(super) commands: R,
-    pub(super) replies: ReplyWriter,
-    pub(super) stop: StopFlag,
-    pub(super) folders: JobFolders,
-    pub(super) scope: &'a Scope,
+pub(crate) struct Session<'a, R, W> {
+    pub(crate) commands: R,
+    pub(crate) replies: ReplyWriter<W>,
+    pub(crate) folders: &'a JobFolders,
+    pub(crate) scope: &'a Scope,
+    pub(crate) stop: &'a StopFlag,
     /// The large control file of the last job.
     ///
     /// The next job is often for the same one.
-    pub(super) kept: Option<JobFile>,
+    pub(crate) kept: Option<JobFile>,
 }
 
 /// The next step after a job.
@@ -37,9 +37,9 @@ enum NextStep {
     End,
 }
 
-impl<R: BufRead> Session<'_, R> {
-    /// Processes orders until there are no more.
-    pub(super) fn run(&mut self, mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) {
+impl<R: BufRead, W: Write> Session<'_, R, W> {
+    /// Processes commands until there are no more.
+    pub(crate) fn run(&mut self, mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) {
         loop {
             self.replies.hungry();
             self.replies.flush();
@@ -86,16 +86,19 @@ impl<R: BufRead> Session<'_, R> {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
         };
-        let open = file.select(self.scope, host, only);
-        if open.is_empty() {
+        let pending = file.select(self.scope, host, only);
+        if pending.is_empty() {
             self.replies.resync(path);
             return NextStep::GoOn;
         }
-        let mut job = Job::new(&mut self.replies, &self.folders, &self.stop, file, open);
-        let result = work(&mut job);
+        let mut job = Job::new(&mut self.replies, self.folders, self.stop, file, pending);
+        let mut result = work(&mut job);
+        if let Err(Halt(HaltCause::ReportRest(outcome))) = result {
+            result = job.report_rest(&outcome);
+        }
         self.kept = job.close().keep();
         if let Err(Halt(HaltCause::Resync(why))) = result {
-            self.replies.warn(&why);
+            self.replies.warn(&format!("{}: {why}", String::from_utf8_lossy(path)));
             self.replies.resync(path);
         }
         NextStep::GoOn
@@ -104,7 +107,7 @@ impl<R: BufRead> Session<'_, R> {
     fn open(&mut self, path: &[u8]) -> Result<JobFile, Refusal> {
         match self.kept.take() {
             Some(kept) if kept.is_same_file(path) => Ok(kept),
-            _ => JobFile::open(&self.folders, path),
+            _ => JobFile::open(self.folders, path),
         }
     }
 

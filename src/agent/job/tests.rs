@@ -1,13 +1,10 @@
-use crate::job_file::JobFolders;
-use crate::reply_writer::ReplyWriter;
-use crate::session::Session;
-use crate::stop::StopFlag;
-use crate::{Halt, Job, Outcome, Scope, Verdict};
+use crate::{Agent, Halt, Job, Outcome, Scope, StopFlag, Verdict};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 use zsched_format::control_file::{Tag, mark};
 
 const FILE: &str = "\
@@ -36,32 +33,27 @@ fn check_stop(
     work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
     expected: &Expect,
 ) {
-    let spool = tempfile::tempdir().expect("a folder");
-    let folders = JobFolders { transport: spool.path().join("t"), queue: spool.path().join("q") };
-    for folder in [&folders.transport, &folders.queue] {
-        fs::create_dir(folder).expect("create");
-    }
-    let control = folders.transport.join("7");
-    fs::write(&control, FILE).expect("write");
-    fs::write(folders.queue.join("7"), "body\n").expect("write");
-    let answers = spool.path().join("answers");
-    let output = Box::new(File::create(&answers).expect("create"));
-    let mut session = Session {
-        commands: &b"7\th\n"[..],
-        replies: ReplyWriter::new("test", output),
-        stop: stop.clone(),
-        folders,
-        scope: &Scope::channel("smtp"),
-        kept: None,
-    };
-    session.run(work);
-    let after = fs::read_to_string(&control).expect("read");
+    let spool = spool(FILE);
+    let mut answers = Vec::new();
+    let agent = Agent::new("test", Scope::channel("smtp")).with_postoffice(spool.path());
+    agent.with_stop_flag(stop.clone()).run(&b"7\th\n"[..], &mut answers, work);
+    let answers = String::from_utf8(answers).expect("text");
+    let after = fs::read_to_string(spool.path().join("transport/7")).expect("read");
     let lines: Vec<&str> =
         after.lines().filter(|line| line.starts_with(['r', 'd'])).map(hide_time).collect();
-    let answers = fs::read_to_string(&answers).expect("read");
     let text = format!("{answers}--\n{}\n", lines.join("\n")).replace('\x01', "^");
     let text = text.replace(&format!("test:{}:", std::process::id()), "test:PID:");
     expected.assert_eq(&text.replace('\t', " | "));
+}
+
+/// A POSTOFFICE with a message.
+fn spool(control_file: &str) -> TempDir {
+    let spool = tempfile::tempdir().expect("a folder");
+    for (folder, text) in [("transport", control_file), ("queue", "body\n")] {
+        fs::create_dir(spool.path().join(folder)).expect("create");
+        fs::write(spool.path().join(folder).join("7"), text).expect("write");
+    }
+    spool
 }
 
 /// A `d` line from its notary data on.
@@ -345,31 +337,17 @@ fn stop_during_settle_leaves_rest_unreported() {
 
 /// The answers to jobs for one large file; `between` runs during the first job.
 fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
-    let spool = tempfile::tempdir().expect("a folder");
-    let folders = JobFolders { transport: spool.path().join("t"), queue: spool.path().join("q") };
-    for folder in [&folders.transport, &folders.queue] {
-        fs::create_dir(folder).expect("create");
-    }
-    let control = folders.transport.join("7");
-    fs::write(&control, large_file("h")).expect("write");
-    let answers = spool.path().join("answers");
-    let output = Box::new(File::create(&answers).expect("create"));
-    let mut session = Session {
-        commands: jobs.as_bytes(),
-        replies: ReplyWriter::new("test", output),
-        stop: StopFlag::default(),
-        folders,
-        scope: &Scope::channel("smtp"),
-        kept: None,
-    };
-    session.run(|job| {
-        let delivered =
-            job.deliver_each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken"));
+    let spool = spool(&large_file("h"));
+    let control = spool.path().join("transport/7");
+    let mut answers = Vec::new();
+    let agent = Agent::new("test", Scope::channel("smtp")).with_postoffice(spool.path());
+    agent.run(jobs.as_bytes(), &mut answers, |job| {
+        let taken = || Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken");
+        let delivered = job.deliver_each(|_| taken());
         between(&control);
         delivered
     });
-    let answers = fs::read_to_string(&answers).expect("read");
-    answers.lines().map(|line| line.replace('\t', " ") + "\n").collect()
+    String::from_utf8(answers).expect("text").replace('\t', " ")
 }
 
 /// Three recipients with the hosts `h` and `other`, and headers that make the file large.

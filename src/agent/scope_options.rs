@@ -1,10 +1,26 @@
 //! Command-line options of agents.
 
-use super::Scope;
+use crate::Scope;
 use clap::{ArgAction, Args};
 
-/// Options that all agents have. A program that flattens them must set `disable_help_flag`, because
-/// `-h` is the host.
+/// Options that all agents have: `-c CHANNEL`, `-h HOST` and `--help`.
+///
+/// A program that flattens them must set `disable_help_flag`, because `-h` is the host.
+///
+/// ```
+/// use clap::Parser;
+/// use zsched_agent::{Scope, ScopeOptions};
+///
+/// #[derive(Parser)]
+/// #[command(name = "my-agent", disable_help_flag = true)]
+/// struct Options {
+///     #[command(flatten)]
+///     scope: ScopeOptions,
+/// }
+///
+/// let options = Options::parse_from(["my-agent", "-c", "fax"]);
+/// assert_eq!(options.scope.scope("local"), Scope::channel("fax"));
+/// ```
 #[derive(Args, Debug)]
 pub struct ScopeOptions {
     /// Deliver to the recipients of this channel

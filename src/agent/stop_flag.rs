@@ -1,32 +1,46 @@
 //! Stops the agent on a signal without losing anything.
-//!
-//! HUP, INT, TERM and QUIT stop the agent. While it waits for an order it holds nothing, and ends
-//! at once. Otherwise it ends after the current recipient. A signal that was ignored when the agent
-//! was started stays ignored.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zsched_sys as sys;
 
-/// The flag that a signal has requested the end of the agent.
+/// The flag that requests the end of an agent. Clones share it.
+///
+/// An agent ends after the current recipient. It reports nothing about the others, which another
+/// agent gets at once.
+///
+/// ```
+/// use zsched_agent::StopFlag;
+///
+/// let stop = StopFlag::default();
+/// let of_agent = stop.clone();
+/// stop.request();
+/// assert!(of_agent.is_requested());
+/// ```
 #[derive(Clone, Debug, Default)]
-pub(super) struct StopFlag {
+pub struct StopFlag {
     requested: Arc<AtomicBool>,
     waiting: Arc<AtomicBool>,
 }
 
 impl StopFlag {
-    /// Installs the signal handlers.
+    /// Creates the flag that SIGHUP, SIGINT, SIGTERM and SIGQUIT set.
     ///
-    /// A file that grows beyond the limit (`RLIMIT_FSIZE`) then causes a write error instead of
-    /// ending the agent.
-    pub(super) fn install() -> io::Result<StopFlag> {
+    /// While the agent waits for a job it holds nothing, and such a signal ends the process at
+    /// once, with status 0. A signal that was ignored when the agent was started stays ignored.
+    ///
+    /// SIGXFSZ is caught as well. A file that grows beyond the limit (`RLIMIT_FSIZE`) then causes a
+    /// write error instead of ending the agent.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sigaction(2)`.
+    pub fn on_signals() -> io::Result<StopFlag> {
         let stop = StopFlag::default();
         for signal in [SIGHUP, SIGINT, SIGTERM, SIGQUIT] {
-            if sys::is_ignored(signal) {
+            if zsched_sys::is_ignored(signal) {
                 continue;
             }
             // The order matters: a waiting agent must end at the first handler.
@@ -38,18 +52,19 @@ impl StopFlag {
     }
 
     /// Returns true if the agent must not begin another recipient.
-    pub(super) fn is_requested(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)
     }
 
-    /// Simulates a signal.
-    #[cfg(test)]
-    pub(super) fn request(&self) {
+    /// Requests the end of the agent, as a signal does.
+    ///
+    /// An agent that waits for a job notices it after the next line.
+    pub fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
     }
 
     /// Calls `wait`, during which a signal ends the process. Returns `None` if one came before.
-    pub(super) fn interruptible<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) fn interruptible<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
         self.waiting.store(true, Ordering::SeqCst);
         let result = if self.is_requested() { None } else { Some(wait()) };
         self.waiting.store(false, Ordering::SeqCst);
