@@ -3,7 +3,7 @@
 //! A sentence names the limit that applies, and the file and line that set it.
 
 use std::vec;
-use zsched_core::intake::backlog_view::Whereabouts;
+use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
 use zsched_core::vertex_rows::VertexId;
 use zsched_core::why::{Limit, Origin, Wait, Why};
@@ -260,17 +260,17 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
 }
 
 /// Describes in a sentence where a message is that is not in memory.
-pub fn whereabouts(place: Whereabouts, now: Timestamp) -> String {
+pub fn location(place: FileLocation, now: Timestamp) -> String {
     let limit = "PARAMmessage-active-limit";
     match place {
-        Whereabouts::InLine => {
+        FileLocation::Queued => {
             format!("it waits on disk until there is room in memory ({limit})")
         }
-        Whereabouts::Read => "it is being read".to_string(),
-        Whereabouts::PagedOut(Some(until)) => {
+        FileLocation::Loading => "it is being read".to_string(),
+        FileLocation::PagedOut(Some(until)) => {
             format!("it was tried, and rests on disk until {} ({limit})", clock(until, now))
         }
-        Whereabouts::PagedOut(None) => {
+        FileLocation::PagedOut(None) => {
             format!("it rests on disk until somebody asks for its host ({limit})")
         }
     }

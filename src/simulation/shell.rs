@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use zsched_config::Config;
-use zsched_core::intake::{self, Intake, Known, Room, Verdict};
+use zsched_core::intake::{self, Intake, NumberState, ReadBudget, ReadDecision};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::Overrides;
 use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings};
@@ -57,7 +57,7 @@ pub struct Shell {
 impl Shell {
     /// Creates a scheduler that has just been started.
     pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
-        let mut intake = Intake::new(intake::Delays::default());
+        let mut intake = Intake::new(intake::IntakeDelays::default());
         intake.set_limit(memory_limit(&config));
         Shell {
             life,
@@ -105,15 +105,15 @@ impl Shell {
         self.intake.shift(step);
     }
 
-    fn room(&self) -> Room {
-        Room::of(&self.core, self.core.capacity(), &self.intake)
+    fn room(&self) -> ReadBudget {
+        ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
     }
 
-    fn known(&self, name: &SpoolName) -> Known {
+    fn known(&self, name: &SpoolName) -> NumberState {
         match self.core.is_being_removed(name.number()) {
-            None => Known::No,
-            Some(false) => Known::Queued,
-            Some(true) => Known::Leaving,
+            None => NumberState::Unknown,
+            Some(false) => NumberState::Queued,
+            Some(true) => NumberState::Leaving,
         }
     }
 }
@@ -159,7 +159,7 @@ impl<O: Observer> Simulation<O> {
         }
         if let Some(shell) = &mut self.shell
             && shell.is_loading
-            && shell.intake.is_settled()
+            && shell.intake.is_complete()
         {
             shell.is_loading = false;
             self.tell(Event::InitialScanDone);
@@ -170,13 +170,13 @@ impl<O: Observer> Simulation<O> {
     fn fill_up(&mut self, wall: Timestamp) {
         while let Some(shell) = &mut self.shell
             && let room = shell.room()
-            && let Some((name, at_most)) = shell.intake.next_outside(wall, &room)
+            && let Some((name, at_most)) = shell.intake.next_from_backlog(wall, &room)
         {
             self.request(name, How::New(at_most));
         }
         if let Some(shell) = &mut self.shell {
-            let crowd = shell.intake.crowd(wall, &shell.room());
-            let reading = shell.intake.under_way() as u32;
+            let crowd = shell.intake.blocked_kind(wall, &shell.room());
+            let reading = shell.intake.recipients_being_read() as u32;
             if (crowd, reading) != shell.core.backlog() {
                 self.tell(Event::BacklogChanged { crowd, reading });
             }
@@ -243,13 +243,13 @@ impl<O: Observer> Simulation<O> {
             }
             Action::PageOut { name, until, record: rested } => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.rest(name, until, *rested);
+                    shell.intake.page_out(name, until, *rested);
                 }
             }
             Action::ReadMore { name, portion } => self.request(name, How::More(portion)),
             Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.awaken(&wanted);
+                    shell.intake.request(&wanted);
                 }
             }
             Action::StoreOverrides { ticket, changes } => {
@@ -292,7 +292,7 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         let known = shell.known(&name);
-        if shell.intake.found(&name, known) == Verdict::Read {
+        if shell.intake.found(&name, known) == ReadDecision::Read {
             self.request_read(name, false);
         }
     }
@@ -305,7 +305,7 @@ impl<O: Observer> Simulation<O> {
         let mut new = Vec::new();
         for name in self.disk.names() {
             let known = shell.known(&name);
-            if shell.intake.found(&name, known) == Verdict::Read {
+            if shell.intake.found(&name, known) == ReadDecision::Read {
                 new.push((self.disk.changed(name.number()), name));
             }
         }
@@ -364,7 +364,7 @@ impl<O: Observer> Simulation<O> {
                 Found::Failed(error) => RereadResult::Failed(error.kind()),
                 Found::Malformed { error, moved } => {
                     if moved.is_err() {
-                        shell.intake.refuse(wall, number);
+                        shell.intake.skip_file(wall, number);
                     }
                     RereadResult::Malformed(error)
                 }
@@ -374,9 +374,9 @@ impl<O: Observer> Simulation<O> {
                 _ => self.tell(Event::ReadAgain { number, outcome }),
             };
         }
-        shell.intake.read(number);
+        shell.intake.finish_read(number);
         let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
-        if !is_held && let Some((rested, wanted)) = shell.intake.recall(number) {
+        if !is_held && let Some((rested, wanted)) = shell.intake.take_record(number) {
             self.tell(Event::Restored { number, rested, wanted });
         }
         let Some(shell) = &mut self.shell else {
@@ -386,11 +386,11 @@ impl<O: Observer> Simulation<O> {
             Found::Arrival(arrival) => self.tell(Event::Arrived(arrival)),
             Found::Nothing => {}
             Found::Locked(_) | Found::NoQueue => {
-                shell.intake.locked(wall, name);
+                shell.intake.hold_locked(wall, name);
             }
-            Found::Failed(_) => shell.intake.failed(wall, name),
+            Found::Failed(_) => shell.intake.hold_unreadable(wall, name),
             Found::Malformed { moved: Ok(_), .. } => {}
-            Found::Malformed { .. } => shell.intake.refuse(wall, number),
+            Found::Malformed { .. } => shell.intake.skip_file(wall, number),
         }
     }
 
@@ -476,7 +476,7 @@ impl<O: Observer> Simulation<O> {
                 let Some(shell) = self.shell.as_mut().filter(|_| outcome.is_ok()) else {
                     return;
                 };
-                if let Some(name) = shell.intake.left(number) {
+                if let Some(name) = shell.intake.message_removed(number) {
                     self.request_read(name, false);
                 }
             }

@@ -5,7 +5,7 @@
 //! any memory. So it may do all that any program may do, unlike a child after `fork`.
 
 use super::dispositions::{ignore_signal, reset_dispositions, unblock_signals};
-use super::launch::{ABSENT, BECOME_AGENT, REPORT, VARIABLE};
+use super::launch::{ABSENT_ARGUMENT, BECOME_AGENT, REPORT_DESCRIPTOR, VARIABLE_MARK};
 use super::limits::set_file_limit;
 use super::process::{ProcessPriority, set_priority};
 use super::succeeded;
@@ -17,7 +17,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
 /// Exit status of a process that did not become an agent. The scheduler reads the report instead.
-const NO_AGENT: i32 = 127;
+const AGENT_FAILED_STATUS: i32 = 127;
 
 /// Becomes the agent that the command line describes, if it does.
 ///
@@ -29,23 +29,24 @@ pub fn become_agent() -> Option<i32> {
     }
     // Keeps the pipe from the agent. It fails if a person tries this, without such a pipe.
     // SAFETY: touches no memory of ours.
-    if unsafe { libc::fcntl(REPORT, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
-        eprintln!("scheduler: {BECOME_AGENT} is of use to the scheduler only");
-        return Some(NO_AGENT);
+    if unsafe { libc::fcntl(REPORT_DESCRIPTOR, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        eprintln!("scheduler: {BECOME_AGENT} is for internal use by the scheduler");
+        return Some(AGENT_FAILED_STATUS);
     }
     // SAFETY: the descriptor is open, and nothing else uses it.
-    let mut report = unsafe { File::from_raw_fd(REPORT) };
-    let error = Order::parse(arguments).map_or_else(|| ErrorKind::InvalidInput.into(), Order::obey);
+    let mut report = unsafe { File::from_raw_fd(REPORT_DESCRIPTOR) };
+    let error = AgentSetup::parse(arguments)
+        .map_or_else(|| ErrorKind::InvalidInput.into(), AgentSetup::exec);
     let number = error.raw_os_error().unwrap_or(libc::EINVAL);
     let mut record = std::process::id().to_ne_bytes().to_vec();
     record.extend_from_slice(&number.to_ne_bytes());
     // Writing fails only if the scheduler is gone. Then the report is not needed.
     drop(report.write_all(&record));
-    Some(NO_AGENT)
+    Some(AGENT_FAILED_STATUS)
 }
 
 /// Preparations in the order of the command line, and the agent's environment.
-struct Order {
+struct AgentSetup {
     file_limit: u64,
     user: Option<u32>,
     group: Option<u32>,
@@ -57,8 +58,8 @@ struct Order {
     environment: Vec<CString>,
 }
 
-impl Order {
-    fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Order> {
+impl AgentSetup {
+    fn parse(mut words: impl Iterator<Item = OsString>) -> Option<AgentSetup> {
         let file_limit = number(&words.next()?)?;
         let (user, group) = (optional(&words.next()?, number)?, optional(&words.next()?, number)?);
         let priority = optional(&words.next()?, parse_priority)?;
@@ -67,7 +68,7 @@ impl Order {
         let texts = words.map(|word| c_string(&word)).collect::<Option<Vec<CString>>>()?;
         let arguments = std::iter::once(program.clone()).chain(texts).collect();
         let environment = std::env::vars_os().map(variable).collect::<Option<Vec<CString>>>()?;
-        Some(Order {
+        Some(AgentSetup {
             file_limit,
             user,
             group,
@@ -81,7 +82,7 @@ impl Order {
     }
 
     /// Becomes the agent. Returns only with the error if that fails.
-    fn obey(self) -> io::Error {
+    fn exec(self) -> io::Error {
         match self.prepare() {
             Ok(()) => execute(&self.program, &self.arguments, &self.environment),
             Err(error) => error,
@@ -110,7 +111,7 @@ fn number<N: std::str::FromStr>(word: &OsStr) -> Option<N> {
 
 /// Parses a value that may be absent; `None` if it is invalid.
 fn optional<T>(word: &OsStr, parse: impl Fn(&OsStr) -> Option<T>) -> Option<Option<T>> {
-    if word == ABSENT { Some(None) } else { parse(word).map(Some) }
+    if word == ABSENT_ARGUMENT { Some(None) } else { parse(word).map(Some) }
 }
 
 fn parse_priority(word: &OsStr) -> Option<ProcessPriority> {
@@ -130,7 +131,7 @@ fn c_string(word: &OsStr) -> Option<CString> {
 /// A variable of the agent, from one of this process: without the mark before its name.
 fn variable((name, value): (OsString, OsString)) -> Option<CString> {
     let name = name.into_vec();
-    let name = name.strip_prefix(VARIABLE.as_bytes())?;
+    let name = name.strip_prefix(VARIABLE_MARK.as_bytes())?;
     CString::new([name, b"=", value.as_bytes()].concat()).ok()
 }
 

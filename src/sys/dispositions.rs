@@ -6,9 +6,9 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Signals for errors that calls report, too. They are ignored, here and in agents.
-const IGNORED: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+const IGNORED_SIGNALS: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 /// Highest signal number.
-const LAST_SIGNAL: i32 = 64;
+const MAX_SIGNAL: i32 = 64;
 
 /// Returns true if a signal is ignored. A parent may have set that before our start (`nohup`).
 pub fn is_ignored(signal: i32) -> bool {
@@ -22,10 +22,10 @@ pub fn is_ignored(signal: i32) -> bool {
 /// Resets inherited dispositions: no signal is ignored except SIGPIPE and SIGXFSZ.
 pub(super) fn reset_dispositions() -> io::Result<()> {
     // Handlers are not inherited.
-    for signal in (1..=LAST_SIGNAL).filter(|signal| is_ignored(*signal)) {
+    for signal in (1..=MAX_SIGNAL).filter(|signal| is_ignored(*signal)) {
         set_disposition(signal, libc::SIG_DFL)?;
     }
-    IGNORED.iter().try_for_each(|signal| ignore_signal(*signal))
+    IGNORED_SIGNALS.iter().try_for_each(|signal| ignore_signal(*signal))
 }
 
 /// Ignores a signal from now on.

@@ -8,7 +8,7 @@ use std::io;
 ///
 /// Must be called before any OS thread is started, since those inherit the signal mask. Closed
 /// descriptors 0 to 2 have been opened to `/dev/null` before `main`, by the Rust runtime.
-pub fn shed_inherited() -> io::Result<()> {
+pub fn reset_inherited_state() -> io::Result<()> {
     set_umask(0o022);
     stop_timers();
     reset_dispositions()?;

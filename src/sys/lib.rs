@@ -20,12 +20,12 @@ mod signals;
 pub mod users;
 
 pub use as_agent::become_agent;
-pub use daemonize::{Starter, daemonize, drop_groups, redirect_output, set_umask};
-pub use descriptors::{close_inherited_on_exec, has_hung_up, let_writes_wait};
+pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output, set_umask};
+pub use descriptors::{close_inherited_on_exec, is_hung_up, set_blocking};
 pub use dispositions::is_ignored;
 pub use host::{FileSystem, file_system, load_averages, random_number, time_since_boot};
 pub use identity::{Impersonation, host_name};
-pub use inherited::shed_inherited;
+pub use inherited::reset_inherited_state;
 pub use launch::{ChildProcess, Launcher};
 pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
 pub use locks::try_posix_lock;
@@ -34,7 +34,7 @@ pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
 pub use rename::rename_new;
-pub use same_file::{file_identity, leads_to};
+pub use same_file::{device_and_inode, is_same_file};
 #[cfg(feature = "signals")]
 pub use signals::Signals;
 pub use users::{Account, find_account};

@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Device and inode number. They differ for two files that exist at the same time.
-pub fn file_identity(metadata: &Metadata) -> (u64, u64) {
+pub fn device_and_inode(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
 /// Returns true if the path names the open file.
-pub fn leads_to(path: &Path, open: &File) -> io::Result<bool> {
-    Ok(file_identity(&fs::metadata(path)?) == file_identity(&open.metadata()?))
+pub fn is_same_file(path: &Path, open: &File) -> io::Result<bool> {
+    Ok(device_and_inode(&fs::metadata(path)?) == device_and_inode(&open.metadata()?))
 }

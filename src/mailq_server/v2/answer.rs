@@ -8,7 +8,7 @@ use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
 use std::rc::Rc;
-use zsched_core::intake::backlog_view::Elsewhere;
+use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, Order, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
@@ -25,7 +25,7 @@ pub struct Surroundings<'s> {
     /// Returns the current accounts.
     pub accounts: &'s mut dyn FnMut() -> Rc<AuthFile>,
     /// Messages that are not in memory.
-    pub elsewhere: &'s dyn Elsewhere,
+    pub elsewhere: &'s dyn BacklogView,
     /// The secret of the running scheduler, for SCRAM.
     pub secret: &'s Secret,
     /// The subscribers of the event feed.

@@ -22,7 +22,7 @@ impl Fetch {
     pub fn next(&mut self, around: &Surroundings<'_>) -> Option<Next> {
         let number = self.number.take()?;
         let is_there = around.scheduler.spool_id(number).is_some();
-        let can_come = !is_there && around.elsewhere.whereabouts(number).is_some();
+        let can_come = !is_there && around.elsewhere.location(number).is_some();
         can_come.then_some(Next::Chore(Chore::Load(number)))
     }
 }

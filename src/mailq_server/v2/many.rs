@@ -93,7 +93,7 @@ impl Many {
     pub fn new(verb: Verb, selection: Selection, dry_run: bool, around: &Surroundings<'_>) -> Many {
         let number = selection.message.as_ref().map(|message| message.number);
         let waiting = around.elsewhere.waiting();
-        let unseen = if number.is_some() { 0 } else { waiting.to_be_read + waiting.resting };
+        let unseen = if number.is_some() { 0 } else { waiting.waiting_files + waiting.paged_out };
         let fetch = Fetch::new(number);
         let is_whole = selection.means_whole_messages();
         let search = Search::new(selection, around.now, verb == Verb::Release);

@@ -2,7 +2,7 @@
 
 use super::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::report::{Form, Progress, ThreadReport};
-use crate::why::{Pending, sentence, whereabouts};
+use crate::why::{Pending, location, sentence};
 use zsched_format::printable;
 use zsched_mailq_protocol::subject::Subject;
 
@@ -96,8 +96,8 @@ pub fn why(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     };
     match Pending::new(around.scheduler, parsed) {
         Some(pending) => Reply::Text(Box::new(Sentences(pending))),
-        None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
-            Some(place) => Reply::Text(Box::new(Sentence(whereabouts(place, around.now)))),
+        None => match parsed_number(subject).and_then(|n| around.elsewhere.location(n)) {
+            Some(place) => Reply::Text(Box::new(Sentence(location(place, around.now)))),
             None => refuse(format!(
                 "nothing is queued for {}",
                 printable::line(subject).replace('\t', " ")

@@ -4,9 +4,9 @@ use super::rank::Ranked;
 use super::{One, line, refuse, seconds, text};
 use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
 use crate::v2::show::parsed_number;
-use crate::why::{Pending, sentence, whereabouts};
+use crate::why::{Pending, location, sentence};
 use serde::Serialize;
-use zsched_core::intake::backlog_view::Whereabouts;
+use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold};
 use zsched_core::unreachable::UnreachableReport;
 use zsched_core::why::{Origin, Wait, Why};
@@ -238,12 +238,12 @@ struct OnDisk {
 }
 
 impl OnDisk {
-    fn new(place: Whereabouts, now: Timestamp) -> OnDisk {
+    fn new(place: FileLocation, now: Timestamp) -> OnDisk {
         let at = match place {
-            Whereabouts::PagedOut(until) => until.map(seconds),
-            Whereabouts::InLine | Whereabouts::Read => None,
+            FileLocation::PagedOut(until) => until.map(seconds),
+            FileLocation::Queued | FileLocation::Loading => None,
         };
-        OnDisk { why: "on-disk", at, sentence: whereabouts(place, now) }
+        OnDisk { why: "on-disk", at, sentence: location(place, now) }
     }
 }
 
@@ -256,7 +256,7 @@ pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
     };
     match Pending::new(around.scheduler, parsed) {
         Some(pending) => Reply::Text(Box::new(WhyText(pending))),
-        None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
+        None => match parsed_number(subject).and_then(|n| around.elsewhere.location(n)) {
             Some(place) => One::reply(OnDisk::new(place, around.now)),
             None => refuse(&format!("nothing is queued for {subject}")),
         },

@@ -1,0 +1,236 @@
+//! The core, with its event feed for MAILQ subscribers.
+//!
+//! Publishes the core's events and actions. Costs one comparison each while there are no
+//! subscribers.
+
+use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use zsched_core::thread_survey::AgentRow;
+use zsched_core::{
+    Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
+};
+use zsched_format::agent_protocol::ReportStatus;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::events::{About, Watch};
+use zsched_mailq_server::v2::json::events::Happening;
+use zsched_mailq_server::v2::json::seconds;
+use zsched_recorder::Recorded;
+use zsched_spool::{Arrival, SpoolId};
+
+/// The core, and the subscribers.
+pub struct ObservedCore {
+    core: Recorded,
+    feed: Rc<Watch>,
+    /// Value of the last `Event::Subscribed` passed to the core.
+    has_subscribers: bool,
+}
+
+impl ObservedCore {
+    /// Wraps a core. There are no subscribers yet.
+    pub fn new(core: Recorded, feed: Rc<Watch>) -> ObservedCore {
+        ObservedCore { core, feed, has_subscribers: false }
+    }
+
+    /// Notifies the core of the first subscriber and of the last one leaving.
+    pub fn update_subscribers(&mut self, now: Timestamp) {
+        self.feed.look_around();
+        let has_subscribers = self.feed.is_wanted();
+        if has_subscribers != self.has_subscribers {
+            self.has_subscribers = has_subscribers;
+            self.core.handle(now, Event::Subscribed(has_subscribers));
+        }
+    }
+
+    /// Publishes an event and passes it to the core.
+    pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        if self.feed.is_wanted() {
+            FeedWriter { core: &self.core, feed: &self.feed, time: seconds(now) }
+                .publish_event(&event);
+        }
+        self.core.handle(now, event);
+    }
+
+    /// Removes, publishes and returns the next action of the core.
+    pub fn poll(&mut self, now: Timestamp) -> Option<Action> {
+        let action = self.core.poll()?;
+        if self.feed.is_wanted() {
+            FeedWriter { core: &self.core, feed: &self.feed, time: seconds(now) }
+                .publish_action(&action);
+        }
+        Some(action)
+    }
+}
+
+impl Deref for ObservedCore {
+    type Target = Recorded;
+
+    fn deref(&self) -> &Recorded {
+        &self.core
+    }
+}
+
+impl DerefMut for ObservedCore {
+    fn deref_mut(&mut self) -> &mut Recorded {
+        &mut self.core
+    }
+}
+
+/// Publishes events and actions. An event is published before the core handles it.
+struct FeedWriter<'a> {
+    core: &'a Scheduler,
+    feed: &'a Watch,
+    time: f64,
+}
+
+impl FeedWriter<'_> {
+    fn publish_event(&self, event: &Event<'_>) {
+        let time = self.time;
+        match event {
+            Event::Arrived(arrival) => self.arrived(arrival),
+            Event::Removed { number, outcome: Ok(()) }
+            | Event::ReadAgain { number, outcome: RereadResult::Gone } => self.left(*number),
+            Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
+            Event::AgentEnded { agent, end } => self.ended(*agent, end),
+            Event::Configured(_) => {
+                self.feed.tell(About::default(), &Happening::Reloaded { time });
+            }
+            _ => {}
+        }
+    }
+
+    fn publish_action(&self, action: &Action) {
+        if let Action::Status(record) = action {
+            self.status(record);
+        }
+    }
+
+    fn arrived(&self, arrival: &Arrival) {
+        let number = arrival.name.number();
+        if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
+            return;
+        }
+        let (number, modified) = (arrival.name.number(), arrival.modified);
+        let id = SpoolId { number, modified };
+        let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
+        let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
+        let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
+        let about = About { message: Some((id, &arrival.name)), destinations: &destinations };
+        let id = id.to_string();
+        self.feed.tell(about, &Happening::Arrived { time: self.time, id, recipients });
+    }
+
+    fn left(&self, number: u64) {
+        if let Some(row) = self.core.message_row(number) {
+            let about = About { message: Some((row.id, row.name)), destinations: &[] };
+            self.feed.tell(about, &Happening::Left { time: self.time, id: row.id.to_string() });
+        }
+    }
+
+    fn status(&self, record: &StatusRecord) {
+        let id = SpoolId { number: record.name.number(), modified: record.modified };
+        let about = About {
+            message: Some((id, &record.name)),
+            destinations: std::slice::from_ref(&record.destination),
+        };
+        let (channel, host) = parts(&record.destination);
+        let (channel, host) = (&*channel, &*host);
+        let (state, is_final) = outcome(record.verdict);
+        let offset = record.offsets.first().copied().unwrap_or_default();
+        let time = self.time;
+        let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
+        if let Some(attempt) = &record.attempt {
+            let (pid, text) = (attempt.pid, &*String::from_utf8_lossy(&record.text));
+            let report = match record.verdict {
+                Verdict::Report(status) => Some(status.word()),
+                _ => None,
+            };
+            let (status, id) = (state, id.to_string());
+            self.feed.tell(
+                about,
+                &Happening::Attempt {
+                    time,
+                    id,
+                    channel,
+                    host,
+                    pid,
+                    offset,
+                    recipients,
+                    status,
+                    report,
+                    text,
+                },
+            );
+        }
+        if is_final {
+            let id = id.to_string();
+            self.feed.tell(
+                about,
+                &Happening::Finished { time, id, channel, host, offset, recipients, state },
+            );
+        }
+    }
+
+    fn started(&self, agent: AgentId, pid: u32) {
+        if let Some(row) = self.core.agent(agent) {
+            self.publish_agent(&row, |channel, host, ring| Happening::AgentStarted {
+                time: self.time,
+                pid,
+                channel,
+                host,
+                ring,
+            });
+        }
+    }
+
+    fn ended(&self, agent: AgentId, end: &AgentEnd) {
+        if let Some(row) = self.core.agent(agent) {
+            let pid = Some(row.pid).filter(|pid| *pid != 0);
+            let how = end.to_string();
+            self.publish_agent(&row, |channel, host, ring| Happening::AgentEnded {
+                time: self.time,
+                pid,
+                channel,
+                host,
+                ring,
+                how,
+            });
+        }
+    }
+
+    fn publish_agent(
+        &self,
+        row: &AgentRow<'_>,
+        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> Happening<'h>,
+    ) {
+        let channel = String::from_utf8_lossy(row.channel);
+        let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
+        let ring = format!("{}/{}", row.ring.0, row.ring.1);
+        let about = About {
+            message: None,
+            destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
+        };
+        self.feed.tell(about, &happening(&channel, host.as_deref(), ring));
+    }
+}
+
+/// Result for recipients in the words of the event feed, and true if it is final.
+fn outcome(verdict: Verdict) -> (&'static str, bool) {
+    match verdict {
+        Verdict::Report(ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3) => {
+            ("delivered", true)
+        }
+        Verdict::Report(ReportStatus::Error | ReportStatus::Error2) => ("failed", true),
+        Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
+        Verdict::Expired => ("expired", true),
+        Verdict::Deleted => ("deleted", true),
+        Verdict::Rerouted => ("rerouted", true),
+        Verdict::FinishedElsewhere => ("found", true),
+    }
+}
+
+/// Channel and host as text.
+fn parts(destination: &Destination) -> (Cow<'_, str>, Cow<'_, str>) {
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    (text(destination.channel()), text(destination.host()))
+}

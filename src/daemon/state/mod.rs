@@ -1,0 +1,13 @@
+//! Files in POSTOFFICE that outlive the process.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`spool_lock`] | the lock of one scheduler on the spool, and the pid file |
+//! | [`learned_file`] | learned state: attempts, retry times, windows |
+//! | [`overrides`] | overrides of operators |
+//! | [`duplicates`] | the list of possible duplicate deliveries |
+
+pub mod spool_lock;
+pub mod learned_file;
+pub mod overrides;
+pub mod duplicates;
