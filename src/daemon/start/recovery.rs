@@ -1,5 +1,6 @@
 //! Completes what the former scheduler left in the spool: removals, and submissions to the router.
 
+use crate::worker;
 use std::fs;
 use std::io;
 use std::thread;
@@ -46,7 +47,7 @@ pub fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
     }
     if ready > 0 {
         let spool = spool.clone();
-        thread::Builder::new().name("outbox".to_string()).spawn(move || publish_later(&spool))?;
+        worker::start("outbox", move || publish_later(&spool))?;
     }
     Ok(())
 }
