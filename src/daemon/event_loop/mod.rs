@@ -21,7 +21,6 @@ pub mod log_checks;
 pub mod clock;
 
 use crate::agents::AgentProcesses;
-use crate::logging::limiter::LogLimiter;
 use crate::logging::{LogFile, StatisticsLog};
 use crate::net::clients::Clients;
 use crate::net::listen::{Listener, ListenerKind, MailqAddress, NotifySocket};
@@ -45,6 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, ReadBudget};
+use zsched_core::log_limiter::LogLimiter;
 use zsched_core::overrides::Override;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;

@@ -1,10 +1,8 @@
 //! The log and the statistics log.
 
-pub mod limiter;
 pub mod rotation;
 pub mod status_log;
 
-use crate::logging::limiter::LogLimiter;
 use crate::logging::rotation::RotationDetector;
 use crate::worker;
 use log::LevelFilter;
@@ -15,6 +13,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use zsched_core::Statistics;
+use zsched_core::log_limiter::LogLimiter;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;

@@ -12,7 +12,6 @@ use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
 use crate::event_loop::reload::ReloadState;
 use crate::event_loop::{Daemon, log_checks, signals};
-use crate::logging::limiter::LogLimiter;
 use crate::logging::status_log::{self, StatusLog};
 use crate::logging::{self, LogFile, StatisticsLog};
 use crate::net::accounts::{self, Accounts};
@@ -36,6 +35,7 @@ use std::time::Instant;
 use zsched_config::{Config, ConfigContext, Diagnostic, LoadedConfig, Niceness, Zenv};
 use zsched_core::Settings;
 use zsched_core::intake::Intake;
+use zsched_core::log_limiter::LogLimiter;
 use zsched_format::printable::{self, print_to_stderr as say};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::Watch;
@@ -309,10 +309,11 @@ impl StartPlan {
         poll.registry().register(&mut signals, EventSource::Signals.token(), Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), EventSource::Workers.token())?);
         let has_status_log = status_log.is_some();
-        let status_log = status_log.map(|(path, file)| StatusLog::start(path, file)).transpose()?;
+        let timeouts = Timeouts::new(self.options.timeouts_scale);
+        let start_log = |(path, file)| StatusLog::start(path, file, timeouts.status_log_end);
+        let status_log = status_log.map(start_log).transpose()?;
         let spool_io = SpoolIo::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
         let recorder = self.recorder()?;
-        let timeouts = Timeouts::new(self.options.timeouts_scale);
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
             programs: program_folders(&self.context.zenv),

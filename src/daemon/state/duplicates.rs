@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use zsched_core::log_limiter::LogLimiter;
 use zsched_spool::{Doubt, Doubtful};
 
 /// Maximum size of the file, in bytes.
@@ -34,16 +35,7 @@ pub struct PossibleDuplicates {
     /// disk.
     messages: AtomicU64,
     recipients: AtomicU64,
-    log: Mutex<Budget>,
-}
-
-/// Limiter of log lines.
-#[derive(Default)]
-struct Budget {
-    /// Start of the current minute, with the lines logged and the lines left out.
-    minute: Option<Instant>,
-    lines: u32,
-    left_out: u32,
+    log: Mutex<LogLimiter>,
 }
 
 /// Counts since the start.
@@ -72,7 +64,8 @@ impl PossibleDuplicates {
     /// Creates the list, kept in a file at `path`.
     pub fn new(path: PathBuf) -> PossibleDuplicates {
         let (messages, recipients) = (AtomicU64::new(0), AtomicU64::new(0));
-        PossibleDuplicates { path, messages, recipients, log: Mutex::default() }
+        let log = LogLimiter::new(MAX_LOG_LINES_PER_MINUTE, MINUTE);
+        PossibleDuplicates { path, messages, recipients, log: Mutex::new(log) }
     }
 
     /// Counts since the start.
@@ -93,11 +86,11 @@ impl PossibleDuplicates {
         // Counters stay valid after a panic elsewhere. The lock also keeps lines of the file apart.
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = append(&self.path, &lines(doubt), MAX_FILE_SIZE) {
-            log.say(|| format!("{}: {error}", self.path.display()));
+            warn(&mut log, || format!("{}: {error}", self.path.display()));
         }
         for (destination, (count, pid)) in by_destination(doubt) {
             let id = doubt.spool_id;
-            log.say(|| {
+            warn(&mut log, || {
                 format!(
                     "{id}: {count} recipients for {destination} were left locked by process {pid}, \
                      which is gone: they are tried again, and may be delivered twice"
@@ -107,22 +100,10 @@ impl PossibleDuplicates {
     }
 }
 
-impl Budget {
-    /// Logs a line, unless the limit of the minute is reached.
-    fn say(&mut self, line: impl FnOnce() -> String) {
-        let now = Instant::now();
-        if self.minute.is_none_or(|minute| now.saturating_duration_since(minute) >= MINUTE) {
-            (self.minute, self.lines) = (Some(now), 0);
-        }
-        self.lines += 1;
-        if self.lines > MAX_LOG_LINES_PER_MINUTE {
-            self.left_out += 1;
-            return;
-        }
-        match std::mem::take(&mut self.left_out) {
-            0 => log::warn!("{}", line()),
-            count => log::warn!("{}; {count} similar messages suppressed", line()),
-        }
+/// Logs a warning as far as the limit allows.
+fn warn(limiter: &mut LogLimiter, line: impl FnOnce() -> String) {
+    if let Some(more) = limiter.permit(Instant::now()) {
+        log::warn!("{}{more}", line());
     }
 }
 

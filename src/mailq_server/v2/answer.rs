@@ -50,8 +50,6 @@ pub struct Process {
 /// A log line about a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// A login.
-    LoggedIn(String),
     /// A request for a change.
     Notable(String),
     /// A refusal. A client can cause any number of them.

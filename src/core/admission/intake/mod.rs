@@ -6,6 +6,7 @@ mod backlog;
 pub mod backlog_view;
 
 use crate::learned::PagedOutSource;
+use crate::log_limiter::LogLimiter;
 use crate::{Backlog, HostFilter, PagedMessage, PagedVertex, RecipientRoom, Scheduler};
 use backlog::FileBacklog;
 use backlog_view::{BacklogCounts, BacklogView, FileLocation};
@@ -114,8 +115,8 @@ pub struct Intake {
     skipped: HashMap<u64, Timestamp>,
     /// Invalid names that were logged.
     invalid_names: HashSet<String>,
-    /// Time of the last log line about an empty `queue/`.
-    queue_error_logged: Timestamp,
+    /// Limiter for log lines about an empty `queue/`.
+    queue_errors_log: LogLimiter<Timestamp>,
     next_scan: Timestamp,
     is_scanning: bool,
     /// True if a scan was requested during a scan, which may have missed new files.
@@ -142,7 +143,7 @@ impl Intake {
             found_while_leaving: HashMap::new(),
             skipped: HashMap::new(),
             invalid_names: HashSet::new(),
-            queue_error_logged: Timestamp::EPOCH,
+            queue_errors_log: LogLimiter::new(1, delays.unreadable_file),
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
             scan_again: false,
@@ -294,11 +295,7 @@ impl Intake {
     /// Returns true if this is to be logged, which is once per interval and not for each file.
     pub fn hold_without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
         self.hold(now + self.delays.unreadable_file, name);
-        let must_be_told = now >= self.queue_error_logged + self.delays.unreadable_file;
-        if must_be_told {
-            self.queue_error_logged = now;
-        }
-        must_be_told
+        self.queue_errors_log.permit(now).is_some()
     }
 
     /// Records an invalid name found by a scan.

@@ -1,7 +1,6 @@
 //! Worker that appends lines to the status log.
 
 use super::{ComposedLines, StatusLogState, open};
-use crate::logging::limiter::LogLimiter;
 use crate::logging::rotation::RotationDetector;
 use crate::logging::write_some;
 use memchr::memchr_iter;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
+use zsched_core::log_limiter::LogLimiter;
 use zsched_format::status_log::{Gap, shown};
 use zsched_format::time::Timestamp;
 
@@ -176,7 +176,12 @@ mod tests {
     fn status_requests_beyond_limit_are_lost_and_counted() {
         let shared = Arc::new(StatusLogState::default());
         shared.requested.store(MAX_WAITING_BYTES, Ordering::Relaxed);
-        let log = StatusLog { shared: shared.clone(), lines: None, appender: None };
+        let log = StatusLog {
+            shared: shared.clone(),
+            lines: None,
+            appender: None,
+            max_end_wait: Default::default(),
+        };
         let record = super::super::compose::tests::record(&[100, 200]);
         assert!(log.request(record.clone()).is_none());
         assert_eq!(shared.lost.load(Ordering::Relaxed), 2);

@@ -36,14 +36,14 @@ use zsched_spool::SpoolName;
 
 /// Maximum size of waiting requests, and of waiting lines, in bytes.
 const MAX_WAITING_BYTES: usize = 32 << 20;
-/// Maximum time to wait at the end for a disk that does not answer.
-const MAX_END_WAIT: Duration = Duration::from_secs(10);
 
 /// The loop's end of the status log.
 pub struct StatusLog {
     shared: Arc<StatusLogState>,
     lines: Option<Sender<ComposedLines>>,
     appender: Option<JoinHandle<()>>,
+    /// Maximum time to wait at the end for a disk that does not answer.
+    max_end_wait: Duration,
 }
 
 /// State shared by the loop, the writer and the appender.
@@ -121,12 +121,14 @@ impl StatusRequest {
 
 impl StatusLog {
     /// Starts the appender on an open file.
-    pub fn start(path: PathBuf, file: File) -> io::Result<StatusLog> {
+    ///
+    /// `max_end_wait` is the maximum time to wait at the end for a disk that does not answer.
+    pub fn start(path: PathBuf, file: File, max_end_wait: Duration) -> io::Result<StatusLog> {
         let (sender, lines) = channel();
         let shared = Arc::new(StatusLogState::default());
         let appender = Appender::new(path, file, shared.clone());
         let thread = worker::start("status log", move || appender.run(&lines))?;
-        Ok(StatusLog { shared, lines: Some(sender), appender: Some(thread) })
+        Ok(StatusLog { shared, lines: Some(sender), appender: Some(thread), max_end_wait })
     }
 
     /// Creates the composer for the writer.
@@ -170,7 +172,7 @@ impl StatusLog {
         let Some(appender) = self.appender.take() else {
             return;
         };
-        let end = Instant::now() + MAX_END_WAIT;
+        let end = Instant::now() + self.max_end_wait;
         while !appender.is_finished() {
             if Instant::now() > end {
                 return log::error!(

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use zsched_core::log_limiter::LogLimiter;
 use zsched_mailq_server::acl::Peer;
 
 /// Maximum number of addresses remembered.
@@ -54,18 +55,21 @@ struct AddressRecord {
     /// Time at which the next attempt may be checked.
     next: Instant,
     last_failure: Instant,
-    /// Failures since the last log line.
-    unreported: u64,
-    /// Time of the last log line; `None` if the next failure is to be logged at once.
-    reported: Option<Instant>,
+    log: LogLimiter,
 }
 
 /// Failed logins of all addresses.
-#[derive(Default)]
 pub struct LoginLimiter {
     records: HashMap<Origin, AddressRecord>,
-    /// Unreported failures of addresses that were dropped from the table.
-    dropped_unreported: u64,
+    /// Limiter for the failures of addresses that were dropped from the table. It allows no line
+    /// but their number.
+    dropped: LogLimiter,
+}
+
+impl Default for LoginLimiter {
+    fn default() -> LoginLimiter {
+        LoginLimiter { records: HashMap::new(), dropped: LogLimiter::new(0, REPORT_INTERVAL) }
+    }
 }
 
 impl LoginLimiter {
@@ -90,48 +94,32 @@ impl LoginLimiter {
     pub fn failed(&mut self, peer: &Peer, text: String, now: Instant) -> Option<String> {
         let origin = Origin::of(peer);
         if !self.records.contains_key(&origin) {
-            self.drop_oldest();
+            self.drop_oldest(now);
         }
         let record = self.records.entry(origin).or_insert(AddressRecord {
             failures: 0,
             next: now,
             last_failure: now,
-            unreported: 0,
-            reported: None,
+            log: LogLimiter::new(1, REPORT_INTERVAL),
         });
         record.failures = record.failures.saturating_add(1);
         record.last_failure = now;
         record.next = record.next.max(now + delay_after(record.failures));
-        if record.reported.is_none() {
-            record.reported = Some(now);
-            return Some(text);
-        }
-        record.unreported += 1;
-        None
+        record.log.permit(now).map(|more| format!("{text}{more}"))
     }
 
     /// Log lines that are due: failed logins of each address since the last line about it.
     pub fn reports(&mut self, now: Instant) -> Vec<String> {
         let mut lines = Vec::new();
         for (origin, record) in &mut self.records {
-            let Some(reported) = record.reported else {
-                continue;
-            };
-            let passed = now.saturating_duration_since(reported);
-            if passed < REPORT_INTERVAL {
-                continue;
-            }
-            record.reported = None;
-            if record.unreported > 0 {
-                let (count, seconds) = (std::mem::take(&mut record.unreported), passed.as_secs());
+            if let Some((count, passed)) = record.log.end_period(now) {
+                let seconds = passed.as_secs();
                 lines.push(format!(
                     "MAILQ: {count} more failed logins from {origin} in the last {seconds} s"
                 ));
-                record.reported = Some(now);
             }
         }
-        if !lines.is_empty() && self.dropped_unreported > 0 {
-            let count = std::mem::take(&mut self.dropped_unreported);
+        if let Some((count, _)) = self.dropped.end_period(now) {
             lines.push(format!("MAILQ: {count} more failed logins from other addresses"));
         }
         lines
@@ -139,13 +127,12 @@ impl LoginLimiter {
 
     /// Time until a log line may be due.
     pub fn until_report(&self, now: Instant) -> Option<Duration> {
-        let with_some = self.records.values().filter(|record| record.unreported > 0);
-        let reported = with_some.filter_map(|record| record.reported).min()?;
-        Some((reported + REPORT_INTERVAL).saturating_duration_since(now))
+        let logs = self.records.values().map(|record| &record.log).chain([&self.dropped]);
+        logs.filter_map(|log| log.until_report(now)).min()
     }
 
     /// Drops the address with the oldest last failure if the table is full.
-    fn drop_oldest(&mut self) {
+    fn drop_oldest(&mut self, now: Instant) {
         if self.records.len() < MAX_ADDRESSES {
             return;
         }
@@ -153,7 +140,7 @@ impl LoginLimiter {
         if let Some(record) =
             oldest.map(|(origin, _)| *origin).and_then(|o| self.records.remove(&o))
         {
-            self.dropped_unreported += record.unreported;
+            self.dropped.suppress(record.log.suppressed(), now);
         }
     }
 }
@@ -282,5 +269,19 @@ mod tests {
             logged += count.expect("a number");
         }
         assert_eq!(logged, 2 * 2 * MAX_ADDRESSES as u64 * 3);
+    }
+
+    #[test]
+    fn login_failures_of_dropped_addresses_are_logged_without_others() {
+        let (mut logins, start) = (LoginLimiter::default(), Instant::now());
+        let first = peer("192.0.2.1");
+        (0..3).for_each(|_| drop(fail(&mut logins, &first, start)));
+        let second = start + Duration::from_secs(1);
+        for number in 0..MAX_ADDRESSES as u32 {
+            fail(&mut logins, &Peer::at(IpAddr::from(number.to_be_bytes())), second);
+        }
+        assert_eq!(logins.until_report(second), Some(REPORT_INTERVAL));
+        let line = "MAILQ: 2 more failed logins from other addresses";
+        assert_eq!(logins.reports(second + REPORT_INTERVAL), [line]);
     }
 }

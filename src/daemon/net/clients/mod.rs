@@ -13,7 +13,6 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
-use crate::logging::limiter::LogLimiter;
 use crate::net::accounts::Accounts;
 use crate::net::listen::{ListenerKind, Stream};
 use crate::timeouts::Timeouts;
@@ -27,6 +26,7 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use zsched_core::intake::backlog_view::BacklogView;
+use zsched_core::log_limiter::LogLimiter;
 use zsched_core::{Effect, OrderTicket, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
@@ -375,7 +375,6 @@ impl Clients {
         let now = Instant::now();
         for remark in self.remarks.drain(..) {
             match remark {
-                Remark::LoggedIn(text) => log::debug!("{text}"),
                 Remark::Notable(text) => log::info!("{text}"),
                 Remark::Refused(text) => {
                     if let Some(more) = self.refused_log.permit(now) {
