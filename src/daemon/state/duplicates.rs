@@ -10,11 +10,11 @@
 //! An entry is on disk before the lock is cleared. A full file is renamed to `….1`, and a new one
 //! is begun.
 
+use crate::state::json_lines::{self, beside, open_to_append, write_line};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -138,43 +138,20 @@ fn lines(doubt: &Doubt) -> Vec<u8> {
             pid,
         };
         // Writing to a Vec cannot fail, and every field is valid JSON.
-        serde_json::to_writer(&mut lines, &line).expect("plain values");
-        lines.push(b'\n');
+        write_line(&mut lines, &line).expect("plain values");
     }
     lines
 }
 
-/// Appends lines to the file and waits until they are on disk.
-///
-/// A file that would become too large is renamed first. A line written in part is removed.
-fn append(path: &Path, lines: &[u8], largest: u64) -> io::Result<()> {
-    let mut file = open(path)?;
-    let mut size = file.metadata()?.len();
-    if size > 0 && size + lines.len() as u64 > largest {
-        fs::rename(path, former(path))?;
-        (file, size) = (open(path)?, 0);
+/// Appends lines to the file. A file that would become too large is renamed first.
+fn append(path: &Path, lines: &[u8], max_size: u64) -> io::Result<()> {
+    let mut file = open_to_append(path)?;
+    let size = file.metadata()?.len();
+    if size > 0 && size + lines.len() as u64 > max_size {
+        fs::rename(path, beside(path, ".1"))?;
+        file = open_to_append(path)?;
     }
-    let written = file.write_all(lines).and_then(|()| file.sync_data());
-    if written.is_err() {
-        file.set_len(size)?;
-    }
-    written
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(ErrorKind::InvalidInput, "this is no regular file")),
-    }
-}
-
-fn former(path: &Path) -> PathBuf {
-    let mut path = path.to_path_buf().into_os_string();
-    path.push(".1");
-    path.into()
+    json_lines::append(&file, lines)
 }
 
 #[cfg(test)]
@@ -229,7 +206,7 @@ mod tests {
         }
         let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         let expected = (lines.len() as u64, 3 * lines.len() as u64);
-        assert_eq!((size(&path), size(&former(&path))), expected);
+        assert_eq!((size(&path), size(&beside(&path, ".1"))), expected);
         assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2);
     }
 

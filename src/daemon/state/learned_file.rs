@@ -12,9 +12,9 @@
 //! The file is written as a whole under another name, synced and renamed. So there is a complete
 //! file at any time. Damaged lines are skipped all the same.
 
+use crate::state::json_lines::{number_in, number_line, write_line};
 use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkSender};
 use mio::Waker;
-use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +26,10 @@ use zsched_core::Scheduler;
 use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
 use zsched_spool::replace::replace;
 
+/// Name in the first line.
+const NAME: &str = "zsched-learned";
+/// Name in the last line, which has the number of lines before it.
+const END: &str = "end";
 /// Version of the format.
 const FORMAT: u64 = 1;
 /// Number of lines that add a second to the interval between two writes.
@@ -192,11 +196,11 @@ impl BackgroundExport {
 }
 
 fn begin_text() -> Vec<u8> {
-    format!("{}\n", json!({ "zsched-learned": FORMAT })).into_bytes()
+    format!("{}\n", number_line(NAME, FORMAT)).into_bytes()
 }
 
 fn end_text(lines: u64) -> Vec<u8> {
-    format!("{}\n", json!({ "end": lines })).into_bytes()
+    format!("{}\n", number_line(END, lines)).into_bytes()
 }
 
 /// Adds lines about more threads or messages. Returns their number.
@@ -209,11 +213,7 @@ fn add_lines(
     let mut lines = 0;
     export.tell(core, resting, MAX_EXPORTED_PER_STEP, |learned| {
         // Strings and numbers can always be serialized.
-        if let Ok(line) = serde_json::to_string(&learned) {
-            text.extend_from_slice(line.as_bytes());
-            text.push(b'\n');
-            lines += 1;
-        }
+        lines += u64::from(write_line(text, &learned).is_ok());
     });
     lines
 }
@@ -231,16 +231,11 @@ fn read(path: &Path, mut tell: impl FnMut(Learned)) -> io::Result<u64> {
         }
         match serde_json::from_slice::<Learned>(&line) {
             Ok(learned) => tell(learned),
-            Err(_) if is_frame(&line) => {}
+            Err(_) if number_in(&line, NAME) == Some(FORMAT) || number_in(&line, END).is_some() => {
+            }
             Err(_) => damaged += 1,
         }
     }
-}
-
-/// Returns true for the first and the last line.
-fn is_frame(line: &[u8]) -> bool {
-    let value: Option<serde_json::Value> = serde_json::from_slice(line).ok();
-    value.is_some_and(|value| value["zsched-learned"] == FORMAT || value["end"].is_u64())
 }
 
 #[cfg(test)]

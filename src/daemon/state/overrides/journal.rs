@@ -18,9 +18,11 @@
 //! rewritten. A file of version 1, which had no changes and ended in `{"end":n}`, is rewritten at
 //! the first change.
 
-use serde_json::json;
+use crate::state::json_lines::{
+    append, beside, number_in, number_line, open_to_append, write_line,
+};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::{Author, DestinationPattern, Hold, Override, Overrides, Scope};
@@ -28,6 +30,10 @@ use zsched_format::time::Timestamp;
 use zsched_spool::replace::replace;
 use zsched_sys as sys;
 
+/// Name in the first line.
+const NAME: &str = "zsched-orders";
+/// Name in the line that ends a group of changes.
+const STORED: &str = "stored";
 /// Version of the format.
 const FORMAT: u64 = 2;
 /// Previous version, which can still be read.
@@ -95,7 +101,7 @@ impl OverridesJournal {
         match self.file.take() {
             Some(file) if !is_due && sys::is_same_file(&self.path, &file).unwrap_or(false) => {
                 if count > 0 {
-                    write_line(&mut lines, &json!({ "stored": count }))?;
+                    write_line(&mut lines, &number_line(STORED, count as u64))?;
                     append(&file, &lines)?;
                     self.appended += count;
                 }
@@ -108,33 +114,21 @@ impl OverridesJournal {
 
     fn rewrite(&mut self) -> io::Result<()> {
         replace(&self.path, |out| {
-            write_line(out, &json!({ "zsched-orders": FORMAT }))?;
+            write_line(out, &number_line(NAME, FORMAT))?;
             for order in self.orders.iter() {
                 write_line(out, &order)?;
             }
-            write_line(out, &json!({ "stored": self.orders.len() }))
+            write_line(out, &number_line(STORED, self.orders.len() as u64))
         })?;
-        self.file = Some(File::options().append(true).open(&self.path)?);
+        self.file = Some(open_to_append(&self.path)?);
         self.appended = 0;
         Ok(())
     }
 }
 
-fn append(mut file: &File, lines: &[u8]) -> io::Result<()> {
-    file.write_all(lines)?;
-    file.sync_data()
-}
-
-fn write_line(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
-    out.write_all(b"\n")
-}
-
 /// Copies an unusable file: it may still show an operator what was held.
 fn copy_aside(path: &Path) {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
-    if let Err(error) = fs::copy(path, &aside) {
+    if let Err(error) = fs::copy(path, beside(path, ".damaged")) {
         log::error!("{}: cannot be copied: {error}", path.display());
     }
 }
@@ -149,12 +143,10 @@ fn hold_everything(now: Timestamp, reason: String) -> Override {
 fn parse(text: &[u8]) -> Result<(Overrides, usize), String> {
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let rest = text.get(first.len() + 1..).unwrap_or_default();
-    match serde_json::from_slice::<serde_json::Value>(first) {
-        Ok(value) if value == json!({ "zsched-orders": FORMAT }) => parse_changes(rest),
-        Ok(value) if value == json!({ "zsched-orders": PREVIOUS_FORMAT }) => {
-            parse_former(rest).map(|orders| (orders, 0))
-        }
-        _ => Err(format!("line 1 is not {}", json!({ "zsched-orders": FORMAT }))),
+    match number_in(first, NAME) {
+        Some(FORMAT) => parse_changes(rest),
+        Some(PREVIOUS_FORMAT) => parse_former(rest).map(|orders| (orders, 0)),
+        _ => Err(format!("line 1 is not {}", number_line(NAME, FORMAT))),
     }
 }
 
@@ -169,7 +161,7 @@ fn parse_changes(text: &[u8]) -> Result<(Overrides, usize), String> {
         let Some(line) = line.strip_suffix(b"\n") else {
             break;
         };
-        if count(line, "stored") == Some(open.len()) {
+        if number_in(line, STORED) == Some(open.len() as u64) {
             open.drain(..).for_each(|change| orders.apply(change));
             stored = Some(place);
         } else {
@@ -186,20 +178,13 @@ fn parse_former(text: &[u8]) -> Result<Overrides, String> {
     let mut orders = Overrides::default();
     let lines = text.split(|byte| *byte == b'\n').zip(2..).filter(|(line, _)| !line.is_empty());
     for ((line, number), read) in lines.zip(0..) {
-        if count(line, "end") == Some(read) {
+        if number_in(line, "end") == Some(read) {
             return Ok(orders);
         }
         let order = serde_json::from_slice::<Override>(line);
         orders.apply(order.map_err(|error| format!("line {number}: {error}"))?.into());
     }
     Err("it has no end".to_string())
-}
-
-/// Number in a line that has only this name and a number.
-fn count(line: &[u8], name: &str) -> Option<usize> {
-    let value: serde_json::Value = serde_json::from_slice(line).ok()?;
-    let count = value.get(name)?.as_u64().and_then(|count| usize::try_from(count).ok())?;
-    (value == json!({ name: count })).then_some(count)
 }
 
 #[cfg(test)]
