@@ -244,6 +244,11 @@ impl Recorded {
         }
     }
 
+    /// The core, to be asked about its state.
+    pub fn query(&self) -> &Scheduler {
+        &self.core
+    }
+
     /// Returns the next action, in the order of decision.
     pub fn poll(&mut self) -> Option<Action> {
         self.core.poll()
@@ -275,13 +280,5 @@ impl Recorded {
         if let Some(recorder) = &mut self.recorder {
             recorder.finish(now);
         }
-    }
-}
-
-impl std::ops::Deref for Recorded {
-    type Target = Scheduler;
-
-    fn deref(&self) -> &Scheduler {
-        &self.core
     }
 }

@@ -75,7 +75,7 @@ impl Daemon {
                 None => self.clients.disconnect(client),
             }
         }
-        self.clients.serve(&self.core, &self.intake, now);
+        self.clients.serve(self.core.query(), &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Inquire(inquiry) => self.lookups.ask(client, inquiry),
@@ -93,7 +93,7 @@ impl Daemon {
             Chore::Reload => self.begin_reload(Some(client)),
             Chore::Load(number) => {
                 let under_way = self.intake.recipients_being_read();
-                let capacity = self.core.capacity();
+                let capacity = self.core.query().capacity();
                 let batch = capacity.map(|room| room.first_chunk(under_way).max(1));
                 if let Some(name) = self.intake.fetch(*number, batch) {
                     self.spool_io.read_soon(name, batch);

@@ -158,7 +158,7 @@ impl Daemon {
         let now = self.clock.estimate();
         // While the writer is behind, no time passes in the core. The writer wakes the loop.
         let is_behind = self.spool_io.is_writer_behind();
-        let of_core = self.core.next_wakeup().filter(|_| !is_behind);
+        let of_core = self.core.query().next_wakeup().filter(|_| !is_behind);
         let planned = [of_core, self.intake.next_wakeup(&self.read_budget())];
         let planned = planned.into_iter().flatten().map(|time| time.since(now));
         let open_again =
@@ -168,7 +168,7 @@ impl Daemon {
             self.agents.until_deadline().filter(|left| !is_behind || !left.is_zero()),
             self.clients.until_timeout(),
             self.core.until_turn(),
-            self.learned.until_next(&self.core),
+            self.learned.until_next(self.core.query()),
             Some(self.until_log_check()),
         ];
         // The poll counts in milliseconds. Rounding up avoids a wake-up just before the time is
@@ -198,15 +198,15 @@ impl Daemon {
         self.check_log_rotation();
         self.serve_clients(now);
         self.core.update_subscribers(now);
-        self.rendezvous.advance(&self.core, now);
-        self.learned.advance(&self.core, &self.intake);
+        self.rendezvous.advance(self.core.query(), now);
+        self.learned.advance(self.core.query(), &self.intake);
     }
 
     /// Requests backlog files to be read, as far as memory limits allow.
     fn request_backlog_reads(&mut self, now: Timestamp) {
-        let (mut names, capacity) = (Vec::new(), self.core.capacity());
+        let (mut names, capacity) = (Vec::new(), self.core.query().capacity());
         while names.len() < MAX_BACKLOG_READS_PER_TURN
-            && let room = ReadBudget::of(&self.core, capacity, &self.intake)
+            && let room = ReadBudget::of(self.core.query(), capacity, &self.intake)
             && let Some(next) = self.intake.next_from_backlog(now, &room)
         {
             names.push(next);
@@ -216,13 +216,13 @@ impl Daemon {
         }
         let crowd = self.intake.blocked_kind(now, &self.read_budget());
         let reading = u32::try_from(self.intake.recipients_being_read()).unwrap_or(u32::MAX);
-        if (crowd, reading) != self.core.backlog() {
+        if (crowd, reading) != self.core.query().backlog() {
             self.core.handle(now, Event::BacklogChanged { crowd, reading });
         }
     }
 
     fn read_budget(&self) -> ReadBudget {
-        ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
+        ReadBudget::of(self.core.query(), self.core.query().capacity(), &self.intake)
     }
 
     /// Passes overrides and learned state of the former scheduler to the core.
@@ -242,7 +242,7 @@ impl Daemon {
     }
 
     fn is_over(&self) -> bool {
-        self.is_ending || (self.is_draining && !self.core.has_agents())
+        self.is_ending || (self.is_draining && !self.core.query().has_agents())
     }
 
     /// Ends the scheduler after writing everything that was decided.
@@ -253,7 +253,7 @@ impl Daemon {
         let now = self.clock.estimate();
         self.execute_all(now);
         self.overrides.finish(&mut self.spool_io);
-        self.learned.finish(&self.core, &self.intake);
+        self.learned.finish(self.core.query(), &self.intake);
         self.core.finish(now);
         self.spool_io.finish();
         log::info!("ended");

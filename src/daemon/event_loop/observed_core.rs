@@ -1,11 +1,11 @@
-//! The core, with its event feed for MAILQ subscribers.
+//! The core as the loop uses it: recorded with `--record`, and published to MAILQ subscribers.
 //!
-//! Publishes the core's events and actions. Costs one comparison each while there are no
-//! subscribers.
+//! Events and actions pass through here. That costs one comparison each while there are neither a
+//! recorder nor subscribers. Questions go to the core itself ([`ObservedCore::query`]).
 
 use std::borrow::Cow;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::time::Duration;
 use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
@@ -18,7 +18,7 @@ use zsched_mailq_server::v2::json::seconds;
 use zsched_recorder::Recorded;
 use zsched_spool::{Arrival, SpoolId};
 
-/// The core, and the subscribers.
+/// The core with an optional recorder, and the feed of its subscribers.
 pub struct ObservedCore {
     core: Recorded,
     feed: Rc<Watch>,
@@ -45,7 +45,7 @@ impl ObservedCore {
     /// Publishes an event and passes it to the core.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         if self.feed.is_wanted() {
-            FeedWriter { core: &self.core, feed: &self.feed, time: seconds(now) }
+            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
                 .publish_event(&event);
         }
         self.core.handle(now, event);
@@ -55,24 +55,30 @@ impl ObservedCore {
     pub fn poll(&mut self, now: Timestamp) -> Option<Action> {
         let action = self.core.poll()?;
         if self.feed.is_wanted() {
-            FeedWriter { core: &self.core, feed: &self.feed, time: seconds(now) }
+            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
                 .publish_action(&action);
         }
         Some(action)
     }
-}
 
-impl Deref for ObservedCore {
-    type Target = Recorded;
-
-    fn deref(&self) -> &Recorded {
-        &self.core
+    /// The core, to be asked about its state.
+    pub fn query(&self) -> &Scheduler {
+        self.core.query()
     }
-}
 
-impl DerefMut for ObservedCore {
-    fn deref_mut(&mut self) -> &mut Recorded {
-        &mut self.core
+    /// Ends a turn for the recorder, when all actions of the turn have been polled.
+    pub fn end_turn(&mut self, now: Timestamp) {
+        self.core.end_turn(now);
+    }
+
+    /// Maximum wait of the recorder until the next turn; `None` is unlimited.
+    pub fn until_turn(&self) -> Option<Duration> {
+        self.core.until_turn()
+    }
+
+    /// Completes the recording.
+    pub fn finish(&mut self, now: Timestamp) {
+        self.core.finish(now);
     }
 }
 

@@ -42,7 +42,7 @@ impl Daemon {
             let core = &mut self.core;
             let is_socket_open =
                 self.agents.drain_output(agent, |heard| pass_to_core(core, now, agent, heard));
-            if is_socket_open && self.core.has_jobs(agent) {
+            if is_socket_open && self.core.query().has_jobs(agent) {
                 log::warn!(
                     "agent {pid} exited in the middle of a job; \
                      its child processes are still running"
@@ -58,7 +58,7 @@ impl Daemon {
     /// Ends agents whose child processes have ended by now or have timed out.
     pub(super) fn end_orphaned_agents(&mut self, now: Timestamp) {
         loop {
-            let core = &self.core;
+            let core = self.core.query();
             let Some((agent, pid, end)) =
                 self.agents.next_ended_orphan(|agent| core.has_jobs(agent))
             else {

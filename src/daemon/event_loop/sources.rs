@@ -127,7 +127,7 @@ impl Daemon {
     fn select_new_names(&mut self, names: Vec<SpoolName>) {
         let mut new = 0;
         for name in names {
-            let verdict = self.intake.found(&name, number_state(&self.core, &name));
+            let verdict = self.intake.found(&name, number_state(self.core.query(), &name));
             new += usize::from(verdict != ReadDecision::Known);
             if verdict == ReadDecision::Read {
                 self.new_names.push(name);
@@ -192,7 +192,7 @@ impl Daemon {
     fn handle_former_agent_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
         let numbers = names.iter().map(SpoolName::number).collect();
         self.intake.recheck_locked((!an_agent_ended).then_some(&numbers));
-        for name in names.iter().filter(|name| self.core.accepts_reread(name.number())) {
+        for name in names.iter().filter(|name| self.core.query().accepts_reread(name.number())) {
             self.spool_io.read_again(name.clone());
         }
     }
@@ -202,8 +202,8 @@ impl Daemon {
         let number = name.number();
         // A change the core did not request comes from an earlier scheduler's agent. The message
         // may be gone by now.
-        let is_news = is_usable && self.core.accepts_reread(number);
-        if !is_news && !self.core.is_reading_again(number) {
+        let is_news = is_usable && self.core.query().accepts_reread(number);
+        if !is_news && !self.core.query().is_reading_again(number) {
             return;
         }
         let outcome = self.reread_outcome(now, name, found);
@@ -252,7 +252,9 @@ impl Daemon {
                 log::debug!("notice without a valid control file name");
                 continue;
             };
-            if self.intake.found(&name, number_state(&self.core, &name)) == ReadDecision::Read {
+            if self.intake.found(&name, number_state(self.core.query(), &name))
+                == ReadDecision::Read
+            {
                 self.spool_io.read_soon(name, None);
             }
         }

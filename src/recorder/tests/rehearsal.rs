@@ -67,7 +67,7 @@ impl Rehearsal {
         }
         self.core.handle(self.now, Event::Tick);
         self.perform();
-        self.core.check_invariants();
+        self.core.query().check_invariants();
         self.core.end_turn(self.now);
     }
 
