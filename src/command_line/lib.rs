@@ -1,4 +1,8 @@
 //! Command line handling common to all programs.
+//!
+//! It decides how help and errors of options are printed, and the exit status. It must not know the
+//! options of any program. Begin with [`parse`].
+#![warn(unreachable_pub)]
 
 use clap::Parser;
 use std::io::{self, Write};

@@ -24,7 +24,7 @@ const MAX_FINAL_OUTPUT: usize = 4 * 1024 * 1024;
 
 /// Settings common to all agents.
 #[derive(Clone, Debug)]
-pub struct AgentSettings {
+pub(crate) struct AgentSettings {
     /// Folders searched, in this order, for programs named without a path.
     pub programs: Vec<PathBuf>,
     /// Working folder: `transport/`.
@@ -40,7 +40,7 @@ pub struct AgentSettings {
 }
 
 /// All running agents.
-pub struct AgentProcesses {
+pub(crate) struct AgentProcesses {
     settings: AgentSettings,
     launcher: Launcher,
     processes: BTreeMap<AgentId, AgentProcess>,
@@ -76,7 +76,7 @@ struct OrphanedAgent {
 }
 
 /// Output of an agent.
-pub enum AgentOutput<'a> {
+pub(crate) enum AgentOutput<'a> {
     /// A line.
     Line(&'a [u8]),
     /// An overlong line was skipped; this many bytes of it.
@@ -85,7 +85,7 @@ pub enum AgentOutput<'a> {
 
 impl AgentProcesses {
     /// Creates the table, without agents.
-    pub fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
+    pub(crate) fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
         Ok(AgentProcesses {
             settings,
             launcher: Launcher::new()?,
@@ -99,7 +99,7 @@ impl AgentProcesses {
     }
 
     /// Folders searched for programs named without a path.
-    pub fn programs(&self) -> &[PathBuf] {
+    pub(crate) fn programs(&self) -> &[PathBuf] {
         &self.settings.programs
     }
 
@@ -107,7 +107,7 @@ impl AgentProcesses {
     ///
     /// The error names the program and the step that failed. A program that cannot be run is
     /// reported later, by [`ended`](AgentProcesses::ended).
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         agent: AgentId,
         clause: &Clause,
@@ -155,7 +155,11 @@ impl AgentProcesses {
     }
 
     /// Reads an agent's output, up to its share of a turn. Returns true if there may be more.
-    pub fn read_output(&mut self, agent: AgentId, output: impl FnMut(AgentOutput<'_>)) -> bool {
+    pub(crate) fn read_output(
+        &mut self,
+        agent: AgentId,
+        output: impl FnMut(AgentOutput<'_>),
+    ) -> bool {
         self.read(agent, MAX_AGENT_BYTES_PER_TURN, output)
     }
 
@@ -199,7 +203,7 @@ impl AgentProcesses {
     }
 
     /// Queues text for an agent. It is sent at the end of the turn.
-    pub fn queue(&mut self, agent: AgentId, text: &[u8]) {
+    pub(crate) fn queue(&mut self, agent: AgentId, text: &[u8]) {
         if let Some(process) = self.processes.get_mut(&agent) {
             process.write_buffer.push(text);
             self.with_output.push(agent);
@@ -207,12 +211,12 @@ impl AgentProcesses {
     }
 
     /// Queues `#idle` for an agent.
-    pub fn queue_idle(&mut self, agent: AgentId) {
+    pub(crate) fn queue_idle(&mut self, agent: AgentId) {
         self.queue(agent, format!("{}\n", protocol::IDLE).as_bytes());
     }
 
     /// Ends an agent: at once by a signal, or once its outbox is sent.
-    pub fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
+    pub(crate) fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
         let is_gone = self.is_orphaned(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
@@ -230,14 +234,14 @@ impl AgentProcesses {
     }
 
     /// Sends queued bytes to agents, as far as their sockets accept them.
-    pub fn send_all(&mut self) {
+    pub(crate) fn send_all(&mut self) {
         for agent in std::mem::take(&mut self.with_output) {
             self.send(agent);
         }
     }
 
     /// Sends queued bytes to an agent, as far as its socket accepts them.
-    pub fn send(&mut self, agent: AgentId) {
+    pub(crate) fn send(&mut self, agent: AgentId) {
         let is_gone = self.is_orphaned(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return;
@@ -259,12 +263,16 @@ impl AgentProcesses {
     }
 
     /// Agent that runs, or ran, under a pid.
-    pub fn by_pid(&self, pid: u32) -> Option<AgentId> {
+    pub(crate) fn by_pid(&self, pid: u32) -> Option<AgentId> {
         self.by_pid.get(&pid).copied()
     }
 
     /// Reads all output of an agent. Returns true if its socket is still open at the other end.
-    pub fn drain_output(&mut self, agent: AgentId, output: impl FnMut(AgentOutput<'_>)) -> bool {
+    pub(crate) fn drain_output(
+        &mut self,
+        agent: AgentId,
+        output: impl FnMut(AgentOutput<'_>),
+    ) -> bool {
         self.read(agent, MAX_FINAL_OUTPUT, output);
         self.processes.get(&agent).is_some_and(|process| process.kill_at.is_none())
     }
@@ -272,7 +280,7 @@ impl AgentProcesses {
     /// Keeps an agent whose process ended mid-job, while its child processes run.
     ///
     /// The child processes may be about to finish the job. They get `timeouts.agent_children`.
-    pub fn keep_orphaned(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
+    pub(crate) fn keep_orphaned(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
         self.by_pid.remove(&pid);
         let until = Instant::now() + self.settings.timeouts.agent_children;
         self.orphaned.push(OrphanedAgent { agent, pid, end, until });
@@ -282,7 +290,7 @@ impl AgentProcesses {
     ///
     /// `has_jobs` returns true if an agent still has a job to report on. An agent without one is
     /// not waited for.
-    pub fn next_ended_orphan(
+    pub(crate) fn next_ended_orphan(
         &mut self,
         has_jobs: impl Fn(AgentId) -> bool,
     ) -> Option<(AgentId, u32, ChildEnd)> {
@@ -305,7 +313,7 @@ impl AgentProcesses {
     /// Removes an agent whose process has ended, after reading its last output.
     ///
     /// Returns how it ended, and how many bytes of an unterminated last line are lost.
-    pub fn ended(
+    pub(crate) fn ended(
         &mut self,
         agent: AgentId,
         pid: u32,
@@ -335,7 +343,7 @@ impl AgentProcesses {
     ///
     /// They can no longer report anything. A process that cannot die, as it waits for a failed
     /// disk, is signalled again only after the same time.
-    pub fn kill_closed_agents(&mut self) {
+    pub(crate) fn kill_closed_agents(&mut self) {
         let now = Instant::now();
         for agent in &self.closed {
             if let Some(process) = self.processes.get_mut(agent)
@@ -350,7 +358,7 @@ impl AgentProcesses {
 
     /// Time until [`kill_the_silent`](Self::kill_the_silent) or
     /// [`next_lingered`](Self::next_lingered) may have something to do.
-    pub fn until_deadline(&self) -> Option<Duration> {
+    pub(crate) fn until_deadline(&self) -> Option<Duration> {
         let closing = self.closed.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
         let lingering = self.orphaned.iter().map(|one| one.until);
         closing.chain(lingering).min().map(|at| at.saturating_duration_since(Instant::now()))
@@ -375,7 +383,7 @@ fn start_error(program: &Path, error: &io::Error) -> String {
 /// Path of the program of a command; a name without a path is searched in `folders`.
 ///
 /// A name not found anywhere gets the path in the last folder, for the error message.
-pub fn program_path(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
+pub(crate) fn program_path(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
     let word = Path::new(word);
     if word.is_absolute() {
         return word.to_path_buf();

@@ -9,6 +9,8 @@
 //! Begin with [`event_loop`]: `Daemon::run` is one page. Its `sources` and `execute` are what goes
 //! in and what comes out. [`start`] leads there from the command line.
 
+#![warn(unreachable_pub)]
+
 mod start;
 mod event_loop;
 mod agents;

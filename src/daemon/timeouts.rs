@@ -8,7 +8,7 @@ use zsched_core::intake::IntakeDelays;
 
 /// Timeouts and retry intervals of the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub(crate) struct Timeouts {
     /// Maximum time for which a client may accept nothing of its answer.
     pub stalled_client: Duration,
     /// The same while other clients wait.
@@ -47,7 +47,7 @@ impl Default for Timeouts {
 
 impl Timeouts {
     /// Creates the timeouts of normal operation, each multiplied by `scale`.
-    pub fn new(TimeoutScale(scale): TimeoutScale) -> Timeouts {
+    pub(crate) fn new(TimeoutScale(scale): TimeoutScale) -> Timeouts {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds * scale);
         Timeouts {
             stalled_client: seconds(60.0),

@@ -3,7 +3,7 @@
 //! The cost of a fork grows with the memory of the process, and a scheduler may have gigabytes in
 //! its queue. `posix_spawn(3)` starts the scheduler's own program as a process that shares memory
 //! with its parent until then. That takes the same time for any size. The new process begins in
-//! [`super::as_agent`]. It reports failures over a pipe that all such processes share and that
+//! [`super::agent_exec`]. It reports failures over a pipe that all such processes share and that
 //! agents do not inherit.
 
 use super::process::ProcessPriority;

@@ -21,7 +21,7 @@ const MIN_DOUBTED_STEP: Duration = Duration::from_secs(300);
 const CONFIRMATION_TIME: Duration = Duration::from_secs(600);
 
 /// Clock that doubts large steps.
-pub struct Clock {
+pub(crate) struct Clock {
     /// Believed clock time of boot.
     started: Timestamp,
     doubt: Option<DoubtedStep>,
@@ -49,13 +49,13 @@ enum ClockChange {
 
 impl Clock {
     /// Creates the clock. `former` is the clock time of boot that a former scheduler believed.
-    pub fn new(former: Option<Timestamp>) -> Clock {
+    pub(crate) fn new(former: Option<Timestamp>) -> Clock {
         let (shown, running) = (Timestamp::now(), sys::time_since_boot());
         Clock { started: former.unwrap_or(shown - running), doubt: None }
     }
 
     /// Returns the time, and a step that is believed from now on. Logs what it notices.
-    pub fn now(&mut self) -> (Timestamp, Option<ClockStep>) {
+    pub(crate) fn now(&mut self) -> (Timestamp, Option<ClockStep>) {
         let (now, remark) = self.tell(Timestamp::now(), sys::time_since_boot());
         let minutes = CONFIRMATION_TIME.as_secs() / 60;
         match remark {
@@ -78,12 +78,12 @@ impl Clock {
     }
 
     /// Returns the time as last believed, without looking for steps.
-    pub fn estimate(&self) -> Timestamp {
+    pub(crate) fn estimate(&self) -> Timestamp {
         self.started + sys::time_since_boot()
     }
 
     /// Believed clock time of boot.
-    pub fn started(&self) -> Timestamp {
+    pub(crate) fn started(&self) -> Timestamp {
         self.started
     }
 

@@ -5,7 +5,7 @@ use zsched_core::AgentId;
 
 /// Source of readiness events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventSource {
+pub(crate) enum EventSource {
     /// Signals.
     Signals,
     /// Results of a worker, which wakes the loop through the waker.
@@ -25,7 +25,7 @@ const SOURCE_KINDS: usize = 8;
 
 impl EventSource {
     /// Token of this source.
-    pub fn token(self) -> Token {
+    pub(crate) fn token(self) -> Token {
         let (kind, number) = match self {
             EventSource::Signals => (0, 0),
             EventSource::Workers => (1, 0),
@@ -38,7 +38,7 @@ impl EventSource {
     }
 
     /// Source of a token created by [`token`](Source::token).
-    pub fn of(token: Token) -> EventSource {
+    pub(crate) fn of(token: Token) -> EventSource {
         let number = token.0 / SOURCE_KINDS;
         match token.0 % SOURCE_KINDS {
             0 => EventSource::Signals,

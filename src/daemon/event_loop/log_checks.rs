@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Interval of checks for renamed logs.
 ///
 /// A log that is renamed without a new one in its place is noticed at the second check.
-pub const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Daemon {
     /// Reopens logs that were renamed, if a check is due.

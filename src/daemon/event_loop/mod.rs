@@ -11,14 +11,14 @@
 //! | [`log_checks`] | reopening logs that were renamed |
 //! | [`clock`] | the time of the core, and steps of the system's clock |
 
-pub mod event_source;
+pub(crate) mod event_source;
 mod sources;
-pub mod signals;
+pub(crate) mod signals;
 mod execute;
-pub mod observed_core;
-pub mod reload;
-pub mod log_checks;
-pub mod clock;
+pub(crate) mod observed_core;
+pub(crate) mod reload;
+pub(crate) mod log_checks;
+pub(crate) mod clock;
 
 use crate::agents::AgentProcesses;
 use crate::logging::{LogFile, StatisticsLog};
@@ -56,7 +56,7 @@ use zsched_sys::Signals;
 const MAX_BACKLOG_READS_PER_TURN: usize = 256;
 
 /// A running scheduler.
-pub struct Daemon {
+pub(crate) struct Daemon {
     pub(crate) poll: Poll,
     /// Wakes the loop from a worker.
     pub(crate) waker: Arc<Waker>,
@@ -115,7 +115,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Runs the event loop until a signal ends it.
-    pub fn run(mut self) -> io::Result<()> {
+    pub(crate) fn run(mut self) -> io::Result<()> {
         let mut ready = Events::with_capacity(1024);
         while !self.is_over() {
             match self.poll.poll(&mut ready, self.timeout()) {

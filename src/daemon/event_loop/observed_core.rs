@@ -19,7 +19,7 @@ use zsched_recorder::Recorded;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The core with an optional recorder, and the feed of its subscribers.
-pub struct ObservedCore {
+pub(crate) struct ObservedCore {
     core: Recorded,
     feed: Rc<Watch>,
     /// Value of the last `Event::Subscribed` passed to the core.
@@ -28,12 +28,12 @@ pub struct ObservedCore {
 
 impl ObservedCore {
     /// Wraps a core. There are no subscribers yet.
-    pub fn new(core: Recorded, feed: Rc<Watch>) -> ObservedCore {
+    pub(crate) fn new(core: Recorded, feed: Rc<Watch>) -> ObservedCore {
         ObservedCore { core, feed, has_subscribers: false }
     }
 
     /// Notifies the core of the first subscriber and of the last one leaving.
-    pub fn update_subscribers(&mut self, now: Timestamp) {
+    pub(crate) fn update_subscribers(&mut self, now: Timestamp) {
         self.feed.look_around();
         let has_subscribers = self.feed.is_wanted();
         if has_subscribers != self.has_subscribers {
@@ -43,7 +43,7 @@ impl ObservedCore {
     }
 
     /// Publishes an event and passes it to the core.
-    pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+    pub(crate) fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         if self.feed.is_wanted() {
             FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
                 .publish_event(&event);
@@ -52,7 +52,7 @@ impl ObservedCore {
     }
 
     /// Removes, publishes and returns the next action of the core.
-    pub fn poll(&mut self, now: Timestamp) -> Option<Action> {
+    pub(crate) fn poll(&mut self, now: Timestamp) -> Option<Action> {
         let action = self.core.poll()?;
         if self.feed.is_wanted() {
             FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
@@ -62,22 +62,22 @@ impl ObservedCore {
     }
 
     /// The core, to be asked about its state.
-    pub fn query(&self) -> &Scheduler {
+    pub(crate) fn query(&self) -> &Scheduler {
         self.core.query()
     }
 
     /// Ends a turn for the recorder, when all actions of the turn have been polled.
-    pub fn end_turn(&mut self, now: Timestamp) {
+    pub(crate) fn end_turn(&mut self, now: Timestamp) {
         self.core.end_turn(now);
     }
 
     /// Maximum wait of the recorder until the next turn; `None` is unlimited.
-    pub fn until_turn(&self) -> Option<Duration> {
+    pub(crate) fn until_turn(&self) -> Option<Duration> {
         self.core.until_turn()
     }
 
     /// Completes the recording.
-    pub fn finish(&mut self, now: Timestamp) {
+    pub(crate) fn finish(&mut self, now: Timestamp) {
         self.core.finish(now);
     }
 }

@@ -34,7 +34,7 @@ type LoadResult = Result<CheckedConfig, Vec<String>>;
 
 /// State of the readings of the configuration.
 #[derive(Default)]
-pub struct ReloadState {
+pub(crate) struct ReloadState {
     worker: Option<Receiver<LoadResult>>,
     /// Clients waiting for the current reading.
     waiting_clients: Vec<usize>,

@@ -10,7 +10,7 @@ use zsched_format::time::Timestamp;
 use zsched_sys::{self as sys, ChildEnd};
 
 /// Signals that the scheduler catches.
-pub const CAUGHT_SIGNALS: [i32; 8] =
+pub(crate) const CAUGHT_SIGNALS: [i32; 8] =
     [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 impl Daemon {

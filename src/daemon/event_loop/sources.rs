@@ -291,7 +291,7 @@ impl Daemon {
 }
 
 /// Passes what an agent wrote to the core.
-pub fn pass_to_core(
+pub(super) fn pass_to_core(
     core: &mut ObservedCore,
     now: Timestamp,
     agent: AgentId,

@@ -1,7 +1,7 @@
 //! The log and the statistics log.
 
-pub mod rotation;
-pub mod status_log;
+pub(crate) mod rotation;
+pub(crate) mod status_log;
 
 use crate::logging::rotation::RotationDetector;
 use crate::worker;
@@ -22,7 +22,7 @@ use zsched_sys as sys;
 ///
 /// A line has a time stamp, the level of errors and warnings, and printable text. `verbosity` is
 /// the number of `-v` options.
-pub fn start(verbosity: u8) {
+pub(crate) fn start(verbosity: u8) {
     env_logger::Builder::new()
         // The logger must not filter, since the level can change at any time.
         .filter_module("zsched", LevelFilter::Trace)
@@ -43,7 +43,7 @@ pub fn start(verbosity: u8) {
 }
 
 /// Log level for a number of `-v` options.
-pub fn level(verbosity: u8) -> LevelFilter {
+pub(crate) fn level(verbosity: u8) -> LevelFilter {
     match verbosity {
         0 => LevelFilter::Info,
         1 => LevelFilter::Debug,
@@ -54,25 +54,25 @@ pub fn level(verbosity: u8) -> LevelFilter {
 /// File that standard output and error are redirected to.
 ///
 /// It is reopened on request, so that log rotation works.
-pub struct LogFile {
+pub(crate) struct LogFile {
     path: PathBuf,
     rotation: RotationDetector,
 }
 
 impl LogFile {
     /// Redirects standard output and error to a file.
-    pub fn open(path: &Path) -> io::Result<LogFile> {
+    pub(crate) fn open(path: &Path) -> io::Result<LogFile> {
         sys::redirect_output(path)?;
         Ok(LogFile { path: path.to_path_buf(), rotation: RotationDetector::default() })
     }
 
     /// Reopens the file under its name.
-    pub fn reopen(&self) -> io::Result<()> {
+    pub(crate) fn reopen(&self) -> io::Result<()> {
         sys::redirect_output(&self.path)
     }
 
     /// Reopens the file if it was renamed. Returns true if so.
-    pub fn reopen_if_renamed(&mut self) -> io::Result<bool> {
+    pub(crate) fn reopen_if_renamed(&mut self) -> io::Result<bool> {
         let open = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let has_moved = self.rotation.is_renamed(&self.path, &open);
         if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
@@ -84,7 +84,7 @@ impl LogFile {
 /// ```text
 /// <spoolid> <routed - received> <finished - routed> <state> <channel>/<host>     times in seconds
 /// ```
-pub struct StatisticsLog {
+pub(crate) struct StatisticsLog {
     path: PathBuf,
     file: File,
     lines: Vec<u8>,
@@ -99,7 +99,7 @@ pub struct StatisticsLog {
 
 impl StatisticsLog {
     /// Opens the file for appending.
-    pub fn open(path: &Path) -> io::Result<StatisticsLog> {
+    pub(crate) fn open(path: &Path) -> io::Result<StatisticsLog> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(StatisticsLog {
             path: path.to_path_buf(),
@@ -113,20 +113,20 @@ impl StatisticsLog {
     }
 
     /// Reopens the file under its name.
-    pub fn reopen(&mut self) -> io::Result<()> {
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
         self.file = StatisticsLog::open(&self.path)?.file;
         self.is_torn = false;
         Ok(())
     }
 
     /// Reopens the file if it was renamed. Returns true if so.
-    pub fn reopen_if_renamed(&mut self) -> io::Result<bool> {
+    pub(crate) fn reopen_if_renamed(&mut self) -> io::Result<bool> {
         let has_moved = self.rotation.is_renamed(&self.path, &self.file);
         if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
     }
 
     /// Adds a line. The next [`flush`](StatisticsLog::flush) writes it.
-    pub fn add(&mut self, now: Timestamp, record: &Statistics) {
+    pub(crate) fn add(&mut self, now: Timestamp, record: &Statistics) {
         let Statistics { spool_id, created, state, destination } = record;
         let before = created.seconds_since(spool_id.modified);
         let here = now.seconds_since(*created);
@@ -137,7 +137,7 @@ impl StatisticsLog {
     }
 
     /// Writes all added lines. Lines that cannot be written are lost, counted and logged.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.lines.is_empty() {
             return;
         }
@@ -166,7 +166,7 @@ impl StatisticsLog {
     }
 
     /// Path of the file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -174,7 +174,7 @@ impl StatisticsLog {
 /// Writes as much as possible, usually with one system call.
 ///
 /// Returns the number of bytes written, and the error if that is not all.
-pub fn write_some(mut file: &File, text: &[u8]) -> (usize, Option<io::Error>) {
+pub(crate) fn write_some(mut file: &File, text: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while written < text.len() {
         match file.write(&text[written..]) {

@@ -7,14 +7,14 @@ use zsched_sys as sys;
 
 /// Detects that the path of an open file names another file.
 #[derive(Default)]
-pub struct RotationDetector {
+pub(crate) struct RotationDetector {
     /// True if the last check found no file at the path.
     was_missing: bool,
 }
 
 impl RotationDetector {
     /// Returns true if the open file is no longer the one at `path`.
-    pub fn is_renamed(&mut self, path: &Path, open: &File) -> bool {
+    pub(crate) fn is_renamed(&mut self, path: &Path, open: &File) -> bool {
         let leads_there = sys::is_same_file(path, open);
         let is_missing = matches!(&leads_there, Err(error) if error.kind() == ErrorKind::NotFound);
         // A rotation may be about to create the file, with its own choice of owner and mode.

@@ -26,7 +26,7 @@ const MIN_SETTLED_AGE: i64 = 2;
 const MAX_LOGGED_WARNINGS: usize = 20;
 
 /// Accounts, and the location of their file.
-pub struct Accounts {
+pub(crate) struct Accounts {
     path: Option<PathBuf>,
     /// True if other hosts may use methods that are unsafe over a network.
     trusts_network: bool,
@@ -44,13 +44,13 @@ enum FileVersion {
 
 impl Accounts {
     /// Creates the accounts for a configuration.
-    pub fn new(parameters: &Parameters) -> Accounts {
+    pub(crate) fn new(parameters: &Parameters) -> Accounts {
         let trusts_network = parameters.mailq_trust_network;
         Accounts { path: parameters.auth_file.clone(), trusts_network, known: None }
     }
 
     /// Applies a new configuration.
-    pub fn reconfigure(&mut self, parameters: &Parameters) {
+    pub(crate) fn reconfigure(&mut self, parameters: &Parameters) {
         let (path, trusts) = (&parameters.auth_file, parameters.mailq_trust_network);
         if (path, trusts) != (&self.path, self.trusts_network) {
             *self = Accounts::new(parameters);
@@ -60,12 +60,12 @@ impl Accounts {
     /// Returns true if other hosts may use methods that are unsafe over a network.
     ///
     /// These are plain-text passwords in the file, and MAILQ version 1.
-    pub fn trusts_network(&self) -> bool {
+    pub(crate) fn trusts_network(&self) -> bool {
         self.trusts_network
     }
 
     /// Returns all accounts, or none if the file cannot be used. Logs its faults once per version.
-    pub fn current(&mut self) -> Rc<AuthFile> {
+    pub(crate) fn current(&mut self) -> Rc<AuthFile> {
         let version = self.version();
         let is_new = match &self.known {
             Some((known, accounts)) if *known == version && version.is_complete() => {
@@ -137,7 +137,7 @@ fn no_login(why: &io::Error) -> String {
 }
 
 /// Faults of the file in its present state, in one line.
-pub fn warning(path: &Path) -> Option<String> {
+pub(crate) fn warning(path: &Path) -> Option<String> {
     let faults = match contents(path) {
         Ok((_, warnings)) => warnings,
         // Then MAILQ version 1 is spoken, and the start logs that.
@@ -151,7 +151,7 @@ pub fn warning(path: &Path) -> Option<String> {
 ///
 /// That is so if the command line requests it, or if the auth file can be opened for reading.
 /// ZMailer's scheduler decides this in the same way, once per reading of the configuration.
-pub fn needs_version_2(path: Option<&Path>, asked_for: Option<u8>) -> bool {
+pub(crate) fn needs_version_2(path: Option<&Path>, asked_for: Option<u8>) -> bool {
     match path.map(open) {
         Some(Ok(_)) => true,
         Some(Err(error)) if asked_for != Some(2) => {

@@ -39,7 +39,7 @@ const MAX_NOTICE_LEN: usize = 1000;
 
 /// Kind of clients that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenerKind {
+pub(crate) enum ListenerKind {
     /// MAILQ clients, who may see the queue.
     Mailq,
     /// Control socket clients: the scheduler's own user, and root.
@@ -47,7 +47,7 @@ pub enum ListenerKind {
 }
 
 /// Socket that clients connect to.
-pub enum Listener {
+pub(crate) enum Listener {
     /// On a TCP port.
     Tcp(TcpListener),
     /// On a path.
@@ -55,7 +55,7 @@ pub enum Listener {
 }
 
 /// Connection of a client.
-pub enum Stream {
+pub(crate) enum Stream {
     /// Over TCP.
     Tcp(TcpStream),
     /// Over a UNIX socket.
@@ -64,7 +64,7 @@ pub enum Stream {
 
 /// Address of MAILQ: where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MailqAddress {
+pub(crate) enum MailqAddress {
     /// Path of a UNIX socket.
     Unix(PathBuf),
     /// Address and TCP port.
@@ -82,7 +82,7 @@ impl fmt::Display for MailqAddress {
 
 impl MailqAddress {
     /// Returns all addresses of a configuration.
-    pub fn all(socket: Option<&MailqSocket>) -> Vec<MailqAddress> {
+    pub(crate) fn all(socket: Option<&MailqSocket>) -> Vec<MailqAddress> {
         let default = MailqSocket::Tcp {
             port: TcpPort::Service("mailq".to_string()),
             address: BindAddress::Loopback,
@@ -97,7 +97,7 @@ impl MailqAddress {
     }
 
     /// Opens the socket. A port chosen by the system is stored in the address.
-    pub fn open(&mut self) -> io::Result<Listener> {
+    pub(crate) fn open(&mut self) -> io::Result<Listener> {
         match self {
             MailqAddress::Unix(path) => open_unix(path, MAILQ_SOCKET_MODE),
             MailqAddress::Tcp(address) => {
@@ -109,7 +109,7 @@ impl MailqAddress {
     }
 
     /// Takes over the port of another address, if the system is to choose this one's.
-    pub fn copy_port(&mut self, other: &MailqAddress) {
+    pub(crate) fn copy_port(&mut self, other: &MailqAddress) {
         if let (MailqAddress::Tcp(address), MailqAddress::Tcp(other)) = (self, other)
             && address.port() == 0
         {
@@ -118,14 +118,14 @@ impl MailqAddress {
     }
 
     /// Returns true if other hosts can connect.
-    pub fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         matches!(self, MailqAddress::Tcp(address) if !address.ip().is_loopback())
     }
 
     /// Returns true if the error is no reason to warn or retry.
     ///
     /// That is so if the host has no IPv6, or if the IPv6 socket serves IPv4, too.
-    pub fn is_expected_failure(&self, error: &io::Error) -> bool {
+    pub(crate) fn is_expected_failure(&self, error: &io::Error) -> bool {
         let MailqAddress::Tcp(address) = self else {
             return false;
         };
@@ -145,7 +145,7 @@ fn addresses(address: BindAddress) -> Vec<IpAddr> {
 }
 
 /// Opens the control socket.
-pub fn open_control(path: &Path) -> io::Result<Listener> {
+pub(crate) fn open_control(path: &Path) -> io::Result<Listener> {
     open_unix(path, CONTROL_SOCKET_MODE)
 }
 
@@ -193,7 +193,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
 
 impl Listener {
     /// Registers the socket for readiness events.
-    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             Listener::Unix(listener) => registry.register(listener, token, Interest::READABLE),
@@ -201,7 +201,7 @@ impl Listener {
     }
 
     /// Accepts the next connection, if there is one.
-    pub fn accept(&self) -> io::Result<Option<Stream>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self {
             Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
             Listener::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
@@ -216,7 +216,7 @@ impl Listener {
 
 impl Stream {
     /// Registers the socket for readiness events.
-    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
             Stream::Tcp(stream) => registry.register(stream, token, interest),
@@ -225,7 +225,7 @@ impl Stream {
     }
 
     /// Returns the address or user of the client.
-    pub fn peer(&self) -> io::Result<Peer> {
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().map(|address| Peer::at(address.ip())),
             Stream::Unix(stream) => Ok(Peer::Local(sys::peer_user(stream).ok())),
@@ -238,7 +238,7 @@ impl Stream {
     ///
     /// Over TCP a half-closed connection cannot be told from a closed one. It counts as closed: no
     /// client has a reason to half-close during a session.
-    pub fn is_closed(&self, has_ended: bool) -> bool {
+    pub(crate) fn is_closed(&self, has_ended: bool) -> bool {
         match self {
             Stream::Tcp(stream) => has_ended || sys::is_hung_up(stream),
             Stream::Unix(stream) => sys::is_hung_up(stream),
@@ -246,7 +246,7 @@ impl Stream {
     }
 
     /// Closes the sending direction.
-    pub fn shutdown_write(&self) -> io::Result<()> {
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
@@ -277,13 +277,13 @@ impl Write for Stream {
 }
 
 /// Socket for notices of new control files from routers: `NEW <path>` in a datagram.
-pub struct NotifySocket {
+pub(crate) struct NotifySocket {
     socket: UnixDatagram,
 }
 
 impl NotifySocket {
     /// Opens the socket and registers it for readiness events.
-    pub fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
+    pub(crate) fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
         remove_socket(path)?;
         let mut socket = UnixDatagram::bind(path)?;
         set_mode(path, NOTIFY_SOCKET_MODE)?;
@@ -292,7 +292,7 @@ impl NotifySocket {
     }
 
     /// Receives the next notice: `Some(None)` for one that names no control file.
-    pub fn receive(&self) -> Option<Option<SpoolName>> {
+    pub(crate) fn receive(&self) -> Option<Option<SpoolName>> {
         let mut buffer = [0; MAX_NOTICE_LEN];
         let count = self.socket.recv(&mut buffer).ok()?;
         Some(parse_notice(&buffer[..count]))
@@ -300,7 +300,7 @@ impl NotifySocket {
 }
 
 /// Returns true if an error of [`Listener::accept`] concerns only one client.
-pub fn is_single_connection_error(error: &io::Error) -> bool {
+pub(crate) fn is_single_connection_error(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| SINGLE_CONNECTION_ERRORS.contains(&number))
 }
 

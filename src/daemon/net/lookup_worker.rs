@@ -19,7 +19,7 @@ use zsched_spool::{Spool, SpoolName, error_address};
 use zsched_sys as sys;
 
 /// The loop's end of the worker. Each client has at most one lookup under way.
-pub struct LookupWorker {
+pub(crate) struct LookupWorker {
     requests: Sender<(usize, Inquiry)>,
     results: Receiver<(usize, Option<Findings>)>,
 }
@@ -32,7 +32,7 @@ struct LookupPaths {
 
 impl LookupWorker {
     /// Starts the worker, which wakes the loop through `waker`.
-    pub fn start(
+    pub(crate) fn start(
         spool: Spool,
         log: Option<PathBuf>,
         waker: Arc<Waker>,
@@ -47,14 +47,14 @@ impl LookupWorker {
     }
 
     /// Starts a lookup for a client.
-    pub fn ask(&self, client: usize, inquiry: Inquiry) {
+    pub(crate) fn ask(&self, client: usize, inquiry: Inquiry) {
         self.requests.send((client, inquiry)).expect("the worker runs until the loop ends");
     }
 
     /// Removes and returns the next result and its client.
     ///
     /// The result is `None` if the lookup has panicked and the client is to be disconnected.
-    pub fn next_result(&self) -> Option<(usize, Option<Findings>)> {
+    pub(crate) fn next_result(&self) -> Option<(usize, Option<Findings>)> {
         self.results.try_recv().ok()
     }
 }

@@ -9,9 +9,9 @@
 //! | [`write_buffer`] | output for a receiver that may be slow |
 //! | [`rendezvous_dump`] | the dump on SIGUSR2, for clients that cannot connect |
 
-pub mod listen;
-pub mod clients;
-pub mod accounts;
-pub mod lookup_worker;
-pub mod write_buffer;
-pub mod rendezvous_dump;
+pub(crate) mod listen;
+pub(crate) mod clients;
+pub(crate) mod accounts;
+pub(crate) mod lookup_worker;
+pub(crate) mod write_buffer;
+pub(crate) mod rendezvous_dump;

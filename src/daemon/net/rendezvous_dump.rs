@@ -19,7 +19,7 @@ use zsched_mailq_server::v1::Dump;
 use zsched_sys as sys;
 
 /// Rendezvous file, and the dump under way.
-pub struct Rendezvous {
+pub(crate) struct Rendezvous {
     path: PathBuf,
     started: Timestamp,
     with_vertices: bool,
@@ -36,7 +36,7 @@ struct Dumping {
 
 impl Rendezvous {
     /// Creates the state without writing. `waker` wakes the loop.
-    pub fn new(
+    pub(crate) fn new(
         path: PathBuf,
         started: Timestamp,
         with_vertices: bool,
@@ -46,7 +46,7 @@ impl Rendezvous {
     }
 
     /// Starts a dump, unless one is under way.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         let is_busy = self.writer.as_ref().is_some_and(|writer| !writer.is_finished());
         if is_busy || self.dumping.is_some() {
             log::warn!("{}: the former dump is still being written", self.path.display());
@@ -65,12 +65,12 @@ impl Rendezvous {
     }
 
     /// Returns true if the next piece can be composed.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.dumping.as_ref().is_some_and(|dumping| dumping.chunks.has_room())
     }
 
     /// Continues the dump, if there is one.
-    pub fn advance(&mut self, scheduler: &Scheduler, now: Timestamp) {
+    pub(crate) fn advance(&mut self, scheduler: &Scheduler, now: Timestamp) {
         if self.dumping.as_mut().is_some_and(|dumping| dumping.advance(scheduler, now)) {
             self.dumping = None;
         }

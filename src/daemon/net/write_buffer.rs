@@ -4,34 +4,34 @@ use std::io::{self, ErrorKind, Write};
 
 /// Bytes not sent yet.
 #[derive(Default)]
-pub struct WriteBuffer {
+pub(crate) struct WriteBuffer {
     bytes: Vec<u8>,
     sent: usize,
 }
 
 impl WriteBuffer {
     /// Appends bytes.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Buffer to append bytes to.
-    pub fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Number of bytes not sent yet.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
     /// Returns true if all is sent.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Writes as much as `peer` accepts without waiting. Returns the number of bytes.
-    pub fn flush(&mut self, peer: &mut impl Write) -> io::Result<usize> {
+    pub(crate) fn flush(&mut self, peer: &mut impl Write) -> io::Result<usize> {
         let before = self.sent;
         while !self.is_empty() {
             match peer.write(&self.bytes[self.sent..]) {

@@ -24,12 +24,12 @@ const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(1);
 /// Agents of an earlier scheduler.
 ///
 /// These are processes that work in our folder and are not our children.
-pub fn agents() -> Vec<u32> {
+pub(super) fn agents() -> Vec<u32> {
     processes::others_in_our_folder()
 }
 
 /// Follows agents to their end.
-pub fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionSender) {
+pub(super) fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionSender) {
     log::info!("agents of an earlier scheduler are still running: processes {agents:?}");
     let mut since = Timestamp::now();
     while !agents.is_empty() {

@@ -16,7 +16,7 @@ mod writer;
 mod note_writers;
 mod former_agents;
 
-pub use writer::WriteRequest;
+pub(crate) use writer::WriteRequest;
 
 use crate::logging::status_log::{Composer, StatusLog};
 use crate::start::recovery;
@@ -48,7 +48,7 @@ const PORTION_SIZE: usize = 32;
 const WORKERS_RUN: &str = "workers run until the loop ends";
 
 /// Result of a helper worker.
-pub enum Completion {
+pub(crate) enum Completion {
     /// Names found by the scan. The scanner waits for the number of new ones among them.
     Names(Vec<SpoolName>),
     /// The scan has ended.
@@ -77,7 +77,7 @@ pub enum Completion {
 }
 
 /// The loop's end of the helper workers.
-pub struct SpoolIo {
+pub(crate) struct SpoolIo {
     results: Receiver<Vec<Completion>>,
     /// Unhandled results of the current portion.
     portion: vec::IntoIter<Completion>,
@@ -136,7 +136,7 @@ impl CompletionSender {
 
 impl SpoolIo {
     /// Starts the workers.
-    pub fn start(
+    pub(crate) fn start(
         spool: &Spool,
         level: HashLevel,
         waker: Arc<Waker>,
@@ -189,12 +189,12 @@ impl SpoolIo {
     }
 
     /// Possible duplicate deliveries found by the workers.
-    pub fn duplicates(&self) -> &PossibleDuplicates {
+    pub(crate) fn duplicates(&self) -> &PossibleDuplicates {
         &self.duplicates
     }
 
     /// Removes and returns the next result, if there is one.
-    pub fn next_result(&mut self) -> Option<Completion> {
+    pub(crate) fn next_result(&mut self) -> Option<Completion> {
         loop {
             if let Some(done) = self.portion.next() {
                 return Some(done);
@@ -204,7 +204,7 @@ impl SpoolIo {
     }
 
     /// Rearms the waker before results are taken: any later result wakes the loop again.
-    pub fn rearm_waker(&self) {
+    pub(crate) fn rearm_waker(&self) {
         // A swap is needed: results put before the previous wake-up are visible from here on. A
         // plain store could take effect after the check for results, and a wake-up between the two
         // would be lost.
@@ -212,44 +212,44 @@ impl SpoolIo {
     }
 
     /// Requests a scan.
-    pub fn scan(&self, limits: ScanLimits) {
+    pub(crate) fn scan(&self, limits: ScanLimits) {
         self.scan_requests.send(limits).expect(WORKERS_RUN);
     }
 
     /// Reports to the scanner how many of the names it found are new.
-    pub fn new_names(&self, count: usize) {
+    pub(crate) fn new_names(&self, count: usize) {
         self.new_names.send(count).expect(WORKERS_RUN);
     }
 
     /// Requests reading of control files, the oldest first.
-    pub fn read(&self, names: Vec<ReadRequest>) {
+    pub(crate) fn read(&self, names: Vec<ReadRequest>) {
         self.reader.push_batch(names);
     }
 
     /// Requests reading of a control file before all others.
-    pub fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
+    pub(crate) fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
         self.reader.push_urgent(UrgentRead::Read((name, at_most)));
     }
 
     /// Requests that the control file of a loaded message is read again.
-    pub fn read_again(&self, name: SpoolName) {
+    pub(crate) fn read_again(&self, name: SpoolName) {
         self.reader.push_urgent(UrgentRead::Reread(name));
     }
 
     /// Requests reading of more recipients of a loaded message.
-    pub fn read_more(&self, name: SpoolName, portion: Portion) {
+    pub(crate) fn read_more(&self, name: SpoolName, portion: Portion) {
         self.reader.push_urgent(UrgentRead::Chunk(name, portion));
     }
 
     /// Queues a write request, for the next [`send`](Files::send).
-    pub fn write(&mut self, request: WriteRequest) {
+    pub(crate) fn write(&mut self, request: WriteRequest) {
         self.to_write.push(request);
     }
 
     /// Queues lines of the status log, in order with other write requests.
     ///
     /// Without room for them they are dropped and counted.
-    pub fn write_status(&mut self, record: StatusRecord) {
+    pub(crate) fn write_status(&mut self, record: StatusRecord) {
         let request = self.status_log.as_ref().and_then(|log| log.request(record));
         if let Some(request) = request {
             self.to_write.push(WriteRequest::Status(request));
@@ -257,33 +257,33 @@ impl SpoolIo {
     }
 
     /// Requests that the status log is reopened under its name.
-    pub fn reopen_status_log(&self) {
+    pub(crate) fn reopen_status_log(&self) {
         if let Some(log) = &self.status_log {
             log.reopen();
         }
     }
 
     /// Requests that the status log is reopened if it was renamed.
-    pub fn check_status_log_rotation(&self) {
+    pub(crate) fn check_status_log_rotation(&self) {
         if let Some(log) = &self.status_log {
             log.check_rotation();
         }
     }
 
     /// Passes all queued write requests to the writer.
-    pub fn send(&mut self) {
+    pub(crate) fn send(&mut self) {
         self.to_write.send().expect(WORKERS_RUN);
     }
 
     /// Returns true if so much is queued for the writer that no more may be decided.
     ///
     /// The loop is woken when that has changed.
-    pub fn is_writer_behind(&self) -> bool {
+    pub(crate) fn is_writer_behind(&self) -> bool {
         self.to_write.is_full()
     }
 
     /// Waits until everything requested is written. Discards results.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.send();
         self.to_write.close();
         let Some(writer) = self.writer.take() else {

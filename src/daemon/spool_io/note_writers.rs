@@ -17,7 +17,7 @@ const MAX_NOTE_WORKERS: usize = 16;
 const MIN_MESSAGES_PER_WORKER: usize = 2;
 
 /// Parts of a [`Note`] that may be sent to another worker.
-pub struct NoteRequest {
+pub(crate) struct NoteRequest {
     ticket: NoteTicket,
     name: SpoolName,
     offsets: Vec<u32>,
@@ -37,7 +37,7 @@ impl From<Note> for NoteRequest {
 
 impl NoteRequest {
     /// Memory it takes, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let texts = self.notary.len() + self.message.len();
         size_of::<NoteRequest>() + texts + size_of_val(&self.offsets[..])
     }
@@ -46,7 +46,11 @@ impl NoteRequest {
 /// Writes notes, those about one message in their order.
 ///
 /// When it returns, each note is on disk or has failed, and its result was sent.
-pub fn write_all(spool: &Spool, mut notes: Vec<NoteRequest>, completions: &CompletionSender) {
+pub(super) fn write_all(
+    spool: &Spool,
+    mut notes: Vec<NoteRequest>,
+    completions: &CompletionSender,
+) {
     notes.sort_by_key(|note| note.name.number());
     let same = |one: &NoteRequest, next: &NoteRequest| one.name.number() == next.name.number();
     let messages: Vec<&[NoteRequest]> = notes.chunk_by(same).collect();

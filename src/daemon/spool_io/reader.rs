@@ -9,7 +9,7 @@ use zsched_spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
 
 /// Requests for the reader.
 #[derive(Default)]
-pub struct ReadQueue {
+pub(super) struct ReadQueue {
     requests: Mutex<ReadRequests>,
     filled: Condvar,
 }
@@ -22,10 +22,10 @@ struct ReadRequests {
 }
 
 /// New control file, and the maximum number of open recipients to read; `None` is all.
-pub type ReadRequest = (SpoolName, Option<u32>);
+pub(super) type ReadRequest = (SpoolName, Option<u32>);
 
 /// Request that comes before all batches.
-pub enum UrgentRead {
+pub(super) enum UrgentRead {
     /// Read a new control file.
     Read(ReadRequest),
     /// Read more of a control file.
@@ -41,19 +41,19 @@ enum Request {
 
 impl ReadQueue {
     /// Adds a request that comes before all batches.
-    pub fn push_urgent(&self, urgent: UrgentRead) {
+    pub(super) fn push_urgent(&self, urgent: UrgentRead) {
         self.lock().urgent.push_back(urgent);
         self.filled.notify_one();
     }
 
     /// Adds control files to be read, the oldest first.
-    pub fn push_batch(&self, names: Vec<ReadRequest>) {
+    pub(super) fn push_batch(&self, names: Vec<ReadRequest>) {
         self.lock().batches.push_back(names);
         self.filled.notify_one();
     }
 
     /// Closes the queue and discards its requests.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_one();
     }
@@ -86,7 +86,7 @@ impl ReadQueue {
 }
 
 /// State of the worker.
-pub struct Reader {
+pub(super) struct Reader {
     spool: Spool,
     level: HashLevel,
     queue: Arc<ReadQueue>,
@@ -100,7 +100,7 @@ struct LoopGone;
 
 impl Reader {
     /// Creates a reader.
-    pub fn new(
+    pub(super) fn new(
         spool: Spool,
         level: HashLevel,
         queue: Arc<ReadQueue>,
@@ -111,7 +111,7 @@ impl Reader {
     }
 
     /// Carries out requests until the queue is closed.
-    pub fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         while let Some(request) = self.queue.next() {
             let heard = match request {
                 Request::UrgentRead(urgent) => self.read_urgent(urgent),

@@ -6,7 +6,7 @@ use zsched_spool::Spool;
 use zsched_spool::scan::{ScanLimits, scan};
 
 /// Carries out scan requests. After each portion of names it receives how many were new.
-pub fn run(
+pub(super) fn run(
     spool: &Spool,
     requests: &Receiver<ScanLimits>,
     new_names: &Receiver<usize>,

@@ -22,7 +22,7 @@ struct Batch {
 }
 
 /// The loop's end of the queue.
-pub struct WriteQueue {
+pub(super) struct WriteQueue {
     batches: Option<Sender<Batch>>,
     /// Requests of this turn.
     gathered: Vec<WriteRequest>,
@@ -30,14 +30,14 @@ pub struct WriteQueue {
 }
 
 /// The writer's end of the queue.
-pub struct WriteReceiver {
+pub(super) struct WriteReceiver {
     batches: Receiver<Batch>,
     waiting: Arc<AtomicUsize>,
     loop_waker: Arc<LoopWaker>,
 }
 
 /// Creates an empty queue. The bell wakes the loop.
-pub fn write_queue(loop_waker: Arc<LoopWaker>) -> (WriteQueue, WriteReceiver) {
+pub(super) fn write_queue(loop_waker: Arc<LoopWaker>) -> (WriteQueue, WriteReceiver) {
     let (sender, batches) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let queue =
@@ -47,12 +47,12 @@ pub fn write_queue(loop_waker: Arc<LoopWaker>) -> (WriteQueue, WriteReceiver) {
 
 impl WriteQueue {
     /// Adds a request to those of this turn.
-    pub fn push(&mut self, request: WriteRequest) {
+    pub(super) fn push(&mut self, request: WriteRequest) {
         self.gathered.push(request);
     }
 
     /// Passes the requests of this turn to the writer. Fails if the writer has ended.
-    pub fn send(&mut self) -> Result<(), WriterEnded> {
+    pub(super) fn send(&mut self) -> Result<(), WriterEnded> {
         if self.gathered.is_empty() {
             return Ok(());
         }
@@ -64,23 +64,23 @@ impl WriteQueue {
     }
 
     /// Returns true if so much waits that no more may be decided.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > MAX_WAITING_BYTES
     }
 
     /// Closes the queue: there will be no more requests.
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.batches = None;
     }
 }
 
 /// Error: the writer has ended.
 #[derive(Debug)]
-pub struct WriterEnded;
+pub(super) struct WriterEnded;
 
 impl WriteReceiver {
     /// Passes batches of requests to `work` as they come, until the queue is closed.
-    pub fn for_each_batch(&self, mut work: impl FnMut(Vec<WriteRequest>)) {
+    pub(super) fn for_each_batch(&self, mut work: impl FnMut(Vec<WriteRequest>)) {
         for Batch { requests, size } in &self.batches {
             work(requests);
             let before = self.waiting.fetch_sub(size, Ordering::SeqCst);

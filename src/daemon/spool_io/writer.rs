@@ -15,7 +15,7 @@ use zsched_spool::verbose::VerboseFile;
 use zsched_spool::{Doubt, Spool, SpoolName, read};
 
 /// Request to the writer.
-pub enum WriteRequest {
+pub(crate) enum WriteRequest {
     /// Append diagnostics to a control file.
     Note(Box<NoteRequest>),
     /// Remove a message from the spool; if true, move it aside where a report is owed.
@@ -38,7 +38,7 @@ impl WriteRequest {
     }
 
     /// Memory it takes, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let more = match self {
             WriteRequest::Note(note) => note.size(),
             WriteRequest::Status(request) => request.size(),
@@ -50,7 +50,7 @@ impl WriteRequest {
 }
 
 /// Carries out requests until the queue is closed and empty.
-pub fn run(
+pub(super) fn run(
     spool: &Spool,
     requests: &WriteReceiver,
     completions: &CompletionSender,

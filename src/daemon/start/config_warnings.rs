@@ -10,7 +10,7 @@ use zsched_config::{Config, Zenv};
 /// Warnings for the author of a configuration, one per line.
 ///
 /// `programs` are the folders searched for agents named without a path.
-pub fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
+pub(crate) fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
     let mut warnings: Vec<String> =
         config.parameters.auth_file.as_deref().and_then(accounts::warning).into_iter().collect();
     let commands = config.commands();

@@ -17,7 +17,7 @@ static USERS: Mutex<Option<Ids>> = Mutex::new(None);
 static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
 
 /// ConfigContext of this process for the loop: names looked up before are not looked up again.
-pub fn cached_context(zenv: Zenv) -> ConfigContext {
+pub(crate) fn cached_context(zenv: Zenv) -> ConfigContext {
     ConfigContext {
         zenv,
         is_root: users::is_root(),
@@ -29,7 +29,7 @@ pub fn cached_context(zenv: Zenv) -> ConfigContext {
 }
 
 /// ConfigContext for a worker, which may wait: looks up each name.
-pub fn refreshing_context(context: &ConfigContext) -> ConfigContext {
+pub(crate) fn refreshing_context(context: &ConfigContext) -> ConfigContext {
     let user_id = |name: &str| find(&USERS, name, users::user_id, true);
     let group_id = |name: &str| find(&GROUPS, name, users::group_id, true);
     ConfigContext { user_id, group_id, ..context.clone() }

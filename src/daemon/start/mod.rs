@@ -1,10 +1,10 @@
 //! From the command line to a running loop.
 
-pub mod options;
-pub mod quick_start;
-pub mod config_warnings;
-pub mod id_cache;
-pub mod recovery;
+pub(crate) mod options;
+pub(crate) mod quick_start;
+pub(crate) mod config_warnings;
+pub(crate) mod id_cache;
+pub(crate) mod recovery;
 
 use crate::agents::{AgentProcesses, AgentSettings};
 use crate::event_loop::clock::Clock;

@@ -10,7 +10,7 @@ use zsched_spool::{Spool, folder};
 const MAILQ_PORT: u16 = 10174;
 
 /// Paths of the files of a trial installation.
-pub struct InstallationPaths {
+pub(crate) struct InstallationPaths {
     /// ZENV file.
     pub zenv: PathBuf,
     /// Configuration.
@@ -18,7 +18,7 @@ pub struct InstallationPaths {
 }
 
 /// Creates what is missing under `folder`. Existing files stay unchanged.
-pub fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
+pub(crate) fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
     folder::make_all(folder)?;
     let folder = folder.canonicalize()?;
     let (postoffice, mailboxes) = (folder.join("postoffice"), folder.join("mailboxes"));

@@ -13,7 +13,7 @@ use zsched_spool::{HashLevel, Spool, removals};
 const PUBLISH_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Records the pid of the former scheduler from the pid file that it left.
-pub fn set_former_scheduler(spool: &Spool) {
+pub(crate) fn set_former_scheduler(spool: &Spool) {
     let text = fs::read_to_string(spool.pid_file()).unwrap_or_default();
     if let Ok(pid) = text.trim().parse() {
         processes::set_former_scheduler(pid);
@@ -21,7 +21,7 @@ pub fn set_former_scheduler(spool: &Spool) {
 }
 
 /// Removes the message files whose control files the former scheduler has removed.
-pub fn finish_removals(spool: &Spool) {
+pub(crate) fn finish_removals(spool: &Spool) {
     for list in [spool.removals_file(), spool.removals_of_reader_file()] {
         match removals::finish(spool, &list) {
             Ok(0) => {}
@@ -36,7 +36,7 @@ pub fn finish_removals(spool: &Spool) {
 /// Completes submissions of the former scheduler to the router.
 ///
 /// Must come before any mail is read.
-pub fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
+pub(crate) fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
     let recovered = outbox::recover_folder(spool, level)?;
     let Recovered { published, discarded, aside, ready } = recovered;
     if recovered != Recovered::default() {
@@ -73,7 +73,7 @@ fn publish_later(spool: &Spool) {
 
 /// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
 /// outbox.
-pub fn report_leftovers(spool: &Spool) {
+pub(crate) fn report_leftovers(spool: &Spool) {
     match outbox::waiting(spool) {
         Ok(0) => {}
         Ok(count) => log::error!(

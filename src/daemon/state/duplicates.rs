@@ -29,7 +29,7 @@ const MAX_LOG_LINES_PER_MINUTE: u32 = 100;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// List of possible duplicates, shared by the helper workers.
-pub struct PossibleDuplicates {
+pub(crate) struct PossibleDuplicates {
     path: PathBuf,
     /// Counts since the start. They are atomic since the loop reads them and must not wait for a
     /// disk.
@@ -40,7 +40,7 @@ pub struct PossibleDuplicates {
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DuplicateCount {
+pub(crate) struct DuplicateCount {
     /// Messages; one whose locks were cleared twice counts twice.
     pub messages: u64,
     /// Recipients of these messages.
@@ -62,25 +62,25 @@ struct DuplicateRecord<'d> {
 
 impl PossibleDuplicates {
     /// Creates the list, kept in a file at `path`.
-    pub fn new(path: PathBuf) -> PossibleDuplicates {
+    pub(crate) fn new(path: PathBuf) -> PossibleDuplicates {
         let (messages, recipients) = (AtomicU64::new(0), AtomicU64::new(0));
         let log = LogLimiter::new(MAX_LOG_LINES_PER_MINUTE, MINUTE);
         PossibleDuplicates { path, messages, recipients, log: Mutex::new(log) }
     }
 
     /// Counts since the start.
-    pub fn count(&self) -> DuplicateCount {
+    pub(crate) fn count(&self) -> DuplicateCount {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         DuplicateCount { messages: of(&self.messages), recipients: of(&self.recipients) }
     }
 
     /// Path of the file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Records recipients that may get a message twice.
-    pub fn record(&self, doubt: &Doubt) {
+    pub(crate) fn record(&self, doubt: &Doubt) {
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.recipients.fetch_add(doubt.recipients.len() as u64, Ordering::Relaxed);
         // Counters stay valid after a panic elsewhere. The lock also keeps lines of the file apart.

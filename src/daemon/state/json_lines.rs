@@ -13,25 +13,25 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Writes a value as a line.
-pub fn write_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+pub(super) fn write_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
 }
 
 /// An object of one number, for the first line of a file and for the end of a group.
-pub fn number_line(name: &str, number: u64) -> Value {
+pub(super) fn number_line(name: &str, number: u64) -> Value {
     json!({ name: number })
 }
 
 /// The number in a line made by [`number_line`].
-pub fn number_in(line: &[u8], name: &str) -> Option<u64> {
+pub(super) fn number_in(line: &[u8], name: &str) -> Option<u64> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let number = value.get(name)?.as_u64()?;
     (value == number_line(name, number)).then_some(number)
 }
 
 /// Opens a file for appending, and creates it if necessary. Only its owner may read it.
-pub fn open_to_append(path: &Path) -> io::Result<File> {
+pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -42,7 +42,7 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
 }
 
 /// Appends lines to a file and waits until they are on disk. What was written in part is removed.
-pub fn append(mut file: &File, lines: &[u8]) -> io::Result<()> {
+pub(super) fn append(mut file: &File, lines: &[u8]) -> io::Result<()> {
     let size = file.metadata()?.len();
     let written = file.write_all(lines).and_then(|()| file.sync_data());
     if written.is_err() {
@@ -52,7 +52,7 @@ pub fn append(mut file: &File, lines: &[u8]) -> io::Result<()> {
 }
 
 /// Path beside a file, with something added to its name.
-pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()

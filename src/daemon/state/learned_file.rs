@@ -40,7 +40,7 @@ const MAX_EXPORTED_PER_STEP: usize = 200;
 const MAX_LINE_LEN: u64 = 64 * 1024;
 
 /// File of learned state, and its schedule of writes.
-pub struct LearnedFile {
+pub(crate) struct LearnedFile {
     path: PathBuf,
     /// Minimum time between two writes.
     interval: Duration,
@@ -66,7 +66,7 @@ impl LearnedFile {
     /// Creates the state without export.
     ///
     /// `interval` is the minimum time between two writes. `waker` wakes the loop.
-    pub fn new(path: PathBuf, interval: Duration, waker: Arc<Waker>) -> LearnedFile {
+    pub(crate) fn new(path: PathBuf, interval: Duration, waker: Arc<Waker>) -> LearnedFile {
         let next = Instant::now() + interval;
         LearnedFile {
             path,
@@ -81,7 +81,7 @@ impl LearnedFile {
     }
 
     /// Reads the state of the former scheduler. Unusable lines are skipped, counted and logged.
-    pub fn read(&self, tell: impl FnMut(Learned)) {
+    pub(crate) fn read(&self, tell: impl FnMut(Learned)) {
         match read(&self.path, tell) {
             Ok(0) => {}
             Ok(damaged) => log::warn!("{}: {damaged} lines cannot be used", self.path.display()),
@@ -91,12 +91,12 @@ impl LearnedFile {
     }
 
     /// Returns true if the export can continue at once.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.under_way.as_ref().is_some_and(|export| export.chunks.has_room())
     }
 
     /// Time until the next write may be due.
-    pub fn until_next(&self, core: &Scheduler) -> Option<Duration> {
+    pub(crate) fn until_next(&self, core: &Scheduler) -> Option<Duration> {
         let has_news = core.learned_revision() != self.written_revision
             || self.has_failed.load(Ordering::Acquire);
         let is_due = self.under_way.is_none() && has_news;
@@ -104,7 +104,7 @@ impl LearnedFile {
     }
 
     /// Starts a write if one is due, and continues it.
-    pub fn advance(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+    pub(crate) fn advance(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
         if self.until_next(core).is_some_and(|left| left.is_zero()) {
             self.begin(core);
         }
@@ -149,7 +149,7 @@ impl LearnedFile {
     }
 
     /// Writes the whole file at the end of the scheduler.
-    pub fn finish(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+    pub(crate) fn finish(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
         self.under_way = None;
         if let Some(writer) = self.writer.take() {
             // The worker has logged any error.

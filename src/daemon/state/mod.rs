@@ -8,8 +8,8 @@
 //! | [`duplicates`] | the list of possible duplicate deliveries |
 //! | [`json_lines`] | what these files have in common |
 
-pub mod spool_lock;
-pub mod learned_file;
-pub mod overrides;
-pub mod duplicates;
+pub(crate) mod spool_lock;
+pub(crate) mod learned_file;
+pub(crate) mod overrides;
+pub(crate) mod duplicates;
 mod json_lines;

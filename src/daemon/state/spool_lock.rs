@@ -27,7 +27,7 @@ const ENDING: &str = "ending";
 const MAX_TEXT_LEN: usize = 256;
 
 /// Lock on a spool. Dropping it removes the pid file.
-pub struct SpoolLock {
+pub(crate) struct SpoolLock {
     pid_file: PathBuf,
     lock: File,
     is_ending: bool,
@@ -36,7 +36,7 @@ pub struct SpoolLock {
 
 /// Reason why the spool cannot be locked.
 #[derive(Debug, thiserror::Error)]
-pub enum SpoolLockError {
+pub(crate) enum SpoolLockError {
     /// Another scheduler runs on the spool.
     #[error("a scheduler is running on this spool already: pid {0}")]
     Running(String),
@@ -50,7 +50,7 @@ pub enum SpoolLockError {
 
 /// Maximum waiting times for a former scheduler.
 #[derive(Clone, Copy, Debug)]
-pub struct LockTimeouts {
+pub(crate) struct LockTimeouts {
     /// For one that is ending, and for a foreign one, which does not show its state.
     pub ending: Duration,
     /// For one that is running: it may be about to receive the signal.
@@ -87,7 +87,7 @@ impl SpoolLock {
     /// Locks the spool, and writes the pid of this process.
     ///
     /// Waits for a former scheduler that is ending; `tell` gets one line about that at once.
-    pub fn take(
+    pub(crate) fn take(
         lock_file: &Path,
         pid_file: &Path,
         timeouts: LockTimeouts,
@@ -126,12 +126,12 @@ impl SpoolLock {
     }
 
     /// Clock time of boot, as believed by a former scheduler since then.
-    pub fn former_clock(&self) -> Option<Timestamp> {
+    pub(crate) fn former_clock(&self) -> Option<Timestamp> {
         self.clock
     }
 
     /// Stores the believed clock time of boot for the next scheduler.
-    pub fn store_clock(&mut self, started: Timestamp) {
+    pub(crate) fn store_clock(&mut self, started: Timestamp) {
         self.clock = Some(started);
         if let Err(error) = self.write() {
             log::warn!("the lock file of the spool: the boot time cannot be stored: {error}");
@@ -149,7 +149,7 @@ impl SpoolLock {
     }
 
     /// Announces the end, so that a scheduler started from now on waits.
-    pub fn announce_end(&mut self) {
+    pub(crate) fn announce_end(&mut self) {
         self.is_ending = true;
         if let Err(error) = self.write() {
             log::warn!("the lock file of the spool: the end cannot be announced: {error}");

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 /// Size of a piece, in bytes. The loop composes one per turn.
-pub const CHUNK_SIZE: usize = 64 * 1024;
+pub(crate) const CHUNK_SIZE: usize = 64 * 1024;
 /// Maximum number of pieces waiting for the worker.
 const MAX_WAITING_CHUNKS: usize = 4;
 
@@ -24,21 +24,21 @@ enum Chunk {
 }
 
 /// The loop's end.
-pub struct ChunkSender {
+pub(crate) struct ChunkSender {
     sender: SyncSender<Chunk>,
     /// Piece for which the channel had no room.
     refused: Option<Chunk>,
 }
 
 /// The worker's end.
-pub struct ChunkReceiver {
+pub(crate) struct ChunkReceiver {
     chunks: Receiver<Chunk>,
     waker: Arc<Waker>,
 }
 
 impl ChunkSender {
     /// Starts a worker with a name. It wakes the loop through `waker`.
-    pub fn start(
+    pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,
         write: impl FnOnce(ChunkReceiver) + Send + 'static,
@@ -53,14 +53,14 @@ impl ChunkSender {
     }
 
     /// Returns true if the next piece can be composed.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.refused.is_none()
     }
 
     /// Sends the worker one more piece, if it has room. Returns true once the end is sent.
     ///
     /// `next` composes the piece, or returns `None` at the end.
-    pub fn send_next(&mut self, next: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+    pub(crate) fn send_next(&mut self, next: impl FnOnce() -> Option<Vec<u8>>) -> bool {
         let next = || next().map_or(Chunk::End, Chunk::Text);
         let chunk = self.refused.take().unwrap_or_else(next);
         let is_last = matches!(chunk, Chunk::End);
@@ -78,7 +78,7 @@ impl ChunkSender {
 
 impl ChunkReceiver {
     /// Writes all pieces as they come. Fails if the loop drops its end before the last piece.
-    pub fn write_all(&self, out: &mut impl io::Write) -> io::Result<()> {
+    pub(crate) fn write_all(&self, out: &mut impl io::Write) -> io::Result<()> {
         loop {
             let chunk = self.chunks.recv();
             wake(&self.waker);

@@ -4,7 +4,7 @@
 //! nothing. So a panic ends the process at once, as a kill does: nothing is lost, and a supervisor
 //! can restart it. A lookup for a client concerns only that client: a panic ends only the lookup.
 
-pub mod chunked_writer;
+pub(crate) mod chunked_writer;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,10 @@ use std::thread::{self, JoinHandle};
 const PANIC_EXIT_STATUS: i32 = 70;
 
 /// Starts a worker. A panic in it ends the process.
-pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(crate) fn start(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let own_name = name.to_string();
     thread::Builder::new().name(name.to_string()).spawn(move || {
         if catch_panic(work).is_none() {
@@ -26,13 +29,13 @@ pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Joi
 }
 
 /// Runs work that concerns one client only. A panic is logged and gives `None`.
-pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     // Callers must not use what `work` has left half done.
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Makes panics log an error of one line.
-pub fn log_panics() {
+pub(crate) fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let thread = thread::current();
         let name = thread.name().unwrap_or("unnamed").to_string();

@@ -19,7 +19,7 @@ use zsched_format::time::Timestamp;
 const MAX_WRITE_SIZE: usize = 256 << 10;
 
 /// State of the worker.
-pub struct Appender {
+pub(super) struct Appender {
     path: PathBuf,
     file: File,
     shared: Arc<StatusLogState>,
@@ -33,14 +33,14 @@ pub struct Appender {
 }
 
 impl Appender {
-    pub fn new(path: PathBuf, file: File, shared: Arc<StatusLogState>) -> Appender {
+    pub(super) fn new(path: PathBuf, file: File, shared: Arc<StatusLogState>) -> Appender {
         let (write_failures_log, gaps_log) = (LogLimiter::default(), LogLimiter::default());
         let rotation = RotationDetector::default();
         Appender { path, file, shared, rotation, is_torn: false, write_failures_log, gaps_log }
     }
 
     /// Appends lines as they come, until all senders are gone.
-    pub fn run(mut self, lines: &Receiver<ComposedLines>) {
+    pub(super) fn run(mut self, lines: &Receiver<ComposedLines>) {
         while let Ok(mut portion) = lines.recv() {
             while portion.text.len() < MAX_WRITE_SIZE
                 && let Ok(more) = lines.try_recv()

@@ -17,7 +17,7 @@ use zsched_spool::{Spool, SpoolId, SpoolName};
 const FLUSH_SIZE: usize = 64 << 10;
 
 /// Composer of status lines, owned by the writer.
-pub struct Composer {
+pub(crate) struct Composer {
     shared: Arc<StatusLogState>,
     out: Sender<ComposedLines>,
     lines: ComposedLines,
@@ -30,7 +30,7 @@ impl Composer {
     }
 
     /// Composes the lines of a request.
-    pub fn add(&mut self, spool: &Spool, request: &StatusRequest) {
+    pub(crate) fn add(&mut self, spool: &Spool, request: &StatusRequest) {
         let lines = &mut self.lines;
         let mut known = self.files.get(spool, &request.name, request.modified);
         let common = RequestFields::of(request);
@@ -45,14 +45,14 @@ impl Composer {
     }
 
     /// Passes the composed lines to the appender.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.lines.count > 0 {
             pass_lines(&self.shared, &self.out, &mut self.lines);
         }
     }
 
     /// Drops the control file of a message that is about to leave the spool.
-    pub fn forget(&mut self, name: &SpoolName) {
+    pub(crate) fn forget(&mut self, name: &SpoolName) {
         self.files.forget(name);
     }
 }
@@ -212,7 +212,7 @@ pub(super) mod tests {
 
     const CAME: Timestamp = Timestamp::from_parts(1_795_255_449, 852_000_000);
 
-    pub fn record(offsets: &[u32]) -> StatusRecord {
+    pub(crate) fn record(offsets: &[u32]) -> StatusRecord {
         let created = CAME + Duration::from_millis(148);
         let began = created + Duration::from_secs(30);
         StatusRecord {

@@ -21,7 +21,7 @@ const MAX_APPENDED_READ: u64 = 1 << 20;
 
 /// Control files read recently.
 #[derive(Default)]
-pub struct ControlFiles {
+pub(super) struct ControlFiles {
     known: HashMap<u64, CachedFile>,
     /// Numbers of the control files kept, the oldest first.
     order: VecDeque<u64>,
@@ -30,7 +30,7 @@ pub struct ControlFiles {
 }
 
 /// Control file as it was read.
-pub struct CachedFile {
+pub(super) struct CachedFile {
     name: SpoolName,
     modified: Timestamp,
     pub file: ControlFile,
@@ -43,7 +43,7 @@ pub struct CachedFile {
 
 impl ControlFiles {
     /// Control file of a message that came in at `modified`; `None` if it cannot be used.
-    pub fn get(
+    pub(super) fn get(
         &mut self,
         spool: &Spool,
         name: &SpoolName,
@@ -67,7 +67,7 @@ impl ControlFiles {
     }
 
     /// Drops the control file of a message that leaves the spool.
-    pub fn forget(&mut self, name: &SpoolName) {
+    pub(super) fn forget(&mut self, name: &SpoolName) {
         if let Some(known) = self.known.remove(&name.number()) {
             self.bytes -= known.file.text.len();
             // It is usually one of the last.
@@ -94,7 +94,7 @@ impl CachedFile {
     }
 
     /// Notary data of the last `d` line about a recipient.
-    pub fn note(&mut self, spool: &Spool, offset: u32) -> Option<&[u8]> {
+    pub(super) fn note(&mut self, spool: &Spool, offset: u32) -> Option<&[u8]> {
         if !self.notes.contains_key(&offset) {
             // If the file cannot be read, the line in the log lacks a field.
             drop(self.read_appended(spool));
@@ -125,7 +125,7 @@ impl CachedFile {
     }
 
     /// Present tag of a recipient.
-    pub fn tag(&self, spool: &Spool, offset: u32) -> io::Result<Tag> {
+    pub(super) fn tag(&self, spool: &Spool, offset: u32) -> io::Result<Tag> {
         let mut byte = [0];
         open(spool, &self.name)?.read_exact_at(&mut byte, u64::from(offset) + 1)?;
         Ok(Tag::from_byte(byte[0]))

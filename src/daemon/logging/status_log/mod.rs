@@ -16,7 +16,7 @@ mod appender;
 mod compose;
 mod control_files;
 
-pub use compose::Composer;
+pub(crate) use compose::Composer;
 
 use crate::worker;
 use appender::Appender;
@@ -38,7 +38,7 @@ use zsched_spool::SpoolName;
 const MAX_WAITING_BYTES: usize = 32 << 20;
 
 /// The loop's end of the status log.
-pub struct StatusLog {
+pub(crate) struct StatusLog {
     shared: Arc<StatusLogState>,
     lines: Option<Sender<ComposedLines>>,
     appender: Option<JoinHandle<()>>,
@@ -69,7 +69,7 @@ struct ComposedLines {
 }
 
 /// Parts of a [`StatusRecord`] that may be sent to another worker.
-pub struct StatusRequest {
+pub(crate) struct StatusRequest {
     time: Timestamp,
     name: SpoolName,
     modified: Timestamp,
@@ -105,7 +105,7 @@ impl From<StatusRecord> for StatusRequest {
 
 impl StatusRequest {
     /// Memory it takes, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let texts = [&self.channel, &self.host, &self.notary, &self.text];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         size_of::<StatusRequest>() + texts + self.offsets.len() * size_of::<u32>()
@@ -123,7 +123,11 @@ impl StatusLog {
     /// Starts the appender on an open file.
     ///
     /// `max_end_wait` is the maximum time to wait at the end for a disk that does not answer.
-    pub fn start(path: PathBuf, file: File, max_end_wait: Duration) -> io::Result<StatusLog> {
+    pub(crate) fn start(
+        path: PathBuf,
+        file: File,
+        max_end_wait: Duration,
+    ) -> io::Result<StatusLog> {
         let (sender, lines) = channel();
         let shared = Arc::new(StatusLogState::default());
         let appender = Appender::new(path, file, shared.clone());
@@ -132,13 +136,13 @@ impl StatusLog {
     }
 
     /// Creates the composer for the writer.
-    pub fn composer(&self) -> Composer {
+    pub(crate) fn composer(&self) -> Composer {
         let lines = self.lines.clone().expect("it has one until the end");
         Composer::new(self.shared.clone(), lines)
     }
 
     /// Creates a request for the writer. Without room for it, its lines are counted as lost.
-    pub fn request(&self, record: StatusRecord) -> Option<StatusRequest> {
+    pub(crate) fn request(&self, record: StatusRecord) -> Option<StatusRequest> {
         let request = StatusRequest::from(record);
         let size = request.size();
         if self.shared.requested.load(Ordering::Relaxed) + size > MAX_WAITING_BYTES {
@@ -150,7 +154,7 @@ impl StatusLog {
     }
 
     /// Reopens the file under its name, before further lines are written.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         // An empty portion wakes the appender.
         if let Some(lines) = &self.lines {
@@ -159,7 +163,7 @@ impl StatusLog {
     }
 
     /// Reopens the file if it was renamed.
-    pub fn check_rotation(&self) {
+    pub(crate) fn check_rotation(&self) {
         self.shared.check_rotation.store(true, Ordering::Release);
         if let Some(lines) = &self.lines {
             drop(lines.send(ComposedLines::default()));
@@ -167,7 +171,7 @@ impl StatusLog {
     }
 
     /// Waits until everything is written. The composer must have been dropped.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.lines = None;
         let Some(appender) = self.appender.take() else {
             return;
@@ -185,6 +189,6 @@ impl StatusLog {
 }
 
 /// Opens a status log for appending. A new one is not readable by all: it has addresses.
-pub fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }

@@ -12,14 +12,14 @@ use zsched_mailq_server::v1::Dump;
 use zsched_mailq_server::v2::{Demand, Remark, Session, Surroundings};
 
 /// Maximum number of bytes buffered for a client; one step of a dump may exceed it.
-pub const MAX_BUFFERED_OUTPUT: usize = 64 * 1024;
+pub(super) const MAX_BUFFERED_OUTPUT: usize = 64 * 1024;
 /// Maximum number of bytes a client of MAILQ version 1 may send. That version has no requests.
-pub const MAX_DISCARDED_INPUT: usize = 64 * 1024;
+pub(super) const MAX_DISCARDED_INPUT: usize = 64 * 1024;
 /// Maximum number of these bytes read per turn.
-pub const MAX_DISCARDED_PER_TURN: usize = 16 * 1024;
+pub(super) const MAX_DISCARDED_PER_TURN: usize = 16 * 1024;
 
 /// Connected client.
-pub struct Client {
+pub(super) struct Client {
     stream: Stream,
     /// True for a client of the control socket.
     is_privileged: bool,
@@ -41,7 +41,7 @@ pub struct Client {
 }
 
 /// Work for a client.
-pub enum ClientTask {
+pub(super) enum ClientTask {
     /// Waits for its turn to get a dump.
     WaitingForDump,
     /// Dump of the queue.
@@ -53,7 +53,7 @@ pub enum ClientTask {
 }
 
 /// Session, with the state of its socket and of its login.
-pub struct Conversation {
+pub(super) struct Conversation {
     pub session: Session,
     /// True if the socket may hold unread input.
     may_have_input: bool,
@@ -62,7 +62,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    pub fn new(session: Session) -> Conversation {
+    pub(super) fn new(session: Session) -> Conversation {
         Conversation { session, may_have_input: true, login_check_at: None }
     }
 
@@ -77,7 +77,12 @@ impl Conversation {
 }
 
 impl Client {
-    pub fn new(stream: Stream, task: ClientTask, greeting: &str, is_privileged: bool) -> Client {
+    pub(super) fn new(
+        stream: Stream,
+        task: ClientTask,
+        greeting: &str,
+        is_privileged: bool,
+    ) -> Client {
         let mut write_buffer = WriteBuffer::default();
         write_buffer.push(greeting.as_bytes());
         let now = Instant::now();
@@ -96,7 +101,7 @@ impl Client {
     }
 
     /// Time at which a delayed login attempt is checked.
-    pub fn login_check_at(&self) -> Option<Instant> {
+    pub(super) fn login_check_at(&self) -> Option<Instant> {
         match &self.task {
             ClientTask::Session(conversation) => conversation.login_check_at,
             _ => None,
@@ -104,7 +109,7 @@ impl Client {
     }
 
     /// The session, if there is one.
-    pub fn conversation(&mut self) -> Option<&mut Conversation> {
+    pub(super) fn conversation(&mut self) -> Option<&mut Conversation> {
         match &mut self.task {
             ClientTask::Session(conversation) => Some(conversation),
             _ => None,
@@ -112,12 +117,12 @@ impl Client {
     }
 
     /// Returns true for a session without a login.
-    pub fn is_unauthenticated(&self) -> bool {
+    pub(super) fn is_unauthenticated(&self) -> bool {
         matches!(&self.task, ClientTask::Session(conversation) if !conversation.session.is_trusted())
     }
 
     /// Returns true if a dump or a long answer is being written.
-    pub fn is_writing_answer(&self) -> bool {
+    pub(super) fn is_writing_answer(&self) -> bool {
         match &self.task {
             ClientTask::Dump(_) => true,
             ClientTask::Session(conversation) => conversation.session.is_writing(),
@@ -126,7 +131,7 @@ impl Client {
     }
 
     /// Scheduling class of the client.
-    pub fn class(&self) -> ServiceClass {
+    pub(super) fn class(&self) -> ServiceClass {
         match &self.task {
             ClientTask::Session(_) if self.is_privileged => ServiceClass::Prompt,
             ClientTask::Session(conversation) if conversation.session.is_writing_long() => {
@@ -140,7 +145,7 @@ impl Client {
     }
 
     /// Kind of long answers of the client.
-    pub fn kind(&self) -> AnswerKind {
+    pub(super) fn kind(&self) -> AnswerKind {
         match &self.task {
             ClientTask::Session(_) if self.is_privileged => AnswerKind::Control,
             ClientTask::Session(_) => AnswerKind::Long,
@@ -151,7 +156,7 @@ impl Client {
     }
 
     /// Returns true if a long answer is being written.
-    pub fn is_writing_long(&self) -> bool {
+    pub(super) fn is_writing_long(&self) -> bool {
         match &self.task {
             ClientTask::Dump(_) => true,
             ClientTask::Session(conversation) => conversation.session.is_writing_long(),
@@ -167,12 +172,12 @@ impl Client {
     /// Ends the session before the connection is closed.
     ///
     /// Returns the log line about an order that is still being carried out.
-    pub fn close(&mut self) -> Option<Remark> {
+    pub(super) fn close(&mut self) -> Option<Remark> {
         self.conversation().and_then(|conversation| conversation.session.abandon())
     }
 
     /// Returns true if the client waits until long answers of others are complete.
-    pub fn waits_for_slot(&self) -> bool {
+    pub(super) fn waits_for_slot(&self) -> bool {
         match &self.task {
             ClientTask::WaitingForDump => true,
             ClientTask::Session(conversation) => conversation.session.is_in_line(),
@@ -181,7 +186,7 @@ impl Client {
     }
 
     /// Starts the dump.
-    pub fn start_dump(&mut self, settings: &ClientSettings) {
+    pub(super) fn start_dump(&mut self, settings: &ClientSettings) {
         self.task = ClientTask::Dump(Box::new(Dump::new(settings.started, settings.with_vertices)));
         self.progress = Instant::now();
         self.answer_started = Some(self.progress);
@@ -190,7 +195,7 @@ impl Client {
     /// Reads and discards input of a version 1 client; a session reads its own input later.
     ///
     /// Returns true if there may be more. An error means that the connection is to be closed.
-    pub fn listen(&mut self) -> io::Result<bool> {
+    pub(super) fn listen(&mut self) -> io::Result<bool> {
         self.is_write_blocked = false;
         if let Some(conversation) = self.conversation() {
             // The session reads it when it has room.
@@ -222,7 +227,7 @@ impl Client {
     ///
     /// Returns the number of bytes added to the outbox, and the demand of the session. `slots` is
     /// the number of long answers that may still be started.
-    pub fn serve(
+    pub(super) fn serve(
         &mut self,
         around: &mut Surroundings<'_>,
         slots: usize,
@@ -301,7 +306,7 @@ impl Client {
     }
 
     /// Returns true if output can be composed or sent now.
-    pub fn can_continue(&self, now: Instant) -> bool {
+    pub(super) fn can_continue(&self, now: Instant) -> bool {
         let has_more = match &self.task {
             ClientTask::Dump(_) => true,
             ClientTask::Session(conversation) => conversation.can_continue(now),
@@ -315,7 +320,7 @@ impl Client {
     ///
     /// A client that accepts no output has `timeouts.stalled_client`. All clients are asked in each
     /// turn, so the caller reads the clock once.
-    pub fn time_left(&self, timeouts: &Timeouts, now: Instant) -> Duration {
+    pub(super) fn time_left(&self, timeouts: &Timeouts, now: Instant) -> Duration {
         let since =
             |start, most: Duration| most.saturating_sub(now.saturating_duration_since(start));
         let left = match &self.task {

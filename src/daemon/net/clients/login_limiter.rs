@@ -30,7 +30,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time at which a login attempt may be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub(super) enum Admission {
     /// At once.
     Now,
     /// At this time.
@@ -59,7 +59,7 @@ struct AddressRecord {
 }
 
 /// Failed logins of all addresses.
-pub struct LoginLimiter {
+pub(super) struct LoginLimiter {
     records: HashMap<Origin, AddressRecord>,
     /// Limiter for the failures of addresses that were dropped from the table. It allows no line
     /// but their number.
@@ -74,7 +74,7 @@ impl Default for LoginLimiter {
 
 impl LoginLimiter {
     /// Schedules a login attempt.
-    pub fn admit(&mut self, peer: &Peer, now: Instant) -> Admission {
+    pub(super) fn admit(&mut self, peer: &Peer, now: Instant) -> Admission {
         let Some(record) = self.records.get_mut(&Origin::of(peer)) else {
             return Admission::Now;
         };
@@ -91,7 +91,7 @@ impl LoginLimiter {
     }
 
     /// Counts a failure. Returns the log line if it is the first of an address.
-    pub fn failed(&mut self, peer: &Peer, text: String, now: Instant) -> Option<String> {
+    pub(super) fn failed(&mut self, peer: &Peer, text: String, now: Instant) -> Option<String> {
         let origin = Origin::of(peer);
         if !self.records.contains_key(&origin) {
             self.drop_oldest(now);
@@ -109,7 +109,7 @@ impl LoginLimiter {
     }
 
     /// Log lines that are due: failed logins of each address since the last line about it.
-    pub fn reports(&mut self, now: Instant) -> Vec<String> {
+    pub(super) fn reports(&mut self, now: Instant) -> Vec<String> {
         let mut lines = Vec::new();
         for (origin, record) in &mut self.records {
             if let Some((count, passed)) = record.log.end_period(now) {
@@ -126,7 +126,7 @@ impl LoginLimiter {
     }
 
     /// Time until a log line may be due.
-    pub fn until_report(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn until_report(&self, now: Instant) -> Option<Duration> {
         let logs = self.records.values().map(|record| &record.log).chain([&self.dropped]);
         logs.filter_map(|log| log.until_report(now)).min()
     }

@@ -58,7 +58,7 @@ const SLOT_COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Settings common to all clients.
 #[derive(Clone, Debug)]
-pub struct ClientSettings {
+pub(crate) struct ClientSettings {
     /// Start of the scheduler.
     pub started: Timestamp,
     /// True if version 1 shows single vertices.
@@ -70,7 +70,7 @@ pub struct ClientSettings {
 }
 
 /// All connected clients.
-pub struct Clients {
+pub(crate) struct Clients {
     settings: ClientSettings,
     accounts: Accounts,
     clients: BTreeMap<usize, Client>,
@@ -104,7 +104,7 @@ pub struct Clients {
 
 impl Clients {
     /// Creates the table, without clients.
-    pub fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Watch>) -> Clients {
+    pub(crate) fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Watch>) -> Clients {
         let (started, pid) = (settings.started, std::process::id());
         Clients {
             process: Process { started, pid, is_loading: true },
@@ -129,22 +129,22 @@ impl Clients {
     }
 
     /// Records that all mail found at the start is loaded.
-    pub fn end_loading(&mut self) {
+    pub(crate) fn end_loading(&mut self) {
         self.process.is_loading = false;
     }
 
     /// Switches to version 2, which demands a login.
-    pub fn use_version_2(&mut self) {
+    pub(crate) fn use_version_2(&mut self) {
         self.settings.uses_version_2 = true;
     }
 
     /// Returns true if version 2 is spoken.
-    pub fn uses_version_2(&self) -> bool {
+    pub(crate) fn uses_version_2(&self) -> bool {
         self.settings.uses_version_2
     }
 
     /// Warning to log for an address that other hosts can connect to.
-    pub fn open_address_warning(&self) -> &'static str {
+    pub(crate) fn open_address_warning(&self) -> &'static str {
         match (self.settings.uses_version_2, self.accounts.trusts_network()) {
             (true, true) => "other hosts can connect: weak passwords can be found by eavesdropping",
             (true, false) => "other hosts can connect, but only with hashed passwords",
@@ -154,12 +154,12 @@ impl Clients {
     }
 
     /// Accounts of MAILQ version 2.
-    pub fn accounts(&mut self) -> &mut Accounts {
+    pub(crate) fn accounts(&mut self) -> &mut Accounts {
         &mut self.accounts
     }
 
     /// Adds a client. `token` returns the token for a client's number.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         mut stream: Stream,
         listener_kind: ListenerKind,
@@ -229,7 +229,7 @@ impl Clients {
     }
 
     /// Handles readiness of a client's socket. Returns true if there may be more input.
-    pub fn listen(&mut self, number: usize) -> bool {
+    pub(crate) fn listen(&mut self, number: usize) -> bool {
         let Some(client) = self.clients.get_mut(&number) else {
             return false;
         };
@@ -250,12 +250,12 @@ impl Clients {
     }
 
     /// Disconnects a client whose lookup has failed.
-    pub fn disconnect(&mut self, number: usize) {
+    pub(crate) fn disconnect(&mut self, number: usize) {
         self.remove(number);
     }
 
     /// Passes the result of a lookup to a session.
-    pub fn lookup_done(&mut self, number: usize, findings: Findings) {
+    pub(crate) fn lookup_done(&mut self, number: usize, findings: Findings) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
             conversation.session.learn(findings);
@@ -263,7 +263,7 @@ impl Clients {
     }
 
     /// Passes the result of an admin command to a session; `Err` has the reason of a failure.
-    pub fn command_done(&mut self, number: usize, outcome: Result<(), String>) {
+    pub(crate) fn command_done(&mut self, number: usize, outcome: Result<(), String>) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
             conversation.session.done(outcome);
@@ -271,7 +271,7 @@ impl Clients {
     }
 
     /// Records that a session waits for a message that is being read.
-    pub fn wait_for_message(&mut self, client: usize, number: u64) {
+    pub(crate) fn wait_for_message(&mut self, client: usize, number: u64) {
         self.fetches.insert(client, (number, Instant::now() + MAX_FETCH_WAIT));
     }
 
@@ -293,14 +293,14 @@ impl Clients {
     }
 
     /// Assigns a ticket to an order of a client.
-    pub fn add_order(&mut self, number: usize) -> OrderTicket {
+    pub(crate) fn add_order(&mut self, number: usize) -> OrderTicket {
         self.last_order += 1;
         self.orders.insert(self.last_order, number);
         self.last_order
     }
 
     /// Passes the effect of an order to its session.
-    pub fn order_done(&mut self, ticket: OrderTicket, effect: &Effect) {
+    pub(crate) fn order_done(&mut self, ticket: OrderTicket, effect: &Effect) {
         let number = self.orders.remove(&ticket);
         let client = number.and_then(|number| self.clients.get_mut(&number));
         if let Some(conversation) = client.and_then(Client::conversation) {
@@ -309,7 +309,7 @@ impl Clients {
     }
 
     /// Removes and returns the demands of sessions, with the number of the client.
-    pub fn take_demands(&mut self) -> Vec<(usize, Demand)> {
+    pub(crate) fn take_demands(&mut self) -> Vec<(usize, Demand)> {
         std::mem::take(&mut self.demands)
     }
 
@@ -363,7 +363,12 @@ impl Clients {
     }
 
     /// Continues the output of all clients, within the shares of one turn.
-    pub fn serve(&mut self, scheduler: &Scheduler, elsewhere: &dyn BacklogView, now: Timestamp) {
+    pub(crate) fn serve(
+        &mut self,
+        scheduler: &Scheduler,
+        elsewhere: &dyn BacklogView,
+        now: Timestamp,
+    ) {
         self.end_fetches(scheduler, elsewhere);
         self.continue_answers(scheduler, elsewhere, now);
         // Long answers that have ended leave room for others.
@@ -484,13 +489,13 @@ impl Clients {
     }
 
     /// Returns true if output can be composed or sent for a client at once.
-    pub fn have_output(&self) -> bool {
+    pub(crate) fn have_output(&self) -> bool {
         let now = Instant::now();
         self.clients.values().any(|client| client.can_continue(now))
     }
 
     /// Time until a client times out, or until a wait of a client is over.
-    pub fn until_timeout(&self) -> Option<Duration> {
+    pub(crate) fn until_timeout(&self) -> Option<Duration> {
         let (timeouts, now) = (self.timeouts(), Instant::now());
         let until = |at: Instant| at.saturating_duration_since(now);
         let left = self.clients.values().map(|client| {

@@ -17,7 +17,7 @@ const MIN_ANONYMOUS_DUMPS: usize = 2;
 
 /// Scheduling class of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceClass {
+pub(super) enum ServiceClass {
     /// Short answers, logins, orders, and everything over the control socket.
     Prompt,
     /// Long answer for a client with a login.
@@ -28,18 +28,18 @@ pub enum ServiceClass {
 
 /// Share of a class in a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct TurnShare {
+pub(super) struct TurnShare {
     pub bytes: usize,
     pub time: Duration,
 }
 
 impl ServiceClass {
     /// All classes, the most urgent first.
-    pub const ALL: [ServiceClass; 3] =
+    pub(super) const ALL: [ServiceClass; 3] =
         [ServiceClass::Prompt, ServiceClass::Long, ServiceClass::Anonymous];
 
     /// Share of the class in a turn. All classes together have 256 KiB and 10 ms.
-    pub fn share(self) -> TurnShare {
+    pub(super) fn share(self) -> TurnShare {
         let (kilobytes, milliseconds) = match self {
             ServiceClass::Prompt => (112, 5),
             ServiceClass::Long => (112, 4),
@@ -51,7 +51,7 @@ impl ServiceClass {
 
 /// Numbers of long answers by kind: those under way, or those that may still be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnswerSlots {
+pub(super) struct AnswerSlots {
     /// Over the control socket. They have as much memory as all others together.
     pub control: usize,
     /// For clients with a login.
@@ -62,7 +62,7 @@ pub struct AnswerSlots {
 
 impl AnswerSlots {
     /// Maximum numbers if each long answer takes `memory` bytes. The dumps are part of `long`.
-    pub fn of_memory(memory: usize) -> AnswerSlots {
+    pub(super) fn of_memory(memory: usize) -> AnswerSlots {
         let most = |part: usize, fewest: usize| {
             (MAX_LONG_ANSWER_MEMORY / part / memory)
                 .clamp(fewest, MAX_CLIENTS + MAX_EXTRA_CONTROL_CLIENTS)
@@ -76,7 +76,7 @@ impl AnswerSlots {
     }
 
     /// Numbers that may still be started while these are under way.
-    pub fn left(self, under_way: AnswerSlots) -> AnswerSlots {
+    pub(super) fn left(self, under_way: AnswerSlots) -> AnswerSlots {
         let long = self.long.saturating_sub(under_way.long + under_way.anonymous);
         AnswerSlots {
             control: self.control.saturating_sub(under_way.control),
@@ -86,7 +86,7 @@ impl AnswerSlots {
     }
 
     /// The number of a kind.
-    pub fn of(&mut self, kind: AnswerKind) -> &mut usize {
+    pub(super) fn of(&mut self, kind: AnswerKind) -> &mut usize {
         match kind {
             AnswerKind::Control => &mut self.control,
             AnswerKind::Long => &mut self.long,
@@ -97,7 +97,7 @@ impl AnswerSlots {
 
 /// Kind of long answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerKind {
+pub(super) enum AnswerKind {
     /// Over the control socket.
     Control,
     /// For a client with a login.

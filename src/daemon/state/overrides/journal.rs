@@ -44,7 +44,7 @@ const MIN_CHANGES_TO_REWRITE: usize = 1000;
 const SYSTEM_AUTHOR: &str = "the scheduler";
 
 /// The journal, with its contents.
-pub struct OverridesJournal {
+pub(crate) struct OverridesJournal {
     path: PathBuf,
     /// Overrides in force, including changes that could not be stored yet.
     orders: Overrides,
@@ -58,7 +58,7 @@ impl OverridesJournal {
     /// Reads the overrides of the former scheduler.
     ///
     /// Damage is logged. An unusable file is copied aside, and everything is held.
-    pub fn open(path: PathBuf, now: Timestamp) -> OverridesJournal {
+    pub(crate) fn open(path: PathBuf, now: Timestamp) -> OverridesJournal {
         let orders = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Overrides::default()),
             Err(error) => Err(error.to_string()),
@@ -84,12 +84,12 @@ impl OverridesJournal {
     }
 
     /// Overrides in force.
-    pub fn orders(&self) -> Vec<Override> {
+    pub(crate) fn orders(&self) -> Vec<Override> {
         self.orders.iter().collect()
     }
 
     /// Stores changes, with earlier ones that could not be stored. On return they are on disk.
-    pub fn store(&mut self, changes: Vec<Change>) -> io::Result<()> {
+    pub(crate) fn store(&mut self, changes: Vec<Change>) -> io::Result<()> {
         let mut lines = Vec::new();
         let count = changes.len();
         for change in changes {

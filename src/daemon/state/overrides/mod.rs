@@ -6,7 +6,7 @@
 
 mod journal;
 
-pub use journal::OverridesJournal;
+pub(crate) use journal::OverridesJournal;
 
 use crate::spool_io::{SpoolIo, WriteRequest};
 use zsched_core::OrderTicket;
@@ -14,7 +14,7 @@ use zsched_core::override_changes::Change;
 
 /// Changes to be stored, and the orders waiting for them.
 #[derive(Default)]
-pub struct OverridesFile {
+pub(crate) struct OverridesFile {
     /// Changes since the last request to the writer.
     changes: Vec<Change>,
     /// Orders waiting for these changes; `None` for a change without an order.
@@ -25,20 +25,20 @@ pub struct OverridesFile {
 
 impl OverridesFile {
     /// Adds changes to be stored, for an order if it has a ticket.
-    pub fn add_changes(&mut self, ticket: Option<OrderTicket>, changes: Vec<Change>) {
+    pub(crate) fn add_changes(&mut self, ticket: Option<OrderTicket>, changes: Vec<Change>) {
         self.wanted.push(ticket);
         self.changes.extend(changes);
     }
 
     /// Requests the writer to store the changes, unless a request is under way.
-    pub fn store_pending(&mut self, files: &mut SpoolIo) {
+    pub(crate) fn store_pending(&mut self, files: &mut SpoolIo) {
         if self.under_way.is_none() {
             self.finish(files);
         }
     }
 
     /// Requests the writer to store the changes, even if a request is under way.
-    pub fn finish(&mut self, files: &mut SpoolIo) {
+    pub(crate) fn finish(&mut self, files: &mut SpoolIo) {
         if !self.wanted.is_empty() {
             self.under_way.get_or_insert_default().append(&mut self.wanted);
             files.write(WriteRequest::StoreOverrides(std::mem::take(&mut self.changes)));
@@ -46,7 +46,7 @@ impl OverridesFile {
     }
 
     /// Ends the present request and returns the orders that waited for it.
-    pub fn take_stored_orders(&mut self) -> Vec<Option<OrderTicket>> {
+    pub(crate) fn take_stored_orders(&mut self) -> Vec<Option<OrderTicket>> {
         self.under_way.take().unwrap_or_default()
     }
 }

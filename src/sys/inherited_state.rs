@@ -1,7 +1,7 @@
 //! Resets what a process inherits from its parent.
 
-use super::dispositions::{reset_dispositions, unblock_signals};
 use super::set_umask;
+use super::sigaction::{reset_dispositions, unblock_signals};
 use std::io;
 
 /// Resets what the parent has left: blocked and ignored signals, the umask, timers.

@@ -4,10 +4,10 @@
 //! this code before it becomes the agent. It is a separate process with one OS thread and hardly
 //! any memory. So it may do all that any program may do, unlike a child after `fork`.
 
-use super::dispositions::{ignore_signal, reset_dispositions, unblock_signals};
 use super::launch::{ABSENT_ARGUMENT, BECOME_AGENT, REPORT_DESCRIPTOR, VARIABLE_MARK};
 use super::limits::set_file_limit;
 use super::process::{ProcessPriority, set_priority};
+use super::sigaction::{ignore_signal, reset_dispositions, unblock_signals};
 use super::succeeded;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
