@@ -49,11 +49,6 @@ impl Installation {
         self.variable("MAILQPORT")
     }
 
-    /// The file with the counters of all programs: `SNMPSHAREDFILE`.
-    pub fn shared_memory(&self) -> Option<&Path> {
-        self.variable("SNMPSHAREDFILE").map(Path::new)
-    }
-
     /// The status log of the scheduler: `STATUSLOG`.
     pub fn status_log(&self) -> Option<&Path> {
         self.variable("STATUSLOG").map(Path::new)

@@ -35,7 +35,6 @@ mod pid;
 pub mod queue;
 mod report;
 mod screen;
-mod segment;
 mod server;
 mod session;
 mod show;
@@ -99,12 +98,10 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
     }
     let mut show = Show::new(classic, installation.spool())?;
     if classic.shared_memory {
-        match segment::read(&installation) {
-            Ok(segment) => return segment.print(screen),
-            Err(why) => complain(format_args!(
-                "there is no shared memory segment: {why}; asking the scheduler for its queue"
-            )),
-        }
+        complain(
+            "shared memory (-M) is not supported; asking the scheduler for its queue (-QQQQ shows \
+             its counters)",
+        );
     }
     let only_status = classic.status > 1 && classic.sizes == 0;
     if only_status {

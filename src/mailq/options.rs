@@ -135,10 +135,9 @@ pub struct Classic {
     #[arg(short = 'K', long, value_name = "ID", conflicts_with_all = ["report", "sizes", "summary", "status", "why"])]
     pub kill: Option<String>,
 
-    /// Show the counters in the segment of shared memory on this host
+    /// Accepted from ZMailer's mailq: shared memory is not supported
     ///
-    /// All programs of ZMailer count there, and SNMPSHAREDFILE of the ZENV file names it. If there
-    /// is none, go on without it. What a server counts is shown by -QQQQ.
+    /// The scheduler is asked instead. -QQQQ shows its counters.
     #[arg(short = 'M', long = "shared-memory")]
     pub shared_memory: bool,
 
